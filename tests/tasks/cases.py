@@ -30,6 +30,12 @@ CASES: dict[str, Case] = {
         ("dot", "entmax"),
         ("good", "bad"),
     ),
+    "tag+encoder": Case(
+        "--train COLUMNS --encoder BERT --freeze embeddings --batch 64",
+        ("a trip to B C", "to D"),
+        ("dot", "entmax"),
+        ("O O O B-PLACE I-PLACE", "O B-PLACE"),
+    ),
     "translate": Case(
         "--train PAIRS --tokens words --width 6 --hidden 8 --batch 64 --valid-lines 3",
         ("a b c", "c a"),

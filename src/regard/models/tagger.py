@@ -1,7 +1,7 @@
 """Taggers: words and their characters to the scores of tags, by recurrence, self-attention or a window."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -43,13 +43,52 @@ class TaggerOutput(NamedTuple):
 
 
 class Tagger(nn.Module, ABC):
-    """e_t = W h_t + b, h = states([word; characters]); p(y | e) by a CRF, or by a softmax per word.
+    """e_t = W h_t + b, h_t the state of word t; p(y | e) by a CRF, or by a softmax per word.
 
     `crf` adds transitions between tags, with the constraints of `scheme` if there is one (Lample et al. 2016). Intents
     are read from the maximum of the states over the words.
     """
 
     attends: ClassVar[bool] = True
+
+    def __init__(self, sizes: TaggerSizes, *, crf: bool, scheme: TagScheme | None, dropout: float) -> None:
+        super().__init__()
+        self.crf = CRF(sizes.tags, scheme) if crf else None
+        self.sizes = sizes
+        self.dropout = Dropout(dropout)
+
+    def _finish(self, dim: int) -> None:
+        """The layers above states of this width."""
+        self.emission = nn.Linear(dim, self.sizes.tags)
+        self.intent = nn.Linear(dim, self.sizes.intents) if self.sizes.intents else None
+
+    @property
+    @abstractmethod
+    def embedding(self) -> nn.Embedding:
+        """The vectors of the words or sub-words that the model reads."""
+
+    @abstractmethod
+    def forward(self, inputs: Any) -> TaggerOutput: ...
+
+    def score(self, states: Tensor, lengths: Tensor) -> TaggerOutput:  # "b t d", "b"
+        """The scores of tags and intents from the states of the words."""
+        states = self.dropout(states)
+        intents = None
+        if self.intent is not None:
+            outside = torch.arange(states.shape[1], device=states.device) >= lengths.unsqueeze(1)
+            intents = self.intent(states.masked_fill(outside.unsqueeze(-1), -torch.inf).amax(1))
+        return TaggerOutput(self.emission(states), intents)
+
+    def potentials(self, emissions: Tensor) -> Potentials:
+        """The scores of pairs, starts and ends of tags: zeros without a CRF, which makes the tags independent."""
+        if self.crf is not None:
+            return self.crf.potentials(emissions)
+        zeros = emissions.new_zeros(self.sizes.tags, self.sizes.tags)
+        return Potentials(zeros, zeros[0], zeros[0])
+
+
+class WordTagger(Tagger):
+    """A tagger with h = states([word; characters]): a vector per word, and a convolution over its characters."""
 
     def __init__(
         self,
@@ -62,18 +101,14 @@ class Tagger(nn.Module, ABC):
         dropout: float,
         padding: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(sizes, crf=crf, scheme=scheme, dropout=dropout)
         self.words = nn.Embedding(sizes.words, embedding, padding_idx=padding)
         self.characters = CharacterConvolution(sizes.characters, filters=characters, padding=padding)
         self.in_features = embedding + characters
-        self.crf = CRF(sizes.tags, scheme) if crf else None
-        self.sizes = sizes
-        self.dropout = Dropout(dropout)
 
-    def _finish(self, dim: int) -> None:
-        """The layers above states of this width."""
-        self.emission = nn.Linear(dim, self.sizes.tags)
-        self.intent = nn.Linear(dim, self.sizes.intents) if self.sizes.intents else None
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.words
 
     @abstractmethod
     def states(self, x: Tensor, lengths: Tensor) -> Tensor:  # "b t d", "b" -> "b t h"
@@ -83,22 +118,10 @@ class Tagger(nn.Module, ABC):
         vectors = self.words(inputs.words)
         spelled = self.characters(inputs.characters)[inputs.spellings]
         states = self.states(self.dropout(torch.cat([vectors, spelled], -1)), inputs.lengths)
-        states = self.dropout(states)
-        intents = None
-        if self.intent is not None:
-            outside = torch.arange(states.shape[1], device=states.device) >= inputs.lengths.unsqueeze(1)
-            intents = self.intent(states.masked_fill(outside.unsqueeze(-1), -torch.inf).amax(1))
-        return TaggerOutput(self.emission(states), intents)
-
-    def potentials(self, emissions: Tensor) -> Potentials:
-        """The scores of pairs, starts and ends of tags: zeros without a CRF, which makes the tags independent."""
-        if self.crf is not None:
-            return self.crf.potentials(emissions)
-        zeros = emissions.new_zeros(self.sizes.tags, self.sizes.tags)
-        return Potentials(zeros, zeros[0], zeros[0])
+        return self.score(states, inputs.lengths)
 
 
-class RecurrentTagger(Tagger):
+class RecurrentTagger(WordTagger):
     """h = LayerNorm(s + V attention(s, s)), s a bidirectional LSTM or GRU over the words.
 
     `attention` is a name of MECHANISMS, with which every word attends to all words; None leaves it out, which is the
@@ -141,7 +164,7 @@ class RecurrentTagger(Tagger):
         return self.norm(states + self.mix(attended))
 
 
-class TransformerTagger(Tagger):
+class TransformerTagger(WordTagger):
     """Layers of self-attention over the words, with sinusoidal positions  (Vaswani et al. 2017).
 
     `attention` is a name of MECHANISMS for all heads; None is the scaled dot product.
@@ -187,7 +210,7 @@ class TransformerTagger(Tagger):
         return self.norm(x)
 
 
-class WindowTagger(Tagger):
+class WindowTagger(WordTagger):
     """h_t = relu(W [x_{t-1}; x_t; x_{t+1}]): a word and its neighbours, without attention  (Collobert et al. 2011)."""
 
     attends: ClassVar[bool] = False

@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme
 from regard.data.embedded import fields
 from regard.data.text.special_tokens import SPECIAL
+from regard.data.text.subword_inputs import SubwordInputs
 from regard.data.text.tagged import (
     TaggedSentence,
     TaggedSplits,
@@ -163,7 +164,7 @@ def digest(sentences: Sequence[TaggedSentence]) -> str:
 class TagBatch:
     """Sentences with their tags and, if there are any, intents."""
 
-    inputs: WordInputs
+    inputs: WordInputs | SubwordInputs
     tags: Tensor  # "b t"
     intents: Tensor | None  # "b"
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
 from regard.common.option_fields import at_least, left_open
+from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.common.tag_schemes import TagScheme
     from regard.models.tagger import Tagger, TaggerSizes
+    from regard.models.transfer.text_encoder import TextEncoder
     from regard.tasks.tag.task import TagTask
 
 # the choice of attention that leaves it out
@@ -141,6 +143,37 @@ class WindowTaggerOptions(TaggerOptions):
 
 
 @dataclass(frozen=True)
+class PretrainedTaggerOptions(EncoderOptions):
+    """A pretrained encoder, whose states of the words have tags  (Devlin et al. 2019)."""
+
+    subwords: Literal["first", "mean"] = "first"
+    """The state of a word: that of its first sub-word, or the mean of all."""
+    output: Literal["crf", "softmax"] = "crf"
+    """Tags that depend on their neighbours, by the rules of the scheme (crf), or one softmax per word."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training, above the encoder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choices(self)
+        check_share(self, {"dropout": 0.1})
+
+    def build(self, encoder: TextEncoder, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
+        from regard.models.transfer.tagger import EncoderTagger
+
+        return EncoderTagger(
+            encoder,
+            sizes,
+            subwords=self.subwords,
+            crf=self.output == "crf",
+            scheme=scheme,
+            dropout=self.dropout,
+            layer_decay=self.layer_decay,
+            head_rate=self.head_rate,
+        )
+
+
+@dataclass(frozen=True)
 class EvaluateTags:
     """Options of `regard evaluate` for taggers."""
 
@@ -215,14 +248,16 @@ class Tag(TaskConfig):
         "recurrent": RecurrentTaggerOptions,
         "transformer": TransformerTaggerOptions,
         WINDOW: WindowTaggerOptions,
+        PRETRAINED: PretrainedTaggerOptions,
     }
+    chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; none leaves the attention of a recurrent tagger out. "
         "A tagger with a window of three words is always compared with them."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("tags.json",)
-    vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json",)
+    run_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("scheme", "words", "vocabulary")
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
     is_served: ClassVar[bool] = True
@@ -248,11 +283,11 @@ class Tag(TaskConfig):
     """How `regard predict` splits a text into words: at spaces, or also before and after punctuation."""
 
     vocabulary: int = 30_000
-    """The largest number of word vectors; words that occur once share one."""
+    """The largest number of word vectors; words that occur once share one. A pretrained encoder has its own."""
     max_length: int = 2000
-    """Sentences of more words are an error: none is dropped or cut off."""
-    model: TaggerOptions = left_open()
-    """A recurrent or Transformer encoder with attention, or a window of three words."""
+    """Sentences of more words, or of more tokens than a pretrained encoder reads, are an error: none is cut off."""
+    model: TaggerOptions | PretrainedTaggerOptions = left_open()
+    """A recurrent or Transformer encoder with attention, a window of three words, or a pretrained encoder."""
     word_dropout: float = left_open()
     """The share of words whose vector is that of unknown words in training."""
 
@@ -288,7 +323,11 @@ class Tag(TaskConfig):
             )
         attending = super().variants([value for value in values if value != WINDOW])
         model = self.model
-        own = WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
+        own = (
+            WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
+            if isinstance(model, TaggerOptions)
+            else WindowTaggerOptions(output=model.output)
+        )
         return {**attending, WINDOW: replace(self, model=own)}
 
     def cli_arguments(self) -> list[str]:

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,9 @@ from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.common.tag_schemes import OUTSIDE, TaggedSpan
 from regard.common.wording import plural
+from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence
-from regard.data.text.words import split_words
+from regard.data.text.words import WordEncoder, split_words
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
@@ -26,6 +27,7 @@ from regard.models.tagger import Tagger, TaggerOutput
 from regard.recording.recording import Recording
 from regard.tasks.tag.data import TagVocabulary
 from regard.tasks.tag.options import PredictTags, Tag
+from regard.tasks.tag.outputs import Tagging, TagOutput, placed_span
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
@@ -36,51 +38,23 @@ _NOTHING = ("",)
 _RIVALS = 3
 
 
-class Tagging(NamedTuple):
-    """The best tags of a sentence, and its intent."""
-
-    tags: list[str]
-    intent: str | None
-
-
-@dataclass(frozen=True)
-class PredictedSpan:
-    """A span of the best tags: its place in words and in characters, its probability, and the best other reading.
-
-    The runner-up is another label of the same words, or O for no span at them, with its probability.
-    """
-
-    label: str
-    words: tuple[int, int]
-    characters: tuple[int, int]
-    text: str
-    probability: float
-    runner_up: tuple[str, float]
-    margin: float = field(default=math.inf, compare=False)  # between the runner-up and the next one
-
-
-@dataclass(frozen=True)
-class TagOutput:
-    """The words of a text with their tags and the probability of each, its spans, and its intent."""
-
-    words: tuple[str, ...]
-    offsets: tuple[tuple[int, int], ...]
-    tags: tuple[str, ...]
-    probabilities: tuple[float, ...]
-    spans: tuple[PredictedSpan, ...]
-    intent: tuple[str, float] | None = None
-    paths: tuple[tuple[tuple[str, ...], float], ...] = ()
-    margin: float = field(default=math.inf, compare=False)  # of the closest decision, relative to its scores
-
-
 class TagPredictor(Predictor[str, TagOutput]):
     """text -> words -> tags and spans, in batches of texts of similar length."""
 
     model: Tagger
 
-    def __init__(self, model: Tagger, vocabulary: TagVocabulary, config: Tag, *, batch: int = 64) -> None:
+    def __init__(
+        self,
+        model: Tagger,
+        vocabulary: TagVocabulary,
+        config: Tag,
+        encoder: WordEncoder | SubwordEncoder | None = None,
+        *,
+        batch: int = 64,
+    ) -> None:
         self.model, self.vocabulary, self.config, self.batch = model, vocabulary, config, batch
-        self.encoder, self.scheme = vocabulary.encoder(), vocabulary.tag_scheme
+        self.encoder = vocabulary.encoder() if encoder is None else encoder
+        self.scheme = vocabulary.tag_scheme
 
     # Prediction
 
@@ -89,12 +63,15 @@ class TagPredictor(Predictor[str, TagOutput]):
         return argument
 
     def _check_length(self, text: str) -> None:
-        count = len(split_words(text, self.config.words)[0])
+        words = split_words(text, self.config.words)[0]
+        count = len(words)
         if count > self.config.max_length:
             raise ValueError(
                 f"the text {text[:30] + '…'!r} has {count:,} words, more than max_length={self.config.max_length:,} of "
                 "this run; split it into sentences, one per line"
             )
+        if isinstance(self.encoder, SubwordEncoder):
+            self.encoder.check_length(words, f"the text {text[:30] + '…'!r}")
 
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
@@ -139,7 +116,7 @@ class TagPredictor(Predictor[str, TagOutput]):
                     tuple(named[row]),
                     tuple(of_tags.tolist()),
                     tuple(
-                        _placed(span, probability, rivals, texts[k], offsets)
+                        placed_span(span, probability, rivals, texts[k], offsets)
                         for span, probability, rivals in spans[row]
                     ),
                     None if intents is None else self._intent(intents[row]),
@@ -178,7 +155,7 @@ class TagPredictor(Predictor[str, TagOutput]):
                 index = order[start : start + self.batch]
                 inputs = self.encoder.inputs([sentences[n] or _NOTHING for n in index])
                 lengths = torch.tensor([len(sentences[n]) for n in index])
-                mask = torch.arange(inputs.words.shape[1]) < lengths.unsqueeze(1)
+                mask = torch.arange(int(inputs.lengths.max())) < lengths.unsqueeze(1)
                 outputs.append((index, mask, self.model(inputs.to(self.device))))
         return outputs
 
@@ -275,7 +252,8 @@ class TagPredictor(Predictor[str, TagOutput]):
 
     def _nll(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]]) -> Tensor:  # -> "b"
         inputs = self.encoder.inputs([words or _NOTHING for words in sentences])
-        gold, mask = torch.zeros_like(inputs.words), torch.zeros_like(inputs.words, dtype=torch.bool)
+        gold = torch.zeros(len(sentences), int(inputs.lengths.max()), dtype=torch.int64)
+        mask = torch.zeros_like(gold, dtype=torch.bool)
         for n, row in enumerate(tags):
             gold[n, : len(row)] = torch.tensor([self.vocabulary.tags.index(tag) for tag in row], dtype=torch.int64)
             mask[n, : len(row)] = True
@@ -295,11 +273,13 @@ class TagPredictor(Predictor[str, TagOutput]):
 
     @property
     def embedding(self) -> nn.Module:
-        return self.model.words
+        return self.model.embedding
 
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
         split = [split_words(text, self.config.words)[0] or _NOTHING for text in inputs]
-        return self.model.words(self.encoder.inputs(split).words.to(self.device))
+        encoded = self.encoder.inputs(split)
+        ids = encoded.tokens if isinstance(encoded, SubwordInputs) else encoded.words
+        return self.model.embedding(ids.to(self.device))
 
     # The attention behind the tags
 
@@ -308,13 +288,19 @@ class TagPredictor(Predictor[str, TagOutput]):
             raise ValueError(f"{what} needs attention, and this tagger has none; leave {what} out")
 
     def label(self, recording: Recording, given: str, output: TagOutput) -> Recording:
-        """Rows are words with their tags and probabilities, columns are words."""
+        """Rows are words with their tags and probabilities, columns are words; of an encoder both are sub-words."""
         rows = [
             word if tag == OUTSIDE else f"{word} {tag} {100 * share:.0f} %"
             for word, tag, share in zip(output.words, output.tags, output.probabilities, strict=True)
         ]
-        about = {**recording.about, "text": given, "said": self.text(output).replace("\t", ", "), "keys": "words"}
-        return replace(recording, queries=tuple(rows), keys=tuple(output.words), about=about)
+        keys, noun = list(output.words), "words"
+        if isinstance(self.encoder, SubwordEncoder):
+            encoded = self.encoder.encode(output.words or _NOTHING)
+            keys, noun = self.encoder.tokenizer.pieces(encoded.ids), "tokens"
+            named = dict(zip(encoded.firsts, rows, strict=False))
+            rows = [named.get(place, piece) for place, piece in enumerate(keys)]
+        about = {**recording.about, "text": given, "said": self.text(output).replace("\t", ", "), "keys": noun}
+        return replace(recording, queries=tuple(rows), keys=tuple(keys), about=about)
 
     def draw(self, recording: Recording, given: str, output: TagOutput, path: Path) -> Path:
         """The attention of every word, beside its tag and the probability of it."""
@@ -369,15 +355,3 @@ def _ranked(group: Sequence[tuple[TaggedSpan, float]]) -> tuple[TaggedSpan, floa
 def _margin(shares: Tensor) -> float:  # "k"
     """The margin of the likeliest of all classes."""
     return ranking_margin(shares.topk(min(2, len(shares))).values.tolist(), 1)
-
-
-def _placed(
-    span: TaggedSpan,
-    probability: float,
-    rivals: Sequence[tuple[str, float]],
-    text: str,
-    offsets: Sequence[tuple[int, int]],
-) -> PredictedSpan:
-    place = offsets[span.start][0], offsets[span.end - 1][1]
-    margin = ranking_margin([share for _, share in rivals], 1)
-    return PredictedSpan(span.label, (span.start, span.end), place, text[slice(*place)], probability, rivals[0], margin)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from regard.common.tag_schemes import TagScheme
 from regard.common.wording import plural
 from regard.data.text.batching import long_sample_warnings, plan_batches
+from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence
 from regard.data.text.words import WordEncoder, WordInputs
 from regard.inference.evaluation import Evaluation
@@ -21,10 +22,13 @@ from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
 from regard.models.tagger import Tagger, TaggerSizes
+from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
+from regard.tasks._encoder_options import EncoderOptions
 from regard.tasks.base import Progress, Task
 from regard.tasks.tag.data import TagBatch, TagVocabulary, digest, read, read_file
 from regard.tasks.tag.options import EvaluateTags, Tag
-from regard.tasks.tag.predictor import Tagging, TagPredictor
+from regard.tasks.tag.outputs import Tagging
+from regard.tasks.tag.predictor import TagPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
@@ -44,15 +48,18 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
 
     task: Tag
     vocabulary: TagVocabulary
-    encoder: WordEncoder
+    encoder: WordEncoder | SubwordEncoder
     train: Sequence[TaggedSentence]
     valid: Sequence[TaggedSentence]
     summary: str
+    pretrained: PretrainedEncoder | None = None
     unit: str = "words"
 
     @staticmethod
     def of(task: Tag, folder: Path, new: bool) -> "TagProblem":
         splits = read(task)
+        options = task.model
+        pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
         # a run that was killed while it read its data has nothing to load yet
         initial = initial_folder(folder)
         known = None if initial is None else TagVocabulary.read(initial)
@@ -68,10 +75,14 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         summary += f"{len(vocabulary.words):,} words"
         if vocabulary.intents:
             summary += f", {len(vocabulary.intents)} intents"
-        return TagProblem(task, vocabulary, vocabulary.encoder(), splits.train, splits.valid, summary)
+        encoder = word_encoder(vocabulary, pretrained)
+        if isinstance(encoder, SubwordEncoder):
+            for part, path in ((splits.train, task.train), (splits.valid, task.valid or task.train)):
+                check_tokens(encoder, part, path)
+        return TagProblem(task, vocabulary, encoder, splits.train, splits.valid, summary, pretrained)
 
     def build_model(self) -> Tagger:
-        return self.task.model.build(self.vocabulary.sizes, self.vocabulary.tag_scheme)
+        return build(self.task, self.vocabulary, self.pretrained)
 
     def warnings(self) -> Sequence[str]:
         return long_sample_warnings([self._lengths()], self.task.batch)
@@ -106,7 +117,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         return Loss(total, self.num_terms(batch), sums)
 
     def validate(self, model: Tagger) -> ValidationResult:
-        predictor = TagPredictor(model, self.vocabulary, self.task)
+        predictor = TagPredictor(model, self.vocabulary, self.task, self.encoder)
         found = predictor.tag_words([sentence.words for sentence in self.valid])
         scores, _ = score(found, self.valid, self.vocabulary.tag_scheme)
         scores["nll"] = predictor.mean_nll(self.valid)
@@ -122,19 +133,41 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
 def to_batch(
     sentences: Sequence[TaggedSentence],
     vocabulary: TagVocabulary,
-    encoder: WordEncoder,
+    encoder: WordEncoder | SubwordEncoder,
     dropped: NDArray[np.bool_] | None = None,
 ) -> TagBatch:
     """The tensors of tagged sentences."""
     inputs = encoder.inputs([sentence.words for sentence in sentences], dropped)
     numbers = {tag: n for n, tag in enumerate(vocabulary.tags)}
-    tags = np.zeros(inputs.words.shape, np.int64)
+    tags = np.zeros((len(sentences), int(inputs.lengths.max())), np.int64)
     for n, sentence in enumerate(sentences):
         tags[n, : len(sentence)] = [numbers[tag] for tag in sentence.tags]
     intents = None
     if vocabulary.intents:
         intents = torch.tensor([vocabulary.intents.index(str(sentence.intent)) for sentence in sentences])
     return TagBatch(inputs, torch.from_numpy(tags), intents)
+
+
+def build(config: Tag, vocabulary: TagVocabulary, pretrained: PretrainedEncoder | None) -> Tagger:
+    """The model with initial weights; those of an encoder come from its folder if the run has none yet."""
+    options = config.model
+    if isinstance(options, EncoderOptions):
+        assert pretrained is not None
+        return options.build(pretrained.build(options), vocabulary.sizes, vocabulary.tag_scheme)
+    return options.build(vocabulary.sizes, vocabulary.tag_scheme)
+
+
+def word_encoder(vocabulary: TagVocabulary, pretrained: PretrainedEncoder | None) -> WordEncoder | SubwordEncoder:
+    """Words to the inputs of the model."""
+    return vocabulary.encoder() if pretrained is None else SubwordEncoder(pretrained.tokenizer, pretrained.longest)
+
+
+def check_tokens(encoder: SubwordEncoder, sentences: Sequence[TaggedSentence], path: Path | None) -> None:
+    """Raises at the first sentence that is longer than the encoder reads."""
+    for sentence in sentences:
+        line = f":{sentence.lines[0]}" if sentence.lines else ""
+        start = " ".join(sentence.words)[:30]
+        encoder.check_length(sentence.words, f"{path}{line}: the sentence" if path else f"the sentence {start!r}")
 
 
 class TagTask(Task[Tag, TagPredictor]):
@@ -144,16 +177,25 @@ class TagTask(Task[Tag, TagPredictor]):
         return TagProblem.of(self.config, folder, new)
 
     def dry_run(self) -> None:
+        sizes, scheme = TaggerSizes(11, 9, 3), TagScheme("IOB2", ["O", "B-X", "I-X"])
+        options = self.config.model
+        if isinstance(options, EncoderOptions):
+            places = torch.tensor([[0, 1, 2], [0, 1, 1]])
+            subwords = SubwordInputs(places + 5, torch.tensor([3, 2]), places, places, torch.tensor([3, 2]))
+            with torch.random.fork_rng(devices=[]):
+                options.build(smallest_encoder(options), sizes, scheme)(subwords)
+            return
         words = torch.tensor([[5, 6, 7], [5, 8, 0]])
         inputs = WordInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
         with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(TaggerSizes(11, 9, 3), TagScheme("IOB2", ["O", "B-X", "I-X"]))
-            model(inputs)
+            options.build(sizes, scheme)(inputs)
 
     def predictor(self, folder: Path) -> TagPredictor:
         vocabulary = TagVocabulary.read(folder)
-        model = self.config.model.build(vocabulary.sizes, vocabulary.tag_scheme)
-        return TagPredictor(model, vocabulary, self.config)
+        is_pretrained = isinstance(self.config.model, EncoderOptions)
+        pretrained = PretrainedEncoder.of_run(folder) if is_pretrained else None
+        model = build(self.config, vocabulary, pretrained)
+        return TagPredictor(model, vocabulary, self.config, word_encoder(vocabulary, pretrained))
 
     def example(self, folder: Path) -> str:
         return read(self.config).valid[0].text
@@ -191,6 +233,8 @@ class TagTask(Task[Tag, TagPredictor]):
         if path is not None:
             sentences = read_file(config, path)
             vocabulary.check(sentences, path)
+            if isinstance(predictor.encoder, SubwordEncoder):
+                check_tokens(predictor.encoder, sentences, path)
             return sentences, str(path)
         splits = read(config)
         if config.dataset != "files":

@@ -1,0 +1,57 @@
+"""EncoderTagger: a pretrained encoder below a CRF."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.common.tag_schemes import TagScheme
+from regard.data.text.subword_inputs import SubwordInputs
+from regard.models.tagger import Tagger, TaggerOutput, TaggerSizes
+from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
+
+# the state of a word, from those of its sub-words
+SUBWORD_STATES = ("first", "mean")
+
+
+class EncoderTagger(Tagger):
+    """e_t = W h_t + b, h_t the state of the first sub-word of word t, or the mean of all  (Devlin et al. 2019, 5.3).
+
+    `layer_decay` and `head_rate` are those of EncoderClassifier.
+    """
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        sizes: TaggerSizes,
+        *,
+        subwords: str = "first",
+        crf: bool = True,
+        scheme: TagScheme | None = None,
+        dropout: float = 0.1,
+        layer_decay: float = 1.0,
+        head_rate: float = 1.0,
+    ) -> None:
+        super().__init__(sizes, crf=crf, scheme=scheme, dropout=dropout)
+        checks.known("subwords", subwords, SUBWORD_STATES)
+        self.encoder, self.subwords = encoder, subwords
+        self._finish(encoder.width)
+        self.lr_multipliers = fine_tuning_rates(self, layer_decay, head_rate)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.encoder.embedding
+
+    def word_states(self, inputs: SubwordInputs) -> Tensor:  # -> "b t d"
+        states: Tensor = self.encoder(inputs.tokens, inputs.num_tokens)  # "b p d"
+        b, t = inputs.firsts.shape
+        if self.subwords == "first":
+            return states.gather(1, inputs.firsts.unsqueeze(-1).expand(b, t, states.shape[-1]))
+        # the last row collects the tokens of no word
+        sums = states.new_zeros(b, t + 1, states.shape[-1])
+        sums = sums.scatter_add(1, inputs.word_ids.unsqueeze(-1).expand_as(states), states)
+        counts = torch.zeros(b, t + 1, device=states.device, dtype=states.dtype)
+        counts = counts.scatter_add(1, inputs.word_ids, torch.ones_like(inputs.word_ids, dtype=states.dtype))
+        return (sums / counts.clamp_min(1).unsqueeze(-1))[:, :t]
+
+    def forward(self, inputs: SubwordInputs) -> TaggerOutput:
+        return self.score(self.word_states(inputs), inputs.lengths)
