@@ -183,6 +183,16 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "odd sinusoids": (ValueError, lambda: regard.Sinusoidal(5), ["dim must be even", "5", "try 6"]),
     "odd rotary": (ValueError, lambda: regard.Rotary(5), ["dim must be even", "5", "try 6"]),
     "mistyped pairs": (ValueError, lambda: regard.Rotary(4, pairs="half"), ["'half'", "did you mean 'halves'?"]),
+    "rotary scaling of no range": (
+        ValueError,
+        lambda: regard.Rotary(4, scaling=regard.RotaryScaling(8.0, 4.0, 4.0, 64)),
+        ["scaling must have 0 < low < high", "low=4.0", "try RotaryScaling(8.0, 1.0, 4.0, 8192)"],
+    ),
+    "rotary scaling by nought": (
+        ValueError,
+        lambda: regard.Rotary(4, scaling=regard.RotaryScaling(0.0, 1.0, 4.0, 64)),
+        ["scaling.factor must be positive", "Rotary"],
+    ),
     "base of nought": (ValueError, lambda: regard.Rotary(4, base=0.0), ["base must be positive", "Rotary"]),
     "sinusoids of another width": (ValueError, lambda: regard.Sinusoidal(6)(Q), ["x must be 6 wide", "(2, 3, 4)"]),
     "half waves of another width": (ValueError, lambda: regard.HalfWave(6)(Q), ["x must be 6 wide", "HalfWave(6)"]),

@@ -58,6 +58,7 @@ from .attn.terms.position import (
     HalfWave as HalfWave,
     LearnedPositions as LearnedPositions,
     Rotary as Rotary,
+    RotaryScaling as RotaryScaling,
     Sinusoidal as Sinusoidal,
 )
 from .attn.terms.read import (

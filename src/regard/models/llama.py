@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.position import Rotary
+from regard.attn.terms.position import Rotary, RotaryScaling
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
@@ -21,6 +21,7 @@ class Llama(TransformerLanguageModel):
 
     Each of the `kv_heads` serves a group of heads (Ainslie et al. 2023). With `window` every token attends to that many
     tokens, itself included, as in Mistral (Jiang et al. 2023). `tied` shares the embedding with the vocabulary layer.
+    `scaling` slows the rotations down for texts longer than those of the training, as in Llama 3.1.
     """
 
     output: nn.Linear
@@ -37,6 +38,7 @@ class Llama(TransformerLanguageModel):
         feed: int | None = None,
         window: int | None = None,
         base: float = 10000.0,
+        scaling: RotaryScaling | None = None,
         bias: bool = False,
         feed_bias: bool = False,
         tied: bool = False,
@@ -64,7 +66,7 @@ class Llama(TransformerLanguageModel):
                 kv_heads=kv_heads,
                 head_dim=dim,
                 attention=head_attention(attention, heads, dim),
-                rotate=Rotary(dim, base=base),
+                rotate=Rotary(dim, base=base, scaling=scaling),
                 bias=bias,
             )
             return EncoderLayer(

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from regard import HalfWave, LearnedPositions, Rotary, Sinusoidal
+from regard import HalfWave, LearnedPositions, Rotary, RotaryScaling, Sinusoidal
 
 
 def test_sinusoidal_is_the_formula() -> None:
@@ -77,3 +77,19 @@ def test_positions_keep_the_type(dtype: torch.dtype) -> None:
     for layer in (Sinusoidal(4), HalfWave(4).to(dtype), LearnedPositions(9, 4).to(dtype), Rotary(4)):
         assert layer(x).dtype == dtype
         assert layer(x[:, :0]).shape == (2, 0, 4)
+
+
+def test_scaling_slows_the_pairs_that_turn_little() -> None:
+    """base 2π: over 64 tokens the pairs of ω = 1, 1/2π … turn 64/2π = 10.2, 1.6, 0.26 times."""
+    x = torch.randn(3, 6, dtype=torch.float64)
+    scaling = RotaryScaling(8.0, 1.0, 4.0, 64)
+    base = (2 * math.pi) ** 3
+    rates = [1.0, 1 / (2 * math.pi), 1 / (2 * math.pi) ** 2]
+    share = (64 * rates[1] / (2 * math.pi) - 1) / 3
+    slowed = [1.0, rates[1] * (share + (1 - share) / 8), rates[2] / 8]
+    got = Rotary(6, base=base, scaling=scaling)(x, torch.full((3,), 5))
+    for k, rate in enumerate(slowed):
+        angle = 5 * rate
+        want = x[:, k] * math.cos(angle) - x[:, k + 3] * math.sin(angle)
+        torch.testing.assert_close(got[:, k], want, rtol=1e-5, atol=1e-5)
+    assert "scaling=RotaryScaling(factor=8.0" in repr(Rotary(6, scaling=scaling))

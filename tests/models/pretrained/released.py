@@ -77,6 +77,18 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "LlamaForCausalLM": llama,
     "LlamaForCausalLM, tied": lambda: llama(tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
     "LlamaForCausalLM, base": lambda: llama(rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
+    "LlamaForCausalLM, scaled": lambda: llama(
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 100.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 12,
+        },
+        head_dim=10,
+    ),
+    "Qwen2ForCausalLM": lambda: llama("Qwen2ForCausalLM"),
     "MistralForCausalLM": lambda: llama("MistralForCausalLM", sliding_window=4),
 }
 

@@ -107,7 +107,11 @@ PROMPTS = [[3, 5, 1], [6], [1, 3, 3, 9, 4]]
 
 
 @pytest.mark.parametrize(
-    "name", ["GPT2LMHeadModel", "LlamaForCausalLM", "LlamaForCausalLM, tied", "MistralForCausalLM"]
+    "name",
+    [
+        *("GPT2LMHeadModel", "LlamaForCausalLM", "LlamaForCausalLM, tied", "LlamaForCausalLM, scaled"),
+        *("MistralForCausalLM", "Qwen2ForCausalLM"),
+    ],
 )
 @torch.no_grad()
 def test_ragged_prompts_continue_as_in_generate(name: str, tmp_path: Path) -> None:

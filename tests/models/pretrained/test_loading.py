@@ -85,7 +85,9 @@ def test_both_directions(name: str, tmp_path: Path) -> None:
     assert not loaded.model.training
 
     save_pretrained(loaded.model, tmp_path / "ours", loaded.config.values)
-    again, report = type(theirs).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    # a Qwen2 is saved as a Llama with one more bias, which is zero
+    kind = transformers.LlamaForCausalLM if name.startswith("Qwen2") else type(theirs)
+    again, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     if not heads and "without" not in name:
         assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
     if "without" not in name:
@@ -279,7 +281,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "scaled rotary positions": (
         "LlamaForCausalLM",
         lambda f: edit(f, rope_parameters={"rope_type": "yarn", "rope_theta": 1.0}),
-        "scales rotary positions by 'yarn', and regard supports 'default' only",
+        "scales rotary positions by 'yarn', and regard supports 'default' and 'llama3' only",
     ),
     "rotary positions that are no object": (
         "LlamaForCausalLM",

@@ -3,6 +3,7 @@ keys.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -100,26 +101,54 @@ class LearnedPositions(nn.Module):
         return x + self.table(_positions_or_range(x, positions, start))
 
 
+class RotaryScaling(NamedTuple):
+    """Slower rotations for texts that are longer than those of the training  (Grattafiori et al. 2024, 3.4.3).
+
+    A pair turns n ω / 2π times over the n = `original` tokens of the training. One of more than `high` turns keeps ω,
+    one of less than `low` turns has ω / `factor`, and those in between a mean of both, weighted by their turns.
+    """
+
+    factor: float
+    low: float
+    high: float
+    original: int
+
+    def rates(self, rates: Tensor) -> Tensor:  # "d/2" -> "d/2"
+        turns = self.original * rates / (2 * math.pi)
+        share = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return (1 - share) * rates / self.factor + share * rates
+
+
 class Rotary(nn.Module):
     """Each pair of coordinates rotated by the angle p ω_k, so that q·k depends on i − j  (Su et al. 2021, eq. 34).
 
     `pairs="halves"` pairs coordinate k with k + d/2, as most released models do; `"neighbours"` pairs 2k with 2k+1, as
-    in the paper. Angles are computed in float32.
+    in the paper. `scaling` slows rotations down for longer texts. Angles are computed in float32.
     """
 
-    def __init__(self, dim: int, *, base: float = 10000.0, pairs: str = "halves") -> None:
+    def __init__(
+        self, dim: int, *, base: float = 10000.0, pairs: str = "halves", scaling: RotaryScaling | None = None
+    ) -> None:
         super().__init__()
         checks.positive_ints("Rotary", dim=dim)
         if dim % 2:
             raise ValueError(f"dim must be even for Rotary, which rotates pairs, got {dim}; try {dim + 1}")
         checks.known("pairs", pairs, ("halves", "neighbours"))
         checks.positive("base", base, "Rotary")
-        self.dim, self.base, self.pairs = dim, base, pairs
+        if scaling is not None:
+            checks.positive("scaling.factor", scaling.factor, "Rotary")
+            if not 0 < scaling.low < scaling.high or scaling.original < 1:
+                raise ValueError(
+                    f"scaling must have 0 < low < high and original tokens of 1 or more, got {scaling}; "
+                    "try RotaryScaling(8.0, 1.0, 4.0, 8192)"
+                )
+        self.dim, self.base, self.pairs, self.scaling = dim, base, pairs, scaling
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
         checks.width("x", x, self.dim, self)
         p = _positions_or_range(x, positions, start)
         rates = self.base ** (-torch.arange(0, self.dim, 2, device=x.device, dtype=torch.float32) / self.dim)
+        rates = rates if self.scaling is None else self.scaling.rates(rates)
         angles = p.unsqueeze(-1).float() * rates  # (*b, n, d/2)
         # float32 cosines and sines rotate half types in float32: only the result is rounded
         dtype = checks.accumulate_dtype(x.dtype)
@@ -131,4 +160,5 @@ class Rotary(nn.Module):
         return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
 
     def __repr__(self) -> str:
-        return f"Rotary({self.dim}, base={self.base:g}, pairs={self.pairs!r})"
+        scaling = "" if self.scaling is None else f", scaling={self.scaling}"
+        return f"Rotary({self.dim}, base={self.base:g}, pairs={self.pairs!r}{scaling})"
