@@ -171,6 +171,9 @@ class BERTClassifier(nn.Module):
     def forward(
         self, tokens: Tensor, mask: Mask | Tensor | None = None, *, types: Tensor | None = None
     ) -> Tensor:  # "b t" -> "b c"
+        return self.head(self.encoder(tokens, mask, types=types))
+
+    def head(self, states: Tensor) -> Tensor:  # "b t d" -> "b c"
+        """The logits, from states of the encoder."""
         assert self.encoder.pooler is not None
-        pooled = self.encoder.pooler(self.encoder(tokens, mask, types=types)[:, 0])
-        return self.output(self.dropout(pooled))
+        return self.output(self.dropout(self.encoder.pooler(states[:, 0])))

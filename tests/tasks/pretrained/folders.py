@@ -186,6 +186,9 @@ CASES: dict[str, Case] = {
         ("[MASK]s sat", "it [MASK]"),
         ("cat", "is"),
     ),
+    "BertForSequenceClassification": Case(
+        classifier_folder, "classify-text", ("the cat sat unhappily.", "it is bad. A dog and it"), ("good", "so-so")
+    ),
     "ViTForImageClassification": Case(vit_folder, "classify-image", ("IMAGE", "IMAGE"), ("owl", "dog")),
     "MarianMTModel": Case(marian_folder, "translate", ("the cat sat", "a dog"), ("Hund", "ein Satz")),
     "GPT2LMHeadModel": Case(gpt2_folder, "language-model", ("the cat", "a dög sat on"), (" sat", " it"), "--tokens 9"),

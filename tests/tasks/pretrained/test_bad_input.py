@@ -73,6 +73,12 @@ FOLDERS: dict[str, tuple[str, Callable[[Path], object], tuple[str, ...], str]] =
         ("IMAGE",),
         "names the architecture 'ViTModel', which has no output of its own; load it by regard.load_pretrained, or ",
     ),
+    "a regression": (
+        "BertForSequenceClassification",
+        lambda f: edit(f, problem_type="regression"),
+        ("the cat",),
+        "describes a model of 3 outputs for regression, and regard predicts one of several classes; read it by",
+    ),
     "a missing tensor": (
         "BertForMaskedLM",
         lambda f: change_tensors(f, lambda tensors: tensors.pop("bert.encoder.layer.1.output.dense.bias")),

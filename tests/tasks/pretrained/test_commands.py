@@ -161,6 +161,7 @@ def test_serve(name: str, released: Callable[[str], Path], capsys: pytest.Captur
     ("name", "files", "score"),
     [
         ("MarianMTModel", {"pairs.tsv": "the cat sat\tHund\na dog\tein Satz\n"}, "bleu"),
+        ("BertForSequenceClassification", {"labelled.tsv": "good\tthe cat sat\nbad\ta dog is bad\n"}, "accuracy"),
         ("GPT2LMHeadModel", {"text.txt": "the cat sat on the mat\n"}, "perplexity"),
     ],
 )

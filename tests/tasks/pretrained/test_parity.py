@@ -10,6 +10,7 @@ from PIL import Image
 from tests.tasks.pretrained.folders import (
     PIECES,
     Released,
+    classifier_folder,
     gpt2_folder,
     llama_folder,
     marian_folder,
@@ -20,6 +21,7 @@ from tests.tasks.pretrained.folders import (
 
 import regard
 from regard.tasks._image_options import PredictImageClasses
+from regard.tasks.classify_text.data import encode, pad
 from regard.tasks.language_model.options import EvaluateLanguageModel, GenerateText
 from regard.tasks.loading import load_run
 from regard.tasks.masked_lm.options import PredictMasked
@@ -114,6 +116,27 @@ def test_candidates_are_those_of_fill_mask(kind: str, tmp_path: Path) -> None:
                 [each.probability for each in candidates], rel=1e-5
             )
     assert outputs[0].filled == f"the {outputs[0].candidates[0][0].text} sat".replace(" ##", "")
+
+
+@torch.no_grad()
+def test_classes_of_texts_are_theirs(tmp_path: Path) -> None:
+    made = classifier_folder(tmp_path)
+    predictor = regard.load(tmp_path, device="cpu")
+    texts = ["the cat sat unhappily.", "It is bad. A dog, and it!", "cat", "", "unknown Wörter and the mat"]
+    outputs = predictor.predict(texts)
+    assert predictor.classes == ["good", "bad", "so-so"]
+    for text, output in zip(texts, outputs, strict=True):
+        want = made.model(**made.tokenizer(text, return_tensors="pt")).logits[0]
+        (alone,) = predictor.predict([text])
+        for each in (output, alone):
+            found = [dict(each.probabilities)[name] for name in predictor.classes]
+            assert found == pytest.approx(want.softmax(-1).tolist(), rel=1e-5)
+        (sentences,) = encode(predictor.tokenizer, [text], 13).texts
+        assert [token for sentence in sentences for token in sentence] == made.tokenizer(text)["input_ids"]
+        tokens, lengths = pad([sentences], by_sentence=False)
+        torch.testing.assert_close(predictor.model(tokens, lengths)[0], want, rtol=1e-5, atol=1e-5)
+    again = predictor.predict(texts[::-1])[::-1]
+    assert [each.best for each in again] == [each.best for each in outputs]
 
 
 @pytest.mark.parametrize(

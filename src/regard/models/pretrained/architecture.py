@@ -18,7 +18,7 @@ from regard.models.pretrained.tensor_map import TensorMap
 class Architecture:
     """One name of `architectures` in config.json."""
 
-    task: str  # that the model is for
+    task: str | None  # that the model is for; None: a part of models alone
     build: Callable[[CheckpointConfig, frozenset[str]], nn.Module]  # from the config and the names of the tensors
     maps: Callable[[Any], list[TensorMap]]  # of a built model, with the names that transformers writes
     config: Callable[[Any], dict[str, Any]]  # of a model, for config.json

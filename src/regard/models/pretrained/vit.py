@@ -111,7 +111,7 @@ def classifier_config(model: ViTClassifier) -> dict[str, Any]:
 
 
 VIT_ARCHITECTURES = {
-    "ViTModel": Architecture("embed", build_encoder, encoder_maps, encoder_config, rename, strip="vit."),
+    "ViTModel": Architecture(None, build_encoder, encoder_maps, encoder_config, rename, strip="vit."),
     "ViTForImageClassification": Architecture(
         "classify-image", build_classifier, classifier_maps, classifier_config, rename
     ),

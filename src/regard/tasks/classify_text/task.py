@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -211,46 +211,17 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextClasses, progress: Progress
     ) -> Evaluation:
         data, split = self._texts(folder, options, predictor.classes)
-        encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
-        progress(0, len(data))
-        start = time.perf_counter()
-        probabilities = predictor.probabilities(encoded, lambda done: progress(done, len(data)))
-        seconds = time.perf_counter() - start
         # the baseline has tokens of its own where the model is a pretrained encoder
         tokenizer = read_tokenizer(folder / _TOKENS)
-        counted = encode(tokenizer, data.texts, self.config.max_length).texts
         model = read_baseline(folder, len(tokenizer), len(predictor.classes))
-        baseline = ClassifyTextPredictor(model, tokenizer, predictor.classes).probabilities(counted)
-        intervals, of_baseline = class_intervals(probabilities, data.labels), class_intervals(baseline, data.labels)
-        facts: dict[str, Any] = {"baseline": {"scores": class_scores(baseline, data.labels), "intervals": of_baseline}}
-        notes = [
-            baseline_note(class_scores(baseline, data.labels), of_baseline),
-            hardest_classes(probabilities, data.labels, data.classes),
-        ]
-        if count := sum(map(bool, num_cut)):
-            were = "was" if count == 1 else "were"
-            notes.append(f"{plural(count, 'text')} {were} cut off after {predictor.max_length:,} tokens")
-        scores = class_scores(probabilities, data.labels)
-        if data.evidence is not None and predictor.model.attends:
-            scores["evidence"] = evidence_attention(predictor, encoded, data.evidence)
-            notes.append(
-                "evidence: the share of the attention that is on the sentence that decides the class, in percent"
-            )
-        predictions = [predictor.classes[n] for n in probabilities.argmax(-1)]
-        samples = [
-            _sample(data, probabilities, n) for n in range(0, len(data), max(1, len(data) // _SAMPLES))[:_SAMPLES]
-        ]
-        return Evaluation(scores, len(data), "texts", split, seconds, predictions, samples, notes, facts, intervals)
+        baseline = ClassifyTextPredictor(model, tokenizer, predictor.classes, max_length=self.config.max_length)
+        return evaluate_texts(predictor, data, split, progress, baseline)
 
     def _texts(self, folder: Path, options: EvaluateTextClasses, classes: Sequence[str]) -> tuple[LabelledTexts, str]:
         """The texts to classify, and their name."""
         config = self.config
         if options.test:
-            parts = [read_labelled(path, classes, "test") for path in options.test]
-            labels = np.concatenate([part.labels for part in parts])
-            return LabelledTexts([text for part in parts for text in part.texts], labels, tuple(classes)), " ".join(
-                map(str, options.test)
-            )
+            return read_files(options.test, classes)
         if config.test is not None and options.split == "test":
             return read_labelled(config.test, classes, "test"), f"the test texts of {folder}"
         if config.valid is not None:
@@ -264,6 +235,47 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
             TextFacts.read(folder).check_held_out(digest(texts), folder)
         none = ", which has no test texts" if options.split == "test" else ""
         return texts, f"the validation texts of {folder}{none}"
+
+
+def read_files(paths: Sequence[Path], classes: Sequence[str]) -> tuple[LabelledTexts, str]:
+    """The texts of files with labels among these classes, and their names."""
+    parts = [read_labelled(path, classes, "test") for path in paths]
+    texts, labels = [text for part in parts for text in part.texts], np.concatenate([part.labels for part in parts])
+    return LabelledTexts(texts, labels, tuple(classes)), " ".join(map(str, paths))
+
+
+def evaluate_texts(
+    predictor: ClassifyTextPredictor,
+    data: LabelledTexts,
+    split: str,
+    progress: Progress,
+    baseline: ClassifyTextPredictor | None = None,
+) -> Evaluation:
+    """The scores on texts, which `split` names, beside those of a baseline."""
+    encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
+    progress(0, len(data))
+    start = time.perf_counter()
+    probabilities = predictor.probabilities(encoded, lambda done: progress(done, len(data)))
+    seconds = time.perf_counter() - start
+    notes, facts = [], {}
+    if baseline is not None:
+        counted = encode(baseline.tokenizer, data.texts, baseline.max_length).texts
+        found = baseline.probabilities(counted)
+        scores_below, of_baseline = class_scores(found, data.labels), class_intervals(found, data.labels)
+        facts["baseline"] = {"scores": scores_below, "intervals": of_baseline}
+        notes.append(baseline_note(scores_below, of_baseline))
+    notes.append(hardest_classes(probabilities, data.labels, data.classes))
+    if count := sum(map(bool, num_cut)):
+        were = "was" if count == 1 else "were"
+        notes.append(f"{plural(count, 'text')} {were} cut off after {predictor.max_length:,} tokens")
+    scores = class_scores(probabilities, data.labels)
+    if data.evidence is not None and predictor.model.attends:
+        scores["evidence"] = evidence_attention(predictor, encoded, data.evidence)
+        notes.append("evidence: the share of the attention that is on the sentence that decides the class, in percent")
+    predictions = [predictor.classes[n] for n in probabilities.argmax(-1)]
+    samples = [_sample(data, probabilities, n) for n in range(0, len(data), max(1, len(data) // _SAMPLES))[:_SAMPLES]]
+    intervals = class_intervals(probabilities, data.labels)
+    return Evaluation(scores, len(data), "texts", split, seconds, predictions, samples, notes, facts, intervals)
 
 
 def build(
