@@ -39,7 +39,7 @@ def joined_recording(recording: Recording, first: Sequence[str], second: Sequenc
     if more == len(texts):
         texts = [[NULL, *text] for text in texts]
     names = tuple(token for text in texts for token in text)
-    about = {**recording.about, "queries": "tokens of both texts", "keys": "tokens of both texts"}
+    about = {**recording.about, "queries": "tokens", "keys": "tokens"}
     return replace(recording, maps=tuple(maps), queries=names, keys=names, about=about)
 
 
