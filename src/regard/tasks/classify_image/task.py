@@ -28,6 +28,7 @@ from regard.tasks._image_data import (
     shifted_batch,
 )
 from regard.tasks._image_options import EvaluateImages
+from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.predictor import ImageClassifier
@@ -59,6 +60,9 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
 
     def plan_epoch(self, epoch: int) -> Sequence[Planned]:
         return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        return large_batch_warnings(self.task.batch, len(self.train), "images")
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         return shifted_batch(self.train, self.stats, planned, self.task.shift, rank, world)

@@ -27,6 +27,7 @@ from regard.tasks._image_data import (
     with_initial_stats,
 )
 from regard.tasks._image_options import EvaluateImages
+from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
 from regard.tasks.generate_image.options import JUDGE, TEST_JUDGE, GenerateImage
@@ -66,6 +67,9 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
 
     def plan_epoch(self, epoch: int) -> Sequence[Planned]:
         return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        return large_batch_warnings(self.task.batch, len(self.train), "images")
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         seed, index = planned

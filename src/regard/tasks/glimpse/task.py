@@ -34,6 +34,7 @@ from regard.tasks._image_data import (
     shard,
     shifted_batch,
 )
+from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
 from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
 from regard.tasks.glimpse.predictor import GlimpseClassifier
@@ -89,6 +90,9 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
 
     def plan_epoch(self, epoch: int) -> Sequence[Planned]:
         return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        return large_batch_warnings(self.task.batch, len(self.train), "images")
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         if self.task.scene == "plain":

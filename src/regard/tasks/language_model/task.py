@@ -12,6 +12,7 @@ from regard.data.text.running_text import token_stream
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.language_model import LanguageModel
+from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
@@ -86,6 +87,9 @@ class LanguageModelProblem(TrainingProblem[LanguageModel, SegmentBatch]):
         task = self.task
         contiguous = task.model.has_memory
         return plan_segments(len(self.stream), task.batch, task.segment, task.seed, epoch, contiguous=contiguous)
+
+    def warnings(self) -> Sequence[str]:
+        return large_batch_warnings(self.task.batch, (len(self.stream) - 1) // self.task.segment, "rows of text")
 
     def load_batch(self, planned: PlannedSegments, rank: int, world: int) -> SegmentBatch | None:
         return load_segments(self.stream, planned, self.task.segment, rank, world, self.documents)

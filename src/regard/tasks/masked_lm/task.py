@@ -16,6 +16,7 @@ from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.bert import BERTMaskedLM
+from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
@@ -78,6 +79,9 @@ class MaskedLMProblem(TrainingProblem[BERTMaskedLM, MaskedBatch]):
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedRows]:
         return plan_rows(len(self.stream), self.task.batch, self.task.segment, self.task.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        return large_batch_warnings(self.task.batch, len(self.stream) // self.task.segment, "rows of text")
 
     def load_batch(self, planned: PlannedRows, rank: int, world: int) -> MaskedBatch | None:
         return self.masking.load(self.stream, planned, self.task.segment, rank, world)

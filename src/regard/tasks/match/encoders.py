@@ -130,9 +130,7 @@ class JoinedReader(PairReader[EncodedText]):
     def tokenize(self, first: Sequence[str], second: Sequence[str]) -> list[EncodedText]:
         pairs = list(zip(first, second, strict=True))
         encoded = self.tokenizer.encode_pairs(pairs, self.encoder.longest)
-        return [
-            _whole(each, " ".join(pair), self.encoder.longest) for each, pair in zip(encoded, pairs, strict=True)
-        ]
+        return [_whole(each, " ".join(pair), self.encoder.longest) for each, pair in zip(encoded, pairs, strict=True)]
 
     def lengths(self, tokens: EncodedText) -> tuple[int, int]:
         return len(tokens), len(tokens)
