@@ -34,6 +34,7 @@ COMMANDED = {
         "classify-text",
         "tag",
         "match",
+        "answer",
         "language-model",
         "masked-lm",
         "images",

@@ -153,20 +153,22 @@ class MemN2N(nn.Module):
     def _over_distinct(
         self, u: Tensor, vectors: Tensor, slots: Tensor, chosen: slice, linear: bool
     ) -> Tensor:  # "r b d", "t r n d", "b m" -> "r b d"
-        times = self.times[:, chosen, : slots.shape[1]]  # "t r m d"
+        # unbound once: the gradient of a table is then no sum over all of them
+        tables, times = vectors.unbind(), self.times[:, chosen, : slots.shape[1]].unbind()  # "r n d", "r m d" each
         empty = slots < 0
+        # a story without sentences has no weights: zeros, not NaN
+        is_masked = linear or bool(empty.all(1).any())
         index = slots.clamp_min(0).expand(len(u), *slots.shape)
         carry = None
         if self.tying == "layer-wise":
             carry = torch.stack([hops[0].carry.weight for hops in self.hops[chosen]])  # type: ignore[index]
         for hop in range(self.num_hops):
             m, c = self._tables(hop)
-            scores = (u @ vectors[m].mT).gather(-1, index) + u @ times[m].mT  # "r b m"
-            # a story without sentences has no weights: zeros, not NaN
+            scores = (u @ tables[m].mT).gather(-1, index) + u @ times[m].mT  # "r b m"
             p = scores if linear else scores.masked_fill(empty, torch.finfo(scores.dtype).min).softmax(-1)
-            p = p.masked_fill(empty, 0.0)
+            p = p.masked_fill(empty, 0.0) if is_masked else p
             read = u.new_zeros(*u.shape[:2], vectors.shape[2]).scatter_add(-1, index, p)  # "r b n"
-            u = (u if carry is None else u @ carry.mT) + read @ vectors[c] + p @ times[c]
+            u = (u if carry is None else u @ carry.mT) + read @ tables[c] + p @ times[c]
             u = u.relu() if self.nonlinear else u
         return u
 

@@ -112,6 +112,7 @@ def test_the_answer_has_a_runner_up_and_the_sentences_of_every_hop(predictor: An
     np.testing.assert_allclose(np.sum(output.hops, axis=1), 1.0, atol=1e-6)
     found = predictor.json(output)
     assert found["answer"] == "hall"
+    assert predictor.predict([text.replace("\n", " ")]) == [output]
     assert found["runner_up"]["probability"] <= found["probability"]
     assert [hop["line"] for hop in found["hops"]] == [n + 1 for n in output.attended]
     assert re.fullmatch(
@@ -146,7 +147,7 @@ def test_unknown_words_and_old_sentences_are_noted(run: Path, capsys: pytest.Cap
     [
         (
             "Al went. Where is Al?",
-            "this run has one network for each of 2 tasks; name one in the first line of the text",
+            "this run has one network for each of 2 tasks; begin the text with one of them",
         ),
         ("task: qa7\nAl went. Where is Al?", "qa1_where"),
         ("task: qa1\nWhere is Al?", "the story before the question 'Where is Al?' is empty"),

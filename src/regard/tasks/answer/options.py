@@ -29,9 +29,9 @@ class MemN2NOptions(ModelOptions):
     """How often the memory is read."""
     tying: Literal["adjacent", "layer-wise"] = "adjacent"
     """Whether a hop reads by the vectors that the hop before it returned, or all hops have the same vectors."""
-    position: Literal["paper", "code", "none"] = "paper"
-    """The code of word order: that of the paper, that of the authors' code, or none, a bag of words."""
-    nonlinear: bool = False
+    position: Literal["code", "paper", "none"] = "code"
+    """The code of word order: that of the authors' code, that of the paper, or none, a bag of words."""
+    nonlinear: bool = True
     """A relu behind every hop."""
 
     def __post_init__(self) -> None:

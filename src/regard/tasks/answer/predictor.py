@@ -87,23 +87,31 @@ class AnswerPredictor(Predictor[str, StoryAnswer]):
 
     def _parse(self, text: str) -> tuple[str, Question]:
         """The task of a text, and its question with its story."""
-        first, _, rest = text.lstrip().partition("\n")
-        name = None
-        if first.lower().startswith(_TASK):
-            name, text = first[len(_TASK) :].strip(), rest
+        name, text = self._split_task(text)
         question = parse_story(text, self.config.max_length)
         if name is not None:
-            # qa1 is short for qa1_single-supporting-fact
-            names = [each for each in self.facts.tasks if each == name or each.split("_")[0] == name]
-            if not names:
-                known("task", name, self.facts.tasks)
-            return names[0], question
+            return name, question
         if len(self.encoders) > 1:
             raise ValueError(
-                f"this run has one network for each of {len(self.facts.tasks)} tasks; name one in the first line of "
-                f"the text, such as: {_TASK} {self.facts.tasks[0]}"
+                f"this run has one network for each of {len(self.facts.tasks)} tasks; begin the text with one of "
+                f"them, such as: {_TASK} {self.facts.tasks[0]}"
             )
         return self.facts.tasks[0], question
+
+    def _split_task(self, text: str) -> tuple[str | None, str]:
+        """The task that a text names, in its first line or as its first word, and the rest of the text."""
+        if not text.lstrip().lower().startswith(_TASK):
+            return None, text
+        text = text.lstrip()[len(_TASK) :].lstrip()
+        line, _, rest = text.partition("\n")
+        if line.strip() not in self.facts.tasks:
+            line, rest = [*text.split(maxsplit=1), "", ""][:2]
+        # qa1 is short for qa1_single-supporting-fact
+        for name in self.facts.tasks:
+            if line.strip() in (name, name.split("_")[0]):
+                return name, rest
+        known("task", line, self.facts.tasks)
+        raise AssertionError(line)
 
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
@@ -220,7 +228,8 @@ class AnswerPredictor(Predictor[str, StoryAnswer]):
         if path.suffix not in SUFFIXES or recording.keys is None:
             return show(recording).save(path)
         _, question = self._parse(given)
-        title = f"{question.question} {self.text(output).partition(chr(9))[0]}"
+        best, share = output.probabilities[0]
+        title = f"{question.question}\n{best} {100 * share:.1f} %"
         hops = recording[0].weights.dense().flatten(0, -3)[0]  # "h m"
         return heatmap.figure(Panel(hops.mT, title, recording.keys, recording.queries), path, cell=0.35)
 
