@@ -34,12 +34,12 @@ def check_search_fits(step: Step, size: int, steps: int, bytes_per_token: int, w
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors of a state: in tuples and dataclasses."""
+    """The tensors of a state: in tuples and in the public fields of dataclasses, not the storage behind a cache."""
     if isinstance(value, Tensor):
         yield value
-    elif dataclasses.is_dataclass(value) or isinstance(value, tuple | list):
-        parts = (
-            value if isinstance(value, tuple | list) else [getattr(value, f.name) for f in dataclasses.fields(value)]
-        )
-        for part in parts:
+        return
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, f.name) for f in dataclasses.fields(value) if not f.name.startswith("_")]
+    if isinstance(value, tuple | list):
+        for part in value:
             yield from _tensors(part)
