@@ -36,6 +36,15 @@ def check_at_least(options: Any, least: int, examples: Mapping[str, float | None
             raise ValueError(f"{name} must be {least} or more, got {value}; {way}")
 
 
+def check_even_heads(width: int | None, heads: int | None) -> None:
+    """Raises unless the width splits evenly over the heads; None is not checked."""
+    if width is not None and heads is not None and width % heads:
+        raise ValueError(
+            f"width must split evenly over heads, got width={width} and heads={heads}; "
+            f"try width={width - width % heads or heads}, or another number of heads"
+        )
+
+
 def check_share(options: Any, examples: Mapping[str, float]) -> None:
     """Raises for a number that is not from 0 to below 1."""
     for name, example in examples.items():

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, T5Buckets
 from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
+from regard.common.option_checks import check_even_heads
 
 # of the longest text and the width
 ADDED: dict[str, Callable[[int, int], nn.Module]] = {
@@ -70,8 +71,4 @@ class PositionChoice:
 def check_heads(owner: str, width: int, heads: int) -> None:
     """Raises unless the width splits evenly over the heads."""
     checks.positive_ints(owner, width=width, heads=heads)
-    if width % heads:
-        raise ValueError(
-            f"width must split evenly over heads, got width={width} and heads={heads}; "
-            f"try width={width - width % heads or heads}, or another number of heads"
-        )
+    check_even_heads(width, heads)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import (
     check_at_least,
     check_choices,
+    check_even_heads,
     check_positive,
     check_seed,
     check_share,
@@ -70,6 +71,7 @@ class GPT2Options(LanguageModelOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, {"heads": 4})
+        check_even_heads(self.width, self.heads)
         check_at_least(self, 0, {"memory": 128})
         resolve(self, {"positions": "relative" if self.memory else "learned"})
 
@@ -111,6 +113,7 @@ class TransformerXLOptions(LanguageModelOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, {"heads": 4, "clamp": 400})
+        check_even_heads(self.width, self.heads)
         check_at_least(self, 0, {"memory": 128})
 
     @property

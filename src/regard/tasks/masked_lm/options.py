@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_checks import (
+    check_at_least,
+    check_choices,
+    check_even_heads,
+    check_positive,
+    check_share,
+    check_split,
+)
 from regard.common.option_fields import at_least, left_open
 from regard.tasks.base import Budget, ModelOptions, TaskConfig, as_paths
 
@@ -37,6 +44,7 @@ class BERTOptions(ModelOptions):
     def __post_init__(self) -> None:
         check_choices(self)
         check_at_least(self, 1, {"width": 128, "layers": 4, "heads": 4})
+        check_even_heads(self.width, self.heads)
         check_share(self, {"dropout": 0.1})
 
     def build(self, vocabulary: int, longest: int) -> BERTMaskedLM:

@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_checks import (
+    check_at_least,
+    check_choices,
+    check_even_heads,
+    check_positive,
+    check_share,
+    check_split,
+)
 from regard.common.option_fields import at_least, left_open
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import ServeTextInputs
@@ -99,6 +106,7 @@ class TransformerTaggerOptions(TaggerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, {"width": 128, "layers": 2, "heads": 4})
+        check_even_heads(self.width, self.heads)
 
     def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
         from regard.models.tagger import TransformerTagger

@@ -12,6 +12,7 @@ from regard.common.option_checks import (
     check_at_least,
     check_beam,
     check_choices,
+    check_even_heads,
     check_finite,
     check_positive,
     check_seed,
@@ -168,6 +169,7 @@ class TransformerOptions(TranslatorOptions):
         resolve(self, {"attention": "scaled-dot", "layers": 3, "heads": 4, "norm": "pre", "positions": "sinusoidal"})
         super().__post_init__()
         check_at_least(self, 1, dict.fromkeys(["heads", "feed"]))
+        check_even_heads(self.width, self.heads)
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         options = super().resolved(defaults)
