@@ -2,7 +2,7 @@
  * conditional random fields, decoding steps, selection of a beam.
  * Plain C called by ctypes: no Python, no torch.
  *
- * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, decoder_step.h, continuations.h, dropout.h and crf.h, compiled once per real type and
+ * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, decoder_step.h, ragged_attention.h, continuations.h, dropout.h and crf.h, compiled once per real type and
  * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 8
+#define REGARD_ABI 9
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -182,6 +182,15 @@ typedef struct {
     int norm_first;
 } step_shape;
 
+/* Texts one behind the other: text n has the rows starts[n] to starts[n + 1]; the longest has `longest`. */
+typedef struct {
+    const void *x;                  /* (rows, 3 heads width): queries, keys and values */
+    void *out;                      /* (rows, heads width) */
+    const i64 *starts;              /* (texts + 1) */
+    i64 heads, width, longest;
+    double scale;
+} ragged_shape;
+
 /* Candidates of a beam: k tokens of n hypotheses per sentence; `others` is at most n k. */
 typedef struct {
     const void *log_p, *end, *log_prob; /* (rows, n, k), (rows, n), (rows, n) */
@@ -244,6 +253,7 @@ static const kernel DROP[3][2] = COPIES(drop);
 static const kernel LIKELIEST[3][2] = COPIES(likeliest);
 static const kernel TOGETHER[3][2] = COPIES(together);
 static const kernel DECODER_STEP[3][2] = COPIES(decoder_step);
+static const kernel RAGGED[3][2] = COPIES(ragged);
 
 static const kernel CRF_PREPARE[3][2] = COPIES(crf_prepare);
 static const kernel CRF_FORWARD[3][2] = COPIES(crf_forward);
@@ -508,6 +518,14 @@ EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 col
     t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.heads = heads, t.kv_heads = kv_heads, t.width = width;
     t.scale = scale, t.weights = weights, t.caches = caches, t.x = x, t.out = out;
     return run_step(&t, wide, most, threads, (double)rows_ * (4 * d * heads * width + 2 * columns * heads * width));
+}
+
+/* softmax(scale q kᵀ) v within every text and head */
+EXPORT int regard_ragged(int wide, int most, i64 threads, i64 texts, i64 heads, i64 width, i64 longest, double scale, const i64 *starts, const void *x,
+                         void *out) {
+    ragged_shape t = {0};
+    t.starts = starts, t.x = x, t.out = out, t.heads = heads, t.width = width, t.longest = longest, t.scale = scale;
+    return run(RAGGED[widest(most)][!!wide], &t, texts, (double)texts * longest * longest * heads * width, 1e6, threads);
 }
 
 /* The greedy continuation of the first hypothesis, the `others` most probable of the rest, and the ends that are no less probable than these */

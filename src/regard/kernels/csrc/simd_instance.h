@@ -203,6 +203,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "dense.h"
 #include "vocab_topk.h"
 #include "decoder_step.h"
+#include "ragged_attention.h"
 #if LEVEL == 0
 #include "continuations.h"
 #endif

@@ -1,0 +1,46 @@
+"""softmax(s q kᵀ) v within every text of a pack: texts of different lengths one behind the other, without padding.
+
+Without a gradient, in one native call where there is a native library; otherwise one call of torch per length.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.kernels.native_library import call_kernel, resolve_native
+
+
+def ragged_attention(
+    qkv: Tensor, lengths: Sequence[int], heads: int, scale: float, *, native: bool | None = None
+) -> Tensor:  # "n 3·h·d" -> "n h·d"
+    """The attention of every token to the tokens of its own text; text i has the next `lengths[i]` rows.
+
+    A row of `qkv` has the queries of all heads, then their keys, then their values.
+    """
+    n, columns = qkv.shape
+    if columns % (3 * heads) or sum(lengths) != n:
+        raise ValueError(
+            f"qkv must be (tokens, 3 · heads · width) with heads={heads} and the {sum(lengths)} tokens of lengths, "
+            f"got {tuple(qkv.shape)}; join queries, keys and values of all heads"
+        )
+    out = qkv.new_empty(n, columns // 3)
+    if not n:
+        return out
+    if resolve_native(native, qkv):
+        qkv = qkv.contiguous()
+        starts = torch.tensor([0, *itertools.accumulate(lengths)])
+        sizes = (len(lengths), heads, columns // (3 * heads), max(lengths))
+        call_kernel("regard_ragged", qkv, *sizes, scale, starts.data_ptr(), qkv.data_ptr(), out.data_ptr())
+        return out
+    start = 0
+    for length, run in itertools.groupby(lengths):
+        count = len(list(run))
+        rows = slice(start, start + count * length)
+        q, k, v = qkv[rows].view(count, length, 3, heads, columns // (3 * heads)).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, scale=scale)  # "b h t d"
+        out[rows] = attended.transpose(1, 2).flatten(2).flatten(0, 1)
+        start = rows.stop
+    return out
