@@ -90,6 +90,16 @@ class BERT(nn.Module):
         self.pooler = Pooler(width) if pooler else None
         init_weights(self, residual_std=0.02)
 
+    def embed(
+        self, tokens: Tensor, *, types: Tensor | None = None, positions: Tensor | None = None
+    ) -> Tensor:  # "*b t", types "*b t", positions "t" or "*b t" -> "*b t d"
+        """norm(E[w] + P + S[type]), the input of the first layer."""
+        here = torch.arange(tokens.shape[-1], device=tokens.device) if positions is None else positions
+        x = self.positions.add(self.place, self.embedding(tokens), here)
+        x = x + self.types(torch.zeros_like(tokens) if types is None else types)
+        embedded: Tensor = self.dropout(self.embedding_norm(x))
+        return embedded
+
     def forward(
         self,
         tokens: Tensor,
@@ -111,10 +121,7 @@ class BERT(nn.Module):
         need: Need = NOTHING,
     ) -> tuple[Tensor, Tensor | None]:  # "b t" -> "b t d", "b h t t"
         """The states, and the weights of the last layer if they are requested."""
-        here = torch.arange(tokens.shape[1], device=tokens.device) if positions is None else positions
-        x = self.positions.add(self.place, self.embedding(tokens), here)
-        x = x + self.types(torch.zeros_like(tokens) if types is None else types)
-        x = self.dropout(self.embedding_norm(x))
+        x = self.embed(tokens, types=types, positions=positions)
         both = None if positions is None else (positions, positions)
         weights = None
         for n, layer in enumerate(self.layers, 1):

@@ -1,0 +1,131 @@
+"""Layers of an encoder over packed texts: texts of different lengths one behind the other, without padding.
+
+Products run on blocks of tokens, whatever their text; attention stays within each text. There is no gradient: a
+training runs the layers themselves with the mask `Documents`, which is the same function.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attn.module_snapshot import derived
+from regard.attn.multihead import MultiHead
+from regard.attn.native_heads import can_step, dot_product_scale, has_plain_calls
+from regard.attn.terms.position import Rotary
+from regard.kernels.ragged_attention import ragged_attention
+from regard.layers.transformer import Activation, EncoderLayer, FeedForward, Sublayer
+
+# Rows whose hidden activations stay in the cache of a processor; more rows make products no faster.
+_BLOCK = 384
+
+
+class _Layer(NamedTuple):
+    """The parts of a plain layer."""
+
+    projections: tuple[nn.Linear, nn.Linear, nn.Linear]
+    out: nn.Linear
+    inner: nn.Linear
+    outer: nn.Linear
+    norms: tuple[nn.LayerNorm, nn.LayerNorm]
+    norm_first: bool
+    activation: Activation
+    rotate: Rotary | None
+    heads: int
+    scale: float
+
+
+def packed_layers(
+    layers: nn.ModuleList, x: Tensor, lengths: Sequence[int], positions: Tensor
+) -> Tensor | None:  # "n d", positions "n" -> "n d"
+    """The output of the last layer; text i has the next `lengths[i]` rows of x, which may be overwritten.
+
+    None if a layer is more than products, norms and softmaxes of dot products, or if gradients, hooks or a recording
+    are wanted: then run the layers themselves.
+    """
+    if x.device.type != "cpu" or not can_step(x):
+        return None
+    plan = derived((layers,), _plan)
+    if plan is None or any(layer.out.weight.dtype != x.dtype for layer in plan):
+        return None
+    columns = 3 * plan[0].heads * (plan[0].out.in_features // plan[0].heads)
+    qkv = x.new_empty(len(x), columns)
+    for layer in plan:
+        _run(layer, x, qkv, lengths, positions)
+    return x
+
+
+def _run(layer: _Layer, x: Tensor, qkv: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
+    """One layer, in place."""
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(x), _BLOCK)]
+    width = qkv.shape[1] // 3
+    for rows in blocks:
+        entered = _norm(layer.norms[0], x[rows]) if layer.norm_first else x[rows]
+        for n, linear in enumerate(layer.projections):
+            torch.addmm(linear.bias, entered, linear.weight.t(), out=qkv[rows, n * width : (n + 1) * width])
+    if layer.rotate is not None:
+        both = qkv[:, : 2 * width].unflatten(1, (2 * layer.heads, -1))  # "n 2h d"
+        both.copy_(layer.rotate(both.transpose(0, 1), positions).transpose(0, 1))
+    attended = ragged_attention(qkv, lengths, layer.heads, layer.scale)
+    for rows in blocks:
+        y = F.linear(attended[rows], layer.out.weight, layer.out.bias).add_(x[rows])
+        if not layer.norm_first:
+            y = _norm(layer.norms[0], y)
+        hidden = F.linear(_norm(layer.norms[1], y) if layer.norm_first else y, layer.inner.weight, layer.inner.bias)
+        y = F.linear(_activate(layer.activation, hidden), layer.outer.weight, layer.outer.bias).add_(y)
+        x[rows] = y if layer.norm_first else _norm(layer.norms[1], y)
+
+
+def _norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+def _activate(activation: Activation, x: Tensor) -> Tensor:
+    """The activation, in place if it is gelu: x is read by nobody else."""
+    if isinstance(activation, nn.GELU):
+        return torch.ops.aten.gelu_(x, approximate=activation.approximate)
+    return activation(x)
+
+
+def _plan(layers: nn.ModuleList) -> list[_Layer] | None:
+    if not len(layers) or not has_plain_calls(layers):
+        return None
+    plan = [_plain_layer(layer) for layer in layers]
+    plain = [layer for layer in plan if layer is not None]
+    return plain if len(plain) == len(plan) else None
+
+
+def _plain_layer(layer: nn.Module) -> _Layer | None:
+    """The parts of a layer; None if one of them is of another kind, or drops activations."""
+    if type(layer) is not EncoderLayer or type(layer.attention) is not MultiHead or type(layer.feed) is not FeedForward:
+        return None
+    attention, feed, around = layer.attention, layer.feed, (layer.around_attention, layer.around_feed)
+    linears = (attention.query, attention.key, attention.value, attention.out, feed.inner, feed.outer)
+    if any(type(linear) is not nn.Linear or linear.bias is None for linear in linears):
+        return None
+    if not isinstance(attention.attention, nn.Module) or attention.attention._modules.get("0") is not None:
+        return None  # one attention per head
+    scale = dot_product_scale(attention.attention, attention.head_dim)
+    is_plain = scale is not None and attention.attention.mask is None and attention.kv_heads == attention.heads
+    norms = tuple(sublayer.norm for sublayer in around)
+    drops = (*(sublayer.dropout for sublayer in around), feed.dropout)
+    if not is_plain or any(drop.training and drop.p for drop in drops):
+        return None
+    kinds = {*map(type, around), *map(type, norms)}
+    if kinds != {Sublayer, nn.LayerNorm}:
+        return None
+    projections = (attention.query, attention.key, attention.value)
+    return _Layer(
+        projections,
+        attention.out,
+        feed.inner,
+        feed.outer,
+        norms,  # type: ignore[arg-type]
+        layer.around_attention.norm_first,
+        feed.activation,
+        attention.rotate,
+        attention.heads,
+        scale,  # type: ignore[arg-type]
+    )
