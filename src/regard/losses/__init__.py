@@ -4,6 +4,7 @@ from regard.losses.adaptive_softmax import AdaptiveSoftmax
 from regard.losses.doubly_stochastic import doubly_stochastic
 from regard.losses.frobenius_penalty import frobenius_penalty
 from regard.losses.hinge import hinge
+from regard.losses.info_nce import info_nce
 from regard.losses.linear_cross_entropy import linear_cross_entropy
 from regard.losses.reinforce import Baseline, reinforce
 
@@ -13,6 +14,7 @@ __all__ = [
     "doubly_stochastic",
     "frobenius_penalty",
     "hinge",
+    "info_nce",
     "linear_cross_entropy",
     "reinforce",
 ]

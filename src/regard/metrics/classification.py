@@ -59,10 +59,11 @@ def accuracy_interval(predictions: ArrayLike, references: ArrayLike) -> Interval
     In percent, as the accuracy.
     """
     predicted, right = _pairs(predictions, references)
-    return _wilson(len(right), float((predicted == right).mean()))
+    return share_interval(len(right), float((predicted == right).mean()))
 
 
-def _wilson(n: int, p: float) -> Interval:
+def share_interval(n: int, p: float) -> Interval:
+    """The 95 % interval of a share p of n examples, in percent  (Wilson 1927)."""
     center = p + _Z**2 / (2 * n)
     half = _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
     low, high = ((center + side * half) / (1 + _Z**2 / n) for side in (-1, 1))
@@ -80,7 +81,7 @@ def macro_f1_interval(predictions: ArrayLike, references: ArrayLike, *, seed: in
     table = _confusion(*_pairs(predictions, references))
     right = int(np.trace(table))
     if right in (0, table.sum()):
-        intervals = [_wilson(int(count), float(right > 0)) for count in table.sum(1) if count]
+        intervals = [share_interval(int(count), float(right > 0)) for count in table.sum(1) if count]
         low, high = (sum(ends) / len(intervals) for ends in zip(*intervals, strict=True))
         return low, high
     # resampling n examples with replacement is drawing the n cells of the confusion matrix they fall into

@@ -63,6 +63,11 @@ TEXTS = {
     ),
 }
 
+# descriptions of pairs of texts that belong together; `embedded.same_day` makes them
+SAME_MEANING = {
+    "same-day": "dates in two of ten languages and scripts that name the same day (CLDR, by babel); to embed",
+}
+
 # descriptions of tagged data that needs no download; the task that uses it loads it
 TAGGED = {
     "fields": "dates, numbers and currencies in running text -> how the place named reads it (CLDR, babel); to tag",

@@ -9,19 +9,16 @@ from regard.data.splitting import draw_groups
 from regard.data.text.lines import Lines
 from regard.data.text.pairs import Pairs
 
-# one in this many pairs is held out
-_SHARE = 50
 
-
-def hold_out(pairs: Pairs, most: int, seed: int) -> tuple[Pairs, Pairs, tuple[int, ...]]:
+def hold_out(pairs: Pairs, most: int, seed: int, *, one_in: int = 50) -> tuple[Pairs, Pairs, tuple[int, ...]]:
     """The training pairs, the held-out pairs, and the indices of the held-out ones; neither need fit into memory.
 
-    A fiftieth of the pairs with text on both sides is held out, at most `most`, sampled by the seed. A source that
+    One in `one_in` pairs with text on both sides is held out, at most `most`, sampled by the seed. A source that
     occurs several times is held out with all its occurrences, or not at all if they are more than are wanted: a model
     is not judged on sources that it has seen. If every source is too frequent, the rarest one is held out.
     """
     complete = np.fromiter(_complete_pairs(pairs), np.dtype([("number", np.int64), ("source", np.uint64)]))
-    count = max(min(len(complete) // _SHARE, most), 1)
+    count = max(min(len(complete) // one_in, most), 1)
     sources = np.unique(complete["source"], return_inverse=True)[1]
     groups = draw_groups(sources, count, np.random.default_rng(seed))
     held_out = tuple(complete["number"][np.isin(sources, groups)].tolist())

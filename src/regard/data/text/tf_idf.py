@@ -1,0 +1,50 @@
+"""Tf-idf: texts as counts of words, each weighted by its rarity; the baseline of retrieval.
+
+w(t, word) = (1 + log count) · (1 + log((1 + N) / (1 + texts with the word))), as unit vectors  (Salton & Buckley 1988).
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def words_of(text: str) -> list[str]:
+    """The words and signs of a text, in lower case."""
+    return _WORD.findall(text.lower())
+
+
+def tf_idf_similarity(queries: Sequence[str], candidates: Sequence[str]) -> NDArray[np.float64]:  # -> "q c"
+    """The cosine of every query with every candidate; rarity is counted over the candidates.
+
+    A word that no candidate has counts for the length of its query alone; a text without words has cosine 0.
+    """
+    counts = [Counter(words_of(text)) for text in candidates]
+    frequency = Counter(word for each in counts for word in each)
+    postings: dict[str, list[tuple[int, float]]] = {word: [] for word in frequency}
+    for column, text in enumerate(counts):
+        for word, weight in _weights(text, frequency, len(candidates)).items():
+            postings[word].append((column, weight))
+    arrays = {word: (np.array([n for n, _ in each]), np.array([w for _, w in each])) for word, each in postings.items()}
+    similarity = np.zeros((len(queries), len(candidates)))
+    for row, query in zip(similarity, queries, strict=True):
+        for word, weight in _weights(Counter(words_of(query)), frequency, len(candidates)).items():
+            if word in arrays:
+                columns, weights = arrays[word]
+                row[columns] += weight * weights
+    return similarity
+
+
+def _weights(text: Counter[str], frequency: Counter[str], count: int) -> dict[str, float]:
+    """The unit vector of a text, by words."""
+    weights = {
+        word: (1 + math.log(times)) * (1 + math.log((1 + count) / (1 + frequency[word])))
+        for word, times in text.items()
+    }
+    norm = math.sqrt(sum(weight**2 for weight in weights.values()))
+    return {word: weight / norm for word, weight in weights.items()}

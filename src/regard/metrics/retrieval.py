@@ -1,0 +1,54 @@
+"""Metrics of retrieval: the place of the right candidate among all candidates of a query.  No torch here.
+
+A candidate with the same score as the right one counts as better: a model that gives all candidates one score finds
+nothing.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from regard.metrics.classification import Interval, share_interval
+
+# the quantile of a normal distribution that leaves 2.5 % on either side
+_Z = 1.959963984540054
+
+
+def ranks(scores: ArrayLike, right: ArrayLike) -> NDArray[np.int64]:  # "q c", "q" -> "q"
+    """The rank, 1 for the best, of the right candidate of every query; ties and NaN count against it."""
+    values, columns = np.asarray(scores), np.asarray(right)
+    if values.ndim != 2 or columns.shape != values.shape[:1] or not len(columns):
+        raise ValueError(
+            f"scores must be (queries, candidates) with one right candidate per query, got {values.shape} and "
+            f"{columns.shape}; give one row per query, and at least one"
+        )
+    if not np.issubdtype(columns.dtype, np.integer) or columns.min() < 0 or columns.max() >= values.shape[1]:
+        raise ValueError(
+            f"right must be candidates from 0 to {values.shape[1] - 1}, got {columns.min()} to {columns.max()}; "
+            "give every candidate a column of scores"
+        )
+    of_right = values[np.arange(len(columns)), columns][:, None]
+    return values.shape[1] - (values < of_right).sum(1)
+
+
+def recall_at(found: NDArray[np.int64], k: int) -> float:  # "q"
+    """Queries whose right candidate is among the first k, in percent; `found` are ranks."""
+    return 100.0 * float((found <= k).mean())
+
+
+def recall_interval(found: NDArray[np.int64], k: int) -> Interval:  # "q"
+    """The 95 % interval of `recall_at`  (Wilson 1927)."""
+    return share_interval(len(found), float((found <= k).mean()))
+
+
+def mean_reciprocal_rank(found: NDArray[np.int64]) -> float:  # "q"
+    """Σ 1 / rank over the queries, divided by their number, in percent  (Voorhees 1999)."""
+    return 100.0 * float((1.0 / found).mean())
+
+
+def reciprocal_rank_interval(found: NDArray[np.int64]) -> Interval:  # "q"
+    """mean ± z s / √n, z = 1.96: the 95 % interval of the mean reciprocal rank by the central limit theorem."""
+    values = 100.0 / found
+    half = _Z * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return float(values.mean()) - half, float(values.mean()) + half

@@ -1,0 +1,22 @@
+"""Tf-idf, against scikit-learn."""
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from regard.data.text.tf_idf import tf_idf_similarity, words_of
+
+LINES = ["a red bird sings", "the red, red house", "a house", "birds sing in the house", ""]
+
+
+def test_against_scikit_learn() -> None:
+    vectorizer = TfidfVectorizer(tokenizer=words_of, token_pattern=None, sublinear_tf=True, lowercase=False)
+    candidates = vectorizer.fit_transform(LINES)
+    queries = ["a red red house", "the bird", "sings a house"]
+    expected = (vectorizer.transform(queries) @ candidates.T).toarray()
+    np.testing.assert_allclose(tf_idf_similarity(queries, LINES), expected, atol=1e-12)
+
+
+def test_words_that_no_candidate_has() -> None:
+    known, unknown = tf_idf_similarity(["red house", "red house on fire"], LINES)
+    assert 0 < unknown[1] < known[1]
+    assert not tf_idf_similarity(["zebra", ""], LINES).any()
