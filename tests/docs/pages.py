@@ -35,6 +35,7 @@ COMMANDED = {
         "tag",
         "match",
         "answer",
+        "embed",
         "language-model",
         "masked-lm",
         "images",

@@ -31,9 +31,16 @@ TASK_OF_GUIDE = {
     "language-model": "language-model",
 }
 # verbs that read a run, and the name of the dataclass with their options of a task
-NESTED = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "generate": "Predict", "serve": "Serve"}
+NESTED = {
+    "evaluate": "Evaluate",
+    "predict": "Predict",
+    "translate": "Predict",
+    "generate": "Predict",
+    "embed": "Predict",
+    "serve": "Serve",
+}
 # verbs for the runs of one task
-TASK_OF_VERB = {"translate": "translate", "generate": "language-model"}
+TASK_OF_VERB = {"translate": "translate", "generate": "language-model", "embed": "embed"}
 COMMANDS = sorted({(command, page.stem) for page in PAGES for command in shown(page)})
 
 

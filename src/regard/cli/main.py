@@ -18,6 +18,7 @@ VERBS = {
     "predict": "predict with a trained model: translations, classes, captions, samples",
     "translate": "predict with a trained translator: text in, one line of text per line out",
     "generate": "predict with a trained language model: a prompt in, its continuation out as it is sampled",
+    "embed": "predict with a trained encoder: vectors of texts, or the nearest lines of a file",
     "record": "record the attention of a run, or of a model of transformers, on a text or an image",
     "view": "show a recording, or the attention of a run: terminal, figure, page",
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
@@ -109,6 +110,7 @@ def _options(verb: str) -> list[type]:
         "predict": "Predict",
         "translate": "Predict",
         "generate": "Predict",
+        "embed": "Predict",
         "serve": "Serve",
     }.get(verb)
     further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]

@@ -181,9 +181,13 @@ class PretrainedEncoder:
                     f"the weights of {options.encoder} have changed since {run} began, which has no checkpoint yet; "
                     "put them back, or train in another folder"
                 )
-        atomic_files.write_atomically(run / _TOKENS, [encoder.tokenizer.to_json().encode()])
-        atomic_files.write_atomically(run / _FACTS, [json.dumps(asdict(encoder.facts)).encode(), b"\n"])
+        encoder.write(run)
         return encoder
+
+    def write(self, run: Path) -> None:
+        """Writes the files of ENCODER_FILES."""
+        atomic_files.write_atomically(run / _TOKENS, [self.tokenizer.to_json().encode()])
+        atomic_files.write_atomically(run / _FACTS, [json.dumps(asdict(self.facts)).encode(), b"\n"])
 
     def build(self, options: EncoderOptions) -> TextEncoder:
         """The encoder of a model, with the weights of the folder if the run has none yet."""

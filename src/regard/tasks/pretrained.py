@@ -15,6 +15,7 @@ from regard.models.pretrained.loading import ARCHITECTURES, PretrainedModel, arc
 from regard.tasks.base import Progress
 from regard.tasks.classify_image.released import released_image_classifier
 from regard.tasks.classify_text.released import evaluate_text_classifier, released_text_classifier
+from regard.tasks.embed.released import evaluate_embedder, released_embedder
 from regard.tasks.language_model.released import evaluate_language_model, released_language_model
 from regard.tasks.masked_lm.released import released_masked_lm
 from regard.tasks.translate.released import evaluate_translator, released_translator
@@ -32,6 +33,7 @@ class ReleasedTask:
 RELEASED: dict[str, ReleasedTask] = {
     "classify-image": ReleasedTask(released_image_classifier),
     "classify-text": ReleasedTask(released_text_classifier, evaluate_text_classifier),
+    "embed": ReleasedTask(released_embedder, evaluate_embedder),
     "language-model": ReleasedTask(released_language_model, evaluate_language_model),
     "masked-lm": ReleasedTask(released_masked_lm),
     "translate": ReleasedTask(released_translator, evaluate_translator),

@@ -7,6 +7,7 @@ from regard.tasks.base import TaskConfig
 from regard.tasks.caption.options import Caption
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_text.options import ClassifyText
+from regard.tasks.embed.options import Embed
 from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.language_model.options import LanguageModelConfig
@@ -28,6 +29,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "answer": Answer,
     "language-model": LanguageModelConfig,
     "masked-lm": MaskedLM,
+    "embed": Embed,
 }
 
 # the file that every folder in transformers' layout has

@@ -63,15 +63,7 @@ def _models() -> dict[str, str]:
 
 
 def _data() -> dict[str, str]:
-    from regard.data.embedded import EMBEDDED, MATCHED, PICTURES, RUNNING_TEXTS, STORIES, TAGGED, TEXTS
+    from regard.data.embedded import EMBEDDED, MATCHED, PICTURES, RUNNING_TEXTS, SAME_MEANING, STORIES, TAGGED, TEXTS
 
-    pairs = {name: dataset.about for name, dataset in EMBEDDED.items()}
-    return (
-        pairs
-        | {name: dataset.about for name, dataset in TEXTS.items()}
-        | TAGGED
-        | MATCHED
-        | STORIES
-        | RUNNING_TEXTS
-        | PICTURES
-    )
+    described = {name: dataset.about for name, dataset in (EMBEDDED | TEXTS).items()}
+    return described | TAGGED | MATCHED | SAME_MEANING | STORIES | RUNNING_TEXTS | PICTURES

@@ -1,0 +1,216 @@
+"""The options of the task embed and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_fields import at_least, left_open, option
+from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
+from regard.tasks._text_options import ServeTextInputs
+from regard.tasks.base import Budget, ModelOptions, TaskConfig, as_paths
+
+if TYPE_CHECKING:
+    from regard.models.bert import BERT
+    from regard.models.transfer.text_embedder import TextEmbedder
+    from regard.models.transfer.text_encoder import TextEncoder
+    from regard.tasks.embed.task import EmbedTask
+
+
+@dataclass(frozen=True)
+class BERTEmbedderOptions(ModelOptions):
+    """A Transformer that reads in both directions, with random weights to start with  (Devlin et al. 2019)."""
+
+    tokens: Literal["bpe", "characters"] = left_open()
+    """The kind of tokens."""
+    vocabulary: int = 8000
+    """The largest number of different tokens."""
+    attention: str | None = left_open("the scaled dot product")
+    """A mechanism by name (see `regard list`)."""
+    width: int = 128
+    """The width of embeddings, layers and vectors."""
+    layers: int = 2
+    """The number of layers."""
+    heads: int = 4
+    """Heads per layer."""
+    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "rotary"
+    """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
+    norm: Literal["pre", "post"] = "pre"
+    """Whether a layer is normalized before each sublayer, which trains faster, or behind it, as in the paper."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+    pooling: Literal["mean", "first", "max"] = "mean"
+    """The vector of a text: the mean or the maximum of the states of its tokens, or the state of the first token."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"vocabulary": 8000, "width": 128, "layers": 2, "heads": 4})
+        check_share(self, {"dropout": 0.1})
+
+    def bert(self, vocabulary: int, longest: int) -> BERT:
+        """The encoder of texts of up to `longest` tokens."""
+        from regard.models.bert import BERT
+
+        return BERT(
+            vocabulary,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            longest=longest,
+            types=1,
+            positions=self.positions,
+            norm=self.norm,
+            attention=self.attention,
+            dropout=self.dropout,
+        )
+
+    def build(self, encoder: TextEncoder) -> TextEmbedder:
+        from regard.models.transfer.text_embedder import TextEmbedder
+
+        return TextEmbedder(encoder, pooling=self.pooling)
+
+
+@dataclass(frozen=True)
+class PretrainedEmbedderOptions(EncoderOptions):
+    """A pretrained encoder, whose states of a text become one vector  (Reimers & Gurevych 2019)."""
+
+    training: ClassVar[dict[str, Any]] = {**EncoderOptions.training, "lr": 5e-5}
+    task_defaults: ClassVar[dict[str, Any]] = {"batch": 64}
+
+    pooling: Literal["mean", "first", "max"] = "mean"
+    """The vector of a text: the mean or the maximum of the states of its tokens, or the state of the first token."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choices(self)
+        if self.freeze == "all":
+            raise ValueError(
+                "freeze=all leaves nothing to train in embed; use the encoder as it is: "
+                f"regard embed {self.encoder} --file FILE --out vectors.npy"
+            )
+        if self.head_rate != 10.0:
+            raise ValueError(
+                f"head_rate={self.head_rate} is for layers above the encoder, and embed has none; leave it out"
+            )
+
+    def build(self, encoder: TextEncoder) -> TextEmbedder:
+        from regard.models.transfer.text_embedder import TextEmbedder
+
+        return TextEmbedder(encoder, pooling=self.pooling, layer_decay=self.layer_decay)
+
+
+@dataclass(frozen=True)
+class EvaluateRetrieval:
+    """Options of `regard evaluate` for vectors of texts."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own pairs; without a test file, test is the same as valid."""
+    test: tuple[Path, ...] = ()
+    """Other pairs, in the format of --train."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictVectors:
+    """Options of `regard predict` and `regard embed` for vectors of texts."""
+
+    neighbours: Path | None = option(None, metavar="FILE")
+    """Print the lines of this file that are nearest to each text, with their cosines, instead of its vector."""
+    top: int = at_least(1, 5)
+    """With --neighbours: this many lines per text, the nearest first, separated by tabs."""
+
+    def __post_init__(self) -> None:
+        if self.neighbours is not None:
+            object.__setattr__(self, "neighbours", Path(self.neighbours))
+        check_positive(self, "top")
+
+
+@dataclass(frozen=True)
+class Embed(TaskConfig):
+    """Vectors of texts: pairs of texts that belong together, or an embedded data set, train an encoder."""
+
+    name: ClassVar[str] = "embed"
+    summary: ClassVar[str] = "vectors of texts, near for texts that belong together: your own pairs, or dates"
+    unit: ClassVar[str] = "pairs"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "same-day"
+    budgets: ClassVar[dict[str, Budget]] = {"same-day": Budget(minutes=3.0), "files": Budget(minutes=10.0)}
+    metrics: ClassVar[dict[str, bool]] = {"recall@1": True, "recall@10": True, "mrr": True, "nll": False}
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 1e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 100,
+        "save_every": 200,
+        "weight_decay": 0.01,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "same-day": {"tokens": "characters", "dropout": 0.0, "batch": 64},
+        "files": {"tokens": "bpe", "dropout": 0.1, "batch": 64},
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "bert": BERTEmbedderOptions,
+        PRETRAINED: PretrainedEmbedderOptions,
+    }
+    chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
+    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", *ENCODER_FILES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ENCODER_FILES
+    weight_fields: ClassVar[tuple[str, ...]] = ("max_length",)
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateRetrieval
+    Predict: ClassVar[type] = PredictVectors
+    Serve: ClassVar[type] = ServeTextInputs
+
+    data: Literal["same-day"] | None = None
+    """An embedded data set that needs no file: dates in two of ten languages that name the same day."""
+    train: tuple[Path, ...] = ()
+    """Your own pairs: one file with a tab between the texts of a pair, or two files, line by line; .gz is unpacked."""
+    valid: tuple[Path, ...] = ()
+    """Pairs to choose the best checkpoint by; if left out, some of the training pairs."""
+    test: tuple[Path, ...] = ()
+    """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
+
+    max_length: int = 128
+    """Longer texts of pairs, in tokens, are cut off; their number is reported."""
+    model: BERTEmbedderOptions | PretrainedEmbedderOptions = left_open()
+    """An encoder with random weights, or a pretrained one, which --encoder chooses."""
+    temperature: float = 0.05
+    """The divisor of cosines in the loss: a smaller one separates the nearest wrong texts more."""
+
+    batch: int = left_open()
+    """Pairs per batch; the other pairs of its batch are the wrong answers of each pair."""
+    valid_pairs: int = 1000
+    """Without --valid: one in ten pairs is held out to validate on, at most this many."""
+    seed: int = 0
+    """Determines initial weights, the batches, dropout, and which pairs are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            object.__setattr__(self, name, as_paths(getattr(self, name)))
+        super().__post_init__()
+        self._check_files_given(["valid", "test"], "pairs", "train")
+        check_at_least(self, 1, {"valid_pairs": 1000})
+        check_at_least(self, 3, {"max_length": 128})
+        check_at_least(self, 2, {"batch": 64})
+        check_at_least(self, 0, {"seed": 0})
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}; try temperature=0.05")
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def next_command(self, run: str) -> str:
+        return f"regard embed {run} --file FILE --out vectors.npy"
+
+    def load(self) -> EmbedTask:
+        from regard.tasks.embed.task import EmbedTask
+
+        return EmbedTask(self)

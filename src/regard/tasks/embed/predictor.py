@@ -1,0 +1,245 @@
+"""EmbedPredictor: text in, its vector or its nearest neighbours among the lines of a file out."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.common.eval_mode import eval_mode
+from regard.common.wording import plural, shortened
+from regard.data.text.pairs import read_lines
+from regard.data.text.subwords import EncodedText, SubwordTokenizer
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.layers.packed_texts import PackedTexts
+from regard.models.transfer.text_embedder import TextEmbedder
+from regard.recording.recording import Recording
+from regard.tasks.embed.options import Embed, PredictVectors
+from regard.viz.plots.ranking import draw_ranking
+
+_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A line of a file, and the cosine of its vector with that of a text."""
+
+    line: int  # 1 is the first
+    text: str
+    cosine: float
+
+
+@dataclass(frozen=True)
+class TextVector:
+    """The vector of one text, and its neighbours where a file was given."""
+
+    vector: NDArray[np.float32] = field(repr=False)  # "d"
+    neighbours: tuple[Neighbour, ...] | None = None
+    num_unknown: int = 0  # sub-words that are not in the vocabulary
+    is_empty: bool = False
+    margin: float = field(default=math.inf, compare=False)  # of the order of its neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class LineIndex:
+    """The lines of a file that have text, and their vectors."""
+
+    path: Path
+    lines: list[tuple[int, str]]
+    vectors: Tensor  # "n d"
+    num_empty: int
+
+
+class EmbedPredictor(Predictor[str, TextVector]):
+    """text -> tokens -> vector, in packs without padding.
+
+    `longest` is the number of positions of the encoder, None if it reads texts of any length. A text that is longer is
+    refused; the texts of pairs are cut off after `max_length` tokens where they are evaluated.
+    """
+
+    model: TextEmbedder
+
+    def __init__(
+        self,
+        model: TextEmbedder,
+        tokenizer: SubwordTokenizer,
+        *,
+        longest: int | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.longest = longest
+        self.max_length = longest if max_length is None else max_length
+        self._index: LineIndex | None = None
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        return argument
+
+    def encode(self, texts: Sequence[str]) -> list[EncodedText]:
+        """The tokens of texts; raises for one that has more than the encoder has positions."""
+        encoded = self.tokenizer.encode(texts)
+        for text, each in zip(texts, encoded, strict=True):
+            if self.longest is not None and len(each) > self.longest:
+                raise ValueError(
+                    f"the text {shortened(text, 30)} has {len(each):,} tokens, more than the {self.longest:,} "
+                    "positions of the encoder; split it into sentences, one per line"
+                )
+        return encoded
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[TextVector]:
+        options = PredictVectors() if options is None else options
+        encoded = self.encode(inputs)
+        index = None if options.neighbours is None else self.index(options.neighbours)
+        if index is not None and options.top > len(index.lines):
+            raise ValueError(
+                f"--top {options.top} exceeds the {plural(len(index.lines), 'line')} with text of {index.path}; "
+                f"try --top {len(index.lines)}"
+            )
+        with eval_mode(self.model), observe():
+            vectors = self.model.vectors([each.ids for each in encoded])
+        outputs = []
+        for each, vector in zip(encoded, vectors, strict=True):
+            output = TextVector(vector.cpu().float().numpy(), None, each.num_unknown, each.is_empty)
+            outputs.append(output if index is None else _with_neighbours(output, vector, index, options.top))
+        return outputs
+
+    def index(self, path: Path) -> LineIndex:
+        """The vectors of the lines of a file, which are kept until another file is asked for."""
+        if self._index is not None and self._index.path == path:
+            return self._index
+        lines = list(enumerate(read_lines(path), 1))
+        filled = [(number, line) for number, line in lines if line.strip()]
+        if not filled:
+            raise ValueError(f"{path} has {plural(len(lines), 'line')} without text; name a file of sentences")
+        with eval_mode(self.model):
+            vectors = self.model.vectors([each.ids for each in self.encode([line for _, line in filled])])
+        self._index = LineIndex(path, filled, vectors, len(lines) - len(filled))
+        return self._index
+
+    def vectors(self, texts: Sequence[str], done: Callable[[int], object] | None = None) -> Tensor:  # -> "n d"
+        """The vectors of texts, each cut off after `max_length` tokens."""
+        with eval_mode(self.model):
+            return self.model.vectors([each.ids for each in self.tokenizer.encode(texts, self.max_length)], done)
+
+    def text(self, output: TextVector) -> str:
+        if output.neighbours is None:
+            return " ".join(f"{number:.{_DECIMALS}f}" for number in output.vector.tolist())
+        return "\t".join(f"{each.cosine:.3f} {each.text}" for each in output.neighbours)
+
+    def summary(self, output: TextVector) -> str:
+        return self.text(output) if output.neighbours is not None else f"a vector of {len(output.vector)} numbers"
+
+    def json(self, output: TextVector) -> dict[str, Any]:
+        if output.neighbours is None:
+            return {"vector": output.vector.tolist()}
+        named = [{"line": each.line, "text": each.text, "cosine": each.cosine} for each in output.neighbours]
+        return {"neighbours": named}
+
+    def margin(self, output: TextVector) -> float:
+        return output.margin
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """1 − cos(v(input), v(target)): the part of the contrastive loss that depends on no other pair."""
+        packs = [self._pack(texts) for texts in (inputs, targets)]
+        with eval_mode(self.model):
+            a, b = (self.model(pack) for pack in packs)
+        return 1 - nn.functional.cosine_similarity(a, b, dim=-1)
+
+    def _pack(self, texts: Sequence[str]) -> PackedTexts:
+        return PackedTexts.of([each.ids for each in self.encode(texts)]).to(self.device)
+
+    @property
+    def embedding(self) -> nn.Module:
+        return self.model.encoder.embedding
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        encoded = self.encode(inputs)
+        longest = max(map(len, encoded))
+        rows = [[*each.ids, *[self.tokenizer.pad] * (longest - len(each))] for each in encoded]
+        embedded: Tensor = self.embedding(torch.tensor(rows, device=self.device))
+        return embedded
+
+    # The attention behind a vector
+
+    def label(self, recording: Recording, given: str, output: TextVector) -> Recording:
+        """Rows and columns are the tokens of the text."""
+        (encoded,) = self.encode([given])
+        pieces = tuple(self.tokenizer.pieces(encoded.ids))
+        about = {**recording.about, "text": given, "said": self.summary(output).replace("\t", ", "), "keys": "tokens"}
+        return replace(recording, queries=pieces, keys=pieces, about=about)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return EmbeddingSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {"run": run, "step": step, "width": self.model.width, "longest": self.longest}
+        return TextEndpoint(self, limits, name=Embed.name, title=f"Vectors of texts with {run}", about=about)
+
+
+def _with_neighbours(output: TextVector, vector: Tensor, index: LineIndex, top: int) -> TextVector:
+    """The nearest lines; of equal cosines the earlier line comes first."""
+    norms = index.vectors.double().norm(dim=-1) * vector.double().norm()
+    cosines = (index.vectors.double() @ vector.double() / norms.clamp_min(1e-300)).cpu()
+    order = cosines.argsort(descending=True, stable=True)[: top + 1].tolist()
+    found = tuple(Neighbour(index.lines[n][0], index.lines[n][1], float(cosines[n])) for n in order[:top])
+    return replace(output, neighbours=found, margin=ranking_margin([float(cosines[n]) for n in order], top))
+
+
+class EmbeddingSession(PredictionSession):
+    """Counts empty texts and unknown tokens; draws the neighbours of a text, or the attention behind its vector."""
+
+    predictor: EmbedPredictor
+
+    def __init__(self, predictor: EmbedPredictor, options: PredictVectors, picture: Path | None) -> None:
+        super().__init__(predictor, options, picture)
+        self.num_unknown = self.num_empty = 0
+        self.first: TextVector | None = None
+
+    def add(self, inputs: Sequence[str], outputs: Sequence[TextVector], first: int) -> None:
+        super().add(inputs, outputs, first)
+        self.num_unknown += sum(output.num_unknown for output in outputs)
+        self.num_empty += sum(output.is_empty for output in outputs)
+        self.first = outputs[0] if self.first is None and outputs else self.first
+
+    def finish(self) -> list[str]:
+        notes = []
+        if self.picture is not None and self.first is not None and self.first.neighbours is not None:
+            rows = [(each.text, each.cosine) for each in self.first.neighbours]
+            draw_ranking(rows, self.picture, self.inputs[0], "cosine")
+            notes.append(f"the neighbours are drawn in {self.picture}")
+        else:
+            super().finish()
+            notes += [] if self.picture is None else [f"the attention is drawn in {self.picture}"]
+        if self.num_unknown:
+            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
+            count = plural(self.num_unknown, "token")
+            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
+        if self.num_empty:
+            notes.append(empty_note(self.num_empty))
+        return notes
+
+
+def empty_note(count: int) -> str:
+    """A sentence about texts without words."""
+    has, its = ("text is", "its vector is") if count == 1 else ("texts are", "their vectors are")
+    return f"{count:,} {has} empty; {its} that of the tokens which begin and end every text"

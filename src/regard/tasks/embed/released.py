@@ -1,0 +1,51 @@
+"""Released encoders: a folder with a bare BERT in transformers' layout as an EmbedPredictor."""
+
+from pathlib import Path
+
+from regard.data.text.pairs import read_pairs
+from regard.data.text.subwords import PretrainedSubwords
+from regard.inference.evaluation import Evaluation
+from regard.models.bert import BERT
+from regard.models.pretrained.folder import read_json
+from regard.models.pretrained.loading import PretrainedModel
+from regard.models.transfer.text_embedder import TextEmbedder
+from regard.models.transfer.text_encoder import TextEncoder
+from regard.tasks.base import Progress
+from regard.tasks.embed.options import EvaluateRetrieval
+from regard.tasks.embed.predictor import EmbedPredictor
+from regard.tasks.embed.task import evaluate_pairs
+
+# the file of sentence-transformers that names the pooling, and its names
+_POOLING = "1_Pooling/config.json"
+_MODES = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first", "pooling_mode_max_tokens": "max"}
+_TEMPERATURE = 0.05
+
+
+def released_embedder(loaded: PretrainedModel) -> EmbedPredictor:
+    """Unit vectors, pooled as the folder says, or by the mean if it says nothing."""
+    model = loaded.model
+    assert isinstance(model, BERT)
+    embedder = TextEmbedder(TextEncoder(model), pooling=read_pooling(loaded.config.folder))
+    tokenizer = PretrainedSubwords(loaded.load_tokenizer())  # type: ignore[arg-type]
+    return EmbedPredictor(embedder.eval(), tokenizer, longest=model.positions.longest)
+
+
+def read_pooling(folder: Path) -> str:
+    """The pooling of a folder of sentence-transformers; "mean" if it has no file of that."""
+    path = folder / _POOLING
+    if not path.exists():
+        return "mean"
+    modes = [name for name, value in read_json(path).items() if name.startswith("pooling_mode_") and value is True]
+    if len(modes) != 1 or modes[0] not in _MODES:
+        raise ValueError(
+            f"{path} asks for {' and '.join(modes) or 'no pooling'}, and regard supports one of {', '.join(_MODES)}; "
+            "change the file, or take another checkpoint"
+        )
+    return _MODES[modes[0]]
+
+
+def evaluate_embedder(predictor: EmbedPredictor, options: EvaluateRetrieval, progress: Progress) -> Evaluation:
+    """Retrieval among the pairs of --test."""
+    return evaluate_pairs(
+        predictor, read_pairs(options.test), " ".join(map(str, options.test)), progress, _TEMPERATURE
+    )

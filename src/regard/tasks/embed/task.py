@@ -1,0 +1,317 @@
+"""The task embed: its training problem and its evaluation."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from regard.common.wording import plural, shortened
+from regard.data.text.pairs import Pairs, read_pairs
+from regard.data.text.subwords import RunSubwords
+from regard.data.text.tf_idf import tf_idf_similarity
+from regard.data.text.tokenizer import Tokenizer
+from regard.inference.evaluation import Evaluation
+from regard.layers.packed_texts import PackedTexts
+from regard.losses import info_nce
+from regard.metrics.retrieval import (
+    mean_reciprocal_rank,
+    ranks,
+    recall_at,
+    recall_interval,
+    reciprocal_rank_interval,
+)
+from regard.models.transfer.text_embedder import TextEmbedder
+from regard.models.transfer.text_encoder import TextEncoder
+from regard.tasks._encoder import SMALLEST, EncoderFacts, PretrainedEncoder
+from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks.base import Progress, Task
+from regard.tasks.embed.data import (
+    ContrastiveBatch,
+    EncodedPairs,
+    PairFingerprint,
+    contrastive_batch,
+    digest,
+    encode_pairs,
+    plan_pairs,
+    read,
+    with_text,
+)
+from regard.tasks.embed.options import BERTEmbedderOptions, Embed, EvaluateRetrieval
+from regard.tasks.embed.predictor import EmbedPredictor
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+_SAMPLES = 5
+# queries that are compared with all candidates at once
+_QUERIES = 512
+
+
+@dataclass(frozen=True, eq=False)
+class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
+    """InfoNCE between the vectors of the two texts of a pair, among the pairs of a batch."""
+
+    task: Embed
+    encoder: PretrainedEncoder
+    pairs: EncodedPairs
+    texts: Sequence[tuple[str, str]]
+    valid: Sequence[tuple[str, str]]
+    summary: str
+    unit: str = "pairs"
+
+    @staticmethod
+    def of(task: Embed, folder: Path, new: bool) -> "EmbedProblem":
+        splits = read(task)
+        fingerprint = PairFingerprint.of(splits)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not PairFingerprint.is_saved(folder)
+        if not new:
+            fingerprint.check_same(folder)
+        train, valid = with_text(splits.train), with_text(splits.valid)
+        if isinstance(task.model, EncoderOptions):
+            encoder = PretrainedEncoder.prepare(task.model, folder, new)
+        else:
+            encoder = _new_encoder(task, train, folder, new)
+        if new:
+            fingerprint.write(folder)
+        longest = longest_text(task, encoder)
+        pairs = encode_pairs(encoder.tokenizer, train, longest)
+        summary = f"{len(train):,} pairs to train on, {len(valid):,} to validate, {encoder.tokenizer.size:,} tokens"
+        if pairs.num_cut:
+            are = "is" if pairs.num_cut == 1 else "are"
+            summary += f"; {plural(pairs.num_cut, 'text')} {are} cut off after {longest:,} tokens"
+        if dropped := len(splits.train) - len(train):
+            summary += f"; {plural(dropped, 'pair')} without text on both sides left out"
+        return EmbedProblem(task, encoder, pairs, train, valid, summary)
+
+    def build_model(self) -> TextEmbedder:
+        return build(self.task, self.encoder)
+
+    def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
+        return plan_pairs(len(self.pairs.source), self.task.batch, self.task.seed, epoch)
+
+    def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ContrastiveBatch | None:
+        rows = planned[rank::world]
+        return contrastive_batch(self.pairs, rows) if len(rows) else None
+
+    def num_terms(self, batch: ContrastiveBatch) -> int:
+        return len(batch)
+
+    def loss(self, model: TextEmbedder, batch: ContrastiveBatch) -> Loss:
+        a, b = model(batch.texts).float().chunk(2)
+        nats = info_nce(a, b, self.task.temperature, same=batch.same)
+        with torch.no_grad():
+            scores = (a @ b.t()).masked_fill(batch.same, -torch.inf)
+            right = ((a * b).sum(-1) > scores.amax(-1)).sum()
+        return Loss(nats.sum(), len(batch), {"recall@1": 100.0 * right})
+
+    def validate(self, model: TextEmbedder) -> ValidationResult:
+        predictor = _predictor(self.task, self.encoder, model)
+        retrieval = Retrieval.of(predictor, self.valid, self.task.temperature)
+        return ValidationResult(retrieval.scores, "recall@1", True, retrieval.sample(0))
+
+    def warnings(self) -> Sequence[str]:
+        count = len(self.pairs.source)
+        if count >= self.task.batch:
+            return ()
+        return (
+            f"--batch {self.task.batch} is more than the {count:,} pairs to train on, so every batch has all of them",
+        )
+
+    def locate(self, planned: Sequence[NDArray[np.int64]]) -> str:
+        index = np.concatenate(planned)
+        first = shortened(self.texts[index[0]][0])
+        return f"{len(index)} pairs of {self.task.dataset_label}, the first of them {first}"
+
+
+def _new_encoder(task: Embed, pairs: Sequence[tuple[str, str]], folder: Path, new: bool) -> PretrainedEncoder:
+    """The sizes and the tokenizer of an encoder that is trained from random weights."""
+    assert isinstance(task.model, BERTEmbedderOptions)
+    if not new:
+        return PretrainedEncoder.of_run(folder)
+    initial = initial_folder(folder)
+    if initial is None:
+        texts = [text for pair in pairs for text in pair]
+        tokenizer = RunSubwords(Tokenizer.train(task.model.tokens, texts, task.model.vocabulary))
+        with torch.device("meta"):
+            bert = task.model.bert(tokenizer.size, task.max_length)
+        facts = EncoderFacts.of(bert, task.model.attention, Path(), {})
+        encoder = PretrainedEncoder(facts, tokenizer)
+    else:
+        encoder = PretrainedEncoder.of_run(initial)
+    encoder.write(folder)
+    return encoder
+
+
+def build(task: Embed, encoder: PretrainedEncoder) -> TextEmbedder:
+    """The model with initial weights; those of a pretrained encoder come from its folder if the run has none yet."""
+    if isinstance(task.model, EncoderOptions):
+        return task.model.build(encoder.build(task.model))
+    return task.model.build(TextEncoder(encoder.facts.build()))
+
+
+def longest_text(task: Embed, encoder: PretrainedEncoder) -> int:
+    """The tokens after which a text of a pair is cut off."""
+    return task.max_length if encoder.longest is None else min(task.max_length, encoder.longest)
+
+
+def _predictor(task: Embed, encoder: PretrainedEncoder, model: TextEmbedder) -> EmbedPredictor:
+    return EmbedPredictor(model, encoder.tokenizer, longest=encoder.longest, max_length=longest_text(task, encoder))
+
+
+@dataclass(frozen=True, eq=False)
+class Retrieval:
+    """The second text of every pair, sought by the first among all different second texts."""
+
+    queries: list[str]
+    candidates: list[str]
+    right: NDArray[np.int64]  # "q"
+    ranks: NDArray[np.int64]  # "q"
+    best: NDArray[np.int64]  # "q", the nearest candidate
+    scores: dict[str, float]
+
+    @staticmethod
+    def of(
+        predictor: EmbedPredictor,
+        pairs: Sequence[tuple[str, str]],
+        temperature: float,
+        progress: Progress | None = None,
+    ) -> "Retrieval":
+        queries, candidates, right = retrieval_of(pairs)
+        total = len(queries) + len(candidates)
+
+        def done(before: int) -> Any:
+            return None if progress is None else lambda count: progress(before + count, total)
+
+        vectors = [predictor.vectors(texts, done(n)) for n, texts in ((0, queries), (len(queries), candidates))]
+        found, best, nats = [], [], []
+        for start in range(0, len(queries), _QUERIES):
+            rows = right[start : start + _QUERIES]
+            cosines = vectors[0][start : start + _QUERIES].double() @ vectors[1].double().t()
+            found.append(ranks(cosines.cpu().numpy(), rows))
+            best.append(cosines.argmax(-1).cpu().numpy())
+            targets = torch.from_numpy(rows).to(cosines.device)
+            nats.append(F.cross_entropy(cosines / temperature, targets, reduction="none").cpu())
+        places = np.concatenate(found)
+        scores = {**retrieval_scores(places), "nll": float(torch.cat(nats).mean())}
+        return Retrieval(queries, candidates, right, places, np.concatenate(best), scores)
+
+    def sample(self, n: int) -> str:
+        nearest, right = self.candidates[self.best[n]], self.candidates[self.right[n]]
+        return f"{self.queries[n]} → {nearest}" + ("" if nearest == right else f"   right: {right}")
+
+
+def retrieval_of(pairs: Sequence[tuple[str, str]]) -> tuple[list[str], list[str], NDArray[np.int64]]:
+    """The queries, the different candidates, and the right candidate of every query."""
+    numbers: dict[str, int] = {}
+    right = [numbers.setdefault(target, len(numbers)) for _, target in pairs]
+    return [source for source, _ in pairs], list(numbers), np.array(right, np.int64)
+
+
+def retrieval_scores(places: NDArray[np.int64]) -> dict[str, float]:
+    return {
+        "recall@1": recall_at(places, 1),
+        "recall@10": recall_at(places, 10),
+        "mrr": mean_reciprocal_rank(places),
+    }
+
+
+def retrieval_intervals(places: NDArray[np.int64]) -> dict[str, tuple[float, float]]:
+    return {
+        "recall@1": recall_interval(places, 1),
+        "recall@10": recall_interval(places, 10),
+        "mrr": reciprocal_rank_interval(places),
+    }
+
+
+class EmbedTask(Task[Embed, EmbedPredictor]):
+    """Trains, loads and evaluates encoders of texts."""
+
+    def prepare(self, folder: Path, new: bool) -> EmbedProblem:
+        return EmbedProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        with torch.random.fork_rng(devices=[]):
+            options = self.config.model
+            if isinstance(options, EncoderOptions):
+                model = options.build(TextEncoder(SMALLEST.build(options.attention)))
+            else:
+                model = options.build(TextEncoder(options.bert(11, self.config.max_length)))
+            model(PackedTexts(torch.tensor([5, 6, 7, 5, 6]), (3, 2)))
+
+    def predictor(self, folder: Path) -> EmbedPredictor:
+        encoder = PretrainedEncoder.of_run(folder)
+        return _predictor(self.config, encoder, build(self.config, encoder))
+
+    def example(self, folder: Path) -> str:
+        return with_text(read(self.config).valid)[0][0]
+
+    def evaluate(
+        self, predictor: EmbedPredictor, folder: Path, options: EvaluateRetrieval, progress: Progress
+    ) -> Evaluation:
+        pairs, split = self._pairs(folder, options)
+        return evaluate_pairs(predictor, pairs, split, progress, self.config.temperature)
+
+    def _pairs(self, folder: Path, options: EvaluateRetrieval) -> tuple[Pairs, str]:
+        """The pairs to score, and their name."""
+        config = self.config
+        if options.test:
+            return read_pairs(options.test), " ".join(map(str, options.test))
+        if config.test and options.split == "test":
+            return read_pairs(config.test), f"the test pairs of {folder}"
+        if config.valid:
+            pairs = read_pairs(config.valid)
+        else:
+            splits = read(config)
+            pairs = splits.test if options.split == "test" else splits.valid
+        if config.dataset != "files":
+            return pairs, f"the {'test' if options.split == 'test' else 'validation'} pairs of {config.dataset}"
+        if not config.valid:
+            PairFingerprint.read(folder).check_held_out(digest(pairs), folder)
+        none = ", which has no test pairs" if options.split == "test" else ""
+        return pairs, f"the validation pairs of {folder}{none}"
+
+
+def evaluate_pairs(
+    predictor: EmbedPredictor, pairs: Pairs, split: str, progress: Progress, temperature: float
+) -> Evaluation:
+    """Retrieval by vectors, and by tf-idf beside it."""
+    texts = with_text(pairs)
+    if len(texts) < 2:
+        raise ValueError(
+            f"{split} has {len(texts)} of {len(pairs)} pairs with text on both sides, and retrieval compares two or "
+            "more; give more pairs"
+        )
+    start = time.perf_counter()
+    retrieval = Retrieval.of(predictor, texts, temperature, progress)
+    seconds = time.perf_counter() - start
+    baseline = ranks(tf_idf_similarity(retrieval.queries, retrieval.candidates), retrieval.right)
+    intervals = retrieval_intervals(retrieval.ranks)
+    of_baseline = retrieval_scores(baseline), retrieval_intervals(baseline)
+    facts = {
+        "candidates": len(retrieval.candidates),
+        "baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]},
+    }
+    notes = [
+        f"sought among {len(retrieval.candidates):,} different texts; ties count against the model",
+        _baseline_note(*of_baseline),
+    ]
+    if dropped := len(pairs) - len(texts):
+        notes.append(f"{plural(dropped, 'pair')} without text on both sides left out")
+    count = len(texts)
+    samples = [retrieval.sample(n) for n in range(0, count, max(1, count // _SAMPLES))[:_SAMPLES]]
+    predictions = [retrieval.candidates[n] for n in retrieval.best]
+    return Evaluation(retrieval.scores, count, "pairs", split, seconds, predictions, samples, notes, facts, intervals)
+
+
+def _baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:
+    parts = [
+        f"{name} {scores[name]:.2f} (95 % interval {intervals[name][0]:.2f} to {intervals[name][1]:.2f})"
+        for name in ("recall@1", "mrr")
+    ]
+    return f"tf-idf of words, the baseline: {', '.join(parts)}"
