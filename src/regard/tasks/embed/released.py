@@ -46,6 +46,4 @@ def read_pooling(folder: Path) -> str:
 
 def evaluate_embedder(predictor: EmbedPredictor, options: EvaluateRetrieval, progress: Progress) -> Evaluation:
     """Retrieval among the pairs of --test."""
-    return evaluate_pairs(
-        predictor, read_pairs(options.test), " ".join(map(str, options.test)), progress, _TEMPERATURE
-    )
+    return evaluate_pairs(predictor, read_pairs(options.test), " ".join(map(str, options.test)), progress, _TEMPERATURE)
