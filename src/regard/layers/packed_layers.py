@@ -22,7 +22,7 @@ from regard.layers.transformer import Activation, EncoderLayer, FeedForward, Sub
 _BLOCK = 384
 
 
-class _Layer(NamedTuple):
+class _PlainLayer(NamedTuple):
     """The parts of a plain layer."""
 
     projections: tuple[nn.Linear, nn.Linear, nn.Linear]
@@ -57,7 +57,7 @@ def packed_layers(
     return x
 
 
-def _run(layer: _Layer, x: Tensor, qkv: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
+def _run(layer: _PlainLayer, x: Tensor, qkv: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
     """One layer, in place."""
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(x), _BLOCK)]
     width = qkv.shape[1] // 3
@@ -89,7 +89,7 @@ def _activate(activation: Activation, x: Tensor) -> Tensor:
     return activation(x)
 
 
-def _plan(layers: nn.ModuleList) -> list[_Layer] | None:
+def _plan(layers: nn.ModuleList) -> list[_PlainLayer] | None:
     if not len(layers) or not has_plain_calls(layers):
         return None
     plan = [_plain_layer(layer) for layer in layers]
@@ -97,7 +97,7 @@ def _plan(layers: nn.ModuleList) -> list[_Layer] | None:
     return plain if len(plain) == len(plan) else None
 
 
-def _plain_layer(layer: nn.Module) -> _Layer | None:
+def _plain_layer(layer: nn.Module) -> _PlainLayer | None:
     """The parts of a layer; None if one of them is of another kind, or drops activations."""
     if type(layer) is not EncoderLayer or type(layer.attention) is not MultiHead or type(layer.feed) is not FeedForward:
         return None
@@ -117,7 +117,7 @@ def _plain_layer(layer: nn.Module) -> _Layer | None:
     if kinds != {Sublayer, nn.LayerNorm}:
         return None
     projections = (attention.query, attention.key, attention.value)
-    return _Layer(
+    return _PlainLayer(
         projections,
         attention.out,
         feed.inner,

@@ -198,8 +198,8 @@ class EmbedPredictor(Predictor[str, TextVector]):
 
 def _with_neighbours(output: TextVector, vector: Tensor, index: LineIndex, top: int) -> TextVector:
     """The nearest lines; of equal cosines the earlier line comes first."""
-    norms = index.vectors.double().norm(dim=-1) * vector.double().norm()
-    cosines = (index.vectors.double() @ vector.double() / norms.clamp_min(1e-300)).cpu()
+    lines, query = index.vectors.cpu().double(), vector.cpu().double()
+    cosines = lines @ query / (lines.norm(dim=-1) * query.norm()).clamp_min(1e-300)
     order = cosines.argsort(descending=True, stable=True)[: top + 1].tolist()
     found = tuple(Neighbour(index.lines[n][0], index.lines[n][1], float(cosines[n])) for n in order[:top])
     return replace(output, neighbours=found, margin=ranking_margin([float(cosines[n]) for n in order], top))

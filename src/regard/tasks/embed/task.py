@@ -188,15 +188,16 @@ class Retrieval:
         def done(before: int) -> Any:
             return None if progress is None else lambda count: progress(before + count, total)
 
-        vectors = [predictor.vectors(texts, done(n)) for n, texts in ((0, queries), (len(queries), candidates))]
+        vectors = [
+            predictor.vectors(texts, done(n)).cpu().double() for n, texts in ((0, queries), (len(queries), candidates))
+        ]
         found, best, nats = [], [], []
         for start in range(0, len(queries), _QUERIES):
             rows = right[start : start + _QUERIES]
-            cosines = vectors[0][start : start + _QUERIES].double() @ vectors[1].double().t()
-            found.append(ranks(cosines.cpu().numpy(), rows))
-            best.append(cosines.argmax(-1).cpu().numpy())
-            targets = torch.from_numpy(rows).to(cosines.device)
-            nats.append(F.cross_entropy(cosines / temperature, targets, reduction="none").cpu())
+            cosines = vectors[0][start : start + _QUERIES] @ vectors[1].t()
+            found.append(ranks(cosines.numpy(), rows))
+            best.append(cosines.argmax(-1).numpy())
+            nats.append(F.cross_entropy(cosines / temperature, torch.from_numpy(rows), reduction="none"))
         places = np.concatenate(found)
         scores = {**retrieval_scores(places), "nll": float(torch.cat(nats).mean())}
         return Retrieval(queries, candidates, right, places, np.concatenate(best), scores)
