@@ -49,10 +49,15 @@ TITLES = {"trec": "TREC", "documents": "Documents", "sst2": "SST-2", "clinc": "C
 # of accuracies, from scratch and with an encoder
 LEAST = {"trec": 87.0, "sst2": 80.0}
 LEAST_ENCODED = {"trec": 94.0, "sst2": 87.0, "clinc": 95.0}
-# options that suit the data set, and those of its training
-OPTIONS: dict[str, dict[str, Any]] = {"documents": {"data": "documents", "model": "hierarchical"}}
-TRAINING: dict[str, dict[str, Any]] = {}
-EPOCHS = {"trec": 4, "sst2": 2, "clinc": 3}
+# options that suit a data set, from scratch and with an encoder, and those of its training
+OPTIONS: dict[str, dict[str, Any]] = {
+    "documents": {"data": "documents", "model": "hierarchical"},
+    "sst2": {"width": 100, "hidden": 48, "hops": 2, "feed": 32, "dropout": 0.5, "word_dropout": 0.3, "smoothing": 0.1},
+}
+TRAINING: dict[str, dict[str, Any]] = {"sst2": {"schedule": "cosine", "warmup": 100, "weight_decay": 0.01}}
+OPTIONS_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"freeze": "3"}}
+TRAINING_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"lr": 3e-4}}
+EPOCHS = {"trec": 4, "sst2": 2, "clinc": 2}
 
 
 @dataclass(frozen=True)
@@ -181,14 +186,15 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
         parser.error("give one of --trec FOLDER, --sst2 FOLDER, --clinc FOLDER and --documents")
     name = next(iter(folders), "documents")
     try:
-        data = {**data_options(name, folders.get(name)), **({} if given.encoder else OPTIONS.get(name, {})), **options}
-        if given.encoder is not None:
-            data["encoder"] = given.encoder
+        is_encoded = given.encoder is not None
+        suiting = (OPTIONS_ENCODED if is_encoded else OPTIONS).get(name, {})
+        data = {**data_options(name, folders.get(name)), **suiting, **options, "encoder": given.encoder}
         tasks = [ClassifyText.of(**{**data, "seed": seed}) for seed in range(given.seeds)]
         chosen = {**ClassifyText.training_defaults(tasks[0].model), "threads": given.threads}
-        epochs = given.epochs or (None if given.encoder is None or given.minutes else EPOCHS.get(name))
+        epochs = given.epochs or (EPOCHS.get(name) if is_encoded and not given.minutes else None)
         end = {"minutes": given.minutes or 5.0} if epochs is None else {"epochs": epochs}
-        training = TrainingConfig(**{**chosen, **({} if given.encoder else TRAINING.get(name, {})), **end})
+        chosen |= (TRAINING_ENCODED if is_encoded else TRAINING).get(name, {})
+        training = TrainingConfig(**{**chosen, **end})
         print("written:", run(name, tasks, training, given.runs, results, lambda text: print(text, flush=True)))
     except (Unfinished, ValueError, OSError) as error:
         print(error, file=sys.stderr)

@@ -3,6 +3,7 @@
 Snips: slots and intents of voice commands (train/ and valid/ of Goo et al. 2018). NCBI: disease names in abstracts
 (train.tsv.gz, devel.tsv.gz). Both are scored on the sentences that select the best weights, since their test sets are
 kept apart. Fields: the embedded fields, scored on their test sentences, beside a tagger with a window of three words.
+With --encoder a pretrained encoder is fine-tuned instead.
 """
 
 import argparse
@@ -26,10 +27,11 @@ RESULTS = ROOT / "benchmarks" / "results" / "text"
 TITLES = {"snips": "Snips slots", "ncbi": "NCBI disease", "fields": "Fields"}
 MINUTES = {"snips": 10.0, "ncbi": 20.0, "fields": 4.0}
 LEAST = {"snips": 93.0, "ncbi": 76.0, "fields": 98.0}
+LEAST_ENCODED = {"ncbi": 80.0}
 SELECTED = "The best weights are chosen on the sentences that are scored, so the scores are somewhat too high.\n"
 SAID = {
-    "snips": "Slots of voice commands, on the 700 sentences of valid, from scratch. " + SELECTED,
-    "ncbi": "Disease names in abstracts, on the 923 sentences of devel, from scratch. " + SELECTED,
+    "snips": "Slots of voice commands, on the 700 sentences of valid{how}. " + SELECTED,
+    "ncbi": "Disease names in abstracts, on the 923 sentences of devel{how}. " + SELECTED,
     "fields": "Dates, numbers and currencies that the named place decides, on 1,200 test sentences.\n",
 }
 
@@ -61,7 +63,8 @@ def rows_of(name: str, found: dict[str, Scored], training: TrainingConfig) -> li
         scores, intervals = scored.evaluation.scores, scored.evaluation.intervals
         for metric in ("strict f1", "lenient f1", "intent accuracy"):
             if metric in scores:
-                bound = Bound("least", LEAST[name]) if (metric, model) == ("strict f1", "recurrent") else None
+                least = {"recurrent": LEAST, "pretrained": LEAST_ENCODED}.get(model, {}).get(name)
+                bound = Bound("least", least) if metric == "strict f1" and least is not None else None
                 low, high = intervals[metric]
                 unit = f"% of {scored.evaluation.count:,} sentences"
                 beside = f"95 % interval {low:.2f} to {high:.2f}"
@@ -70,26 +73,35 @@ def rows_of(name: str, found: dict[str, Scored], training: TrainingConfig) -> li
 
 
 def run(name: str, tasks: dict[str, Tag], training: TrainingConfig, runs: Path, results: Path, say: Say) -> Path:
+    is_encoded = "pretrained" in tasks
+    full = f"{name}-encoder" if is_encoded else name
     found = {
         model: score(f"{name}-{model}", task, training, runs / f"{name}-{model}", say) for model, task in tasks.items()
     }
     rows = rows_of(name, found, training)
     for row in rows:
         say(" | ".join(row.cells()))
-    option = "--fields" if name == "fields" else f"--{name} FOLDER"
+    option = ("--fields" if name == "fields" else f"--{name} FOLDER") + " --encoder FOLDER" * is_encoded
     command = f"python -m benchmarks.text.tag {option} --minutes {training.minutes:g} --threads {training.threads}"
     # the files without their paths
     settings = {
-        "tasks": {
-            model: {**task.to_json(), **dict.fromkeys(("train", "valid", "test")), "data": name}
-            for model, task in tasks.items()
-        },
+        "tasks": {model: _without_paths(task, name) for model, task in tasks.items()},
         "training": asdict(training),
         "steps": {model: scored.step for model, scored in found.items()},
         "malformed": {model: scored.evaluation.facts["malformed"] for model, scored in found.items()},
     }
-    result = Result(name, TITLES[name], SAID[name], rows, commands=[command], settings=settings, about=About.now())
+    title = TITLES[name] + ", fine-tuned" * is_encoded
+    said = SAID[name].replace("{how}", ", with a pretrained encoder" if is_encoded else ", from scratch")
+    result = Result(full, title, said, rows, commands=[command], settings=settings, about=About.now())
     return result.write(results)
+
+
+def _without_paths(task: Tag, name: str) -> dict[str, Any]:
+    """The options; an encoder is the name of its folder."""
+    options = {**task.to_json(), **dict.fromkeys(("train", "valid", "test")), "data": name}
+    if "encoder" in options["model"]:
+        options["model"]["encoder"] = Path(options["model"]["encoder"]).name
+    return options
 
 
 def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **options: Any) -> int:
@@ -100,12 +112,12 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     )
     chosen.add_argument("--ncbi", type=Path, metavar="FOLDER", help="a folder with train.tsv.gz and devel.tsv.gz")
     chosen.add_argument("--fields", action="store_true", help="the embedded fields")
+    parser.add_argument("--encoder", type=Path, metavar="FOLDER", help="fine-tune this pretrained encoder")
     parser.add_argument("--minutes", type=float, help="minutes per training (10 for snips, 20 for ncbi, 4 for fields)")
     parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="for the runs (%(default)s)")
     given = parser.parse_args(arguments)
     name = "fields" if given.fields else "snips" if given.snips is not None else "ncbi"
-    training = {**Tag.training, "minutes": given.minutes or MINUTES[name], "threads": given.threads}
     try:
         if name == "fields":
             data: dict[str, Any] = {"data": "fields"}
@@ -114,7 +126,11 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
         else:
             data = {"train": given.ncbi / "train.tsv.gz", "valid": given.ncbi / "devel.tsv.gz"}
         models = ("recurrent", "window") if name == "fields" else ("recurrent",)
+        if given.encoder is not None:
+            models, data = ("pretrained",), {**data, "encoder": given.encoder}
         tasks = {model: Tag.of(**{**data, "model": model, **options}) for model in models}
+        chosen_training = Tag.training_defaults(tasks[models[0]].model)
+        training = {**chosen_training, "minutes": given.minutes or MINUTES[name], "threads": given.threads}
         written = run(
             name, tasks, TrainingConfig(**training), given.runs, results, lambda text: print(text, flush=True)
         )

@@ -9,6 +9,7 @@ from benchmarks import crf
 from benchmarks.text import tag
 from benchmarks.timing import Effort
 from benchmarks.vision.result import Result
+from tests.tasks.encoders import bert_folder
 
 from regard.kernels import native_library
 
@@ -32,6 +33,20 @@ def test_snips_and_ncbi(tmp_path: Path) -> None:
         assert found.rows[0].bound is not None
         assert found.rows[0].bound.value == tag.LEAST[name]
         assert str(tmp_path) not in (tmp_path / "results" / f"{name}.json").read_text()
+
+
+def test_a_fine_tuned_encoder(tmp_path: Path) -> None:
+    encoder = bert_folder(tmp_path / "encoder")
+    for part in ("train", "devel"):
+        (tmp_path / f"{part}.tsv.gz").write_bytes(gzip.compress(b"flu\tB-Disease\n\nno\tO\n"))
+    args = ["--ncbi", str(tmp_path), *TINY, "--encoder", str(encoder), "--runs", str(tmp_path / "runs")]
+    assert tag.main(args, tmp_path, batch=64) == 0
+    found = Result.read(tmp_path / "ncbi-encoder.json")
+    assert found.rows[0].what == "ncbi, pretrained, strict f1"
+    assert found.rows[0].bound is not None
+    assert found.rows[0].bound.value == tag.LEAST_ENCODED["ncbi"]
+    assert "with a pretrained encoder" in found.said
+    assert str(tmp_path) not in (tmp_path / "ncbi-encoder.json").read_text()
 
 
 def test_fields_beside_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

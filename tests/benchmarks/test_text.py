@@ -61,13 +61,13 @@ def test_a_fine_tuned_encoder(tmp_path: Path) -> None:
             "--epochs",
             "1",
         ]
-        assert classify.main([*args, "--runs", str(tmp_path / "runs")], tmp_path, batch=64) == 0
+        assert classify.main([*args, "--runs", str(tmp_path / "runs")], tmp_path, batch=64, freeze="1") == 0
         found = Result.read(tmp_path / f"{name}-encoder.json")
         assert found.rows[0].what == f"{name}, encoder, accuracy"
         assert found.rows[0].bound is not None
         assert found.rows[0].bound.value >= classify.LEAST_ENCODED[name]
         assert found.settings["task"]["model"]["encoder"] == "encoder"
-        assert found.settings["training"]["lr"] == 1e-4
+        assert found.settings["training"]["lr"] == {"clinc": 3e-4, "sst2": 1e-4}[name]
         assert str(tmp_path) not in (tmp_path / f"{name}-encoder.json").read_text()
 
 
