@@ -56,7 +56,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 TRAINING: dict[str, dict[str, Any]] = {"sst2": {"schedule": "cosine", "warmup": 100, "weight_decay": 0.01}}
 OPTIONS_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"freeze": "3"}}
-TRAINING_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"lr": 3e-4}}
+TRAINING_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"lr": 3e-4, "validate_every": 200}}
 EPOCHS = {"trec": 4, "sst2": 2, "clinc": 2}
 
 

@@ -181,6 +181,7 @@ class PretrainedEncoder:
                     f"the weights of {options.encoder} have changed since {run} began, which has no checkpoint yet; "
                     "put them back, or train in another folder"
                 )
+            return encoder
         encoder.write(run)
         return encoder
 

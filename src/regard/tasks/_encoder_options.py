@@ -25,7 +25,7 @@ class EncoderOptions(ModelOptions):
         "schedule": "linear",
         "warmup": 50,
         "weight_decay": 0.01,
-        "validate_every": 50,
+        "validate_every": 100,
         "save_every": 200,
         "betas": (0.9, 0.999),
     }

@@ -86,6 +86,7 @@ def test_an_encoder_chooses_the_model_that_has_it() -> None:
     assert (task.model_name, task.word_dropout) == ("pretrained", 0.0)
     assert ClassifyText.training_defaults(task.model)["lr"] < ClassifyText.training["lr"]
     assert ClassifyText.training_defaults(None) == ClassifyText.training
+    assert list(task.variants(["dot", "entmax"])) == ["dot", "entmax"], "the learning rate suits no bag of words"
     assert task.with_absolute_paths().model.encoder == Path("bert").absolute()
     with pytest.raises(ValueError, match="model='pretrained' needs encoder; give encoder=… as well"):
         ClassifyText.of(model="pretrained")

@@ -249,7 +249,7 @@ class ClassifyText(TaskConfig):
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; paper is that of the model's paper. "
-        "A bag of words is always compared with them."
+        "A bag of words is compared with them, except with --encoder, whose learning rate does not suit it."
     )
     run_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", "baseline.safetensors", *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
@@ -307,13 +307,15 @@ class ClassifyText(TaskConfig):
         return f"{self.model_name} on {self.dataset_label}"
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
-        """The same with each of these attentions, and a bag of words."""
+        """The same with each of these attentions, and a bag of words unless they are those of an encoder."""
         if self.model_name == BAG_OF_WORDS:
             raise ValueError(
                 f"--model {BAG_OF_WORDS} does not attend, so there is nothing to compare; leave --model out: "
                 "a bag of words is always compared"
             )
         attending = super().variants([value for value in values if value != BAG_OF_WORDS])
+        if isinstance(self.model, EncoderOptions):
+            return attending
         return {**attending, BAG_OF_WORDS: replace(self, model=BagOfWordsOptions())}
 
     def cli_arguments(self) -> list[str]:

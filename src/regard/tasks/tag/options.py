@@ -262,7 +262,8 @@ class Tag(TaskConfig):
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; none leaves the attention of a recurrent tagger out. "
-        "A tagger with a window of three words is always compared with them."
+        "A tagger with a window of three words is compared with them, except with --encoder, whose learning rate does "
+        "not suit it."
     )
     run_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
@@ -323,7 +324,7 @@ class Tag(TaskConfig):
         return f"{self.model_name} on {self.dataset_label}"
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
-        """The same with each of these attentions, and a window of three words."""
+        """The same with each of these attentions, and a window of three words unless they are those of an encoder."""
         if self.model_name == WINDOW:
             raise ValueError(
                 f"--model {WINDOW} does not attend, so there is nothing to compare; leave --model out: "
@@ -331,11 +332,9 @@ class Tag(TaskConfig):
             )
         attending = super().variants([value for value in values if value != WINDOW])
         model = self.model
-        own = (
-            WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
-            if isinstance(model, TaggerOptions)
-            else WindowTaggerOptions(output=model.output)
-        )
+        if isinstance(model, EncoderOptions):
+            return attending
+        own = WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
         return {**attending, WINDOW: replace(self, model=own)}
 
     def cli_arguments(self) -> list[str]:
