@@ -1,6 +1,8 @@
 """Recording: some of it, several in one, one minus another."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,6 +14,7 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.recording.analysis.words import Words
 from regard.recording.recorded_map import KINDS, Kind, RecordedMap
 from regard.recording.recording import Recording
+from regard.viz.recording.selection import axis_names
 
 PAIR = Recording(
     (
@@ -124,6 +127,24 @@ def test_columns_have_no_words_that_they_do_not_stand_for() -> None:
     assert Recording((square,)).with_labels(["a", "b", "c"]).labels(square) == (("a", "b", "c"), None)
     assert tape.with_labels(["a", "b", "c"], ["d", "e"]).labels(cross) == (("a", "b", "c"), ("d", "e"))
     assert tape.with_labels(["a", "b", "c"], ["d", "e", "f"]).labels(cross)[1] is None
+
+
+def test_a_reversed_map_has_the_labels_of_the_way_back(tmp_path: Path) -> None:
+    maps = [
+        kept("there", 1, 5, 7, kind="cross"),
+        kept("back", 1, 7, 5, kind="cross"),
+        kept("one", 1, 1, 5, kind="cross"),
+    ]
+    there, back, one = maps[0], *(replace(item, is_reversed=True) for item in maps[1:])
+    tape = Recording((there, back, one)).with_labels([f"t{i}" for i in range(5)], [f"s{i}" for i in range(7)])
+    for recording in (tape, tape.shares(), Recording.load(tape.save(tmp_path / "both.safetensors"))):
+        there, back, one = recording
+        assert recording.labels(there) == (tape.queries, tape.keys)
+        assert recording.labels(back) == (tape.keys, tape.queries)
+        assert recording.labels(one) == (None, tape.queries)  # one row for all keys
+    about = {"queries": "passage", "keys": "question"}
+    assert axis_names(replace(tape, about=about), tape[0]) == ("passage", "question")
+    assert axis_names(replace(tape, about=about), tape[1]) == ("question", "passage")
 
 
 def test_means() -> None:

@@ -64,6 +64,7 @@ class RecordedMap:
     gradient: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
     rows: tuple[int, ...] | None = None  # which queries of the call these are, if not all were recorded
     heads: tuple[int, ...] | None = None  # which heads
+    is_reversed: bool = False  # whether the keys of the recording attend to its queries: the way back of two texts
 
     @property
     def verified(self) -> bool:

@@ -76,12 +76,17 @@ class Recording(Sequence[RecordedMap]):
         Self attention has one text on both sides: that of the queries, unless only that of the keys has the length of
         the map; if both have, that of the keys in a module with "encoder" in its name. The columns of a step of a
         generation are the beginning of the text, or the part that a sliding window still holds. In any other kind the
-        columns are the keys, if there are as many. A gate has channels and positions, and no tokens.
+        columns are the keys, if there are as many. A reversed map has the keys at its rows and the queries at its
+        columns, if there are as many. A gate has channels and positions, and no tokens.
         """
         queries, keys = self.queries, self.keys
         q, k = recorded_map.shape[-2:]
         if recorded_map.kind == "gate":
             return None, None
+        if recorded_map.is_reversed:
+            fitting = ((keys, q), (queries, k))
+            rows, columns = (None if tokens is None or len(tokens) != count else tokens for tokens, count in fitting)
+            return rows, columns
         if recorded_map.kind == "self" and queries is not None:
             source = keys is not None and len(keys) == k and (len(queries) != k or select.is_encoder(recorded_map.name))
             queries = keys = keys if source else queries

@@ -240,7 +240,7 @@ def test_every_field_is_stored(tmp_path: Path) -> None:
     with safe_open(path, "pt") as file:
         told = json.loads(file.metadata()["regard.recording"])
     fields = {field.name for field in dataclasses.fields(RecordedMap)}
-    keys = {"weights": "map", "captured_from": "how", "gradient": "slope"}  # in the file
+    keys = {"weights": "map", "captured_from": "how", "gradient": "slope", "is_reversed": "reversed"}  # in the file
     assert set(told["maps"][0]) == {keys.get(name, name) for name in fields}
 
 

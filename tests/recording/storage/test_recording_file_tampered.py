@@ -37,6 +37,7 @@ def of_form(**changes: object) -> Callable[[dict], object]:
 
 
 TAMPERED: dict[str, tuple[Callable[[dict], object], str]] = {
+    "a direction": (of_map(reversed="yes"), "map 0: reversed must be a truth, got 'yes'"),
     "a later format": (lambda facts: facts.update(format=3), "has format 3, this version reads up to 2; update regard"),
     "a format in words": (
         lambda facts: facts.update(format="x"),

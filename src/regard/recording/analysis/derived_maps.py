@@ -258,5 +258,6 @@ def replace_weights(recorded_map: RecordedMap, weights: AttentionMap, operation:
         derive(recorded_map.name, recorded_map.kind, weights, [recorded_map], operation, recorded_map.call),
         step=recorded_map.step,
         rows=recorded_map.rows,
+        is_reversed=recorded_map.is_reversed,
         heads=heads,
     )

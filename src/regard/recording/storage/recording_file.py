@@ -163,6 +163,10 @@ def _check(facts: Mapping[str, Any]) -> None:
             raise ValueError(f"map {n} must be fields by name, got {reprlib.repr(encoded)}")
         for name, (fits, meaning) in _FIELDS.items():
             _field(f"map {n}: ", encoded, name, fits, meaning)
+        # files of earlier versions have no such field
+        _field(
+            f"map {n}: ", {"reversed": False, **encoded}, "reversed", lambda value: isinstance(value, bool), "a truth"
+        )
 
 
 def _check_fit(n: int, recorded_map: RecordedMap) -> None:
@@ -226,6 +230,7 @@ def _encode(number: int, recorded_map: RecordedMap, file: _FileTensors) -> dict[
         "rows": recorded_map.rows,
         "heads": recorded_map.heads,
         "slope": None if recorded_map.gradient is None else encode_map(recorded_map.gradient, "slope"),
+        "reversed": recorded_map.is_reversed,
     }
 
 
@@ -243,4 +248,5 @@ def _decode(encoded: Mapping[str, Any], get: map_codec.Get) -> RecordedMap:
         rows=None if encoded["rows"] is None else tuple(encoded["rows"]),
         heads=None if encoded["heads"] is None else tuple(encoded["heads"]),
         gradient=None if encoded["slope"] is None else map_codec.decode(encoded["slope"], get),
+        is_reversed=encoded.get("reversed", False),
     )

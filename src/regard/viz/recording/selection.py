@@ -117,6 +117,8 @@ def axis_names(recording: Recording, recorded_map: RecordedMap) -> tuple[str, st
     """The names of the rows and columns, by the kind of attention; `about` may name the queries and keys otherwise."""
     kind = KINDS[recorded_map.kind]
     rows, columns = (recording.about.get(name, name) for name in (kind.rows, kind.columns))
+    if recorded_map.is_reversed:
+        rows, columns = columns, rows
     return labels.printable(rows), labels.printable(columns)
 
 
