@@ -101,4 +101,10 @@ def test_commands_are_those_of_regard_alone() -> None:
         ["translate", "runs/a", "4. April"],
         ["list"],
     ]
+    assert pages.commands('regard predict "two\nlines" --json\nregard list') == [
+        ["predict", "two\nlines", "--json"],
+        ["list"],
+    ]
+    with pytest.raises(AssertionError, match="a quotation has no end"):
+        pages.commands('regard predict "two')
     assert pages.commands("pip install regard\nregard list\n") == []

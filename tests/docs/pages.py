@@ -36,6 +36,7 @@ COMMANDED = {
         "match",
         "answer",
         "embed",
+        "read",
         "language-model",
         "masked-lm",
         "images",
@@ -122,8 +123,15 @@ def run_doctest(test: doctest.DocTest) -> None:
 
 def commands(block: str) -> list[list[str]]:
     """The arguments of every command of a block, or none if one of them is not regard's."""
-    lines = [line for line in block.replace("\\\n", " ").splitlines() if line.strip()]
-    found = [shlex.split(line, comments=True) for line in lines]
+    found, begun = [], ""
+    for line in block.replace("\\\n", " ").splitlines():
+        begun += line
+        try:
+            found.append(shlex.split(begun, comments=True))
+            begun = ""
+        except ValueError:  # a quotation goes on in the next line
+            begun += "\n"
+    assert not begun, f"a quotation has no end: {begun}"
     return [words[1:] for words in found if words] if all(w[0] == "regard" for w in found if w) else []
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,6 +61,12 @@ CASES: dict[str, Case] = {
         ("a trip to B C", "to D"),
         ("dot", "none"),
         ("O O O B-PLACE I-PLACE", "O B-PLACE"),
+    ),
+    "read": Case(
+        "--train QUESTIONS --embedding 5 --characters 4 --hidden 6 --batch 256",
+        ("A b went to c. It was d.\nWhere did b go?", "b went to a\tWho went?"),
+        ("dot", "none"),
+        ("c", "b"),
     ),
     "classify-text": Case(
         "--train TEXTS --width 5 --hidden 6 --hops 2 --feed 7 --batch 64",
@@ -131,7 +138,17 @@ def write_files(folder: Path) -> None:
     moves = [(each.split()[0], each.split()[2]) for each in words]
     rows_of_stories = [f"1 Al went to {a}.\n2 Bo went to {b}.\n3 Where is Al?\t{a}\t1\n" for a, b in moves]
     (folder / "stories_train.txt").write_text("".join(rows_of_stories))
+    stories = [
+        {"context": f"{line}. It was {line[0]}.", "qas": [question(line, n)]} for n, line in enumerate(words[:24])
+    ]
+    (folder / "questions.json").write_text(json.dumps({"data": [{"paragraphs": stories}]}))
     (folder / "lines.txt").write_text("".join(f"{line[::-1]}\n" for line in texts))
+
+
+def question(line: str, number: int) -> dict[str, Any]:
+    """A question about a line of three letters, in the layout of SQuAD."""
+    answer = {"text": line[2], "answer_start": 2}
+    return {"id": str(number), "question": f"what follows {line[0]} ?", "answers": [answer]}
 
 
 def with_paths(arguments: str, folder: Path) -> list[str]:
@@ -146,6 +163,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "LINES": "lines.txt",
         "SENTENCES": "sentences.tsv",
         "STORIES": "stories_train.txt",
+        "QUESTIONS": "questions.json",
     }
     return [str(folder / paths[word]) if word in paths else word for word in arguments.split()]
 

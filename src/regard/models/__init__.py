@@ -13,6 +13,7 @@ from regard.models.matching.decomposable import Decomposable
 from regard.models.matching.esim import ESIM
 from regard.models.memn2n import MemN2N
 from regard.models.ram import RAM
+from regard.models.reading.bidaf import BiDAF
 from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.row_reader import RowReader
 from regard.models.sagan import SelfAttentionGAN
@@ -48,6 +49,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "transformer-tagger": TransformerTagger,
     "window-tagger": WindowTagger,
     "memn2n": MemN2N,
+    "bidaf": BiDAF,
     "decomposable": Decomposable,
     "esim": ESIM,
 }
@@ -64,6 +66,7 @@ __all__ = [
     "BERTClassifier",
     "BERTMaskedLM",
     "BagOfWords",
+    "BiDAF",
     "ConvNet",
     "Decomposable",
     "HierarchicalAttention",

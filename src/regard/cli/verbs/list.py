@@ -63,7 +63,8 @@ def _models() -> dict[str, str]:
 
 
 def _data() -> dict[str, str]:
-    from regard.data.embedded import EMBEDDED, MATCHED, PICTURES, RUNNING_TEXTS, SAME_MEANING, STORIES, TAGGED, TEXTS
+    from regard.data import embedded
 
-    described = {name: dataset.about for name, dataset in (EMBEDDED | TEXTS).items()}
-    return described | TAGGED | MATCHED | SAME_MEANING | STORIES | RUNNING_TEXTS | PICTURES
+    described = {name: dataset.about for name, dataset in (embedded.EMBEDDED | embedded.TEXTS).items()}
+    texts = embedded.TAGGED | embedded.MATCHED | embedded.SAME_MEANING | embedded.STORIES | embedded.QUESTIONS
+    return described | texts | embedded.RUNNING_TEXTS | embedded.PICTURES

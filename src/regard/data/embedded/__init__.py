@@ -81,6 +81,11 @@ MATCHED = {
 # descriptions of stories with questions that need no download; the task that uses them loads them
 STORIES = {"stories": "people, places and things in a small world -> where, who, how many, in six tasks; to answer"}
 
+# descriptions of questions about passages that need no download; the task that uses them loads them
+QUESTIONS = {
+    "timetables": "departures of like shape, and questions that name two keys of one -> the span that answers; to read",
+}
+
 # descriptions of running text that needs no download; `embedded.manual` reads it
 RUNNING_TEXTS = {"manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)"}
 

@@ -12,15 +12,23 @@ from torch import Tensor
 
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
 
-WordSplit = Literal["punctuation", "spaces"]
+WordSplit = Literal["punctuation", "spaces", "marks"]
 
 # words and single marks; letters, digits and the marks inside numbers stay together
-_WORDS = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_|\S")
+_PATTERNS: dict[WordSplit, re.Pattern[str]] = {
+    "punctuation": re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_|\S"),
+    "spaces": re.compile(r"\S+"),
+    # apostrophes inside words, too
+    "marks": re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s]|_|\S"),
+}
 
 
 def split_words(text: str, how: WordSplit = "punctuation") -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """The words of a text and their places in it: words and single marks, or what spaces separate."""
-    found = list(re.finditer(r"\S+", text) if how == "spaces" else _WORDS.finditer(text))
+    """The words of a text and their places in it: words and single marks, or what spaces separate.
+
+    "marks" also parts words at their apostrophes, so that "Ford" is a word of "Ford's".
+    """
+    found = list(_PATTERNS[how].finditer(text))
     return tuple(match.group() for match in found), tuple(match.span() for match in found)
 
 

@@ -1,8 +1,9 @@
 """The text of a recording, each token tinted by its weight."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -44,7 +45,8 @@ def text_figure(recording: Recording, path: str | Path, *, sample: int = 0, laye
         itself = None
         if row is not None and recorded_map.kind == "self":
             itself = selection.query_positions(recorded_map)[row] - recorded_map.first
-        _paragraphs(canvas, [labels.shorten(column, 60) for column in selected.columns], [("", weights)], itself)
+        framed = () if itself is None else (itself,)
+        write_paragraphs(canvas, [TintedParagraph("", selected.columns, weights, framed)])
     return Path(path)
 
 
@@ -61,29 +63,58 @@ def texts_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
             f"what='texts' shows 1 to {_MAX_TOKENS} tokens, got {k} tokens for {len(heads)} heads and {len(queries)} "
             "queries; pass query=, or draw what='map', which pools them"
         )
-    rows: list[tuple[str, Tensor]] = []
+    rows: list[TintedParagraph] = []
     for number, head in zip(selection.head_numbers(recorded_map), heads, strict=True):
         for n in queries:
             parts = [f"head {number}"] if len(heads) > 1 else []
             parts += [selected.query_label(n)] if recorded_map.kind == "self" else [selected.rows[n]]
-            rows.append((" · ".join(parts), selection.drawable_cells(head[n], recorded_map)))
+            weights = selection.drawable_cells(head[n], recorded_map)
+            rows.append(TintedParagraph(" · ".join(parts), selected.columns, weights))
     notes = [f"{KINDS[recorded_map.kind].label}, {selection.verification_label(recorded_map)}"]
     notes += [selection.prediction_note(recording, sample), "the darkest tint is the greatest weight of each row"]
-    words = [*selected.columns, *(name for name, _ in rows)]
+    words = [*selected.columns, *(row.name for row in rows)]
     title = selection.display_name(recorded_map) + selection.unverified_suffix(recorded_map)
     with open_canvas(path, title, notes, words, _WIDTH) as canvas:
-        _paragraphs(canvas, [labels.shorten(column, 60) for column in selected.columns], rows, None)
+        write_paragraphs(canvas, rows)
     return Path(path)
 
 
-def _paragraphs(canvas: Canvas, tokens: list[str], rows: Sequence[tuple[str, Tensor]], itself: int | None) -> None:
-    """The tokens line by line, from the right if most are written so, once per row of weights, below its name.
+@dataclass(frozen=True, eq=False)
+class TintedParagraph:
+    """Tokens with their weights, below a name; frames stand around some."""
 
-    A frame stands around the query `itself`.
-    """
+    name: str
+    tokens: Sequence[str]
+    weights: Tensor
+    framed: Collection[int] = ()
+
+
+def write_paragraphs(canvas: Canvas, paragraphs: Sequence[TintedParagraph]) -> None:
+    """The tokens line by line, from the right if most are written so, the darker the greater their weights."""
     canvas.resize(1.0)
-    texts = [[canvas.write(token, 0, 0, _FONT, va="baseline") for token in tokens] for _ in rows]
-    widths = [text.get_window_extent().width / canvas.figure.dpi + 0.06 for text in texts[0]]
+    layouts = [_layout(canvas, paragraph) for paragraph in paragraphs]
+    canvas.resize(sum(layout.height for layout in layouts))
+    top = 0.0
+    for paragraph, layout in zip(paragraphs, layouts, strict=True):
+        if paragraph.name:
+            canvas.write(paragraph.name, 0, top + _NAME - 0.05, MIN_FONT + 1, va="baseline", color="#555555")
+        _tint(canvas, paragraph, layout, top + (_NAME if paragraph.name else 0.0))
+        top += layout.height
+
+
+class _Layout(NamedTuple):
+    """The texts of a paragraph, not yet at their places, with their widths and corners in inches."""
+
+    texts: list[Any]
+    widths: list[float]
+    corners: list[tuple[float, float]]
+    height: float
+
+
+def _layout(canvas: Canvas, paragraph: TintedParagraph) -> _Layout:
+    tokens = [labels.shorten(token, 60) for token in paragraph.tokens]
+    texts = [canvas.write(token, 0, 0, _FONT, va="baseline") for token in tokens]
+    widths = [text.get_window_extent().width / canvas.figure.dpi + 0.06 for text in texts]
     from_right = 2 * sum(map(labels.is_right_to_left, tokens)) > len(tokens)
     corners, end, line = [], 0.0, 0
     for width in widths:
@@ -91,34 +122,21 @@ def _paragraphs(canvas: Canvas, tokens: list[str], rows: Sequence[tuple[str, Ten
             end, line = 0.0, line + 1
         corners.append((canvas.width - end - width if from_right else end, line * _PITCH))
         end += width + 0.03
-    heights = [(line + 1) * _PITCH + (_NAME if name else 0.0) for name, _ in rows]
-    canvas.resize(sum(heights))
-    top = 0.0
-    for (name, weights), row, height in zip(rows, texts, heights, strict=True):
-        if name:
-            canvas.write(name, 0, top + _NAME - 0.05, MIN_FONT + 1, va="baseline", color="#555555")
-        start = top + (_NAME if name else 0.0)
-        _tint(canvas, row, widths, [(x, start + y) for x, y in corners], weights, itself)
-        top += height
+    return _Layout(texts, widths, corners, (line + 1) * _PITCH + (_NAME if paragraph.name else 0.0))
 
 
-def _tint(
-    canvas: Canvas,
-    texts: Sequence[Any],
-    widths: Sequence[float],
-    corners: Sequence[tuple[float, float]],
-    weights: Tensor,
-    itself: int | None,
-) -> None:
-    """Puts texts at their corners, on rectangles that are the darker the greater the weight."""
+def _tint(canvas: Canvas, paragraph: TintedParagraph, layout: _Layout, first: float) -> None:
+    """Puts texts at their corners below `first`, on rectangles that are the darker the greater the weight."""
     from matplotlib.patches import Rectangle
 
+    weights = paragraph.weights
     greatest = float(weights.max()) if weights.numel() else 0.0
-    for n, (text, width, (left, top)) in enumerate(zip(texts, widths, corners, strict=True)):
+    for n, (text, width, (left, below)) in enumerate(zip(layout.texts, layout.widths, layout.corners, strict=True)):
+        top = first + below
         share = float(weights[n]) / greatest if greatest else 0.0
         tint = tuple(1 - share * (1 - part) for part in _DARK)
         (x0, y1), (x1, y0) = canvas.figure_point(left, top), canvas.figure_point(left + width, top + 0.18)
-        edge = {"edgecolor": FRAME_COLOUR, "linewidth": 1.2} if n == itself else {"linewidth": 0.0}
+        edge = {"edgecolor": FRAME_COLOUR, "linewidth": 1.2} if n in paragraph.framed else {"linewidth": 0.0}
         transform = canvas.figure.transFigure
         canvas.figure.add_artist(Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=tint, **edge, transform=transform))
         colour = "black" if _needs_black_text(tint) else "white"

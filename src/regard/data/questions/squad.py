@@ -1,0 +1,279 @@
+"""Questions about passages whose answers are spans of the passage: files of SQuAD, QuAC and CoQA.  No torch here.
+
+SQuAD   {"data": [{"paragraphs": [{"context": …, "qas": [{"id", "question", "answers": [{"text", "answer_start"}]}]}]}]}
+QuAC    the same with "orig_answer" or "followup" in every question: the questions of a paragraph are a dialogue
+CoQA    {"data": [{"id", "story", "questions": [{"input_text"}], "answers": [{"input_text", "span_start", "span_text"}]}
+
+Offsets count the characters (code points) of the original text, and every answer is checked against the text at its
+place. `.gz` is unpacked.
+"""
+
+import gzip
+import re
+import reprlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.common import json_files
+from regard.common.wording import shortened
+from regard.data.gzip_bound import max_unpacked, unpack_error
+
+_LAYOUTS = 'it must hold {"data": […]} in the layout of SQuAD, QuAC or CoQA'
+
+
+@dataclass(frozen=True)
+class GoldAnswer:
+    """An answer: characters of its passage, from `start`."""
+
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True)
+class SpanQuestion:
+    """A question about a passage with its right answers, and the questions and answers before it, the oldest first."""
+
+    id: str
+    passage: str
+    question: str
+    answers: tuple[GoldAnswer, ...]
+    history: tuple[tuple[str, str], ...] = ()
+
+    def recent(self, count: int) -> tuple[tuple[str, str], ...]:
+        """The last questions and answers before this one."""
+        return self.history[-count:] if count else ()
+
+
+@dataclass(frozen=True)
+class SpanQuestions:
+    """The questions of a file that have answers, and the number of those without, which are left out."""
+
+    questions: tuple[SpanQuestion, ...]
+    num_impossible: int = 0
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+
+@dataclass(frozen=True)
+class SpanQuestionSplits:
+    """Questions to train on, to choose the best weights by, and to test on: no passage is in two of them."""
+
+    train: SpanQuestions
+    valid: SpanQuestions
+    test: SpanQuestions
+
+
+def read_questions(path: Path) -> SpanQuestions:
+    """The questions of a file of SQuAD (1.1 or 2.0), QuAC or CoQA; questions without an answer are counted."""
+    content = _parse(path)
+    data = content.get("data") if isinstance(content, Mapping) else None
+    if not isinstance(data, Sequence) or isinstance(data, str):
+        raise ValueError(f"{path} is JSON of another layout: {_LAYOUTS}; convert it")
+    read: list[SpanQuestion | None] = []
+    for number, article in enumerate(data, 1):
+        place = f"article {number} of data"
+        if isinstance(article, Mapping) and "paragraphs" in article:
+            for paragraph in _get(article, "paragraphs", list, path, place):
+                read += _paragraph(_checked(paragraph, dict, path, f"a paragraph of {place}"), path, place)
+        elif isinstance(article, Mapping) and "story" in article:
+            read += _story(article, path, place)
+        else:
+            raise ValueError(
+                f'{path}: {place} has neither "paragraphs" (SQuAD, QuAC) nor "story" (CoQA); {_LAYOUTS}; convert it'
+            )
+    questions = tuple(question for question in read if question is not None)
+    if not questions:
+        raise ValueError(
+            f"{path} has no question with an answer ({len(read)} without one); give a file with answered questions"
+        )
+    _check_ids(questions, path)
+    return SpanQuestions(questions, len(read) - len(questions))
+
+
+def _parse(path: Path) -> Any:
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; name the file in it")
+    if not path.exists():
+        where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
+        raise ValueError(f"there is no file {path}{where}; name one that is there")
+    try:
+        content = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
+        # utf-8-sig: a byte order mark in front is no part of the JSON
+        return json_files.parse(content.decode("utf-8-sig"))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked ({error}); pack it again with gzip") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8; convert it to UTF-8") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON ({error}); {_LAYOUTS}") from error
+
+
+def _unpacked(path: Path) -> bytes:
+    most = max_unpacked(path)
+    with gzip.open(path, "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise unpack_error(path, ":")
+    return content
+
+
+def _paragraph(paragraph: Mapping[str, Any], path: Path, place: str) -> Iterator[SpanQuestion | None]:
+    passage = _text(paragraph, "context", path, f"a paragraph of {place}")
+    turns: list[tuple[str, str]] = []
+    for entry in _get(paragraph, "qas", list, path, f"a paragraph of {place}"):
+        item = _checked(entry, dict, path, f"a question of {place}")
+        name = _id(item.get("id"), path, place)
+        question = _text(item, "question", path, name)
+        is_turn = "orig_answer" in item or "followup" in item
+        if item.get("is_impossible") is True:
+            yield None
+            continue
+        given = [
+            _gold(_checked(answer, dict, path, f"an answer of {name}"), passage, path, name)
+            for answer in _get(item, "answers", list, path, name)
+        ]
+        if not given:
+            yield None
+            continue
+        yield SpanQuestion(name, passage, question, tuple(dict.fromkeys(given)), tuple(turns) if is_turn else ())
+        if is_turn:
+            said = item.get("orig_answer")
+            answer = _text(said, "text", path, name) if isinstance(said, Mapping) else given[0].text
+            turns.append((question, answer))
+
+
+def _story(article: Mapping[str, Any], path: Path, place: str) -> Iterator[SpanQuestion | None]:
+    """The turns of a dialogue about a story; an answer is the place of what was said, or the evidence for it."""
+    story, name = _text(article, "story", path, place), _id(article.get("id"), path, place)
+    questions, answers = (_get(article, key, list, path, name) for key in ("questions", "answers"))
+    if len(questions) != len(answers):
+        raise ValueError(
+            f"{path}: {name} has {len(questions)} questions and {len(answers)} answers; give one answer per question"
+        )
+    extra = article.get("additional_answers", {})
+    others = list(extra.values()) if isinstance(extra, Mapping) else []
+    turns: list[tuple[str, str]] = []
+    for n, (asked, replied) in enumerate(zip(questions, answers, strict=True)):
+        turn = f"turn {n + 1} of {name}"
+        question = _text(_checked(asked, dict, path, turn), "input_text", path, turn)
+        replies = [replied, *(each[n] for each in others if isinstance(each, list) and n < len(each))]
+        found = [_based_on(_checked(reply, dict, path, turn), story, path, turn) for reply in replies]
+        gold = tuple(dict.fromkeys(answer for answer in found if answer is not None))
+        yield SpanQuestion(f"{name} turn {n + 1}", story, question, gold, tuple(turns)) if gold else None
+        turns.append((question, _text(replied, "input_text", path, turn)))
+
+
+def _based_on(reply: Mapping[str, Any], story: str, path: Path, turn: str) -> GoldAnswer | None:
+    """The span of a free answer: the answer itself if its evidence has it, else the evidence; None without evidence."""
+    start = _get(reply, "span_start", int, path, turn)
+    if start < 0:
+        return None
+    evidence = _text(reply, "span_text", path, turn)
+    stripped = evidence.strip()
+    answer = GoldAnswer(stripped, start + len(evidence) - len(evidence.lstrip()))
+    _check_place(answer, story, path, turn)
+    said = _text(reply, "input_text", path, turn).strip()
+    at = stripped.find(said) if said else -1
+    return answer if at < 0 else GoldAnswer(said, answer.start + at)
+
+
+def _gold(answer: Mapping[str, Any], passage: str, path: Path, name: str) -> GoldAnswer:
+    gold = GoldAnswer(_text(answer, "text", path, name), _get(answer, "answer_start", int, path, name))
+    _check_place(gold, passage, path, name)
+    return gold
+
+
+def _check_place(answer: GoldAnswer, passage: str, path: Path, name: str) -> None:
+    found = passage[answer.start : answer.end] if answer.start >= 0 else ""
+    if not answer.text or found != answer.text:
+        at = passage.find(answer.text) if answer.text else -1
+        way = f"its text stands at {at:,}" if at >= 0 else "its text is nowhere in the passage"
+        way = way if answer.text else "an answer has one character at least"
+        raise ValueError(
+            f"{path}: the answer {shortened(answer.text, 40)} of {name} is not in its text: character {answer.start:,} "
+            f"begins {shortened(found, 40)}, and {way}; correct answer_start or the text"
+        )
+
+
+def _check_ids(questions: Sequence[SpanQuestion], path: Path) -> None:
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise ValueError(f"{path} has two questions with the id {question.id}; give every question its own")
+        seen.add(question.id)
+
+
+def _id(value: object, path: Path, place: str) -> str:
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError(f"{path}: a question of {place} has no id; {_LAYOUTS}; give it one")
+
+
+def _text(item: Any, key: str, path: Path, place: str) -> str:
+    value: str = _get(item, key, str, path, place)
+    half = next((n for n, character in enumerate(value) if "\ud800" <= character <= "\udfff"), None)
+    if half is not None:
+        raise ValueError(
+            f"{path}: {key!r} of {place} holds half a character (a lone surrogate) at {half:,}; write it whole"
+        )
+    return value
+
+
+def _get(item: Any, key: str, kind: type, path: Path, place: str) -> Any:
+    if key not in item:
+        raise ValueError(f"{path}: {place} has no {key!r}; {_LAYOUTS}; convert it")
+    return _checked(item[key], kind, path, f"{key!r} of {place}")
+
+
+def _checked(value: Any, kind: type, path: Path, place: str) -> Any:
+    names = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{path}: {place} must be {names[kind]}, got {reprlib.repr(value)}; {_LAYOUTS}; convert it")
+    return value
+
+
+def parse_question(text: str) -> SpanQuestion:
+    """A passage and a question in one text: the question is the last line, or the part behind the last tab.
+
+    After an empty line, or in more parts, earlier questions and answers take turns before the question. The passage is
+    the beginning of the text, so that its offsets are those of the text.
+    """
+    body = text.rstrip()
+    if "\n" in body:
+        lines = body.split("\n")
+        empty = max((n for n, line in enumerate(lines) if not line.strip()), default=None)
+        turns = lines[-1:] if empty is None else lines[empty + 1 :]
+        passage = "\n".join(lines[: len(lines) - len(turns)])
+        said = "lines below the last empty line"
+    else:
+        passage, *turns = body.split("\t")
+        said = "parts behind the passage"
+    if not turns:
+        raise ValueError(
+            f"the text {shortened(text, 40)} has a passage and no question; write the question on a line below it, or "
+            "behind a tab"
+        )
+    if len(turns) % 2 == 0:
+        raise ValueError(
+            f"the text {shortened(text, 40)} has {len(turns)} {said}, which must be question, answer, …, question; "
+            "give an odd number"
+        )
+    pairs = tuple((turns[n].strip(), turns[n + 1].strip()) for n in range(0, len(turns) - 1, 2))
+    return SpanQuestion("", passage, turns[-1].strip(), (), pairs)
+
+
+def write_question(question: SpanQuestion, history: int) -> str:
+    """The text that `parse_question` reads, with at most this many earlier questions and answers."""
+    turns = [line for turn in question.recent(history) for line in turn]
+    lines = [" ".join(line.split()) for line in (*turns, question.question)]
+    # an empty line of the passage would end it
+    separator = "\n\n" if turns or re.search(r"\n[^\S\n]*\n", question.passage) else "\n"
+    return question.passage + separator + "\n".join(lines)

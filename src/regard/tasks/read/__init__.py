@@ -1,0 +1,1 @@
+"""The task read: the span of a passage that answers a question."""

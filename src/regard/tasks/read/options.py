@@ -1,0 +1,201 @@
+"""The options of the task read and of its model.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_fields import at_least, left_open
+from regard.tasks._text_options import ServeTextInputs
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.models.reading.bidaf import BiDAF, ReaderSizes
+    from regard.tasks.read.task import ReadTask
+
+# the choice of attention that leaves it out
+NO_ATTENTION = "none"
+MAX_SPANS = 100
+
+
+@dataclass(frozen=True)
+class BiDAFOptions(ModelOptions):
+    """Attention in both directions between passage and question, and recurrent layers  (Seo et al. 2017)."""
+
+    attention: str = "bidaf"
+    """How passage and question attend to each other: a mechanism by name (see `regard list`), or none."""
+    embedding: int = left_open()
+    """The width of word vectors."""
+    characters: int = left_open()
+    """Filters of the convolution over the characters of a word."""
+    hidden: int = left_open()
+    """The width of the recurrent states in each direction."""
+    highway: int = 2
+    """Highway layers over the vectors of words; 0 leaves them out."""
+    modelling: int = 2
+    """Recurrent layers above the attention."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"embedding": 100, "characters": 100, "hidden": 100, "modelling": 2})
+        check_at_least(self, 0, {"highway": 2})
+        check_share(self, {"dropout": 0.2})
+
+    def build(self, sizes: ReaderSizes) -> BiDAF:
+        from regard.models.reading.bidaf import BiDAF
+
+        return BiDAF(
+            sizes,
+            embedding=self.embedding,
+            characters=self.characters,
+            hidden=self.hidden,
+            highway=self.highway,
+            modelling=self.modelling,
+            cell=self.cell,
+            attention=None if self.attention == NO_ATTENTION else self.attention,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateSpans:
+    """Options of `regard evaluate` for readers."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without a test file, test is the same as valid."""
+    test: Path | None = None
+    """Other questions, in the format of --train."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictSpans:
+    """Options of `regard predict` for readers."""
+
+    spans: int = at_least(1, 3, maximum=MAX_SPANS)
+    """Give this many best spans with their probabilities, in JSON."""
+    question: str | None = None
+    """A question about every text, which is then the passage alone."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "spans")
+        if self.spans > MAX_SPANS:
+            raise ValueError(f"--spans must be at most {MAX_SPANS}, got {self.spans}; try --spans {MAX_SPANS}")
+
+
+@dataclass(frozen=True)
+class ReadConfig(TaskConfig):
+    """Answer questions with spans of a passage: a file of questions, or embedded data, trains a model that attends."""
+
+    name: ClassVar[str] = "read"
+    summary: ClassVar[str] = "answer questions by spans of a passage: your own SQuAD, QuAC or CoQA, or timetables"
+    unit: ClassVar[str] = "questions"
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    embedded: ClassVar[str] = "timetables"
+    budgets: ClassVar[dict[str, Budget]] = {"timetables": Budget(steps=2000), "files": Budget(minutes=30.0)}
+    metrics: ClassVar[dict[str, bool]] = {"exact match": True, "f1": True, "nll": False}
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 4e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 200,
+        "save_every": 500,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "timetables": {
+            "embedding": 32,
+            "characters": 32,
+            "hidden": 32,
+            "dropout": 0.0,
+            "word_dropout": 0.0,
+            "batch": 2048,
+            "history": 2,
+            "limit": 8,
+        },
+        "files": {
+            "embedding": 100,
+            "characters": 100,
+            "hidden": 100,
+            "dropout": 0.2,
+            "word_dropout": 0.0,
+            "batch": 4096,
+            "history": 0,
+            "limit": 20,
+        },
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"bidaf": BiDAFOptions}
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = (
+        "Mechanisms by name, as `regard list` has them, for both directions; none reads the question's last state."
+    )
+    run_files: ClassVar[tuple[str, ...]] = ("reading.json",)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("reading.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
+    has_line_breaks: ClassVar[bool] = True
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
+    is_served: ClassVar[bool] = True
+    Evaluate: ClassVar[type] = EvaluateSpans
+    Predict: ClassVar[type] = PredictSpans
+    Serve: ClassVar[type] = ServeTextInputs
+
+    data: Literal["timetables"] | None = None
+    """An embedded data set that needs no file: tables of trains, questions that name two keys, and follow-ups."""
+    train: Path | None = None
+    """Your own questions: JSON of SQuAD, QuAC or CoQA. .gz is unpacked."""
+    valid: Path | None = None
+    """Questions to choose the best checkpoint by, as --train; if left out, those about a share of its passages."""
+    test: Path | None = None
+    """Questions that only `regard evaluate` reads; if left out, those of --valid."""
+    history: int = left_open()
+    """Earlier questions and answers of a dialogue that are read before the question."""
+    limit: int = left_open()
+    """Words of an answer, at most."""
+
+    vocabulary: int = 30_000
+    """The largest number of word vectors; words that occur once share one."""
+    max_length: int = 1000
+    """Passages and questions of more words are an error: none is dropped or cut off."""
+    model: BiDAFOptions = left_open()
+    """Bidirectional attention flow."""
+    word_dropout: float = left_open()
+    """The share of words whose vector is that of unknown words in training."""
+
+    batch: int = left_open()
+    """Words of passages per batch, padding included, at most."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the passages whose questions are held out to validate on."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout, and which passages are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        super().__post_init__()
+        self._check_files_given(["valid", "test"], "questions", "train")
+        check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 1000, "batch": 4096, "limit": 20})
+        check_at_least(self, 0, {"seed": 0, "history": 2})
+        check_share(self, {"word_dropout": 0.1})
+        if not 0 < self.valid_share < 1:
+            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} with {self.model.attention} on {self.dataset_label}"
+
+    def next_command(self, run: str) -> str:
+        return f"regard view {run}"
+
+    def load(self) -> ReadTask:
+        from regard.tasks.read.task import ReadTask
+
+        return ReadTask(self)

@@ -1,0 +1,261 @@
+"""ReadPredictor: a passage and a question in, the span that answers and its runners-up out."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.common.eval_mode import eval_mode
+from regard.data.questions.squad import GoldAnswer, SpanQuestion, parse_question
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.layers.span_search import best_spans
+from regard.losses.span import span_nll
+from regard.models.reading.bidaf import BiDAF, SpanLogits
+from regard.recording.recorded_map import RecordedMap
+from regard.recording.recording import Recording
+from regard.tasks.read.data import ReadVocabulary, WordedQuestion, check_words, split_questions, to_inputs
+from regard.tasks.read.options import PredictSpans, ReadConfig
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.recording.figures.flow import flow_figure
+from regard.viz.show import show
+
+# for GET / of a service, and to find out whether a model attends
+EXAMPLE = "The express to Elmwick leaves at 7.40.\nWhen does the express leave?"
+
+
+@dataclass(frozen=True)
+class PredictedAnswer:
+    """A span of the passage: its words and its characters, both ends before `end`, and p1 p2 of its ends."""
+
+    text: str
+    start: int
+    end: int
+    words: tuple[int, int]
+    probability: float
+
+
+@dataclass(frozen=True)
+class ReadOutput:
+    """The likeliest spans of a passage, the best first."""
+
+    asked: SpanQuestion
+    answers: tuple[PredictedAnswer, ...]
+    count: int  # answers that were asked for; the others are runners-up
+    margin: float = field(default=math.inf, compare=False)  # of the ranking, relative to the probabilities
+
+    @property
+    def best(self) -> PredictedAnswer:
+        return self.answers[0]
+
+
+class ReadPredictor(Predictor[str, ReadOutput]):
+    """text -> passage and question -> words -> spans, in batches of passages of similar length."""
+
+    model: BiDAF
+
+    def __init__(self, model: BiDAF, vocabulary: ReadVocabulary, config: ReadConfig, *, batch: int = 32) -> None:
+        self.model, self.vocabulary, self.config, self.batch = model, vocabulary, config, batch
+        self.encoder = vocabulary.encoder()
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        return argument
+
+    def _parse(self, text: str, asked: str | None = None) -> SpanQuestion:
+        """The passage and the question of a text, or of a passage alone if the question is given.
+
+        Raises for a text that this run does not read.
+        """
+        question = parse_question(text) if asked is None else SpanQuestion("", text, asked, ())
+        check_words(question.passage, "the passage", self.config.max_length)
+        check_words(question.question, "the question", self.config.max_length)
+        if question.history and not self.config.history:
+            raise ValueError(
+                f"the text has {len(question.history)} earlier questions, and this run was trained with --history 0; "
+                "leave them out, or train with --history"
+            )
+        return question
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[ReadOutput]:
+        options = PredictSpans() if options is None else options
+        questions = [self._parse(text, options.question) for text in inputs]
+        with observe():
+            return self.answer(questions, options.spans)
+
+    @torch.no_grad()
+    def answer(
+        self, questions: Sequence[SpanQuestion], count: int = 1, done: Callable[[int], object] | None = None
+    ) -> list[ReadOutput]:
+        """The best spans of every question, and one runner-up at least."""
+        outputs: list[ReadOutput | None] = [None] * len(questions)
+        num_done = 0
+        worded = split_questions(questions, self.config.history)
+        for index, scores in self._batches(worded):
+            logs = [part.cpu().double().log_softmax(-1) for part in scores]
+            # one more than is shown, for the margin
+            places, values = best_spans(logs[0], logs[1], self.config.limit, max(count, 2) + 1)
+            for n, spans, row in zip(index, places.tolist(), values.tolist(), strict=True):
+                outputs[n] = self._output(questions[n], worded[n], spans, row, count)
+            num_done += len(index)
+            if done is not None:
+                done(num_done)
+        return [output for output in outputs if output is not None]
+
+    def _output(
+        self, asked: SpanQuestion, worded: WordedQuestion, spans: list[list[int]], logs: list[float], count: int
+    ) -> ReadOutput:
+        shares = [math.exp(value) for value in logs]
+        answers: list[PredictedAnswer] = []
+        for (first, last), share in list(zip(spans, shares, strict=True))[: max(count, 2)]:
+            if share > 0 or not answers:
+                start, end = worded.passage.place(first, last)
+                answers.append(PredictedAnswer(asked.passage[start:end], start, end, (first, last + 1), share))
+        return ReadOutput(asked, tuple(answers), count, ranking_margin(shares, len(answers)))
+
+    def _batches(self, questions: Sequence[WordedQuestion]) -> Iterator[tuple[list[int], SpanLogits]]:
+        """The scores in batches of passages of similar length, with the numbers of their questions."""
+        order = sorted(range(len(questions)), key=lambda n: (len(questions[n].passage.words), n))
+        with eval_mode(self.model):
+            for start in range(0, len(order), self.batch):
+                index = order[start : start + self.batch]
+                yield index, self._scores([questions[n] for n in index])
+
+    def _scores(self, questions: Sequence[WordedQuestion]) -> SpanLogits:
+        passages, asked = to_inputs(questions, self.encoder)
+        return self.model(passages.to(self.device), asked.to(self.device))
+
+    def text(self, output: ReadOutput) -> str:
+        def said(answer: PredictedAnswer) -> str:
+            return f"{' '.join(answer.text.split())} {100 * answer.probability:.1f} %"
+
+        best = output.best
+        others = "".join(f"\telse {said(answer)}" for answer in output.answers[1:2])
+        return f"{said(best)}\tcharacters {best.start} to {best.end}{others}"
+
+    def json(self, output: ReadOutput) -> dict[str, Any]:
+        spans = [
+            {"text": each.text, "start": each.start, "end": each.end, "probability": each.probability}
+            for each in output.answers[: output.count]
+        ]
+        return {"answer": output.best.text, "start": output.best.start, "end": output.best.end, "spans": spans}
+
+    def margin(self, output: ReadOutput) -> float:
+        return output.margin
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−(log p1 + log p2) of the first place of the target that begins and ends with words."""
+        questions = [
+            replace(question, answers=_places(question.passage, target))
+            for question, target in zip(map(self._parse, inputs), targets, strict=True)
+        ]
+        worded = split_questions(questions, self.config.history)
+        for each, target in zip(worded, targets, strict=True):
+            if each.span is None:
+                raise ValueError(
+                    f"target {target!r} is not in its passage from the beginning to the end of words; give words of it"
+                )
+        return self._nll(worded)
+
+    def _nll(self, questions: Sequence[WordedQuestion]) -> Tensor:  # -> "b"
+        spans = torch.tensor([each.span for each in questions], device=self.device)
+        with eval_mode(self.model):
+            return span_nll(*self._scores(questions), spans)
+
+    @torch.no_grad()
+    def mean_nll(self, questions: Sequence[SpanQuestion]) -> float:
+        """−(log p1 + log p2), the mean over the questions whose answers begin and end with words."""
+        known = [each for each in split_questions(questions, self.config.history) if each.span is not None]
+        parts = (known[n : n + self.batch] for n in range(0, len(known), self.batch))
+        return sum(float(self._nll(part).cpu().double().sum()) for part in parts) / max(1, len(known))
+
+    @property
+    def embedding(self) -> nn.Module:
+        return self.model.words
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        """The vectors of the words of the passages."""
+        worded = split_questions(map(self._parse, inputs), self.config.history)
+        return self.model.words(to_inputs(worded, self.encoder)[0].words.to(self.device))
+
+    # The attention behind an answer
+
+    def check_attends(self, what: str) -> None:
+        if not self.model.attends:
+            raise ValueError(f"{what} needs attention, and this reader has none; leave {what} out")
+
+    def label(self, recording: Recording, given: str, output: ReadOutput) -> Recording:
+        """Rows are the words of the passage, columns those of the question; reversed maps are the way back."""
+        (worded,) = split_questions([output.asked], self.config.history)
+        first, end = output.best.words
+        about = {
+            **recording.about,
+            "text": given,
+            "said": self.text(output).replace("\t", ", "),
+            "queries": "passage",
+            "keys": "question",
+            "answer": f"words {first + 1} to {end} of the passage",
+        }
+        maps = tuple(replace(item, is_reversed=_is_way_back(item)) for item in recording)
+        return replace(recording, maps=maps, queries=worded.passage.words, keys=worded.question, about=about)
+
+    def draw(self, recording: Recording, given: str, output: ReadOutput, path: Path) -> Path:
+        """The passage with its answer, tinted by the question's attention, and the question by that of the answer."""
+        if path.suffix not in SUFFIXES:
+            return show(recording).save(path)
+        return flow_figure(recording, path, span=output.best.words)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        if picture is not None:
+            self.check_attends("--picture")
+        return super().session(options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {
+            "run": run,
+            "step": step,
+            "max_length": self.config.max_length,
+            "history": self.config.history,
+            "limit": self.config.limit,
+        }
+        return TextEndpoint(
+            self,
+            limits,
+            name=ReadConfig.name,
+            title=f"Ask {run} about a passage",
+            options=PredictSpans,
+            about=about,
+            example=EXAMPLE,
+        )
+
+
+def _places(passage: str, target: str) -> tuple[GoldAnswer, ...]:
+    """All places of a text in a passage."""
+    starts = []
+    at = passage.find(target) if target else -1
+    while at >= 0:
+        starts.append(at)
+        at = passage.find(target, at + 1)
+    return tuple(GoldAnswer(target, start) for start in starts)
+
+
+def _is_way_back(item: RecordedMap) -> bool:
+    """Whether the question attends to the passage: by a module of its own, or in the second map of one module."""
+    return "to_passage" in item.name or ("to_question" not in item.name and item.call == 1)

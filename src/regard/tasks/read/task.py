@@ -1,0 +1,252 @@
+"""The task read: its training problem and its evaluation."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.common.wording import plural
+from regard.data.questions.squad import SpanQuestion, SpanQuestions, write_question
+from regard.data.text.batching import long_sample_warnings, plan_batches
+from regard.data.text.words import WordEncoder, WordInputs
+from regard.inference.evaluation import Evaluation
+from regard.losses.span import span_nll
+from regard.metrics.answers import AnswerScores, answer_scores, exact_match
+from regard.models.reading.bidaf import BiDAF, ReaderSizes
+from regard.tasks.base import Progress, Task
+from regard.tasks.read.baseline import baseline_answers
+from regard.tasks.read.data import (
+    ReadBatch,
+    ReadVocabulary,
+    WordedQuestion,
+    describe,
+    digest,
+    read,
+    read_file,
+    split_questions,
+    to_batch,
+)
+from regard.tasks.read.options import EvaluateSpans, ReadConfig
+from regard.tasks.read.predictor import ReadOutput, ReadPredictor
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+_SAMPLES = 5
+
+
+class PlannedSpans(NamedTuple):
+    """The questions of a batch, and the seed of the words that are dropped from them."""
+
+    seed: tuple[int, int, int]
+    rows: NDArray[np.int64]  # "b"
+
+
+@dataclass(frozen=True, eq=False)
+class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
+    """−(log p1 + log p2) of the first and the last word of every answer."""
+
+    task: ReadConfig
+    vocabulary: ReadVocabulary
+    encoder: WordEncoder
+    train: Sequence[WordedQuestion]
+    valid: SpanQuestions
+    summary: str
+    unit: str = "questions"
+
+    @staticmethod
+    def of(task: ReadConfig, folder: Path, new: bool) -> "ReadProblem":
+        splits = read(task)
+        train = split_questions(splits.train.questions, task.history)
+        kept = [each for each in train if each.span is not None]
+        if not kept:
+            raise ValueError(
+                f"train={task.train} has no answer that begins and ends with words, so there is nothing to learn; "
+                "correct its answers"
+            )
+        initial = initial_folder(folder)
+        known = None if initial is None else ReadVocabulary.read(initial)
+        vocabulary = ReadVocabulary.of(task, splits, train) if known is None else known.for_data(splits)
+        # a run that was killed while it read its data has nothing to load yet
+        if new or not ReadVocabulary.is_saved(folder):
+            vocabulary.write(folder)
+        else:
+            vocabulary = vocabulary.check_same(folder)
+        summary = f"{describe(splits, train, task.history)}, {len(vocabulary.words):,} words"
+        return ReadProblem(task, vocabulary, vocabulary.encoder(), kept, splits.valid, summary)
+
+    def build_model(self) -> BiDAF:
+        return self.task.model.build(self.vocabulary.sizes)
+
+    def warnings(self) -> Sequence[str]:
+        return long_sample_warnings(self._lengths(), self.task.batch)
+
+    def _lengths(self) -> list[NDArray[np.integer]]:  # "n" each
+        sides = ([each.question for each in self.train], [each.passage.words for each in self.train])
+        return [np.array(list(map(len, side))) for side in sides]
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedSpans]:
+        batches = plan_batches(self._lengths(), self.task.batch, self.task.seed, epoch)
+        return [PlannedSpans((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+
+    def load_batch(self, planned: PlannedSpans, rank: int, world: int) -> ReadBatch | None:
+        rows = planned.rows[rank::world]
+        if not len(rows):
+            return None
+        questions = [self.train[n] for n in rows]
+        dropped: frozenset[str] = frozenset()
+        if self.task.word_dropout:
+            # a word is dropped from a passage and from its question together, so that they still match
+            words = sorted({word for each in questions for word in (*each.passage.words, *each.question)})
+            rng = np.random.default_rng([*planned.seed, rank])
+            dropped = frozenset(np.array(words)[rng.random(len(words)) < self.task.word_dropout].tolist())
+        return to_batch(questions, self.encoder, dropped)
+
+    def num_terms(self, batch: ReadBatch) -> int:
+        return len(batch)
+
+    def loss(self, model: BiDAF, batch: ReadBatch) -> Loss:
+        start, end = model(batch.passages, batch.questions)
+        return Loss(span_nll(start, end, batch.spans).sum(), len(batch), {})
+
+    def validate(self, model: BiDAF) -> ValidationResult:
+        predictor = ReadPredictor(model, self.vocabulary, self.task)
+        questions = self.valid.questions
+        outputs = predictor.answer(questions)
+        scores = _named(score([output.best.text for output in outputs], questions))
+        scores["nll"] = predictor.mean_nll(questions)
+        return ValidationResult(scores, "exact match", True, _sample(questions[0], outputs[0]))
+
+    def locate(self, planned: Sequence[PlannedSpans]) -> str:
+        """The number of the questions of these batches, and the first."""
+        index = np.concatenate([each.rows for each in planned])
+        first = " ".join(self.train[index[0]].question)
+        return f"{len(index)} questions of {self.task.dataset_label}, the first {first[:60]!r}"
+
+
+class ReadTask(Task[ReadConfig, ReadPredictor]):
+    """Trains, loads and evaluates readers."""
+
+    def prepare(self, folder: Path, new: bool) -> ReadProblem:
+        return ReadProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        words = torch.tensor([[5, 6, 7], [5, 8, 0]])
+        inputs = WordInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
+        with torch.random.fork_rng(devices=[]):
+            model = self.config.model.build(ReaderSizes(11, 9))
+            model(inputs, WordInputs(words[:, :2], words[:, :2] % 3, inputs.characters, torch.tensor([2, 1])))
+
+    def predictor(self, folder: Path) -> ReadPredictor:
+        vocabulary = ReadVocabulary.read(folder)
+        return ReadPredictor(self.config.model.build(vocabulary.sizes), vocabulary, self.config)
+
+    def example(self, folder: Path) -> str:
+        return write_question(read(self.config).valid.questions[0], self.config.history)
+
+    def evaluate(
+        self, predictor: ReadPredictor, folder: Path, options: EvaluateSpans, progress: Progress
+    ) -> Evaluation:
+        found, split = self._questions(predictor, folder, options)
+        questions = found.questions
+        progress(0, len(questions))
+        start = time.perf_counter()
+        outputs = predictor.answer(questions, done=lambda done: progress(done, len(questions)))
+        seconds = time.perf_counter() - start
+        texts = [output.best.text for output in outputs]
+        result = score(texts, questions)
+        worded = split_questions(questions, self.config.history)
+        baselines = self._baselines(questions, worded)
+        notes = [_baseline_note(name, scores) for name, scores in baselines.items()]
+        notes += _turn_notes(texts, questions)
+        if count := sum(each.span is None for each in worded):
+            notes.append(f"{plural(count, 'question')} cannot be matched: no word begins or ends where the answers do")
+        if found.num_impossible:
+            left_out = plural(found.num_impossible, "question")
+            notes.append(f"{left_out} left out, because they have no answer and this reader always answers")
+        facts = {
+            "baselines": {name: _named(scores) for name, scores in baselines.items()},
+            "impossible": found.num_impossible,
+        }
+        intervals = {"exact match": result.exact_match_interval, "f1": result.f1_interval}
+        step = max(1, len(questions) // _SAMPLES)
+        samples = [_sample(questions[n], outputs[n]) for n in range(0, len(questions), step)[:_SAMPLES]]
+        return Evaluation(
+            {**_named(result), "nll": predictor.mean_nll(questions)},
+            len(questions),
+            "questions",
+            split,
+            seconds,
+            [" ".join(text.split()) for text in texts],
+            samples,
+            notes,
+            facts,
+            intervals,
+        )
+
+    def _baselines(
+        self, questions: Sequence[SpanQuestion], worded: Sequence[WordedQuestion]
+    ) -> dict[str, AnswerScores]:
+        answers = [
+            baseline_answers(question.passage, each.question, self.config.limit)
+            for question, each in zip(questions, worded, strict=True)
+        ]
+        return {
+            "sliding window": score([answer.window for answer in answers], questions),
+            "best sentence": score([answer.sentence for answer in answers], questions),
+        }
+
+    def _questions(self, predictor: ReadPredictor, folder: Path, options: EvaluateSpans) -> tuple[SpanQuestions, str]:
+        """The questions to answer, and their name."""
+        config = self.config
+        path = options.test or (config.test if options.split == "test" else None) or config.valid
+        if path is not None:
+            return read_file(config, path), str(path)
+        splits = read(config)
+        if config.dataset != "files":
+            part = "test" if options.split == "test" else "validation"
+            return splits.test if part == "test" else splits.valid, f"the {part} questions of {config.dataset}"
+        predictor.vocabulary.check_held_out(digest(splits.valid), folder)
+        none = ", which has no test questions" if options.split == "test" else ""
+        return splits.valid, f"the validation questions of {folder}{none}"
+
+
+def score(predictions: Sequence[str], questions: Sequence[SpanQuestion]) -> AnswerScores:
+    """Exact match and F1 of one predicted answer per question."""
+    return answer_scores(predictions, [[answer.text for answer in question.answers] for question in questions])
+
+
+def _named(scores: AnswerScores) -> dict[str, float]:
+    return {"exact match": scores.exact_match, "f1": scores.f1}
+
+
+def _baseline_note(name: str, scores: AnswerScores) -> str:
+    (low, high), (f1_low, f1_high) = scores.exact_match_interval, scores.f1_interval
+    return (
+        f"{name}, a baseline: exact match {scores.exact_match:.2f} (95 % interval {low:.2f} to {high:.2f}), "
+        f"f1 {scores.f1:.2f} ({f1_low:.2f} to {f1_high:.2f})"
+    )
+
+
+def _turn_notes(texts: Sequence[str], questions: Sequence[SpanQuestion]) -> list[str]:
+    """The exact match of first questions and of those that follow others, if there are both."""
+    right: dict[bool, list[bool]] = {False: [], True: []}
+    for text, question in zip(texts, questions, strict=True):
+        right[bool(question.history)].append(exact_match(text, [answer.text for answer in question.answers]))
+    if not all(right.values()):
+        return []
+    parts = [
+        f"{100 * sum(right[follows]) / len(right[follows]):.2f} of {len(right[follows]):,} {name}"
+        for follows, name in ((False, "first questions"), (True, "follow-up questions"))
+    ]
+    return [f"exact match: {' and '.join(parts)}"]
+
+
+def _sample(question: SpanQuestion, output: ReadOutput) -> str:
+    said, right = output.best.text, question.answers[0].text
+    wrong = "" if exact_match(said, [answer.text for answer in question.answers]) else f"   right: {right}"
+    return " ".join(f"{question.question} → {said}{wrong}".split(" "))
