@@ -4,8 +4,8 @@ It reads /openapi.json and sends requests that fit it, that miss it by a little,
 checks must hold: no status 5xx; no status, content type or body that is not documented; no wrong request that is
 accepted; no right one that is refused.
 
-A schema cannot say which strings are images, so schemathesis_hooks.py makes some. Nor can it say how many tokens or
-attention weights a text has: the texts of these services are short enough.
+A schema cannot say which strings are images or stories, so schemathesis_hooks.py makes some. Nor can it say how many
+tokens or attention weights a text has: the texts of these services are short enough.
 """
 
 import contextlib

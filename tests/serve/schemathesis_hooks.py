@@ -1,4 +1,4 @@
-"""Strings of the format image, for the process of schemathesis."""
+"""Strings of the formats image and story, for the process of schemathesis."""
 
 import base64
 import io
@@ -18,3 +18,13 @@ def encoded(width: int, height: int, colour: int, kind: str, prefix: bool) -> st
 sizes = st.integers(1, 40)
 images = st.builds(encoded, sizes, sizes, st.integers(0, 255), st.sampled_from(["PNG", "JPEG"]), st.booleans())
 schemathesis.openapi.format("image", images)
+
+words = st.sampled_from(["Al", "Bo", "went", "to", "a", "b", "sah", "ねこ"])
+sentences = st.lists(words, min_size=1, max_size=4).map(" ".join)
+stories = st.builds(
+    lambda told, asked, end: end.join([*(f"{each}." for each in told), f"{asked}?"]),
+    st.lists(sentences, min_size=1, max_size=4),
+    sentences,
+    st.sampled_from([" ", "\n"]),
+)
+schemathesis.openapi.format("story", stories)

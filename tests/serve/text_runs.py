@@ -11,6 +11,8 @@ from regard.tasks.loading import LoadedRun, load_run
 TEXT_RUNS = {
     "classify-text": "--train {}/texts.tsv --width 5 --hidden 6 --hops 2 --feed 7 --batch 64",
     "tag": "--train {}/columns.conll --embedding 5 --characters 4 --hidden 6 --batch 64",
+    "match": "--train {}/sentences.tsv --embedding 5 --characters 4 --hidden 6 --batch 64",
+    "answer": "--train {}/stories_train.txt --width 6 --hops 2 --restarts 2 --memory 8 --batch 16",
     "masked-lm": "--train {}/lines.txt --tokens characters --width 8 --heads 2 --layers 1 --segment 220 --batch 2 "
     "--valid-tokens 230 --valid-share 0.3",
     "language-model": "--train {}/lines.txt --width 8 --heads 2 --layers 1 --segment 24 --valid-tokens 30 --batch 3",
@@ -19,6 +21,10 @@ TEXT_RUNS = {
 
 def text_for(task: str, text: str) -> str:
     """A text that the task reads."""
+    if task == "match":
+        return f"a {text}\tb {text[::-1]}"
+    if task == "answer":
+        return f"Al went to {text or 'a'}.\nWhere is Al?"
     return f"{text[:1]}[MASK]{text[1:]}" if task == "masked-lm" else text
 
 
@@ -29,6 +35,10 @@ def text_run(task: str, folder: Path) -> LoadedRun:
     (folder / "lines.txt").write_text("\n".join(words) + "\n")
     sentences = ("\n".join(f"{w} {'B-PLACE' if w in 'bd' else 'O'}" for w in line.split()) for line in words)
     (folder / "columns.conll").write_text("\n\n".join(sentences) + "\n")
+    pairs = (f"{('same', 'other')[n % 2]}\t{w}\t{w[:: 1 - 2 * (n % 2)]}\n" for n, w in enumerate(words))
+    (folder / "sentences.tsv").write_text("".join(pairs))
+    stories = (f"1 Al went to {w[0]}.\n2 Bo went to {w[-1]}.\n3 Where is Al?\t{w[0]}\t1\n" for w in words)
+    (folder / "stories_train.txt").write_text("".join(stories))
     options = [*TEXT_RUNS[task].format(folder).split(), "--threads", "1", "--steps", "2"]
     threads = torch.get_num_threads()
     try:

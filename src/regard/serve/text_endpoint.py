@@ -82,7 +82,7 @@ class TextEndpoint:
     `options` is the dataclass of the predictor's options: its fields become fields of the request, where JSON can hold
     them. `maxima` has the largest values of options whose bounds depend on the run, `about` facts about the model for
     GET /v1/model; `view` and `form` are the scripts of the page; `example` is a text that the predictor can read, and
-    `pattern` a regular expression that it must hold, for the schema: the predictor refuses other texts.
+    `text_schema` what JSON Schema can say about such texts, a pattern or a format: the predictor refuses other texts.
     """
 
     unit = "texts"
@@ -101,10 +101,10 @@ class TextEndpoint:
         view: str = "text/tinted_text",
         form: str = "text_form",
         example: str = "a b c",
-        pattern: str | None = None,
+        text_schema: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.predictor, self.limits, self.name, self.options = predictor, limits, name, options
-        self.maxima, self.example, self.pattern = dict(maxima), example, pattern
+        self.maxima, self.example, self.text_schema = dict(maxima), example, text_schema
         self.facts, self.title, self.view, self.form = dict(about), title, view, form
         # whether a model attends does not depend on the text
         with warnings.catch_warnings():
@@ -118,7 +118,7 @@ class TextEndpoint:
 
     @property
     def schema(self) -> Schema:
-        body = with_fields(limited_texts(AttentiveTextBody, self.limits, self.pattern), self._fields())
+        body = with_fields(limited_texts(AttentiveTextBody, self.limits, self.text_schema), self._fields())
         body.example = {"text": self.example}
         rule = only_if("attention", texts={"maxItems": self.limits.pictures})
         return Schema("Answer one text or several", with_rules(body, rule), TextAnswers)

@@ -1,12 +1,14 @@
 """The task match: files, texts that are no pair, the bag of words, the picture, and twins."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, strategies as st
 
 import regard
 from regard.cli.main import main
@@ -14,7 +16,7 @@ from regard.data.embedded import quantifiers
 from regard.inference.predictor import labelled_recording
 from regard.tasks._classification import class_scores
 from regard.tasks.match.baseline import baseline_reader, fit_baseline
-from regard.tasks.match.data import PairFacts, parse_pair, read
+from regard.tasks.match.data import PAIR_PATTERN, PairFacts, parse_pair, read
 from regard.tasks.match.encoders import smallest_source
 from regard.tasks.match.options import Match
 from regard.tasks.match.predictor import MatchPredictor
@@ -256,3 +258,12 @@ def test_esim_tells_twins_apart_and_words_alone_do_not() -> None:
     with torch.no_grad():
         logits = model(reader.inputs(tokens))
     assert not torch.isclose(logits[::2], logits[1::2], atol=1e-6).all(-1).any()
+
+
+@given(st.text("ab \t\n", max_size=9))
+def test_the_pattern_of_pairs_is_what_is_parsed(text: str) -> None:
+    try:
+        is_pair = bool(parse_pair(text, 100))
+    except ValueError:
+        is_pair = False
+    assert (re.search(PAIR_PATTERN, text) is not None) == is_pair

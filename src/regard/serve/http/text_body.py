@@ -1,5 +1,7 @@
 """The body of a request about one text or several."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 from regard.inference.limits import Limits
@@ -38,12 +40,13 @@ class TextBody(SingleOrList):
 Body = TypeVar("Body", bound=TextBody)
 
 
-def limited_texts(model: type[Body], limits: Limits, pattern: str | None = None, **constraints: Any) -> type[Body]:
-    """The model with the limits of its texts in /openapi.json, a pattern if they must fit one, and more constraints on
-    other fields.
+def limited_texts(
+    model: type[Body], limits: Limits, text_schema: Mapping[str, str] = MappingProxyType({}), **constraints: Any
+) -> type[Body]:
+    """The model with the limits of its texts in /openapi.json, what else the schema says about them, such as a pattern,
+    and more constraints on other fields.
     """
-    rules: dict[str, Any] = {"maxLength": limits.characters} | ({} if pattern is None else {"pattern": pattern})
-    length = Field(json_schema_extra=rules)
+    length = Field(json_schema_extra={"maxLength": limits.characters, **text_schema})
     texts = get_type_hints(model, include_extras=True)["texts"]
     several = Annotated[list[Annotated[str, length]], *texts.__metadata__, Field(max_length=limits.texts)]
     return limited(with_fields(model, {"texts": several}), text=length, **constraints)

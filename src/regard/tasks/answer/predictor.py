@@ -245,7 +245,9 @@ class AnswerPredictor(Predictor[str, StoryAnswer]):
         about = {"run": run, "step": step, "tasks": self.facts.tasks, "memory": self.config.memory}
         example = _EXAMPLE if len(self.encoders) == 1 else f"{_TASK} {self.facts.tasks[0]}\n{_EXAMPLE}"
         title = f"Answer questions with {run}"
-        return TextEndpoint(self, limits, name=Answer.name, title=title, about=about, example=example)
+        return TextEndpoint(
+            self, limits, name=Answer.name, title=title, about=about, example=example, text_schema={"format": "story"}
+        )
 
 
 class AnswerSession(PredictionSession):

@@ -202,7 +202,7 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
             maxima={"top": len(self.texts.candidates)},
             about={"run": run, "step": step, "max_length": self.longest},
             example=f"a {MASK}",
-            pattern=re.escape(MASK),
+            text_schema={"pattern": re.escape(MASK)},
         )
 
 

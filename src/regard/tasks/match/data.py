@@ -94,6 +94,10 @@ def digest(data: LabelledPairs) -> str:
     return sha256_of(f"{line}\n" for line in data.lines)
 
 
+# the texts that `parse_pair` takes: not blank, with one tab between them, or on two lines without a tab
+PAIR_PATTERN = r"^[^\t]*\S[^\t]*\t[^\t]*\S[^\t]*$|^[^\S\t]*\S[^\t\n]*\n[^\t\n]*\S[^\S\t]*$"
+
+
 def parse_pair(text: str, max_length: int) -> tuple[str, str]:
     """Both texts of "first <tab> second", or of two lines; raises ValueError if there are not two, or one is too long.
 

@@ -22,7 +22,7 @@ from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.matching.word_matcher import PairModel
 from regard.recording.recording import Recording
 from regard.tasks._pair_maps import joined_recording
-from regard.tasks.match.data import parse_pair
+from regard.tasks.match.data import PAIR_PATTERN, parse_pair
 from regard.tasks.match.options import Match, PredictPairs
 from regard.tasks.match.readers import PairReader
 from regard.viz.plots.figure_file import SUFFIXES
@@ -175,6 +175,7 @@ class MatchPredictor(Predictor[str, PairClasses]):
             maxima={"top": len(self.classes)},
             about=about,
             example="a b\tc",
+            text_schema={"pattern": PAIR_PATTERN},
         )
 
 
