@@ -31,7 +31,7 @@ from regard.tasks.loading import load_run
 from regard.training.config import TrainingConfig
 
 RESULTS = ROOT / "benchmarks" / "results" / "text"
-EPOCHS = {"babi": 24.0, "stories": 60.0}
+EPOCHS = 30.0
 TITLES = {"babi": "bAbI", "babi-words": "bAbI, words", "babi-scrambled": "bAbI, scrambled words", "stories": "Stories"}
 PASSED = 5.0
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     parser.add_argument("--test", type=Path, metavar="FOLDER", help="files of tasks to test on; as --babi if left out")
     parser.add_argument("--tasks", type=int, nargs="+", default=[], help="numbers of tasks; all if left out")
     parser.add_argument("--scrambled", type=int, metavar="SEED", help="replace words by random strings of this seed")
-    parser.add_argument("--epochs", type=float, help="passes over the data (24 for bAbI, 60 for stories)")
+    parser.add_argument("--epochs", type=float, default=EPOCHS, help="passes over the data (%(default)s)")
     parser.add_argument("--restarts", type=int, default=3, help="networks per task (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the training (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
@@ -184,9 +184,9 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
         for option in ("tasks", "scrambled"):
             if (value := getattr(given, option)) not in (None, []):
                 command += f" --{option} " + (" ".join(map(str, value)) if isinstance(value, list) else str(value))
-        epochs = given.epochs or EPOCHS["stories" if given.stories else "babi"]
-        command += f" --epochs {epochs:g} --restarts {given.restarts} --seed {given.seed} --threads {given.threads}"
-        training = TrainingConfig(**{**Answer.training, "epochs": epochs, "threads": given.threads})
+        command += f" --epochs {given.epochs:g} --restarts {given.restarts} --seed {given.seed}"
+        command += f" --threads {given.threads}"
+        training = TrainingConfig(**{**Answer.training, "epochs": given.epochs, "threads": given.threads})
         task = Answer.of(**{**data, "restarts": given.restarts, "seed": given.seed, **options})
         print("written:", run(name, task, training, given.runs, results, command, lambda text: print(text, flush=True)))
     except (Unfinished, ValueError, OSError) as error:

@@ -322,5 +322,5 @@ def test_changed_stories_are_noticed(folder: Path, tmp_path: Path) -> None:
 def test_a_memory_that_is_too_small_gives_a_warning(folder: Path, tmp_path: Path) -> None:
     problem = Answer.of(train=(folder,), **{**SMALL, "memory": 3}).prepare(tmp_path)
     (text,) = problem.warnings()
-    assert text.startswith("the memory has 3 slots, and some stories have as many sentences or more")
+    assert text.startswith("the memory holds 3 sentences, and stories have up to 5: older ones are not read")
     assert not Answer.of(train=(folder,), **SMALL).prepare(tmp_path).warnings()

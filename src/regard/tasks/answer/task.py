@@ -57,6 +57,7 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     train: Sequence[EncodedQuestions]  # of every network
     valid: dict[str, EncodedQuestions]  # of every task
     example: str
+    longest: int  # sentences of a story to train on
     summary: str
     unit: str = "questions"
 
@@ -87,18 +88,17 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         summary += f"{plural(len(encoders), 'network')} with {plural(task.restarts, 'restart')}"
         name, first = next(iter(splits.items()))
         example = story_text(first.valid[0], name if len(facts.tasks) > 1 else None)
-        return AnswerProblem(task, facts, encoders, train, valid, example, summary)
+        return AnswerProblem(task, facts, encoders, train, valid, example, longest, summary)
 
     def build_model(self) -> AnswerNetworks:
         return AnswerNetworks.of(self.task, self.encoders)
 
     def warnings(self) -> Sequence[str]:
-        longest = max(int(part.lengths.max()) for part in self.train)
-        if longest < self.task.memory:
+        if self.longest <= self.task.memory:
             return ()
         return (
-            f"the memory has {plural(self.task.memory, 'slot')}, and some stories have as many sentences or more: "
-            "older ones are not read; give a larger --memory to read them",
+            f"the memory holds {plural(self.task.memory, 'sentence')}, and stories have up to {self.longest:,}: older "
+            "ones are not read; give a larger --memory to read them",
         )
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedQuestions]:
