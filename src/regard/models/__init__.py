@@ -21,6 +21,8 @@ from regard.models.self_attentive import SelfAttentive
 from regard.models.seq2seq import Seq2Seq
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.models.tagger import RecurrentTagger, TransformerTagger, WindowTagger
+from regard.models.transfer.classifier import EncoderClassifier
+from regard.models.transfer.tagger import EncoderTagger
 from regard.models.transformer import Transformer
 from regard.models.transformer_xl import TransformerXL
 from regard.models.vit import ViT, ViTClassifier
@@ -48,6 +50,8 @@ MODELS: dict[str, type[nn.Module]] = {
     "recurrent-tagger": RecurrentTagger,
     "transformer-tagger": TransformerTagger,
     "window-tagger": WindowTagger,
+    "encoder-classifier": EncoderClassifier,
+    "encoder-tagger": EncoderTagger,
     "memn2n": MemN2N,
     "bidaf": BiDAF,
     "decomposable": Decomposable,
@@ -68,6 +72,8 @@ __all__ = [
     "BagOfWords",
     "BiDAF",
     "ConvNet",
+    "EncoderClassifier",
+    "EncoderTagger",
     "Decomposable",
     "HierarchicalAttention",
     "Llama",
