@@ -72,6 +72,12 @@ def is_released(folder: Path) -> bool:
     return (folder / _RELEASED).exists()
 
 
+def describe(folder: Path, config: TaskConfig) -> str:
+    """A folder and its task, for an error."""
+    released = (folder / _RELEASED).exists() and not (folder / RECORD).exists()
+    return f"{folder} is {'a released model' if released else 'a run'} of {config.name}"
+
+
 def read_config(folder: Path) -> TaskConfig:
     """The options of a run; of a released model the default options of its task."""
     if is_released(folder):

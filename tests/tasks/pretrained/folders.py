@@ -135,10 +135,10 @@ def gpt2_folder(folder: Path) -> Released:
     return save(folder, with_large_weights(model.eval()), tokenizer)
 
 
-def llama_folder(folder: Path, **choices: Any) -> Released:
+def llama_folder(folder: Path, kind: str = "LlamaForCausalLM", **choices: Any) -> Released:
     _start()
     tokenizer = spaced_pairs()
-    model = llama(vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=2, **choices)
+    model = llama(kind, vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=2, **choices)
     return save(folder, with_large_weights(model.eval()), tokenizer)
 
 

@@ -130,7 +130,9 @@ def test_serve(name: str, released: Callable[[str], Path], capsys: pytest.Captur
     config, loaded = TASKS[CASES[name].task], load_run(folder, device="cpu")
     if not config.is_served:
         assert main(["serve", str(folder)]) == 2
-        assert "which is not served; use regard predict" in capsys.readouterr().err
+        assert (
+            f"is a released model of {config.name}, which is not served; use regard predict" in capsys.readouterr().err
+        )
         return
     endpoint = loaded.predictor.endpoint(Limits(), run="released", step=loaded.step)
     given = inputs(name, folder)
@@ -192,4 +194,7 @@ def test_verbs_of_one_task(released: Callable[[str], Path], capsys: pytest.Captu
     assert main(["generate", str(released("GPT2LMHeadModel")), "the cat", "--tokens", "5"]) == 0
     assert capsys.readouterr().out.startswith("the cat")
     assert main(["translate", str(released("GPT2LMHeadModel")), "the cat"]) == 2
-    assert "is a run of language-model, and regard translate is for runs of translate" in capsys.readouterr().err
+    assert (
+        "is a released model of language-model, and regard translate is for those of translate"
+        in capsys.readouterr().err
+    )

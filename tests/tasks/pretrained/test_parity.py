@@ -166,7 +166,16 @@ def test_classes_of_images_are_theirs(processing: dict[str, Any], tmp_path: Path
 PROMPTS = ["the cat", "a dög sat on", "K", "it it it", " two  spaces\n"]
 
 
-@pytest.mark.parametrize("make", [gpt2_folder, llama_folder])
+@pytest.mark.parametrize(
+    "make",
+    [
+        gpt2_folder,
+        llama_folder,
+        lambda folder: llama_folder(folder, "MistralForCausalLM", sliding_window=4),
+        lambda folder: llama_folder(folder, "Qwen2ForCausalLM"),
+    ],
+    ids=["gpt2", "llama", "mistral", "qwen2"],
+)
 @torch.no_grad()
 def test_greedy_texts_are_those_of_generate(make: Any, tmp_path: Path) -> None:
     made: Released = make(tmp_path)

@@ -14,7 +14,7 @@ from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
 from regard.common.option_fields import flag, option, positional
 from regard.tasks.base import TaskConfig
-from regard.tasks.registry import TASKS
+from regard.tasks.registry import TASKS, describe
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
     options, config = parse_with_run(options_type, f"regard {verb}", args, "Predict", tasks)
     if config.name not in tasks:
         raise ValueError(
-            f"{options.run} is a run of {config.name}, and regard {verb} is for runs of {task}; "
+            f"{describe(options.run, config)}, and regard {verb} is for runs of {task}; "
             f"use regard predict {options.run}"
         )
     of_task = config.Predict(**options.task)

@@ -11,6 +11,7 @@ from regard.cli import run_options
 from regard.cli.run_options import parse_with_run
 from regard.common.option_checks import check_positive
 from regard.common.option_fields import flag, positional
+from regard.tasks.registry import describe
 
 if TYPE_CHECKING:
     from regard.inference.limits import Limits
@@ -64,7 +65,7 @@ def run(args: Sequence[str]) -> int:
     of_task = config.Serve(**options.task)
     if not config.is_served:
         raise ValueError(
-            f"{options.run} is a run of {config.name}, which is not served; "
+            f"{describe(options.run, config)}, which is not served; "
             f"use {config.next_command(shlex.quote(str(options.run)))}"
         )
     from regard.serve.server import address, listen, serve
