@@ -195,6 +195,6 @@ def test_verbs_of_one_task(released: Callable[[str], Path], capsys: pytest.Captu
     assert capsys.readouterr().out.startswith("the cat")
     assert main(["translate", str(released("GPT2LMHeadModel")), "the cat"]) == 2
     assert (
-        "is a released model of language-model, and regard translate is for those of translate"
+        "is a released model of language-model, and regard translate is for runs of translate"
         in capsys.readouterr().err
     )
