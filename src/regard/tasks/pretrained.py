@@ -17,7 +17,7 @@ from regard.tasks.classify_image.released import released_image_classifier
 from regard.tasks.classify_text.released import evaluate_text_classifier, released_text_classifier
 from regard.tasks.embed.released import evaluate_embedder, released_embedder
 from regard.tasks.language_model.released import evaluate_language_model, released_language_model
-from regard.tasks.masked_lm.released import released_masked_lm
+from regard.tasks.masked_lm.released import evaluate_masked_lm, released_masked_lm
 from regard.tasks.translate.released import evaluate_translator, released_translator
 
 
@@ -35,7 +35,7 @@ RELEASED: dict[str, ReleasedTask] = {
     "classify-text": ReleasedTask(released_text_classifier, evaluate_text_classifier),
     "embed": ReleasedTask(released_embedder, evaluate_embedder),
     "language-model": ReleasedTask(released_language_model, evaluate_language_model),
-    "masked-lm": ReleasedTask(released_masked_lm),
+    "masked-lm": ReleasedTask(released_masked_lm, evaluate_masked_lm),
     "translate": ReleasedTask(released_translator, evaluate_translator),
 }
 

@@ -102,6 +102,10 @@ def masked_folder(folder: Path, kind: str = "BertForMaskedLM") -> Released:
     return save(folder, with_large_weights(bert(kind, vocab_size=len(PIECES)).eval()), word_pieces())
 
 
+def encoder_folder(folder: Path) -> Released:
+    return masked_folder(folder, "BertModel")
+
+
 def classifier_folder(folder: Path) -> Released:
     _start()
     names = {0: "good", 1: "bad", 2: "so-so"}
@@ -180,6 +184,7 @@ def marian_folder(folder: Path) -> Released:
 
 CASES: dict[str, Case] = {
     "BertForMaskedLM": Case(masked_folder, "masked-lm", ("the [MASK] sat", "a [MASK] is [MASK]."), ("cat", "dog good")),
+    "BertModel": Case(encoder_folder, "embed", ("the cat sat unhappily", "a dog"), ("cats", "the dog is good")),
     "BertForPreTraining": Case(
         lambda folder: masked_folder(folder, "BertForPreTraining"),
         "masked-lm",

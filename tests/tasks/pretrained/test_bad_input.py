@@ -262,6 +262,18 @@ INPUTS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
         (),
         "is a released model of classify-image, which only a run is evaluated for; use predict",
     ),
+    "a text of no tokens": (
+        "BertForMaskedLM",
+        "evaluate",
+        ("--test", "FOLDER/blank.txt"),
+        "blank.txt has no token that the vocabulary knows; give other text",
+    ),
+    "a text of unknown tokens": (
+        "BertForMaskedLM",
+        "evaluate",
+        ("--test", "FOLDER/unknown.txt"),
+        "unknown.txt has no token that the vocabulary knows; give other text",
+    ),
     "a file that is no image": (
         "ViTForImageClassification",
         "predict",
@@ -298,6 +310,8 @@ def test_a_bad_input_is_refused(
 ) -> None:
     architecture, verb, words, message = INPUTS[problem]
     folder = released(architecture).folder
+    (folder / "blank.txt").write_text("\u200b\n")
+    (folder / "unknown.txt").write_text("nothing here\n")
     assert message in sentence(folder, tuple(word.replace("FOLDER", str(folder)) for word in words), verb, capsys)
 
 

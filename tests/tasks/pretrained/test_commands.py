@@ -107,7 +107,8 @@ def test_recordings_have_the_tokens_as_labels(name: str, released: Callable[[str
         return
     keys = recorded.recording.keys
     assert keys is not None
-    marks = {"translate": "▁the", "language-model": "[Ġ▁].+", "masked-lm": r"\[MASK\]", "classify-text": "##ly"}
+    pieces = dict.fromkeys(("classify-text", "embed"), "##ly")
+    marks = {"translate": "▁the", "language-model": "[Ġ▁].+", "masked-lm": r"\[MASK\]", **pieces}
     assert any(re.fullmatch(marks[CASES[name].task], key) for key in keys), keys
 
 
@@ -164,6 +165,8 @@ def test_serve(name: str, released: Callable[[str], Path], capsys: pytest.Captur
     [
         ("MarianMTModel", {"pairs.tsv": "the cat sat\tHund\na dog\tein Satz\n"}, "bleu"),
         ("BertForSequenceClassification", {"labelled.tsv": "good\tthe cat sat\nbad\ta dog is bad\n"}, "accuracy"),
+        ("BertForMaskedLM", {"text.txt": "the cat sat on the mat\n\nunhappily a dog is good " * 5}, "accuracy"),
+        ("BertModel", {"pairs.tsv": "the cat sat\tcats\na dog\tit is bad\n"}, "recall@1"),
         ("GPT2LMHeadModel", {"text.txt": "the cat sat on the mat\n"}, "perplexity"),
     ],
 )

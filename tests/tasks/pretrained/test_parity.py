@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -11,6 +12,7 @@ from tests.tasks.pretrained.folders import (
     PIECES,
     Released,
     classifier_folder,
+    encoder_folder,
     gpt2_folder,
     llama_folder,
     marian_folder,
@@ -20,11 +22,12 @@ from tests.tasks.pretrained.folders import (
 )
 
 import regard
+from regard.data.text.masking import choose_tokens
 from regard.tasks._image_options import PredictImageClasses
 from regard.tasks.classify_text.data import encode, pad
 from regard.tasks.language_model.options import EvaluateLanguageModel, GenerateText
 from regard.tasks.loading import load_run
-from regard.tasks.masked_lm.options import PredictMasked
+from regard.tasks.masked_lm.options import EvaluateMaskedLM, PredictMasked
 from regard.tasks.translate.options import PredictTranslations
 
 TEXTS = [
@@ -116,6 +119,35 @@ def test_candidates_are_those_of_fill_mask(kind: str, tmp_path: Path) -> None:
                 [each.probability for each in candidates], rel=1e-5
             )
     assert outputs[0].filled == f"the {outputs[0].candidates[0][0].text} sat".replace(" ##", "")
+
+
+@torch.no_grad()
+def test_vectors_are_the_mean_of_their_states(tmp_path: Path) -> None:
+    made = encoder_folder(tmp_path)
+    predictor = regard.load(tmp_path, device="cpu")
+    texts = ["the cat sat unhappily.", "a dog", "cat"]
+    for text, output in zip(texts, predictor.predict(texts), strict=True):
+        states = made.model(**made.tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+        want = torch.nn.functional.normalize(states.mean(0), dim=0)
+        torch.testing.assert_close(torch.as_tensor(output.vector), want, rtol=1e-5, atol=1e-5)
+
+
+def test_masked_tokens_of_an_evaluation_are_scored_as_theirs(tmp_path: Path) -> None:
+    made = masked_folder(tmp_path / "model")
+    (tmp_path / "text.txt").write_text("the cat sat on the mat\n\nUnhappily a dog is good ." * 4)
+    loaded = load_run(tmp_path / "model", device="cpu")
+    evaluation = loaded.evaluate(EvaluateMaskedLM(test=(tmp_path / "text.txt",)), lambda done, count: None)
+    ids = made.tokenizer((tmp_path / "text.txt").read_text(), add_special_tokens=False)["input_ids"]
+    # rows of 13 tokens, [CLS] and [SEP] among them: 2 of 11 are masked, and at least one of the rest
+    rows = [[2, *ids[n : n + 11], 3] for n in range(0, len(ids), 11)]
+    assert evaluation.count == sum(max(round(0.15 * (len(row) - 2)), 1) for row in rows)
+    rng, nll = np.random.default_rng(15), []
+    for row in map(torch.tensor, rows):
+        chosen = torch.from_numpy(choose_tokens(np.where(row.numpy() > 4, 4, 0)[None], None, 0.15, rng)[0])
+        with torch.no_grad():
+            log_p = made.model(row.masked_fill(chosen, 4)[None]).logits[0].log_softmax(-1)
+        nll += (-log_p[chosen, row[chosen]]).tolist()
+    assert evaluation.scores["nll"] == pytest.approx(sum(nll) / len(nll), rel=1e-5)
 
 
 @torch.no_grad()

@@ -1,11 +1,28 @@
 """Released masked language models: a folder with a BERT in transformers' layout as a predictor."""
 
+import time
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.common.eval_mode import eval_mode
+from regard.data.text.masking import choose_tokens
+from regard.data.text.running_text import read_documents
+from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subwords import PretrainedSubwords
+from regard.inference.evaluation import Evaluation
+from regard.metrics.classification import accuracy, accuracy_interval
 from regard.models.bert import BERTMaskedLM
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
+from regard.tasks.base import Progress
 from regard.tasks.masked_lm.masked_texts import ReleasedMaskedTexts
+from regard.tasks.masked_lm.options import EvaluateMaskedLM
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
+
+# the share of the tokens that an evaluation masks, and its seed
+_SHARE, _SEED = 0.15, 15
 
 
 def released_masked_lm(loaded: PretrainedModel) -> MaskedLMPredictor:
@@ -13,3 +30,58 @@ def released_masked_lm(loaded: PretrainedModel) -> MaskedLMPredictor:
     assert isinstance(loaded.model, BERTMaskedLM)
     texts = ReleasedMaskedTexts(PretrainedSubwords(load_tokenizer(loaded.config)))
     return MaskedLMPredictor(loaded.model, texts, longest=loaded.model.encoder.positions.longest)
+
+
+@torch.no_grad()
+def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateMaskedLM, progress: Progress) -> Evaluation:
+    """The accuracy and −log p of masked tokens: 15 % of every row of the text, as long as the model reads."""
+    texts = predictor.texts
+    rows = _rows(predictor, read_documents(options.test), " ".join(map(str, options.test)))
+    known, candidates = torch.tensor(texts.candidates), np.asarray(texts.candidates)
+    rng, start = np.random.default_rng(_SEED), time.perf_counter()
+    targets, guesses, nll = [], [], []
+    progress(0, len(rows))
+    with eval_mode(predictor.model):
+        for n, row in enumerate(rows, 1):
+            is_text = np.isin(row, candidates)
+            chosen = choose_tokens(np.where(is_text, SPECIAL, 0)[None], None, _SHARE, rng)[0]
+            tokens = torch.from_numpy(np.where(chosen, texts.mask, row))[None].to(predictor.device)
+            states = predictor.model.encoder(tokens)[0, torch.from_numpy(chosen).to(predictor.device)]
+            log_p = predictor.model.output(predictor.model.head(states)).cpu().double().log_softmax(-1)
+            targets.append(row[chosen])
+            guesses.append(candidates[log_p[:, known].argmax(-1).numpy()])
+            nll.append(-log_p[torch.arange(len(log_p)), torch.from_numpy(row[chosen])].numpy())
+            progress(n, len(rows))
+    seconds = time.perf_counter() - start
+    right, found = np.concatenate(targets), np.concatenate(guesses)
+    common = int(np.bincount(np.concatenate(rows)[np.isin(np.concatenate(rows), candidates)]).argmax())
+    baseline = accuracy(np.full_like(right, common), right)
+    notes = [
+        f"{100 * _SHARE:g} % of the tokens are masked, in rows of {predictor.longest} tokens",
+        f"the most frequent token of this text, {texts.pieces([common])[0]!r}, is right in {baseline:.2f} %",
+    ]
+    pieces = zip(texts.pieces(right.tolist()), texts.pieces(found.tolist()), strict=True)
+    return Evaluation(
+        {"accuracy": accuracy(found, right), "nll": float(np.concatenate(nll).mean())},
+        len(right),
+        "masked tokens",
+        " ".join(map(str, options.test)),
+        seconds,
+        [f"{token}\t{guess}" for token, guess in pieces],
+        notes=notes,
+        facts={"mask_share": _SHARE, "most_frequent": baseline},
+        intervals={"accuracy": accuracy_interval(found, right)},
+    )
+
+
+def _rows(predictor: MaskedLMPredictor, documents: list[str], names: str) -> list[NDArray[np.int64]]:  # "t" each
+    """The tokens of all lines, one after the other, in rows between begin and end."""
+    texts = predictor.texts
+    assert isinstance(texts, ReleasedMaskedTexts)
+    frame = texts.tokenizer.frame
+    lines = [line for document in documents for line in document.splitlines() if line.strip()]
+    ids = [token for part in texts.tokenizer.subwords(lines) for token in part.ids]
+    if not np.isin(ids, texts.candidates).any():
+        raise ValueError(f"{names} has no token that the vocabulary knows; give other text")
+    size = predictor.longest - frame.size()
+    return [np.array([*frame.begin, *ids[n : n + size], *frame.end], np.int64) for n in range(0, len(ids), size)]
