@@ -17,7 +17,9 @@ def test_every_text_alone(native: bool, dtype: torch.dtype, heads: int, width: i
         pytest.skip("no native library")
     draw = torch.Generator().manual_seed(width)
     qkv = torch.randn(sum(LENGTHS), 3 * heads * width, dtype=dtype, generator=draw)
-    out = ragged_attention(qkv, LENGTHS, heads, 0.3, native=native)
+    bias = torch.randn(3 * heads * width, dtype=dtype, generator=draw)
+    out = ragged_attention(qkv - bias, LENGTHS, heads, 0.3, bias=bias, native=native)
+    torch.testing.assert_close(out, ragged_attention(qkv, LENGTHS, heads, 0.3, native=native), rtol=1e-4, atol=1e-5)
     start = 0
     for length in LENGTHS:
         rows = qkv[start : start + length].double().view(length, 3, heads, width)
@@ -53,3 +55,5 @@ def test_large_negative_scores_and_empty_texts(native: bool) -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match=r"with heads=2 and the 4 tokens of lengths, got \(3, 12\); join queries"):
         ragged_attention(torch.zeros(3, 12), [4], 2, 1.0)
+    with pytest.raises(ValueError, match=r"bias must be one number per column of qkv, 12 of torch.float32, got \(4,\)"):
+        ragged_attention(torch.zeros(3, 12), [3], 2, 1.0, bias=torch.zeros(4))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ABI = 9
+ABI = 10
 LEVEL = 2
 
 _INT, _LONG, _POINTER, _REAL = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
@@ -39,7 +39,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     "regard_viterbi": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
     "regard_decoder_step": [*_COMMON] + [_LONG] * 9 + [_INT, _REAL, _REAL] + [_POINTER] * 6,
     "regard_heads_step": [*_COMMON] + [_LONG] * 6 + [_REAL] + [_POINTER] * 4,
-    "regard_ragged": [*_COMMON] + [_LONG] * 4 + [_REAL] + [_POINTER] * 3,
+    "regard_ragged": [*_COMMON] + [_LONG] * 4 + [_REAL] + [_POINTER] * 4,
     "regard_continuations": [*_COMMON] + [_LONG] * 5 + [_INT] + [_POINTER] * 10,
     "regard_drop": [*_COMMON, _LONG, _POINTER, _LONG, _LONG, _REAL, _POINTER],
     "regard_scale": _COMMON + [_LONG] * 3 + [_POINTER] * 7,

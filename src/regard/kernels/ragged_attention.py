@@ -14,13 +14,24 @@ from regard.kernels.native_library import call_kernel, resolve_native
 
 
 def ragged_attention(
-    qkv: Tensor, lengths: Sequence[int], heads: int, scale: float, *, native: bool | None = None
-) -> Tensor:  # "n 3·h·d" -> "n h·d"
+    qkv: Tensor,
+    lengths: Sequence[int],
+    heads: int,
+    scale: float,
+    *,
+    bias: Tensor | None = None,
+    native: bool | None = None,
+) -> Tensor:  # "n 3·h·d", bias "3·h·d" -> "n h·d"
     """The attention of every token to the tokens of its own text; text i has the next `lengths[i]` rows.
 
-    A row of `qkv` has the queries of all heads, then their keys, then their values.
+    A row of `qkv` has the queries of all heads, then their keys, then their values; `bias` is added to each row.
     """
     n, columns = qkv.shape
+    if bias is not None and (bias.shape != (columns,) or bias.dtype != qkv.dtype):
+        raise ValueError(
+            f"bias must be one number per column of qkv, {columns} of {qkv.dtype}, got {tuple(bias.shape)} of "
+            f"{bias.dtype}; join those of queries, keys and values"
+        )
     if columns % (3 * heads) or sum(lengths) != n:
         raise ValueError(
             f"qkv must be (tokens, 3 · heads · width) with heads={heads} and the {sum(lengths)} tokens of lengths, "
@@ -30,11 +41,13 @@ def ragged_attention(
     if not n:
         return out
     if resolve_native(native, qkv):
-        qkv = qkv.contiguous()
+        qkv, bias = qkv.contiguous(), qkv.new_zeros(columns) if bias is None else bias.contiguous()
         starts = torch.tensor([0, *itertools.accumulate(lengths)])
         sizes = (len(lengths), heads, columns // (3 * heads), max(lengths))
-        call_kernel("regard_ragged", qkv, *sizes, scale, starts.data_ptr(), qkv.data_ptr(), out.data_ptr())
+        addresses = (starts.data_ptr(), qkv.data_ptr(), bias.data_ptr(), out.data_ptr())
+        call_kernel("regard_ragged", qkv, *sizes, scale, *addresses)
         return out
+    qkv = qkv if bias is None else qkv + bias
     start = 0
     for length, run in itertools.groupby(lengths):
         count = len(list(run))

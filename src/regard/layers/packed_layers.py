@@ -64,11 +64,15 @@ def _run(layer: _PlainLayer, x: Tensor, qkv: Tensor, lengths: Sequence[int], pos
     for rows in blocks:
         entered = _norm(layer.norms[0], x[rows]) if layer.norm_first else x[rows]
         for n, linear in enumerate(layer.projections):
-            torch.addmm(linear.bias, entered, linear.weight.t(), out=qkv[rows, n * width : (n + 1) * width])
+            torch.mm(entered, linear.weight.t(), out=qkv[rows, n * width : (n + 1) * width])
+    # the kernel adds the bias while it copies keys and values
+    bias = torch.cat([linear.bias for linear in layer.projections])
     if layer.rotate is not None:
+        qkv += bias
         both = qkv[:, : 2 * width].unflatten(1, (2 * layer.heads, -1))  # "n 2h d"
         both.copy_(layer.rotate(both.transpose(0, 1), positions).transpose(0, 1))
-    attended = ragged_attention(qkv, lengths, layer.heads, layer.scale)
+    added = bias if layer.rotate is None else None
+    attended = ragged_attention(qkv, lengths, layer.heads, layer.scale, bias=added)
     for rows in blocks:
         y = F.linear(attended[rows], layer.out.weight, layer.out.bias).add_(x[rows])
         if not layer.norm_first:

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGARD_ABI 9
+#define REGARD_ABI 10
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -184,7 +184,7 @@ typedef struct {
 
 /* Texts one behind the other: text n has the rows starts[n] to starts[n + 1]; the longest has `longest`. */
 typedef struct {
-    const void *x;                  /* (rows, 3 heads width): queries, keys and values */
+    const void *x, *bias;           /* (rows, 3 heads width): queries, keys and values; (3 heads width), added to each row */
     void *out;                      /* (rows, heads width) */
     const i64 *starts;              /* (texts + 1) */
     i64 heads, width, longest;
@@ -520,11 +520,11 @@ EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 col
     return run_step(&t, wide, most, threads, (double)rows_ * (4 * d * heads * width + 2 * columns * heads * width));
 }
 
-/* softmax(scale q kᵀ) v within every text and head */
+/* softmax(scale q kᵀ) v within every text and head, of the rows of x + bias */
 EXPORT int regard_ragged(int wide, int most, i64 threads, i64 texts, i64 heads, i64 width, i64 longest, double scale, const i64 *starts, const void *x,
-                         void *out) {
+                         const void *bias, void *out) {
     ragged_shape t = {0};
-    t.starts = starts, t.x = x, t.out = out, t.heads = heads, t.width = width, t.longest = longest, t.scale = scale;
+    t.starts = starts, t.x = x, t.bias = bias, t.out = out, t.heads = heads, t.width = width, t.longest = longest, t.scale = scale;
     return run(RAGGED[widest(most)][!!wide], &t, texts, (double)texts * longest * longest * heads * width, 1e6, threads);
 }
 

@@ -71,11 +71,13 @@ TARGET static int NAME(ragged)(const void *context, i64 begin, i64 end) {
         const i64 from = t->starts[text], count = t->starts[text + 1] - from, room = (count + 2 * LANES - 1) / (2 * LANES) * 2 * LANES;
         for (i64 h = 0; h < t->heads; h++) {
             const REAL *x = (const REAL *)t->x + from * 3 * d + h * width;
+            const REAL *bias = (const REAL *)t->bias + h * width;
             REAL *out = (REAL *)t->out + from * d + h * width;
             for (i64 j = 0; j < count; j++) {
                 const REAL *row = x + 3 * j * d;
-                for (i64 c = 0; c < width; c++) q[j * width + c] = row[c] * (REAL)t->scale, v[j * width + c] = row[2 * d + c];
-                for (i64 c = 0; c < width; c++) k[c * room + j] = row[d + c];
+                for (i64 c = 0; c < width; c++) q[j * width + c] = (row[c] + bias[c]) * (REAL)t->scale;
+                for (i64 c = 0; c < width; c++) v[j * width + c] = row[2 * d + c] + bias[2 * d + c];
+                for (i64 c = 0; c < width; c++) k[c * room + j] = row[d + c] + bias[d + c];
             }
             for (i64 c = 0; c < width; c++)
                 for (i64 j = count; j < room; j++) k[c * room + j] = 0;
