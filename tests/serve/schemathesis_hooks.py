@@ -1,4 +1,4 @@
-"""Strings of the formats image and story, for the process of schemathesis."""
+"""Strings of the formats image, story and passage, for the process of schemathesis."""
 
 import base64
 import io
@@ -28,3 +28,4 @@ stories = st.builds(
     st.sampled_from([" ", "\n"]),
 )
 schemathesis.openapi.format("story", stories)
+schemathesis.openapi.format("passage", st.builds("{}.\n{}?".format, sentences, sentences))

@@ -1,6 +1,8 @@
 """Runs of two steps, of every served task about texts but translation."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from tests.serve.conftest import LINES
@@ -13,6 +15,8 @@ TEXT_RUNS = {
     "tag": "--train {}/columns.conll --embedding 5 --characters 4 --hidden 6 --batch 64",
     "match": "--train {}/sentences.tsv --embedding 5 --characters 4 --hidden 6 --batch 64",
     "answer": "--train {}/stories_train.txt --width 6 --hops 2 --restarts 2 --memory 8 --batch 16",
+    "read": "--train {}/questions.json --embedding 5 --characters 4 --hidden 6 --batch 256",
+    "embed": "--train {}/pairs.tsv --tokens characters --width 8 --heads 2 --layers 1 --batch 16 --valid-pairs 5",
     "masked-lm": "--train {}/lines.txt --tokens characters --width 8 --heads 2 --layers 1 --segment 220 --batch 2 "
     "--valid-tokens 230 --valid-share 0.3",
     "language-model": "--train {}/lines.txt --width 8 --heads 2 --layers 1 --segment 24 --valid-tokens 30 --batch 3",
@@ -23,6 +27,8 @@ def text_for(task: str, text: str) -> str:
     """A text that the task reads."""
     if task == "match":
         return f"a {text}\tb {text[::-1]}"
+    if task == "read":
+        return f"It was {text or 'a'}.\nWhat was it?"
     if task == "answer":
         return f"Al went to {text or 'a'}.\nWhere is Al?"
     return f"{text[:1]}[MASK]{text[1:]}" if task == "masked-lm" else text
@@ -39,6 +45,9 @@ def text_run(task: str, folder: Path) -> LoadedRun:
     (folder / "sentences.tsv").write_text("".join(pairs))
     stories = (f"1 Al went to {w[0]}.\n2 Bo went to {w[-1]}.\n3 Where is Al?\t{w[0]}\t1\n" for w in words)
     (folder / "stories_train.txt").write_text("".join(stories))
+    passages = [{"context": f"{w}.", "qas": [_question(n, w)]} for n, w in enumerate(words)]
+    (folder / "questions.json").write_text(json.dumps({"data": [{"paragraphs": passages}]}))
+    (folder / "pairs.tsv").write_text("".join(f"{w}\t{w[::-1]}\n" for w in words))
     options = [*TEXT_RUNS[task].format(folder).split(), "--threads", "1", "--steps", "2"]
     threads = torch.get_num_threads()
     try:
@@ -46,3 +55,7 @@ def text_run(task: str, folder: Path) -> LoadedRun:
     finally:
         torch.set_num_threads(threads)
     return load_run(folder / task, "best", "cpu")
+
+
+def _question(number: int, line: str) -> dict[str, Any]:
+    return {"id": str(number), "question": "What is first?", "answers": [{"text": line[0], "answer_start": 0}]}

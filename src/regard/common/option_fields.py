@@ -39,6 +39,11 @@ def at_least(minimum: int, default: int, *, maximum: int | None = None) -> Any:
     return field(default=default, metadata={"minimum": minimum, "maximum": maximum})
 
 
+def not_blank() -> Any:
+    """A text that is None by default and must have a word, which the schema of a service states too."""
+    return field(default=None, metadata={"pattern": r"\S"})
+
+
 def resolve(options: Any, values: Mapping[str, Any]) -> None:
     """Fills the fields of a frozen dataclass that are None with these values, in its `__post_init__`."""
     for item in fields(options):

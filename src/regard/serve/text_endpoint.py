@@ -154,6 +154,7 @@ class TextEndpoint:
                     default=item.default,
                     ge=item.metadata.get("minimum"),
                     le=self.maxima.get(name, item.metadata.get("maximum")),
+                    json_schema_extra={key: item.metadata[key] for key in ("pattern",) if key in item.metadata},
                 ),
             ]
             for name, item in named.items()

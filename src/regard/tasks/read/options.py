@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
-from regard.common.option_fields import at_least, left_open
+from regard.common.option_fields import at_least, left_open, not_blank
 from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
@@ -83,7 +83,7 @@ class PredictSpans:
 
     spans: int = at_least(1, 3, maximum=MAX_SPANS)
     """Give this many best spans with their probabilities, in JSON."""
-    question: str | None = None
+    question: str | None = not_blank()
     """A question about every text, which is then the passage alone."""
 
     def __post_init__(self) -> None:

@@ -243,6 +243,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
             options=PredictSpans,
             about=about,
             example=EXAMPLE,
+            text_schema={"format": "passage"},
         )
 
 
