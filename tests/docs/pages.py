@@ -37,6 +37,7 @@ COMMANDED = {
         "answer",
         "embed",
         "read",
+        "select-response",
         "language-model",
         "masked-lm",
         "images",

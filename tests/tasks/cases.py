@@ -86,6 +86,13 @@ CASES: dict[str, Case] = {
         ("dot", "additive"),
         ("a", "c"),
     ),
+    "select-response": Case(
+        "--train DIALOGUES --embedding 5 --width 6 --levels 1 --filters 3 2 --turns 2 --words 4 --candidates 3 "
+        "--batch 8",
+        ("a b\tc\nc a\nb", "c\nb a\nc c"),
+        ("dot", "additive"),
+        ("b", "c c"),
+    ),
     "language-model": Case(
         "--train LINES --model transformer-xl --memory 9 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
         ("a good film", "bad"),
@@ -134,6 +141,8 @@ def write_files(folder: Path) -> None:
     ]
     (folder / "columns.tsv").write_text("".join("\n".join(row) + "\n\n" for row in rows))
     matched = [f"{('same', 'other')[n % 2]}\t{line}\t{line[:: 1 - 2 * (n % 2)]}\n" for n, line in enumerate(words)]
+    turns = ["\t".join([line, f"{line[0]} {n}", line[::-1]]) for n, line in enumerate(words)]
+    (folder / "dialogues.tsv").write_text("".join(f"{line}\n" for line in turns))
     (folder / "sentences.tsv").write_text("".join(matched))
     moves = [(each.split()[0], each.split()[2]) for each in words]
     rows_of_stories = [f"1 Al went to {a}.\n2 Bo went to {b}.\n3 Where is Al?\t{a}\t1\n" for a, b in moves]
@@ -162,6 +171,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "COLUMNS": "columns.tsv",
         "LINES": "lines.txt",
         "SENTENCES": "sentences.tsv",
+        "DIALOGUES": "dialogues.tsv",
         "STORIES": "stories_train.txt",
         "QUESTIONS": "questions.json",
     }

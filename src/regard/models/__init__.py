@@ -10,6 +10,7 @@ from regard.models.hierarchical import HierarchicalAttention
 from regard.models.language_model import LanguageModel
 from regard.models.llama import Llama
 from regard.models.matching.decomposable import Decomposable
+from regard.models.matching.deep_attention_matching import DeepAttentionMatching
 from regard.models.matching.esim import ESIM
 from regard.models.memn2n import MemN2N
 from regard.models.ram import RAM
@@ -56,6 +57,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "bidaf": BiDAF,
     "decomposable": Decomposable,
     "esim": ESIM,
+    "deep-attention": DeepAttentionMatching,
 }
 
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "EncoderClassifier",
     "EncoderTagger",
     "Decomposable",
+    "DeepAttentionMatching",
     "HierarchicalAttention",
     "Llama",
     "MemN2N",

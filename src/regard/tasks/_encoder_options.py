@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.common.option_fields import left_open
 from regard.tasks.base import ModelOptions
+
+if TYPE_CHECKING:
+    from regard.models.transfer.text_encoder import TextEncoder
 
 # the name of these models in every task, which --encoder chooses
 PRETRAINED = "pretrained"
@@ -63,3 +66,13 @@ class EncoderOptions(ModelOptions):
                 )
             return 1 + int(self.freeze) if int(self.freeze) else 0
         return {"none": 0, "embeddings": 1, "all": 1 + layers}[self.freeze]
+
+
+@dataclass(frozen=True)
+class FrozenEncoderOptions(EncoderOptions):
+    """An encoder whose states are the vectors of tokens."""
+
+    freeze: str = "all"
+
+    def build(self, encoder: TextEncoder) -> TextEncoder:
+        return encoder

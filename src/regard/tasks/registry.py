@@ -14,6 +14,7 @@ from regard.tasks.language_model.options import LanguageModelConfig
 from regard.tasks.masked_lm.options import MaskedLM
 from regard.tasks.match.options import Match
 from regard.tasks.read.options import ReadConfig
+from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.tag.options import Tag
 from regard.tasks.translate.options import Translate
 from regard.training.run_folder import RECORD, RunRecord
@@ -27,6 +28,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "classify-text": ClassifyText,
     "tag": Tag,
     "match": Match,
+    "select-response": SelectResponse,
     "answer": Answer,
     "read": ReadConfig,
     "language-model": LanguageModelConfig,

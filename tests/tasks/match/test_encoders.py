@@ -101,7 +101,7 @@ def test_states_beyond_the_memory_are_not_kept(folder: Path, tmp_path: Path, mon
     task = Match.of(train=folder / "pairs.tsv", encoder=folder / "bert", hidden=4, batch=64, dropout=0.0)
     (tmp_path / "run").mkdir()
     kept = task.prepare(tmp_path / "run")
-    monkeypatch.setattr("regard.tasks.match.encoders._MOST_BYTES", 100)
+    monkeypatch.setattr("regard.tasks.match.encoders.MOST_BYTES", 100)
     anew = task.prepare(tmp_path / "run")
     assert isinstance(kept.vectors, FrozenVectors)
     assert anew.vectors is None

@@ -49,8 +49,8 @@ def pool_both(x: Tensor, lengths: Tensor) -> Tensor:  # "b n d", "b" -> "b 2d"
     return torch.cat([pool(x, inside, "mean"), pool(x, inside, "max")], -1)
 
 
-def named_coattention(name: str, dim: int) -> CoAttention:
-    """The score and the normalizer of the mechanism of that name, read in both directions."""
+def plain_attention(name: str, dim: int) -> Attention:
+    """The mechanism of that name, if it is a score, a normalizer and a weighted sum."""
     checks.known("attention", name, MECHANISMS)
     mechanism = MECHANISMS[name](dim, dim)
     if (
@@ -63,4 +63,10 @@ def named_coattention(name: str, dim: int) -> CoAttention:
             f"attention={name!r} is more than a score and a normalizer, which is all that two texts can share in both "
             "directions; try attention='additive', 'scaled-dot' or 'entmax'"
         )
+    return mechanism
+
+
+def named_coattention(name: str, dim: int) -> CoAttention:
+    """The score and the normalizer of the mechanism of that name, read in both directions."""
+    mechanism = plain_attention(name, dim)
     return CoAttention(mechanism.score, normalize=mechanism.normalize)

@@ -7,13 +7,13 @@ from regard.layers.character_convolution import CharacterConvolution
 from regard.models.matching.encoded_pair import CoMatcher, EncodedPairModel, PairEncoder
 from regard.models.matching.word_matcher import BagOfPairs, PairModel, WordMatcher
 from regard.tasks._encoder import PretrainedEncoder
+from regard.tasks._encoder_options import FrozenEncoderOptions
 from regard.tasks.match.data import PairFacts
 from regard.tasks.match.encoders import SECOND, EncoderReader, JoinedReader, PairParts
 from regard.tasks.match.options import (
     PAPER,
     BagOfPairsOptions,
     CoEncoderOptions,
-    FrozenEncoderOptions,
     MatcherOptions,
     PairEncoderOptions,
 )

@@ -1,31 +1,23 @@
 """Pretrained encoders in the task match: their readers, and the states of texts that a frozen encoder computes once."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from regard.common.eval_mode import eval_mode
 from regard.common.wording import shortened
-from regard.data.text.subwords import EncodedText, RunSubwords, SubwordTokenizer
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.subwords import EncodedText, SubwordTokenizer
 from regard.models.matching.encoded_pair import EncodedPairModel, JoinedTexts, TokenizedPairs, VectorPairs
 from regard.models.matching.word_matcher import PairModel
-from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks._encoder import SMALLEST, PretrainedEncoder, pad_texts
+from regard.tasks._encoder import PretrainedEncoder, pad_texts
 from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks.match.readers import PairReader
 from regard.training.run_folder import LAST
 
 # of the encoder of the second texts, in the folder of a run
 SECOND = "second"
-# texts whose states are computed together, and the bytes of states that are kept
-_GROUP, _MOST_BYTES = 32, 2 << 30
 # of an encoder in a first call
 _MOST_LAYERS = 64
 
@@ -62,8 +54,7 @@ def run_source(folder: Path) -> EncoderSource:
 def smallest_source(options: EncoderOptions, name: str) -> PretrainedEncoder:
     """An encoder for a first call of a model, before anything is read, with as many layers as are frozen."""
     layers = min(int(options.freeze), _MOST_LAYERS) if options.freeze.isdigit() else 1
-    facts = replace(SMALLEST, layers=max(layers, 1))
-    return PretrainedEncoder(facts, RunSubwords(Tokenizer.train("characters", ["x y"], 9)))
+    return smallest_pretrained(max(layers, 1))
 
 
 def _whole(encoded: EncodedText, text: str, longest: int | None) -> EncodedText:
@@ -144,42 +135,6 @@ class JoinedReader(PairReader[EncodedText]):
         return self.tokenizer.pieces(tokens.ids), ()
 
 
-class _SideVectors:
-    """The states of distinct texts by one frozen encoder, computed in groups when they are first read.
-
-    A group depends on the texts alone, so that states have the same bits in any order of batches.
-    """
-
-    def __init__(self, texts: Iterable[tuple[int, ...]], pad: int) -> None:
-        ordered = sorted({*texts}, key=lambda ids: (len(ids), ids))
-        self.groups = [ordered[n : n + _GROUP] for n in range(0, len(ordered), _GROUP)]
-        self.group_of = {ids: n for n, group in enumerate(self.groups) for ids in group}
-        self.pad = pad
-        self.states: dict[tuple[int, ...], Tensor] = {}
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(map(len, self.group_of))
-
-    def read(self, encoder: TextEncoder, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b t d"
-        rows = [tuple(row[:n]) for row, n in zip(tokens.tolist(), lengths.tolist(), strict=True)]
-        for ids in rows:
-            if ids not in self.states:
-                self._compute(encoder, self.groups[self.group_of[ids]], tokens.device)
-        return pad_sequence([self.states[ids] for ids in rows], batch_first=True)
-
-    @torch.no_grad()
-    def _compute(self, encoder: TextEncoder, group: Sequence[tuple[int, ...]], device: torch.device) -> None:
-        lengths = torch.tensor([len(ids) for ids in group], device=device)
-        tokens = torch.full((len(group), max(map(len, group))), self.pad, device=device)
-        for n, ids in enumerate(group):
-            tokens[n, : len(ids)] = torch.tensor(ids, device=device)
-        with eval_mode(encoder):
-            states = encoder(tokens, lengths)
-        for n, ids in enumerate(group):
-            self.states[ids] = states[n, : len(ids)].clone()
-
-
 class FrozenVectors:
     """The states of the texts of a run by frozen encoders, each computed once."""
 
@@ -187,12 +142,12 @@ class FrozenVectors:
         first, second = reader.encoders
         texts = [[pair[side].ids for pair in pairs] for side in range(2)]
         if first is second:
-            shared = _SideVectors((*texts[0], *texts[1]), first.tokenizer.pad)
+            shared = FrozenStates((*texts[0], *texts[1]), first.tokenizer.pad)
             self.sides = [shared, shared]
         else:
-            self.sides = [_SideVectors(texts[n], each.tokenizer.pad) for n, each in enumerate(reader.encoders)]
+            self.sides = [FrozenStates(texts[n], each.tokenizer.pad) for n, each in enumerate(reader.encoders)]
         distinct = {id(side): side.num_tokens * reader.encoders[n].facts.width for n, side in enumerate(self.sides)}
-        self.fits = 4 * sum(distinct.values()) <= _MOST_BYTES
+        self.fits = 4 * sum(distinct.values()) <= MOST_BYTES
 
     def pairs(self, model: PairModel, inputs: TokenizedPairs) -> VectorPairs:
         """The states of these pairs."""

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
 from regard.common.option_fields import at_least, left_open
 from regard.data.text.pair_columns import Columns
-from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions
+from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions
 from regard.tasks._text_options import ServeTextInputs
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.models.matching.pair_matcher import PairMatcher
     from regard.models.matching.word_matcher import PairModel
-    from regard.models.transfer.text_encoder import TextEncoder
     from regard.tasks.match.data import PairFacts
     from regard.tasks.match.encoders import EncoderSource, PairParts
     from regard.tasks.match.task import MatchTask
@@ -43,16 +42,6 @@ class PairModelOptions(ModelOptions):
 
     def build(self, parts: PairParts) -> PairModel:
         return parts.build()
-
-
-@dataclass(frozen=True)
-class FrozenEncoderOptions(EncoderOptions):
-    """An encoder whose states are the vectors of tokens."""
-
-    freeze: str = "all"
-
-    def build(self, encoder: TextEncoder) -> TextEncoder:
-        return encoder
 
 
 @dataclass(frozen=True)

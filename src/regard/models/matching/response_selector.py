@@ -1,0 +1,116 @@
+"""ResponseSelector: the score of a response to the turns of a dialogue, above vectors of words or of an encoder."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.data.text.words import WordInputs
+from regard.layers.character_convolution import CharacterConvolution
+from regard.models.matching.deep_attention_matching import DeepAttentionMatching, TurnVectors
+from regard.models.matching.esim import ESIM
+from regard.models.transfer.text_encoder import TextEncoder
+
+
+class TokenTexts(NamedTuple):
+    """Texts as the tokens of an encoder; an empty text has none."""
+
+    tokens: Tensor  # "r t"
+    lengths: Tensor  # "r"
+
+    def to(self, device: torch.device) -> "TokenTexts":
+        return TokenTexts(*(t.to(device) for t in self))
+
+
+class StateTexts(NamedTuple):
+    """Texts as the states of an encoder."""
+
+    states: Tensor  # "r t d"
+    lengths: Tensor  # "r"
+
+
+class DialogueInputs(NamedTuple):
+    """b dialogues of `turns` turns each with one response: the rows of all turns, then the b responses."""
+
+    texts: WordInputs | TokenTexts | StateTexts
+    turns: int
+
+    def to(self, device: torch.device) -> "DialogueInputs":
+        assert not isinstance(self.texts, StateTexts)
+        return self._replace(texts=self.texts.to(device))
+
+
+class TextVectors(nn.Module, ABC):
+    """Vectors of the tokens of texts."""
+
+    @abstractmethod
+    def forward(self, texts: WordInputs | TokenTexts | StateTexts) -> Tensor:  # -> "r t d"
+        """The vectors, anything behind the end of a text."""
+
+
+class WordVectors(TextVectors):
+    """[E[w]; max_i conv(characters of w)_i], or E[w] alone without `characters`."""
+
+    def __init__(self, words: nn.Embedding, characters: CharacterConvolution | None) -> None:
+        super().__init__()
+        self.words, self.characters = words, characters
+
+    def forward(self, texts: WordInputs | TokenTexts | StateTexts) -> Tensor:
+        assert isinstance(texts, WordInputs)
+        vectors: Tensor = self.words(texts.words)
+        if self.characters is None:
+            return vectors
+        return torch.cat([vectors, self.characters(texts.characters)[texts.spellings]], -1)
+
+
+class EncoderVectors(TextVectors):
+    """The states of a frozen encoder; those that are computed already are returned as they are."""
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, texts: WordInputs | TokenTexts | StateTexts) -> Tensor:
+        if isinstance(texts, StateTexts):
+            return texts.states
+        assert isinstance(texts, TokenTexts)
+        # an empty text is read as one token, whose state nothing attends to
+        return self.encoder(texts.tokens, texts.lengths.clamp_min(1))
+
+
+class JoinedTurns(nn.Module):
+    """ESIM(all turns as one text, response): a score  (Chen et al. 2017; Chen and Wang 2019 for dialogues)."""
+
+    def __init__(self, matcher: ESIM) -> None:
+        super().__init__()
+        self.matcher = matcher
+
+    def forward(self, inputs: TurnVectors) -> Tensor:  # -> "b"
+        inside = torch.arange(inputs.turns.shape[2], device=inputs.turns.device) < inputs.turn_lengths.unsqueeze(-1)
+        joined = pad_sequence([turns[kept] for turns, kept in zip(inputs.turns, inside, strict=True)], batch_first=True)
+        if not joined.shape[1]:
+            joined = nn.functional.pad(joined, (0, 0, 0, 1))
+        lengths = inputs.turn_lengths.sum(1).clamp_min(1)
+        scores: Tensor = self.matcher(joined, inputs.response, lengths, inputs.response_lengths)
+        return scores.squeeze(-1)
+
+
+class ResponseSelector(nn.Module):
+    """score = matcher(vectors of the turns, vectors of the response)."""
+
+    def __init__(self, vectors: TextVectors, matcher: DeepAttentionMatching | JoinedTurns) -> None:
+        super().__init__()
+        self.vectors, self.matcher = vectors, matcher
+
+    def forward(self, inputs: DialogueInputs) -> Tensor:  # -> "b"
+        vectors, lengths = self.vectors(inputs.texts), inputs.texts.lengths
+        b = len(lengths) // (inputs.turns + 1)
+        of_turns, of_responses = lengths[: b * inputs.turns], lengths[b * inputs.turns :]
+        n, m = max(int(of_turns.max()), 1), max(int(of_responses.max()), 1)
+        turns = vectors[: b * inputs.turns, :n].unflatten(0, (b, inputs.turns))
+        response = vectors[b * inputs.turns :, :m]
+        return self.matcher(
+            TurnVectors(turns, response, of_turns.unflatten(0, (b, inputs.turns)), of_responses.clamp_min(1))
+        )

@@ -1,0 +1,1 @@
+"""The task select-response."""

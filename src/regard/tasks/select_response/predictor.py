@@ -1,0 +1,196 @@
+"""SelectResponsePredictor: the turns of a dialogue and candidates in, the candidates in order out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.attn.maps.attention_map import DenseMap
+from regard.common.eval_mode import eval_mode
+from regard.data.dialogues import CandidateGroup
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.margins import ranking_margin
+from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.models.matching.response_selector import DialogueInputs, ResponseSelector
+from regard.recording.analysis.derived_maps import derive
+from regard.recording.recording import Recording
+from regard.tasks.select_response.data import parse_group
+from regard.tasks.select_response.options import PredictResponses, SelectResponse
+from regard.tasks.select_response.readers import TurnReader, dialogue_inputs
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.recording.figures import draw_recording
+from regard.viz.show import show
+
+
+@dataclass(frozen=True)
+class RankedResponses:
+    """The candidates with the probability of each to be the response, the best first; `top` of them are printed."""
+
+    candidates: tuple[tuple[str, float], ...]
+    top: int = 1
+
+
+class SelectResponsePredictor(Predictor[str, RankedResponses]):
+    """turns and candidates -> scores; every candidate is scored by itself.
+
+    An input has the turns on its first line, separated by tabs, and a candidate on every further line.
+    """
+
+    model: ResponseSelector
+
+    def __init__(
+        self, model: ResponseSelector, reader: TurnReader, *, turns: int, max_length: int, batch: int = 32
+    ) -> None:
+        self.model, self.reader = model, reader
+        self.turns, self.max_length, self.batch = turns, max_length, batch
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        parse_group(argument, self.max_length)
+        return argument
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[RankedResponses]:
+        options = PredictResponses() if options is None else options
+        groups = [parse_group(text, self.max_length) for text in inputs]
+        with observe():
+            scores = self.scores(groups)
+        outputs = []
+        for group, row in zip(groups, scores, strict=True):
+            order = np.argsort(-row, kind="stable").tolist()
+            shares = 1 / (1 + np.exp(-row))
+            outputs.append(RankedResponses(tuple((group.candidates[n], float(shares[n])) for n in order), options.top))
+        return outputs
+
+    def inputs(self, pairs: Sequence[tuple[Sequence[str], str]]) -> DialogueInputs:
+        return dialogue_inputs(self.reader, pairs, self.turns)
+
+    @torch.no_grad()
+    def scores(
+        self,
+        groups: Sequence[CandidateGroup],
+        done: Callable[[int], object] | None = None,
+        prepare: Callable[[DialogueInputs], DialogueInputs] = lambda inputs: inputs,
+    ) -> list[NDArray[np.float64]]:  # "c" each
+        """The score of every candidate; `prepare` is called with the inputs of every batch."""
+        pairs = [(group.turns, candidate) for group in groups for candidate in group.candidates]
+        flat = np.empty(len(pairs))
+        with eval_mode(self.model):
+            for start in range(0, len(pairs), self.batch):
+                part = pairs[start : start + self.batch]
+                flat[start : start + len(part)] = self.model(prepare(self.inputs(part).to(self.device))).cpu().double()
+                if done is not None:
+                    done(min((start + len(part)) * len(groups) // len(pairs), len(groups)))
+        ends = np.cumsum([len(group.candidates) for group in groups])
+        return np.split(flat, ends[:-1])
+
+    def text(self, output: RankedResponses) -> str:
+        return "\t".join(f"{text} {100 * p:.1f} %" for text, p in output.candidates[: output.top])
+
+    def json(self, output: RankedResponses) -> dict[str, Any]:
+        return {"candidates": [{"text": text, "probability": p} for text, p in output.candidates]}
+
+    def margin(self, output: RankedResponses) -> float:
+        return ranking_margin([probability for _, probability in output.candidates], len(output.candidates))
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log softmax of the scores of all candidates, at the target, which is one of them."""
+        losses = []
+        for text, target in zip(inputs, targets, strict=True):
+            group = parse_group(text, self.max_length)
+            if target not in group.candidates:
+                raise ValueError(
+                    f"target must be one of the candidates, got {target!r}; theirs: {', '.join(group.candidates)}"
+                )
+            with eval_mode(self.model):
+                pairs = [(group.turns, candidate) for candidate in group.candidates]
+                scores = self.model(self.inputs(pairs).to(self.device))
+            label = torch.tensor(group.candidates.index(target), device=self.device)
+            losses.append(F.cross_entropy(scores, label))
+        return torch.stack(losses)
+
+    # The attention behind a choice
+
+    def label(self, recording: Recording, given: str, output: RankedResponses) -> Recording:
+        """One map per turn: its words attend to the best candidate; rows are the words of all turns."""
+        group = parse_group(given, self.max_length)
+        # maps of all candidates are in one batch: those of the best one are shown
+        best = group.candidates.index(output.candidates[0][0])
+        turns = [*[""] * (self.turns - len(group.turns)), *group.turns[-self.turns :]]
+        *tokens, response = self.reader.tokenize([*turns, group.candidates[best]])
+        about = {
+            **recording.about,
+            "text": given,
+            "said": self.text(replace(output, top=1)),
+            "queries": "turns",
+            "keys": "response",
+        }
+        names = [f"{n}: {name}" for n, each in enumerate(tokens, 1) for name in self.reader.names(each)]
+        maps = []
+        last = [item for item in recording if item.kind == "cross" and item.shape[-1] >= len(response)]
+        place = "matcher.turn_reads"
+        of_turns = [item for item in last if item.name.startswith(place)]
+        if of_turns:
+            item, start = of_turns[-1], 0
+            weights = item.weights.dense()  # "c·s n m"
+            for n, each in enumerate(tokens):
+                if each:
+                    rows = weights[best * self.turns + n, : len(each), : len(response)].unsqueeze(0)
+                    turn = derive(f"turn {n + 1}", "cross", DenseMap(rows), [item], "turn")
+                    maps.append(replace(turn, step=start))
+                    start += len(each)
+        elif last:
+            # all turns are one text
+            rows = last[0].weights.dense()[best, : len(names), : len(response)].unsqueeze(0)
+            maps.append(derive("all turns", "cross", DenseMap(rows), [last[0]], "turns"))
+        return replace(
+            recording, maps=tuple(maps), queries=tuple(names), keys=tuple(self.reader.names(response)), about=about
+        )
+
+    def draw(self, recording: Recording, given: str, output: RankedResponses, path: Path) -> Path:
+        """The maps of all turns below each other."""
+        if path.suffix not in SUFFIXES:
+            return show(recording).save(path)
+        rows = torch.cat([item.weights.dense() for item in recording], dim=-2)
+        whole = derive("turns", "cross", DenseMap(rows), list(recording), "all turns")
+        return draw_recording(replace(recording, maps=(whole,)), path, what="map", layer=0)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return SelectionSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {"run": run, "step": step, "turns": self.turns, "max_length": self.max_length}
+        return TextEndpoint(
+            self,
+            limits,
+            name=SelectResponse.name,
+            title=f"Select a response with {run}: turns on the first line, a candidate on every further line",
+            options=PredictResponses,
+            about=about,
+            example="a b\nc",
+        )
+
+
+class SelectionSession(PredictionSession):
+    """Names the picture."""
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        return notes if self.picture is None else [*notes, f"the attention is drawn in {self.picture}"]

@@ -1,0 +1,283 @@
+"""The task select-response: its training problem and its evaluation."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from regard.data.dialogues import CandidateGroup, Context, Dialogue, contexts_of
+from regard.data.text.special_tokens import PAD, SPECIAL
+from regard.inference.evaluation import Evaluation
+from regard.metrics.retrieval import (
+    mean_reciprocal_rank,
+    ranks,
+    recall_at,
+    recall_interval,
+    reciprocal_rank_interval,
+)
+from regard.models.matching.response_selector import (
+    DialogueInputs,
+    EncoderVectors,
+    ResponseSelector,
+    StateTexts,
+    TextVectors,
+    TokenTexts,
+    WordVectors,
+)
+from regard.tasks._encoder import PretrainedEncoder
+from regard.tasks._encoder_options import FrozenEncoderOptions
+from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
+from regard.tasks.base import Progress, Task
+from regard.tasks.select_response.data import DialogueFacts, digest, groups_of, read, read_file, tf_idf_scores
+from regard.tasks.select_response.options import EvaluateResponses, SelectResponse
+from regard.tasks.select_response.predictor import SelectResponsePredictor
+from regard.tasks.select_response.readers import TurnReader, TurnTokenReader, TurnWordReader, dialogue_inputs
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+_SAMPLES = 5
+_RECALLS = (1, 2, 5)
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseBatch:
+    """Dialogues with one response each, and whether it is the right one."""
+
+    inputs: DialogueInputs
+    labels: Tensor  # "b", 1.0 or 0.0
+
+    def to(self, device: torch.device) -> "ResponseBatch":
+        return ResponseBatch(self.inputs.to(device), self.labels.to(device))
+
+
+class PlannedContexts(NamedTuple):
+    """The contexts of a batch, and the seed of their wrong responses."""
+
+    seed: tuple[int, int, int]
+    rows: NDArray[np.int64]  # "b"
+
+
+class SelectorParts(NamedTuple):
+    """The reader of texts, and the model."""
+
+    reader: TurnReader
+    build: Callable[[], ResponseSelector]
+
+
+def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: PretrainedEncoder | None) -> SelectorParts:
+    """The parts that options and data decide; `encoder` is that of the options, if they name one."""
+    reader = TurnWordReader(facts.words, config.words) if encoder is None else TurnTokenReader(encoder, config.words)
+
+    def build() -> ResponseSelector:
+        vectors: TextVectors
+        if encoder is None:
+            width = config.model.embedding or 1
+            vectors = WordVectors(nn.Embedding(SPECIAL + len(facts.words), width, padding_idx=PAD), None)
+        else:
+            assert config.model.encoder is not None
+            width = encoder.facts.width
+            vectors = EncoderVectors(encoder.build(FrozenEncoderOptions(config.model.encoder)))
+        matcher = config.model.build(width, config.turns, config.words)
+        return ResponseSelector(vectors, matcher)  # type: ignore[arg-type]
+
+    return SelectorParts(reader, build)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
+    """−log σ(score) of right responses and −log σ(−score) of wrong ones."""
+
+    task: SelectResponse
+    facts: DialogueFacts
+    parts: SelectorParts
+    contexts: Sequence[Context]
+    valid: Sequence[CandidateGroup]
+    states: FrozenStates | None
+    summary: str
+    unit: str = "contexts"
+
+    @staticmethod
+    def of(task: SelectResponse, folder: Path, new: bool) -> "SelectResponseProblem":
+        splits = read(task)
+        initial = initial_folder(folder)
+        known = None if initial is None else DialogueFacts.read(initial)
+        facts = DialogueFacts.of(splits, task.vocabulary) if known is None else known.for_data(splits)
+        if new or not DialogueFacts.is_saved(folder):
+            facts.write(folder)
+        else:
+            facts = facts.check_same(folder)
+        encoder = None
+        if task.model.encoder is not None:
+            encoder = PretrainedEncoder.prepare(FrozenEncoderOptions(task.model.encoder), folder, new)
+        parts = selector_parts(task, facts, encoder)
+        contexts = [context for dialogue in splits.train for context in contexts_of(dialogue, task.turns)]
+        valid = groups_of(task, splits.valid)
+        states = None
+        if encoder is not None:
+            texts = {turn for part in (splits.train, splits.valid) for dialogue in part for turn in dialogue if turn}
+            states = FrozenStates(parts.reader.tokenize(sorted(texts)), encoder.tokenizer.pad)
+            states = states if 4 * states.num_tokens * encoder.facts.width <= MOST_BYTES else None
+        summary = (
+            f"{len(splits.train):,} dialogues to train on with {len(contexts):,} responses, {len(splits.valid):,} "
+        )
+        summary += f"to validate with {task.candidates} candidates each, {len(facts.words):,} words"
+        return SelectResponseProblem(task, facts, parts, contexts, valid, states, summary)
+
+    def predictor(self, model: ResponseSelector) -> SelectResponsePredictor:
+        return SelectResponsePredictor(model, self.parts.reader, turns=self.task.turns, max_length=self.task.max_length)
+
+    def build_model(self) -> ResponseSelector:
+        return self.parts.build()
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedContexts]:
+        order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.contexts))
+        size = self.task.batch
+        batches = [order[n : n + size] for n in range(0, len(order), size)]
+        return [PlannedContexts((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+
+    def load_batch(self, planned: PlannedContexts, rank: int, world: int) -> ResponseBatch | None:
+        rows = planned.rows[rank::world]
+        if not len(rows):
+            return None
+        rng = np.random.default_rng([*planned.seed, rank])
+        pairs, labels = [], []
+        for n in rows.tolist():
+            context = self.contexts[n]
+            wrong = [self.contexts[k].response for k in rng.integers(len(self.contexts), size=self.task.negatives)]
+            for response in (context.response, *wrong):
+                pairs.append((context.turns, response))
+                labels.append(float(response == context.response))
+        return ResponseBatch(dialogue_inputs(self.parts.reader, pairs, self.task.turns), torch.tensor(labels))
+
+    def num_terms(self, batch: ResponseBatch) -> int:
+        return len(batch.labels)
+
+    def _read_states(self, model: ResponseSelector, inputs: DialogueInputs) -> DialogueInputs:
+        """The inputs, with the states of a frozen encoder in place of its tokens."""
+        if self.states is None:
+            return inputs
+        assert isinstance(inputs.texts, TokenTexts)
+        assert isinstance(model.vectors, EncoderVectors)
+        tokens, lengths = inputs.texts
+        return inputs._replace(texts=StateTexts(self.states.read(model.vectors.encoder, tokens, lengths), lengths))
+
+    def loss(self, model: ResponseSelector, batch: ResponseBatch) -> Loss:
+        scores = model(self._read_states(model, batch.inputs)).float()
+        total = F.binary_cross_entropy_with_logits(scores, batch.labels, reduction="sum")
+        right = ((scores > 0) == (batch.labels > 0.5)).sum()
+        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+
+    def validate(self, model: ResponseSelector) -> ValidationResult:
+        rows = self.predictor(model).scores(self.valid, prepare=lambda inputs: self._read_states(model, inputs))
+        sample = _sample(self.valid[0], rows[0])
+        return ValidationResult(ranking_scores(np.stack(rows)), "recall at 1", True, sample)
+
+    def locate(self, planned: Sequence[PlannedContexts]) -> str:
+        """The number of the contexts of these batches, and the last turn of the first."""
+        index = np.concatenate([each.rows for each in planned])
+        turn = self.contexts[int(index[0])].turns[-1][:60]
+        return f"{len(index)} contexts of {self.task.dataset_label}, the first ends with {turn!r}"
+
+
+class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
+    """Trains, loads and evaluates selectors of responses."""
+
+    def prepare(self, folder: Path, new: bool) -> SelectResponseProblem:
+        return SelectResponseProblem.of(self.config, folder, new)
+
+    def _predictor(self, facts: DialogueFacts, encoder: PretrainedEncoder | None) -> SelectResponsePredictor:
+        reader, build = selector_parts(self.config, facts, encoder)
+        return SelectResponsePredictor(build(), reader, turns=self.config.turns, max_length=self.config.max_length)
+
+    def dry_run(self) -> None:
+        counts: dict[str, Any] = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}
+        facts = DialogueFacts(words=["x", "y"], **counts)
+        with torch.random.fork_rng(devices=[]):
+            encoder = None if self.config.model.encoder is None else smallest_pretrained()
+            predictor = self._predictor(facts, encoder)
+            inputs = predictor.inputs([(("x y", "y"), "x"), (("x",), "y y")])
+            predictor.model(inputs.to(next(predictor.model.parameters()).device))
+
+    def predictor(self, folder: Path) -> SelectResponsePredictor:
+        encoder = None if self.config.model.encoder is None else PretrainedEncoder.of_run(folder)
+        return self._predictor(DialogueFacts.read(folder), encoder)
+
+    def example(self, folder: Path) -> str:
+        group = groups_of(self.config, read(self.config).valid)[0]
+        return "\n".join(["\t".join(group.turns), *group.candidates])
+
+    def evaluate(
+        self, predictor: SelectResponsePredictor, folder: Path, options: EvaluateResponses, progress: Progress
+    ) -> Evaluation:
+        facts = DialogueFacts.read(folder)
+        dialogues, split = self._dialogues(facts, folder, options)
+        groups = groups_of(self.config, dialogues)
+        progress(0, len(groups))
+        start = time.perf_counter()
+        rows = predictor.scores(groups, lambda done: progress(done, len(groups)))
+        seconds = time.perf_counter() - start
+        of_baseline = {name: value for name, value in ranking_scores(tf_idf_scores(groups)).items() if name != "nll"}
+        named = ", ".join(f"{name} {value:.2f}" for name, value in of_baseline.items())
+        notes = [
+            f"tf-idf, the baseline: {named}",
+            f"recall at k: how often the right one of {self.config.candidates} is among the k best; ties are wrong",
+        ]
+        step = max(1, len(groups) // _SAMPLES)
+        scores = np.stack(rows)
+        best = [group.candidates[int(row.argmax())] for group, row in zip(groups, rows, strict=True)]
+        return Evaluation(
+            ranking_scores(scores),
+            len(groups),
+            "contexts",
+            split,
+            seconds,
+            best,
+            [_sample(groups[n], rows[n]) for n in range(0, len(groups), step)[:_SAMPLES]],
+            notes,
+            {"baseline": {"scores": of_baseline}, "candidates": self.config.candidates},
+            ranking_intervals(scores),
+        )
+
+    def _dialogues(
+        self, facts: DialogueFacts, folder: Path, options: EvaluateResponses
+    ) -> tuple[Sequence[Dialogue], str]:
+        """The dialogues to evaluate, and their name."""
+        config = self.config
+        path = options.test or (config.test if options.split == "test" else None) or config.valid
+        if path is not None:
+            return read_file(config, path), str(path)
+        splits = read(config)
+        if config.dataset != "files":
+            part = "test" if options.split == "test" else "validation"
+            return splits.test if part == "test" else splits.valid, f"the {part} dialogues of {config.dataset}"
+        facts.check_held_out(digest(splits.valid), folder)
+        none = ", which has no test dialogues" if options.split == "test" else ""
+        return splits.valid, f"the validation dialogues of {folder}{none}"
+
+
+def ranking_scores(scores: NDArray[np.float64]) -> dict[str, float]:  # "n c", the right candidate first
+    """Recall at k and the mean reciprocal rank in percent, ties counted as wrong, and −log softmax of the right one."""
+    places = ranks(scores, np.zeros(len(scores), np.int64))
+    found = {f"recall at {k}": recall_at(places, k) for k in _RECALLS if k < scores.shape[1]}
+    shifted = scores - scores.max(1, keepdims=True)
+    nll = float((np.log(np.exp(shifted).sum(1)) - shifted[:, 0]).mean())
+    return {**found, "mrr": mean_reciprocal_rank(places), "nll": nll}
+
+
+def ranking_intervals(scores: NDArray[np.float64]) -> dict[str, tuple[float, float]]:  # "n c"
+    places = ranks(scores, np.zeros(len(scores), np.int64))
+    found = {f"recall at {k}": recall_interval(places, k) for k in _RECALLS if k < scores.shape[1]}
+    return {**found, "mrr": reciprocal_rank_interval(places)}
+
+
+def _sample(group: CandidateGroup, scores: NDArray[np.float64]) -> str:
+    chosen, right = group.candidates[int(scores.argmax())], group.candidates[0]
+    turn = group.turns[-1] if len(group.turns[-1]) <= 80 else group.turns[-1][:79] + "…"
+    return f"{turn} → {chosen[:80]}" + ("" if chosen == right else f"   right: {right[:80]}")

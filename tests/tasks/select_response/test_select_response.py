@@ -1,0 +1,143 @@
+"""The task select-response: models, the tf-idf baseline, ties, one map per turn, frozen encoders, and errors."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.tasks.encoders import bert_folder
+
+import regard
+from regard.cli.main import main
+from regard.data.dialogues import CandidateGroup
+from regard.inference.predictor import labelled_recording
+from regard.tasks.select_response.data import parse_group, tf_idf_scores
+from regard.tasks.select_response.predictor import SelectResponsePredictor
+from regard.tasks.select_response.task import ranking_scores
+from regard.training.checkpoint import read as read_checkpoint
+
+WORDS = ["good", "bad", "film", "trip", "it", "was", "to"]
+SMALL = ["--turns", "3", "--words", "5", "--candidates", "3", "--batch", "8", "--threads", "1", "--device", "cpu"]
+STEPS = ["--warmup", "1", "--validate-every", "2"]
+DEEP = ["--width", "6", "--levels", "1", "--filters", "3", "2"]
+MODELS = {
+    "deep": [*DEEP, "--embedding", "4"],
+    "esim": ["--model", "esim", "--hidden", "4", "--embedding", "4"],
+    "deep, frozen": [*DEEP, "--encoder", "BERT"],
+    "esim, frozen": ["--model", "esim", "--hidden", "4", "--encoder", "BERT", "--attention", "additive"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dialogues")
+    bert_folder(path / "bert")
+    lines = [f"{a} {b}\t{'' if n % 5 == 0 else b}\t{b} {a} {n}\t{n}" for n, a in enumerate(WORDS) for b in WORDS]
+    (path / "dialogues.tsv").write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def train(folder: Path, options: Sequence[str], out: Path, steps: int) -> None:
+    given = [str(folder / "bert") if option == "BERT" else option for option in options]
+    args = ["--train", str(folder / "dialogues.tsv"), *given, *SMALL, *STEPS]
+    assert main(["train", "select-response", *args, "--steps", str(steps), "--out", str(out)]) == 0
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> None:
+    train(folder, options, tmp_path / "once", 2)
+    train(folder, options, tmp_path / "twice", 1)
+    assert main(["train", "--resume", str(tmp_path / "twice"), "--steps", "2"]) == 0
+    once, twice = (read_checkpoint(tmp_path / name / "last.safetensors").tensors for name in ("once", "twice"))
+    assert all(torch.equal(once[key], twice[key]) for key in once)
+    predictor = regard.load(tmp_path / "once", device="cpu")
+    assert isinstance(predictor, SelectResponsePredictor)
+    inputs = ["good film\tit\nbad\nto it was\ntrip", "it\t\tto\nfilm film\nwas"]
+    together = [dict(output.candidates) for output in predictor.predict(inputs)]
+    for n, text in enumerate(inputs):
+        assert dict(predictor.predict([text])[0].candidates) == pytest.approx(together[n], abs=1e-5)
+    # a candidate has the same probability among others
+    few = predictor.predict(["good film\tit\ntrip"])[0]
+    assert few.candidates[0][1] == pytest.approx(together[0]["trip"], abs=1e-5)
+    output, recording = labelled_recording(predictor, inputs[0])
+    assert all(item.verified for item in recording)
+    expected = ("all turns",) if "esim" in options else ("turn 2", "turn 3")
+    assert recording.names == expected
+    for item in recording:
+        rows, columns = recording.labels(item)
+        assert rows is not None
+        assert columns is not None
+        torch.testing.assert_close(item.weights.dense().sum(-1), torch.ones(1, len(rows)))
+    assert predictor.draw(recording, inputs[0], output, tmp_path / "x.png").stat().st_size > 100
+
+
+def test_evaluate_prints_the_baseline(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(folder, MODELS["esim"], tmp_path / "run", 2)
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    assert "tf-idf, the baseline: recall at 1" in printed
+    assert "how often the right one of 3 is among the k best; ties are wrong" in printed
+    path = tmp_path / "other.tsv"
+    path.write_text((folder / "dialogues.tsv").read_text())
+    assert main(["evaluate", str(tmp_path / "run"), "--test", str(path)]) == 0
+
+
+def test_tf_idf_prefers_common_words() -> None:
+    groups = [CandidateGroup(("a", "b b"), ("b", "x", "a b")), CandidateGroup(("x",), ("y", "x", "b"))]
+    scores = tf_idf_scores(groups)
+    assert scores.shape == (2, 3)
+    assert scores[0, 1] == scores[1, 0] == scores[1, 2] == 0
+    assert scores[1, 1] == pytest.approx(1)
+    assert scores[0, 2] > scores[0, 0] > 0
+
+
+def test_a_model_that_scores_all_alike_knows_nothing() -> None:
+    scores = ranking_scores(np.zeros((4, 10)))
+    assert scores["recall at 1"] == scores["recall at 5"] == 0
+    assert scores["mrr"] == pytest.approx(10)
+    assert scores["nll"] == pytest.approx(np.log(10))
+    assert "recall at 5" not in ranking_scores(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("one line", "an input must be the turns of a dialogue on one line.*got 'one line'; give one turn and one"),
+        ("\t\nb", "an input must be the turns of a dialogue on one line"),
+        ("a\n\nb", "an input must be the turns of a dialogue on one line"),
+        ("a\n" + "b " * 9, r"the text 'b b .*' has 9 words, more than max_length=8 of this run; shorten it"),
+    ],
+)
+def test_what_is_no_group(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_group(text, 8)
+
+
+def test_errors(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(folder, MODELS["esim"], tmp_path / "run", 1)
+    predictor = regard.load(tmp_path / "run", device="cpu")
+    with pytest.raises(ValueError, match="target must be one of the candidates, got 'x'; theirs: b, c"):
+        predictor.loss(["a\nb\nc"], ["x"])
+    few = tmp_path / "few.tsv"
+    few.write_text("a\tb\nc\td\n")
+    base = ["train", "select-response", "--steps", "1", "--out", str(tmp_path / "new")]
+    for options, message in (
+        (["--train", str(few)], "has 2 different dialogues, too few to hold some out"),
+        (["--train", str(few), "--candidates", "1"], "--candidates must be 2 or more, got 1"),
+        (["--filters", "0", "2"], "--filters must be 1 or more"),
+        (["--valid", str(few)], "belongs to dialogues of your own"),
+        (["--encoder", str(folder / "bert"), "--embedding", "7"], "--embedding 7 is of trained vectors"),
+        (["--attention", "local-p"], "is more than a score and a normalizer"),
+    ):
+        assert main([*base, *options]) == 2
+        assert message in capsys.readouterr().err
+    changed = tmp_path / "dialogues.tsv"
+    changed.write_text((folder / "dialogues.tsv").read_text())
+    args = ["--train", str(changed), *MODELS["esim"], *SMALL, *STEPS, "--steps", "1", "--out", str(tmp_path / "again")]
+    assert main(["train", "select-response", *args]) == 0
+    changed.write_text(changed.read_text() + "x\ty\n")
+    capsys.readouterr()
+    assert main(["train", "--resume", str(tmp_path / "again"), "--steps", "2"]) == 2
+    assert "has changed" in capsys.readouterr().err
