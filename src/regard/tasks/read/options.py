@@ -101,7 +101,7 @@ class ReadConfig(TaskConfig):
     unit: ClassVar[str] = "questions"
     input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
     embedded: ClassVar[str] = "timetables"
-    budgets: ClassVar[dict[str, Budget]] = {"timetables": Budget(steps=2000), "files": Budget(minutes=30.0)}
+    budgets: ClassVar[dict[str, Budget]] = {"timetables": Budget(steps=3000), "files": Budget(minutes=30.0)}
     metrics: ClassVar[dict[str, bool]] = {"exact match": True, "f1": True, "nll": False}
     training: ClassVar[dict[str, Any]] = {
         "lr": 4e-3,
@@ -113,7 +113,7 @@ class ReadConfig(TaskConfig):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "timetables": {
             "embedding": 32,
-            "characters": 32,
+            "characters": 64,
             "hidden": 32,
             "dropout": 0.0,
             "word_dropout": 0.0,
