@@ -1,8 +1,11 @@
 """The task read: answers that do not depend on the batch, offsets, k best spans, history, baselines, bad input."""
 
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +265,28 @@ def test_baselines_read_the_sentence_with_both_keys() -> None:
     assert baseline_answers("word", ["other"], 4) == ("word", "word")
     assert baseline_answers("Bern", ["Bern"], 4) == ("Bern", "Bern")  # nothing but words of the question
     assert len(baseline_answers("a b c d e f g", ["?"], 2).window.split()) == 2
+
+
+def test_baselines_are_the_same_in_every_process() -> None:
+    """The order of a set of words is that of their hashes, which a process draws."""
+    code = (
+        "from regard.data.embedded import timetables\n"
+        "from regard.tasks.read.baseline import baseline_answers\nfrom regard.tasks.read.data import split_questions\n"
+        "asked = timetables.splits(0, 1, 1, 120).test.questions\n"
+        "for each, worded in zip(asked, split_questions(asked, 2)):\n"
+        "    print(baseline_answers(each.passage, worded.question, 8))"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
 
 
 def test_embedded_timetables_follow_up_only_by_history(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def baseline_answers(passage: str, question: Sequence[str], limit: int) -> Basel
     def idf(word: str) -> float:
         return math.log(1 + len(sentences) / counts[word])
 
-    text, words, offsets = max(sentences, key=lambda each: sum(idf(word) for word in asked & set(each[1])))
+    # fsum: the order of a set, and with it the last digit of a sum, differs from process to process
+    text, words, offsets = max(sentences, key=lambda each: math.fsum(idf(word) for word in asked & set(each[1])))
     shared = [n for n, word in enumerate(words) if word in asked]
     best, score = text, -1.0
     for start, end in _runs(words, asked, limit):
