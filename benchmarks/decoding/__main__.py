@@ -9,11 +9,19 @@ from pathlib import Path
 
 from benchmarks import machine, report
 from benchmarks.__main__ import FULL, QUICK, run
-from benchmarks.decoding import steps, translation
+from benchmarks.decoding import generation, steps, translation
 from benchmarks.table import Case, markdown, summary
 
-TABLES: dict[str, dict[str, Case]] = {"steps": steps.CASES, "translation": translation.CASES}
-TITLES = {"steps": "Steps with a cache", "translation": "Translation against CTranslate2"}
+TABLES: dict[str, dict[str, Case]] = {
+    "steps": steps.CASES,
+    "translation": translation.CASES,
+    "generation": generation.CASES,
+}
+TITLES = {
+    "steps": "Steps with a cache",
+    "translation": "Translation against CTranslate2",
+    "generation": "GPT-2 against transformers and plain torch",
+}
 RESULTS = report.RESULTS / "decoding"
 PAGE = report.ROOT / "docs" / "decoding.md"
 
@@ -79,13 +87,14 @@ This page compares the cost of decoding one token at a time. `python -m benchmar
 tables in `benchmarks/results/decoding/`. Every row is measured on one thread in CPU time, interleaved with its peer;
 ratios are medians of paired repetitions, with quartiles. The lean loop is a bare loop in torch: one product for q, k
 and v, a cache of the full length and SDPA. CTranslate2 gets the same weights, which `benchmarks/peers` writes in its
-format.
+format. Generation is greedy, with random weights that transformers wrote into a folder and regard read from it; the
+tokens of both must be the same. The prompt is read in one pass.
 
 {chr(10).join(parts)}
 Commands to measure on your machine:
 
 ```bash
-python -m benchmarks.decoding steps translation --docs      # everything, about three minutes
+python -m benchmarks.decoding steps translation generation --docs      # everything, about six minutes
 python -m benchmarks.decoding steps/multi-head --quick      # one case
 ```
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.__main__ import QUICK
-from benchmarks.decoding import __main__ as command_line, steps, translation
+from benchmarks.decoding import __main__ as command_line, generation, steps, translation
 from benchmarks.peers.ctranslate2_model import transformer_specification, write_model
 
 from regard.decoding.greedy import greedy
@@ -49,6 +49,23 @@ def test_steps_agree_with_the_lean_loop(monkeypatch: pytest.MonkeyPatch) -> None
     with torch.no_grad():
         rows = list(steps.multi_head(ONCE))  # raises if the results differ
     assert [row.unit for row in rows] == ["× the time"] * 2
+
+
+def test_generation_agrees_with_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "SIZES", {"tiny": generation.Size(8, 2, 2, 30, 3, 4, 1.0)})
+    with torch.no_grad():
+        (row,) = generation.generate(ONCE)  # raises if the tokens differ
+    assert (row.case, row.unit) == ("4 tokens after 32, tiny", "× as fast")
+
+
+def test_the_plain_model_has_the_same_loss_and_gradients() -> None:
+    model, plain, mine, theirs = generation.losses(width=12, layers=2, heads=3)
+    torch.testing.assert_close(mine(), theirs(), rtol=1e-5, atol=1e-5)
+    mine().backward()
+    theirs().backward()
+    torch.testing.assert_close(model.embedding.weight.grad, plain.tokens.weight.grad, rtol=1e-3, atol=1e-5)
+    (row,) = generation.training(ONCE)
+    assert row.measured is not None
 
 
 def test_agreement_is_reported() -> None:

@@ -74,6 +74,27 @@ class DecoderWeights:
     norm_first: bool
     scale: float
     eps: float
+    gelu: bool = False  # the form with tanh; otherwise relu
+
+
+def stack_step(
+    x: Tensor, weights: DecoderWeights, pasts: Sequence[tuple[int, ...]], length: int
+) -> Tensor:  # "b 1 d" -> "b 1 d"
+    """One token per sequence through layers that attend to their own past alone, such as those of a language model.
+
+    `pasts` are the entries of the caches of the layers, "b h k c"; the new keys are the last of `length` in each.
+    """
+    out = torch.empty_like(x)
+    entries = [number for past in pasts for number in (*past, *(0,) * 8)]
+    table = (ctypes.c_int64 * len(entries))(*entries)
+    call_kernel(
+        "regard_stack_step",
+        x,
+        *(len(x), length, weights.dim, weights.feed, weights.heads, weights.layers),
+        *(weights.norm_first, weights.gelu, weights.scale, weights.eps),
+        *(ctypes.addressof(weights.pointers), ctypes.addressof(table), x.data_ptr(), out.data_ptr()),
+    )
+    return out
 
 
 def decoder_step(

@@ -53,6 +53,13 @@ _SIGNATURES: dict[str, list[Any]] = {
 }
 
 
+# kernels that a library of the same interface may lack, as it was built before they were added
+_LATER: dict[str, list[Any]] = {
+    "regard_gelu": [*_COMMON, _LONG] + [_POINTER] * 3,
+    "regard_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 4,
+}
+
+
 def load_library(folder: Path) -> ctypes.CDLL | str:
     """The library in `folder`, or the sentence that says why there is none."""
     paths = [
@@ -65,6 +72,10 @@ def load_library(folder: Path) -> ctypes.CDLL | str:
         for name, arguments in _SIGNATURES.items():
             function = getattr(loaded, name)
             function.argtypes, function.restype = arguments, _INT
+        for name, arguments in _LATER.items():
+            if hasattr(loaded, name):
+                function = getattr(loaded, name)
+                function.argtypes, function.restype = arguments, _INT
     except (OSError, AttributeError) as error:
         return f"no native kernels: {paths[0].name} does not load ({error}); reinstall regard"
     if (version := loaded.regard_abi()) != ABI:
@@ -87,6 +98,11 @@ def unavailable_reason() -> str | None:
     """Why there are no native kernels, in one sentence; None if there are."""
     loaded = _library_or_reason()
     return loaded if isinstance(loaded, str) else None
+
+
+def has_kernel(name: str) -> bool:
+    """Whether the library was built with this kernel."""
+    return hasattr(library(), name)
 
 
 def instruction_set() -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache, Segment
 from regard.attn.terms.mask import BooleanMask, Causal, Mask, Window
+from regard.layers.native_decoder import native_stack_step
 from regard.layers.transformer import EncoderLayer
 
 Memory = tuple[Segment, ...]  # the inputs of every layer at the tokens before
@@ -173,6 +174,9 @@ class CausalStack(nn.Module):
         if self._left is not None:
             window = Window(self._left, 0)
             mask = window if mask is None else mask & window
+        if mask is None and (stepped := native_stack_step(self.layers, self.norm, x, state.pasts)) is not None:
+            out, caches = stepped
+            return out, CausalState(caches, positions, state.next_position + 1, None, count)
         pasts = []
         for layer, past_cache in zip(self.layers, state.pasts, strict=True):
             x, cache, _ = layer(x, mask, positions=(query_positions, positions), cache=past_cache, use_cache=True)

@@ -11,6 +11,7 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import (
+    MOST_ROWS,
     are_native,
     can_step,
     dot_product_scale,
@@ -19,7 +20,9 @@ from regard.attn.native_heads import (
     is_plain_norm,
 )
 from regard.attn.terms.position import Sinusoidal
-from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode
+from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode, stack_step
+from regard.kernels.native_library import has_kernel
+from regard.layers.gelu import is_tanh_gelu
 from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Sublayer
 
 # In larger batches of sources torch multiplies about as fast, and shares one sentence among threads.
@@ -42,7 +45,7 @@ def native_step(
     The hypotheses of a sentence share a cache; `paths` are the columns of each one's past and of itself, None: all.
     """
     weights = derived((layers, norm), _weights) if can_step(x) else None
-    if weights is None or not _fit(weights, x, lengths) or len(sources) != weights.layers:
+    if weights is None or weights.gelu or not _fit(weights, x, lengths) or len(sources) != weights.layers:
         return None
     b, count, d = x.shape
     width = d // weights.heads
@@ -71,6 +74,29 @@ def native_step(
     return out, longer
 
 
+def native_stack_step(
+    layers: nn.ModuleList, norm: nn.Module, x: Tensor, pasts: Sequence[KVCache | None]
+) -> tuple[Tensor, tuple[KVCache, ...]] | None:  # "b 1 d", "b h m d" each -> "b 1 d"
+    """norm(h) of one token per sequence that attends to all of its past, and the longer caches; None: it cannot run."""
+    if x.ndim != 3 or x.shape[1] != 1 or not 0 < len(x) <= MOST_ROWS or not can_step(x):
+        return None
+    weights = derived((layers, norm), _weights) if has_kernel("regard_stack_step") else None
+    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
+        return None
+    if len(pasts) != weights.layers or type(layers[0]) is not EncoderLayer:
+        return None
+    shape = (len(x), weights.heads, 0 if pasts[0] is None else len(pasts[0]), weights.dim // weights.heads)
+    empty = x.new_empty(shape) if pasts[0] is None else None
+    caches = [KVCache(empty, empty) if past is None and empty is not None else past for past in pasts]
+    if any(cache is None or cache.positions is not None or not _holds(cache, x, shape) for cache in caches):
+        return None
+    longer = [cache.reserve(1) for cache in caches if cache is not None]
+    entries = [cache.entry for cache in longer if cache.entry is not None]
+    if len(entries) != len(longer):
+        return None
+    return stack_step(x.contiguous(), weights, entries, shape[2] + 1), tuple(longer)
+
+
 def native_encode(
     layers: nn.ModuleList, norm: nn.Module, x: Tensor, lengths: Tensor
 ) -> Tensor | None:  # "b s d", "b" -> "b s d"
@@ -78,7 +104,7 @@ def native_encode(
     if x.ndim != 3 or not 0 < len(x) * x.shape[1] <= _MOST_TOKENS or not can_step(x):
         return None
     weights = derived((layers, norm), _weights)
-    if weights is None or not _fit(weights, x, lengths):
+    if weights is None or weights.gelu or not _fit(weights, x, lengths):
         return None
     return encode(x.contiguous(), weights, lengths.contiguous())
 
@@ -135,7 +161,7 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
         parameters += _layer_parameters(layer)  # type: ignore[arg-type]
     if len(settings) > 1:
         return None
-    _, dim, heads, feed, norm_first, scale, eps = settings.pop()
+    _, dim, heads, feed, norm_first, scale, eps, gelu = settings.pop()
     if is_plain_norm(norm, dim) and norm.eps == eps:
         parameters += [norm._parameters["weight"], norm._parameters["bias"]]
     elif type(norm) is nn.Identity:
@@ -145,11 +171,11 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
     if not are_native(parameters):
         return None
     dtype = next(layers.parameters()).dtype
-    return DecoderWeights(addresses(parameters), dtype, dim, len(layers), heads, feed, norm_first, scale, eps)
+    return DecoderWeights(addresses(parameters), dtype, dim, len(layers), heads, feed, norm_first, scale, eps, gelu)
 
 
-def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float] | None:
-    """Kind, width, heads, width of the feed-forward network, place of the norm, scale and epsilon of a plain layer."""
+def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float, bool] | None:
+    """Kind, width, heads, inner width, place of the norm, scale, epsilon of a plain layer, and whether it has gelu."""
     if type(layer) is DecoderLayer:
         attentions = [layer.self_attention, layer.cross_attention]
         around = [layer.around_self, layer.around_cross, layer.around_feed]
@@ -164,7 +190,9 @@ def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float
     if not is_plain_linear(feed.inner, (hidden, dim)) or not is_plain_linear(feed.outer, (dim, hidden)):
         return None
     scales = {_head_scale(attention, dim, heads) for attention in attentions}
-    if len(scales) > 1 or None in scales or feed.activation is not torch.relu_:
+    activation = feed.activation
+    is_gelu = isinstance(activation, nn.GELU) and is_tanh_gelu(activation)
+    if len(scales) > 1 or None in scales or not (is_gelu or activation is torch.relu_):
         return None
     if any(not _is_plain_sublayer(sublayer, dim) for sublayer in around):
         return None
@@ -173,7 +201,7 @@ def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float
     if len(epsilons) > 1 or len(places) > 1 or any(drop.training and drop.p for drop in drops):
         return None
     sizes = dim, heads, hidden
-    return type(layer), *sizes, places.pop(), scales.pop(), epsilons.pop()  # type: ignore[return-value]
+    return type(layer), *sizes, places.pop(), scales.pop(), epsilons.pop(), is_gelu  # type: ignore[return-value]
 
 
 def _head_scale(attention: nn.Module, dim: int, heads: int) -> float | None:

@@ -9,6 +9,7 @@ from regard.attn import checks
 from regard.attn.multihead import MultiHead
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
+from regard.layers.gelu import TanhGELU
 from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import ADDED, PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
@@ -66,7 +67,7 @@ class GPT2(TransformerLanguageModel):
         def norm(dim: int) -> nn.LayerNorm:
             return nn.LayerNorm(dim, eps)
 
-        activation = nn.GELU("tanh") if activation is None else activation
+        activation = TanhGELU() if activation is None else activation
         self.stack = CausalStack(
             [
                 EncoderLayer(

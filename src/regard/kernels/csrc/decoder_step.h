@@ -199,7 +199,8 @@ TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
                 if (!pre) NAME(normed)(w[10], w[11], t->eps, d, x, x, rows, p);
             }
             NAME(normed)(pre ? w[16] : NULL, w[17], t->eps, d, x, y, rows, p);
-            NAME(dense)(w[18], w[19], t->feed, d, y, f, rows, p, DENSE_RELU);
+            NAME(dense)(w[18], w[19], t->feed, d, y, f, rows, p, t->gelu ? DENSE_SET : DENSE_RELU);
+            if (t->gelu) NAME(gelu_values)(f, f, (rows + p - 1) / p * p * t->feed);
             NAME(dense)(w[20], w[21], d, t->feed, f, x, rows, p, DENSE_ADD);
             if (!pre) NAME(normed)(w[16], w[17], t->eps, d, x, x, rows, p);
         }

@@ -2,7 +2,7 @@
  * conditional random fields, decoding steps, selection of a beam.
  * Plain C called by ctypes: no Python, no torch.
  *
- * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, decoder_step.h, ragged_attention.h, continuations.h, dropout.h and crf.h, compiled once per real type and
+ * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, activations.h, decoder_step.h, ragged_attention.h, continuations.h, dropout.h and crf.h, compiled once per real type and
  * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -165,6 +165,14 @@ typedef struct {
     int holes;                      /* some pair, start or end is forbidden */
 } crf;
 
+/* Elements of an activation, and of its gradient. */
+enum { ACTIVATION_BLOCK = 4096 };
+typedef struct {
+    const void *x, *g;              /* (n); g NULL: the values */
+    void *out;                      /* (n) */
+    i64 n;
+} activations;
+
 /* A step of decoding: one token per row, `per` rows per sentence. A cache of a layer is eight numbers: the addresses of keys and values, and the
  * strides of sentence, head and column of each; a layer has that of its own tokens and that of the source. Weights are addresses in the order of
  * decoder_step.h, biases may be NULL; FEW is the largest number of rows that are multiplied row by row. */
@@ -179,7 +187,7 @@ typedef struct {
     void *out;                      /* (rows, d) */
     i64 rows, per, columns, source, at, d, feed, heads, kv_heads, width, layers, block, longest;
     double scale, eps;
-    int norm_first;
+    int norm_first, gelu;
 } step_shape;
 
 /* Texts one behind the other: text n has the rows starts[n] to starts[n + 1]; the longest has `longest`. */
@@ -250,6 +258,7 @@ static const kernel CELL[2][2][3][2] = {{COPIES(gru), COPIES(gru_backward)}, {CO
 static const kernel SEQUENCE[2][3][2] = {COPIES(sequence), COPIES(sequence_backward)};
 static const pack PACK[3][2] = COPIES(packed);
 static const kernel DROP[3][2] = COPIES(drop);
+static const kernel GELU[3][2] = COPIES(gelu);
 static const kernel LIKELIEST[3][2] = COPIES(likeliest);
 static const kernel TOGETHER[3][2] = COPIES(together);
 static const kernel DECODER_STEP[3][2] = COPIES(decoder_step);
@@ -416,6 +425,13 @@ EXPORT int regard_drop(int wide, int most, i64 threads, i64 n, const void *x, i6
     return run(DROP[widest(most)][!!wide], &t, (n + 4 * DRAWS - 1) / (4 * DRAWS), (double)n, 1e6, threads);
 }
 
+/* gelu(x), or g gelu'(x) */
+EXPORT int regard_gelu(int wide, int most, i64 threads, i64 n, const void *x, const void *g, void *out) {
+    activations t = {0};
+    t.x = x, t.g = g, t.out = out, t.n = n;
+    return run(GELU[widest(most)][!!wide], &t, (n + ACTIVATION_BLOCK - 1) / ACTIVATION_BLOCK, (double)n, 1e6, threads);
+}
+
 /* for each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */
 EXPORT int regard_likeliest(int wide, int most, i64 threads, i64 n, i64 v, i64 d, i64 k, const void *x, const void *w, const void *b,
                             i64 also, i64 nevers, const i64 *never, void *out, i64 *ids, void *told) {
@@ -509,6 +525,16 @@ EXPORT int regard_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 p
     t.layers = layers, t.source = source, t.longest = columns > source ? columns : source, t.norm_first = norm_first, t.scale = scale, t.eps = eps;
     t.weights = weights, t.caches = caches, t.index = index, t.lengths = lengths, t.x = x, t.out = out;
     return run_step(&t, wide, most, threads, (double)rows_ * layers * d * (6 * d + 2 * feed));
+}
+
+/* One token per row through layers that attend to their own cache alone, and the last norm; gelu: that activation instead of relu. */
+EXPORT int regard_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
+                             int gelu, double scale, double eps, const void *weights, const void *caches, const void *x, void *out) {
+    step_shape t = {0};
+    t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.feed = feed, t.heads = t.kv_heads = heads;
+    t.width = d / heads, t.layers = layers, t.norm_first = norm_first, t.gelu = gelu, t.scale = scale, t.eps = eps;
+    t.weights = weights, t.caches = caches, t.x = x, t.out = out;
+    return run_step(&t, wide, most, threads, (double)rows_ * layers * d * (4 * d + 2 * feed));
 }
 
 /* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. */

@@ -202,6 +202,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "feature_maps.h"
 #include "dense.h"
 #include "vocab_topk.h"
+#include "activations.h"
 #include "decoder_step.h"
 #include "ragged_attention.h"
 #if LEVEL == 0

@@ -9,6 +9,7 @@ from torch import nn
 
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
+from regard.layers.gelu import TanhGELU
 from regard.layers.transformer import Activation, EncoderLayer
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig
 from regard.models.pretrained.tensor_map import TensorMap
@@ -42,8 +43,8 @@ def class_names(config: CheckpointConfig, count: int) -> list[str]:
 
 ACTIVATIONS: dict[str, Callable[[], Activation]] = {
     "gelu": nn.GELU,
-    "gelu_new": lambda: nn.GELU("tanh"),
-    "gelu_pytorch_tanh": lambda: nn.GELU("tanh"),
+    "gelu_new": TanhGELU,
+    "gelu_pytorch_tanh": TanhGELU,
     "relu": lambda: torch.relu_,
     "silu": lambda: nn.functional.silu,
     "swish": lambda: nn.functional.silu,
@@ -65,8 +66,13 @@ def activation_name(activation: Activation) -> str:
     """The name of an activation in ACTIVATIONS."""
     for name, make in ACTIVATIONS.items():
         known = make()
-        is_gelu = isinstance(activation, nn.GELU) and isinstance(known, nn.GELU)
-        if activation is known or (is_gelu and repr(activation) == repr(known)):
+        if activation is known:
+            return name
+        if (
+            isinstance(activation, nn.GELU)
+            and isinstance(known, nn.GELU)
+            and activation.approximate == known.approximate
+        ):
             return name
     raise ValueError(
         f"the activation {activation!r} has no name in transformers' layout; use one of {', '.join(ACTIVATIONS)}"
