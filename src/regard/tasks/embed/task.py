@@ -28,7 +28,7 @@ from regard.metrics.retrieval import (
 )
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks._encoder import SMALLEST, EncoderFacts, PretrainedEncoder
+from regard.tasks._encoder import EncoderFacts, PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
 from regard.tasks.base import Progress, Task
 from regard.tasks.embed.data import (
@@ -79,7 +79,7 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
             encoder = _new_encoder(task, train, folder, new)
         if new:
             fingerprint.write(folder)
-        longest = longest_text(task, encoder)
+        longest = encoder.longest_input(task.max_length)
         pairs = encode_pairs(encoder.tokenizer, train, longest)
         summary = f"{len(train):,} pairs to train on, {len(valid):,} to validate, {encoder.tokenizer.size:,} tokens"
         if pairs.num_cut:
@@ -155,13 +155,10 @@ def build(task: Embed, encoder: PretrainedEncoder) -> TextEmbedder:
     return task.model.build(TextEncoder(encoder.facts.build()))
 
 
-def longest_text(task: Embed, encoder: PretrainedEncoder) -> int:
-    """The tokens after which a text of a pair is cut off."""
-    return task.max_length if encoder.longest is None else min(task.max_length, encoder.longest)
-
-
 def _predictor(task: Embed, encoder: PretrainedEncoder, model: TextEmbedder) -> EmbedPredictor:
-    return EmbedPredictor(model, encoder.tokenizer, longest=encoder.longest, max_length=longest_text(task, encoder))
+    return EmbedPredictor(
+        model, encoder.tokenizer, longest=encoder.longest, max_length=encoder.longest_input(task.max_length)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +237,7 @@ class EmbedTask(Task[Embed, EmbedPredictor]):
         with torch.random.fork_rng(devices=[]):
             options = self.config.model
             if isinstance(options, EncoderOptions):
-                model = options.build(TextEncoder(SMALLEST.build(options.attention)))
+                model = options.build(smallest_encoder(options))
             else:
                 model = options.build(TextEncoder(options.bert(11, self.config.max_length)))
             model(PackedTexts(torch.tensor([5, 6, 7, 5, 6]), (3, 2)))
