@@ -78,7 +78,8 @@ def rows_of(name: str, model: str, found: Sequence[Scored], training: TrainingCo
         "bag of words, accuracy": (bags, 0.0),
         f"{model} above the bag of words": ([a - b for a, b in zip(own, bags, strict=True)], LEAST[name][1]),
     }
-    how = f"{training.minutes:g} minutes, {training.threads} thread{'s' * (training.threads != 1)}, {len(found)} seeds"
+    how = f"{training.minutes:g} minutes, {training.threads} thread{'s' * (training.threads != 1)}"
+    how += f", {len(found)} seed{'s' * (len(found) != 1)}"
     cpu = statistics.mean(each.cpu or 0.0 for each in found)
     return [
         Row(
