@@ -1,4 +1,4 @@
-"""Strings of the formats image, story and passage, for the process of schemathesis."""
+"""Strings of the formats image, story, passage and dialogue, for the process of schemathesis."""
 
 import base64
 import io
@@ -29,3 +29,4 @@ stories = st.builds(
 )
 schemathesis.openapi.format("story", stories)
 schemathesis.openapi.format("passage", st.builds("{}.\n{}?".format, sentences, sentences))
+schemathesis.openapi.format("dialogue", st.lists(sentences, min_size=2, max_size=4, unique=True).map("\n".join))

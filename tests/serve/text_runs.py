@@ -15,6 +15,8 @@ TEXT_RUNS = {
     "tag": "--train {}/columns.conll --embedding 5 --characters 4 --hidden 6 --batch 64",
     "match": "--train {}/sentences.tsv --embedding 5 --characters 4 --hidden 6 --batch 64",
     "answer": "--train {}/stories_train.txt --width 6 --hops 2 --restarts 2 --memory 8 --batch 16",
+    "select-response": "--train {}/dialogues.tsv --embedding 5 --width 6 --levels 1 --filters 3 2 --turns 2 --words 4 "
+    "--candidates 3 --batch 8",
     "read": "--train {}/questions.json --embedding 5 --characters 4 --hidden 6 --batch 256",
     "embed": "--train {}/pairs.tsv --tokens characters --width 8 --heads 2 --layers 1 --batch 16 --valid-pairs 5",
     "masked-lm": "--train {}/lines.txt --tokens characters --width 8 --heads 2 --layers 1 --segment 220 --batch 2 "
@@ -27,6 +29,8 @@ def text_for(task: str, text: str) -> str:
     """A text that the task reads."""
     if task == "match":
         return f"a {text}\tb {text[::-1]}"
+    if task == "select-response":
+        return f"a {text}\nb {text}\nc"
     if task == "read":
         return f"It was {text or 'a'}.\nWhat was it?"
     if task == "answer":
@@ -48,6 +52,7 @@ def text_run(task: str, folder: Path) -> LoadedRun:
     passages = [{"context": f"{w}.", "qas": [_question(n, w)]} for n, w in enumerate(words)]
     (folder / "questions.json").write_text(json.dumps({"data": [{"paragraphs": passages}]}))
     (folder / "pairs.tsv").write_text("".join(f"{w}\t{w[::-1]}\n" for w in words))
+    (folder / "dialogues.tsv").write_text("".join(f"{w}\t{w[0]} a\t{w[-1]}\n" for w in words))
     options = [*TEXT_RUNS[task].format(folder).split(), "--threads", "1", "--steps", "2"]
     threads = torch.get_num_threads()
     try:

@@ -185,6 +185,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
             options=PredictResponses,
             about=about,
             example="a b\nc",
+            text_schema={"format": "dialogue"},
         )
 
 
