@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,18 @@ def shown(page: Path) -> list[str]:
     commands = []
     for block in blocks(page.read_text(encoding="utf-8")):
         if block.language == "bash":
-            lines = block.text.replace("\\\n", " ").splitlines()
-            commands += [line.strip() for line in lines if START.match(line)]
+            lines = iter(block.text.replace("\\\n", " ").splitlines())
+            commands += [whole(line, lines).strip() for line in lines if START.match(line)]
     return commands
+
+
+def whole(line: str, following: Iterator[str]) -> str:
+    """The command that begins with this line: a quoted text may go on in the next ones."""
+    try:
+        shlex.split(line, comments=True)
+    except ValueError:
+        return whole(f"{line}\n{next(following)}", following)
+    return line
 
 
 # the task that a guide is about; the commands of other pages may be about any task

@@ -165,12 +165,16 @@ def test_a_sentence_without_tokens_has_no_row(tmp_path: Path, monkeypatch: pytes
     predictor = predictor_of(tmp_path, "hierarchical")
     text = "It rained. The play was fine."
     _, whole = labelled_recording(predictor, text)
-    plain = predictor.tokenizer.encode
+    plain, placed = predictor.tokenizer.encode, predictor.tokenizer.encode_with_offsets
 
     def encoded(lines: list[str]) -> list[list[int]]:
         return [[] if line == "Nothing." else plain([line])[0] for line in lines]
 
+    def with_offsets(lines: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        return [([], []) if line == "Nothing." else placed([line])[0] for line in lines]
+
     monkeypatch.setattr(predictor.tokenizer, "encode", encoded)
+    monkeypatch.setattr(predictor.tokenizer, "encode_with_offsets", with_offsets)
     _, recording = labelled_recording(predictor, "It rained. Nothing. The play was fine.")
     document = recording.maps[0]
     torch.testing.assert_close(document.weights.dense(), whole.maps[0].weights.dense())
