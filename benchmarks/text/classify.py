@@ -52,9 +52,9 @@ LEAST_ENCODED = {"trec": 94.0, "sst2": 87.0, "clinc": 95.0}
 # options that suit a data set, from scratch and with an encoder, and those of its training
 OPTIONS: dict[str, dict[str, Any]] = {
     "documents": {"data": "documents", "model": "hierarchical"},
-    "sst2": {"width": 100, "hidden": 48, "hops": 2, "feed": 32, "dropout": 0.5, "word_dropout": 0.3, "smoothing": 0.1},
+    "sst2": {"width": 200, "hidden": 100, "hops": 4, "penalty": 0.0, "dropout": 0.5, "word_dropout": 0.1, "batch": 512},
 }
-TRAINING: dict[str, dict[str, Any]] = {"sst2": {"schedule": "cosine", "warmup": 100, "weight_decay": 0.01}}
+TRAINING: dict[str, dict[str, Any]] = {"sst2": {"lr": 3e-3, "schedule": "cosine", "average": 5, "validate_every": 200}}
 OPTIONS_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"freeze": "3"}}
 TRAINING_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"lr": 3e-4, "validate_every": 200}}
 EPOCHS = {"trec": 4, "sst2": 2, "clinc": 2}
