@@ -59,7 +59,9 @@ def test_the_ends_of_chance_draw_what_has_a_probability() -> None:
             assert not {0, 6} & set(found.tokens)
 
 
-@pytest.mark.parametrize("options", [{"temperature": 1e-30}, {"temperature": 5e-324}, {"top_k": 1}, {"top_p": 1e-9}])
+@pytest.mark.parametrize(
+    "options", [{"temperature": 1e-30}, {"temperature": 5e-324}, {"top_k": 1}, {"top_p": 1e-9}, {"top_p": 5e-324}]
+)
 def test_without_chance_a_sample_is_greedy(options: dict[str, Any]) -> None:
     toy = Toy.random(7, 5)
     drawn = go(sample, toy, SENTENCES, LIMITS, count=3, **options)

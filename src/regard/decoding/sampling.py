@@ -160,7 +160,7 @@ def truncated(
     scaled = scaled.log_softmax(-1)
     if top_p is not None and top_p < 1:
         p = scaled.exp()
-        scaled = scaled.masked_fill(p.cumsum(-1) - p >= top_p, -torch.inf).log_softmax(-1)
+        scaled = scaled.masked_fill(p.cumsum(-1) - p >= max(top_p, info.tiny), -torch.inf).log_softmax(-1)
     if min_p is not None:
         p = scaled.exp()
         scaled = scaled.masked_fill(p < min_p * p.amax(-1, keepdim=True), -torch.inf).log_softmax(-1)
