@@ -122,7 +122,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     checkpoint.write(tmp_path / "a", checkpoint.collect(Odd()), {"step": 0})
     with pytest.raises(
         ValueError,
-        match="a holds weights of another model: it lacks calls, embed.weight, hidden.bias and 3 more and has b0, b1, "
+        match="a holds weights of another model: it lacks calls, embed.weight, hidden.bias and 4 more and has b0, b1, "
         "b2 and 10 more beyond those of Net; build the model as it was trained",
     ):
         checkpoint.load(Net(3, 0.0), tmp_path / "a")

@@ -180,6 +180,13 @@ def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
     model.load_state_dict(weights)
 
 
+@torch.no_grad()
+def copy_buffers(source: nn.Module, target: nn.Module) -> None:
+    """Copies the buffers of a model into those of the same names in another, whose parameters may be shared out."""
+    for name, buffer in source.named_buffers():
+        target.get_buffer(name).copy_(buffer)
+
+
 def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, stored: Checkpoint, path: Path) -> None:
     """Loads the stored moments into the optimizer, into each process its part."""
     moments = stored.under("optimizer.")

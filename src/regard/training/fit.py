@@ -321,6 +321,9 @@ class _Trainer:
         start = time.perf_counter()
         model = self._whole_model()
         score = self._score(model)
+        if self.sharded and model is not None and score is not None:
+            # the validated model is a copy, and a validation may store its choices in buffers, as memory networks do
+            checkpoint.copy_buffers(model, self.model)
         has_score, higher_is_better, value, nll = self.processes.broadcast(
             [0.0] * 4 if score is None else [1.0, score.higher_is_better, *score.score_key]
         )
@@ -390,8 +393,8 @@ class _Trainer:
             return
         model = None
         if self.processes.is_first:
-            stored = average([self._validated_path(step) for step in state.validated])
-            model = self.validation.build_model(stored, self.run / AVERAGE)
+            means = average([self._validated_path(step) for step in state.validated])
+            model = self.validation.build_model(means, self.run / AVERAGE)
         score = self._score(model)
         (has_score,) = self.processes.broadcast([float(score is not None)])
         if not has_score:
@@ -399,7 +402,10 @@ class _Trainer:
         self.state = replace(state, averaged_at=state.step)
         if score is not None:
             assert self.metrics is not None
+            assert model is not None
             self.folder.check_in_place()
+            # with the buffers that the validation has changed
+            stored = checkpoint.collect(model)
             facts = {**_facts(state.step, score), "averaged": state.validated}
             checkpoint.write(self.run / AVERAGE, stored, facts)
             improved = is_better(score.score_key, state.kept, score.higher_is_better)

@@ -104,6 +104,8 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
         """Scores the model, which is in evaluation mode without gradients, on held-out data, in one process.
 
         Leaves the state of `state_dict` as it is: a run that is made longer validates once more than one that was not.
+        Buffers of the model that it changes, such as the number of the best of several networks, are stored with the
+        weights that it scored.
         """
 
     # Hooks

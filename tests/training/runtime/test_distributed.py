@@ -179,6 +179,13 @@ def test_two_processes_tell_the_losses_of_one(runs: Path, way: str) -> None:
         assert b == pytest.approx(a, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["alone", *(f"{way}-whole" for way in WAYS)])
+def test_buffers_that_a_validation_changes_are_stored_with_the_weights_that_it_scored(runs: Path, name: str) -> None:
+    for file in ("best", "average"):
+        stored = read(runs / name / f"{file}.safetensors")
+        assert float(stored.tensors["model.measured"]) == pytest.approx(stored.facts["score"]["loss"], rel=1e-6), file
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_two_processes_resume_bit_for_bit(runs: Path, way: str) -> None:
     one, two = (read(runs / f"{way}-{name}" / "last.safetensors").tensors for name in ("whole", "halves"))

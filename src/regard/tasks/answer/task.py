@@ -37,6 +37,10 @@ from regard.training.run_folder import initial_folder
 # the error in percent above which a task has failed  (Weston et al. 2015)
 FAILED = 5.0
 _SAMPLES = 5
+# an empty story with an empty question
+_NOTHING = StoryInputs(
+    torch.zeros(1, 1, dtype=torch.int64), torch.full((1, 1), -1), torch.zeros(1, 1, dtype=torch.int64)
+)
 
 
 class PlannedQuestions(NamedTuple):
@@ -128,8 +132,8 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         for number, part in enumerate(batch.parts):
             network = model[number]
             if part is None:
-                # under torchrun every parameter needs a gradient in every process
-                total = total + 0.0 * sum(p.sum() for p in network.parameters())
+                # under torchrun every process must call the network, and every parameter needs a gradient
+                total = total + 0.0 * network(_NOTHING.to(total.device), linear=batch.linear).logits.sum()
                 continue
             inputs, targets = part
             logits = network(inputs, linear=batch.linear).logits.float()  # "r b a"
