@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.dialogues import build_groups, contexts_of, read_dialogues
+from regard.data.dialogues import DialogueFile, build_groups, contexts_of, read_dialogues
 from regard.data.text.sentence_pairs import count_words
 
 
@@ -22,6 +22,9 @@ def test_daily_dialog_and_tabs(tmp_path: Path) -> None:
     tabs = tmp_path / "tabs.tsv"
     tabs.write_text("a\t\tb\t\n")
     assert read(tabs) == [("a", "", "b")]
+    # words in one turn alone
+    tabs.write_text("\tb\na\tb\n")
+    assert read_dialogues(tabs, 9, count_words) == DialogueFile([("a", "b")], 1)
 
 
 def test_contexts_have_the_last_turns() -> None:
@@ -39,6 +42,8 @@ def test_groups_are_pure_and_have_different_candidates() -> None:
     assert build_groups(dialogues, 2, 5, 0) == groups != build_groups(dialogues, 2, 5, 1)
     with pytest.raises(ValueError, match="candidates=9 needs as many different responses in other dialogues"):
         build_groups(dialogues[:3], 2, 9, 0)
+    with pytest.raises(ValueError, match="none of 2 dialogues has words in the turns=1 before a response; give more"):
+        build_groups([("a", "", "b"), ("c", "", "d")], 1, 2, 0)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ Dialogue = tuple[str, ...]
 
 @dataclass(frozen=True)
 class DialogueFile:
-    """The dialogues of a file; those of one turn have no response and are left out."""
+    """The dialogues of a file; those with words in one turn alone have no response and are left out."""
 
     dialogues: list[Dialogue]
     num_short: int
@@ -52,7 +52,7 @@ def read_dialogues(path: Path, max_length: int, count_words: Callable[[str, int]
                     f"{path}:{number}: the turn {shortened(turn, 30)} has {count:,} words, more than "
                     f"max_length={max_length:,}; shorten it, or raise the limit"
                 )
-        if len(turns) > 1:
+        if sum(map(bool, turns)) > 1:
             dialogues.append(tuple(turns))
     if not dialogues:
         raise ValueError(f"{path} has no dialogue of two turns or more; it must hold {_HOLDS}")
@@ -107,4 +107,9 @@ def build_groups(dialogues: Sequence[Dialogue], most: int, candidates: int, seed
                 f"{len({each for _, each in pool})} in {len(dialogues)}; give more dialogues, or fewer candidates"
             )
         groups.append(CandidateGroup(context.turns, (context.response, *wrong)))
+    if not groups:
+        raise ValueError(
+            f"none of {len(dialogues)} dialogues has words in the turns={most} before a response; give more turns, or "
+            "other dialogues"
+        )
     return groups

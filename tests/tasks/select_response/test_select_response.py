@@ -11,10 +11,13 @@ from tests.tasks.encoders import bert_folder
 import regard
 from regard.cli.main import main
 from regard.data.dialogues import CandidateGroup
+from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
+from regard.serve.errors import RequestError
+from regard.serve.text_endpoint import TextEndpoint, TextRequest
 from regard.tasks.select_response.data import parse_group, tf_idf_scores
 from regard.tasks.select_response.predictor import SelectResponsePredictor
-from regard.tasks.select_response.task import ranking_scores
+from regard.tasks.select_response.task import _best, ranking_scores
 from regard.training.checkpoint import read as read_checkpoint
 
 WORDS = ["good", "bad", "film", "trip", "it", "was", "to"]
@@ -70,6 +73,12 @@ def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> No
         assert columns is not None
         torch.testing.assert_close(item.weights.dense().sum(-1), torch.ones(1, len(rows)))
     assert predictor.draw(recording, inputs[0], output, tmp_path / "x.png").stat().st_size > 100
+    # candidates in several batches, the best one in the last: the maps are still its own
+    predictor.batch = 2
+    best_last = "\n".join(["good film\tit", *(text for text, _ in output.candidates[::-1])])
+    for one, other in zip(labelled_recording(predictor, best_last)[1], recording, strict=True):
+        torch.testing.assert_close(one.weights.dense(), other.weights.dense())
+    assert predictor.predict([]) == []
 
 
 def test_evaluate_prints_the_baseline(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,6 +108,9 @@ def test_a_model_that_scores_all_alike_knows_nothing() -> None:
     assert scores["mrr"] == pytest.approx(10)
     assert scores["nll"] == pytest.approx(np.log(10))
     assert "recall at 5" not in ranking_scores(np.zeros((4, 3)))
+    # the right candidate is the first
+    assert _best(np.zeros(3)) == 2
+    assert _best(np.array([2.0, 1.0, 1.0])) == 0
 
 
 @pytest.mark.parametrize(
@@ -115,6 +127,39 @@ def test_what_is_no_group(text: str, message: str) -> None:
         parse_group(text, 8)
 
 
+def test_more_candidates_than_are_read() -> None:
+    with pytest.raises(
+        ValueError, match="the input .* has 2 candidates, more than 1; send the others in further inputs"
+    ):
+        parse_group("a\nb\nc", 8, 1)
+    assert parse_group("a\nb", 8, 1) == CandidateGroup(("a",), ("b",))
+
+
+def test_a_request_has_a_limited_number_of_candidates(folder: Path, tmp_path: Path) -> None:
+    train(folder, MODELS["esim"], tmp_path / "run", 1)
+    predictor = regard.load(tmp_path / "run", device="cpu")
+    many = "a\n" + "b\n" * 101
+    endpoint = predictor.endpoint(Limits(), run="run", step=1)
+    assert isinstance(endpoint, TextEndpoint)
+    with pytest.raises(RequestError, match="has 101 candidates, more than 100; send the others in further inputs"):
+        endpoint.answer([TextRequest((many,), None, attention=False)])
+    assert len(predictor.predict([many])[0].candidates) == 101
+
+
+@pytest.mark.parametrize("options", [MODELS["esim"], MODELS["esim, frozen"]], ids=["words", "tokens"])
+def test_turns_that_are_cut_and_dialogues_without_a_response_are_counted(
+    folder: Path, tmp_path: Path, options: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "dialogues.tsv"
+    path.write_text("".join(f"{'it ' * (9 if n < 3 else 1)}{n}\tto {n}\n" for n in range(12)) + "alone\t\n")
+    given = [str(folder / "bert") if option == "BERT" else option for option in options]
+    args = ["--train", str(path), "--valid", str(path), *given, *SMALL, *STEPS, "--steps", "1"]
+    assert main(["train", "select-response", *args, "--out", str(tmp_path / "run")]) == 0
+    printed = "".join(capsys.readouterr())
+    assert "3 turns to train on have more than words=5 tokens" in printed
+    assert "2 dialogues without a response left out" in printed
+
+
 def test_errors(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(folder, MODELS["esim"], tmp_path / "run", 1)
     predictor = regard.load(tmp_path / "run", device="cpu")
@@ -122,10 +167,13 @@ def test_errors(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         predictor.loss(["a\nb\nc"], ["x"])
     few = tmp_path / "few.tsv"
     few.write_text("a\tb\nc\td\n")
+    gaps = tmp_path / "gaps.tsv"
+    gaps.write_text("".join(f"a {n}\t\tb {n}\n" for n in range(9)))
     base = ["train", "select-response", "--steps", "1", "--out", str(tmp_path / "new")]
     for options, message in (
         (["--train", str(few)], "has 2 different dialogues, too few to hold some out"),
         (["--train", str(few), "--candidates", "1"], "--candidates must be 2 or more, got 1"),
+        (["--train", str(gaps), "--turns", "1"], "has no response with words in the --turns 1 before it"),
         (["--filters", "0", "2"], "--filters must be 1 or more"),
         (["--valid", str(few)], "belongs to dialogues of your own"),
         (["--encoder", str(folder / "bert"), "--embedding", "7"], "--embedding 7 is of trained vectors"),

@@ -19,25 +19,37 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def tf_idf_similarity(queries: Sequence[str], candidates: Sequence[str]) -> NDArray[np.float64]:  # -> "q c"
-    """The cosine of every query with every candidate; rarity is counted over the candidates.
+class TfIdf:
+    """Candidates as vectors; rarity is counted over them."""
 
-    A word that no candidate has counts for the length of its query alone; a text without words has cosine 0.
-    """
-    counts = [Counter(words_of(text)) for text in candidates]
-    frequency = Counter(word for each in counts for word in each)
-    postings: dict[str, list[tuple[int, float]]] = {word: [] for word in frequency}
-    for column, text in enumerate(counts):
-        for word, weight in _weights(text, frequency, len(candidates)).items():
-            postings[word].append((column, weight))
-    arrays = {word: (np.array([n for n, _ in each]), np.array([w for _, w in each])) for word, each in postings.items()}
-    similarity = np.zeros((len(queries), len(candidates)))
-    for row, query in zip(similarity, queries, strict=True):
-        for word, weight in _weights(Counter(words_of(query)), frequency, len(candidates)).items():
-            if word in arrays:
-                columns, weights = arrays[word]
+    def __init__(self, candidates: Sequence[str]) -> None:
+        counts = [Counter(words_of(text)) for text in candidates]
+        self.frequency, self.count = Counter(word for each in counts for word in each), len(candidates)
+        postings: dict[str, list[tuple[int, float]]] = {word: [] for word in self.frequency}
+        for column, text in enumerate(counts):
+            for word, weight in _weights(text, self.frequency, self.count).items():
+                postings[word].append((column, weight))
+        self.postings = {
+            word: (np.array([n for n, _ in each]), np.array([w for _, w in each])) for word, each in postings.items()
+        }
+
+    def similarity(self, query: str) -> NDArray[np.float64]:  # -> "c"
+        """The cosine of a query with every candidate.
+
+        A word that no candidate has counts for the length of the query alone; a text without words has cosine 0.
+        """
+        row = np.zeros(self.count)
+        for word, weight in _weights(Counter(words_of(query)), self.frequency, self.count).items():
+            if word in self.postings:
+                columns, weights = self.postings[word]
                 row[columns] += weight * weights
-    return similarity
+        return row
+
+
+def tf_idf_similarity(queries: Sequence[str], candidates: Sequence[str]) -> NDArray[np.float64]:  # -> "q c"
+    """The cosine of every query with every candidate."""
+    index = TfIdf(candidates)
+    return np.array([index.similarity(query) for query in queries]).reshape(len(queries), len(candidates))
 
 
 def _weights(text: Counter[str], frequency: Counter[str], count: int) -> dict[str, float]:

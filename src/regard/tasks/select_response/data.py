@@ -12,7 +12,7 @@ from regard.common.wording import shortened
 from regard.data.dialogues import CandidateGroup, Dialogue, build_groups, read_dialogues
 from regard.data.embedded import bookings
 from regard.data.text.sentence_pairs import count_words
-from regard.data.text.tf_idf import tf_idf_similarity
+from regard.data.text.tf_idf import TfIdf
 from regard.data.text.words import repeated_words, split_words
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.select_response.options import SelectResponse
@@ -24,24 +24,29 @@ class DialogueSplits(NamedTuple):
     train: Sequence[Dialogue]
     valid: Sequence[Dialogue]
     test: Sequence[Dialogue]
+    num_short: int = 0  # dialogues without a response in the files to train on and to validate, which are left out
 
 
 def read(config: SelectResponse) -> DialogueSplits:
     """The dialogues to train on, to validate and to test on."""
     if config.dataset != "files":
         parts = bookings.splits(config.seed)
-        return DialogueSplits(*([each.turns for each in part] for part in (parts.train, parts.valid, parts.test)))
+        train, valid, test = ([each.turns for each in part] for part in (parts.train, parts.valid, parts.test))
+        return DialogueSplits(train, valid, test)
     assert config.train is not None
-    train = read_file(config, config.train)
+    train, num_short = read_file(config, config.train)
     if config.valid is None:
         train, valid = _hold_out(train, config)
     else:
-        valid = read_file(config, config.valid)
-    return DialogueSplits(train, valid, valid if config.test is None else read_file(config, config.test))
+        valid, more = read_file(config, config.valid)
+        num_short += more
+    return DialogueSplits(train, valid, valid if config.test is None else read_file(config, config.test)[0], num_short)
 
 
-def read_file(config: SelectResponse, path: Path) -> list[Dialogue]:
-    return read_dialogues(path, config.max_length, count_words).dialogues
+def read_file(config: SelectResponse, path: Path) -> tuple[list[Dialogue], int]:
+    """The dialogues of a file, and the number of those without a response, which are left out."""
+    found = read_dialogues(path, config.max_length, count_words)
+    return found.dialogues, found.num_short
 
 
 def _hold_out(dialogues: Sequence[Dialogue], config: SelectResponse) -> tuple[list[Dialogue], list[Dialogue]]:
@@ -93,13 +98,15 @@ def digest(dialogues: Sequence[Dialogue]) -> str:
 def tf_idf_scores(groups: Sequence[CandidateGroup]) -> NDArray[np.float64]:  # -> "n c"
     """The cosine of all turns of a context with every candidate: the baseline of every evaluation."""
     distinct = {text: n for n, text in enumerate(dict.fromkeys(text for group in groups for text in group.candidates))}
-    similarity = tf_idf_similarity([" ".join(group.turns) for group in groups], list(distinct))
-    columns = np.array([[distinct[text] for text in group.candidates] for group in groups])
-    return np.take_along_axis(similarity, columns, axis=1)
+    index = TfIdf(list(distinct))
+    # group by group: contexts times candidates of all groups would not fit into memory
+    return np.stack(
+        [index.similarity(" ".join(group.turns))[[distinct[text] for text in group.candidates]] for group in groups]
+    )
 
 
-def parse_group(text: str, max_length: int) -> CandidateGroup:
-    """The turns on the first line, separated by tabs, and one candidate per further line."""
+def parse_group(text: str, max_length: int, most: int | None = None) -> CandidateGroup:
+    """The turns on the first line, separated by tabs, and one candidate per further line, at most this many."""
     first, *candidates = text.strip("\n").split("\n")
     turns = tuple(turn.strip() for turn in first.split("\t"))
     candidates = [candidate.strip() for candidate in candidates]
@@ -107,6 +114,11 @@ def parse_group(text: str, max_length: int) -> CandidateGroup:
         raise ValueError(
             "an input must be the turns of a dialogue on one line, separated by tabs, and a candidate on every further "
             f"line, got {shortened(text)}; give one turn and one candidate at least"
+        )
+    if most is not None and len(candidates) > most:
+        raise ValueError(
+            f"the input {shortened(text, 30)} has {len(candidates):,} candidates, more than {most:,}; send the others "
+            "in further inputs: the score of a candidate does not depend on the others"
         )
     for part in (*turns, *candidates):
         if (count := count_words(part, max_length)) > max_length:

@@ -1,8 +1,10 @@
 """SelectResponsePredictor: the turns of a dialogue and candidates in, the candidates in order out."""
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,11 @@ from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
 
+# candidates of one text in a request
+_MOST_SERVED = 100
+# the modules whose attention is shown: of models that read turn by turn, and of those that read all turns as one text
+_OF_TURNS, _OF_ALL = "matcher.turn_reads", "matcher.matcher.attention"
+
 
 @dataclass(frozen=True)
 class RankedResponses:
@@ -47,28 +54,38 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
     model: ResponseSelector
 
     def __init__(
-        self, model: ResponseSelector, reader: TurnReader, *, turns: int, max_length: int, batch: int = 32
+        self,
+        model: ResponseSelector,
+        reader: TurnReader,
+        *,
+        turns: int,
+        max_length: int,
+        max_candidates: int | None = None,
+        batch: int = 32,
     ) -> None:
-        self.model, self.reader = model, reader
-        self.turns, self.max_length, self.batch = turns, max_length, batch
+        self.model, self.reader, self.batch = model, reader, batch
+        self.turns, self.max_length, self.max_candidates = turns, max_length, max_candidates
 
     # Prediction
 
     def read(self, argument: str) -> str:
-        parse_group(argument, self.max_length)
+        self._parse(argument)
         return argument
+
+    def _parse(self, text: str) -> CandidateGroup:
+        return parse_group(text, self.max_length, self.max_candidates)
 
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[RankedResponses]:
         options = PredictResponses() if options is None else options
-        groups = [parse_group(text, self.max_length) for text in inputs]
+        groups = [self._parse(text) for text in inputs]
         with observe():
             scores = self.scores(groups)
         outputs = []
         for group, row in zip(groups, scores, strict=True):
             order = np.argsort(-row, kind="stable").tolist()
-            shares = 1 / (1 + np.exp(-row))
+            shares = torch.from_numpy(row).sigmoid()
             outputs.append(RankedResponses(tuple((group.candidates[n], float(shares[n])) for n in order), options.top))
         return outputs
 
@@ -91,8 +108,8 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
                 flat[start : start + len(part)] = self.model(prepare(self.inputs(part).to(self.device))).cpu().double()
                 if done is not None:
                     done(min((start + len(part)) * len(groups) // len(pairs), len(groups)))
-        ends = np.cumsum([len(group.candidates) for group in groups])
-        return np.split(flat, ends[:-1])
+        ends = np.cumsum([len(group.candidates) for group in groups]).tolist()
+        return [flat[start:end] for start, end in pairwise([0, *ends])]
 
     def text(self, output: RankedResponses) -> str:
         return "\t".join(f"{text} {100 * p:.1f} %" for text, p in output.candidates[: output.top])
@@ -109,7 +126,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         """−log softmax of the scores of all candidates, at the target, which is one of them."""
         losses = []
         for text, target in zip(inputs, targets, strict=True):
-            group = parse_group(text, self.max_length)
+            group = self._parse(text)
             if target not in group.candidates:
                 raise ValueError(
                     f"target must be one of the candidates, got {target!r}; theirs: {', '.join(group.candidates)}"
@@ -125,9 +142,10 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
 
     def label(self, recording: Recording, given: str, output: RankedResponses) -> Recording:
         """One map per turn: its words attend to the best candidate; rows are the words of all turns."""
-        group = parse_group(given, self.max_length)
-        # maps of all candidates are in one batch: those of the best one are shown
+        group = self._parse(given)
+        # those of the best candidate are shown, a row of one of the batches
         best = group.candidates.index(output.candidates[0][0])
+        batch, row = divmod(best, self.batch)
         turns = [*[""] * (self.turns - len(group.turns)), *group.turns[-self.turns :]]
         *tokens, response = self.reader.tokenize([*turns, group.candidates[best]])
         about = {
@@ -139,22 +157,21 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         }
         names = [f"{n}: {name}" for n, each in enumerate(tokens, 1) for name in self.reader.names(each)]
         maps = []
-        last = [item for item in recording if item.kind == "cross" and item.shape[-1] >= len(response)]
-        place = "matcher.turn_reads"
-        of_turns = [item for item in last if item.name.startswith(place)]
+        of_turns = [item for item in recording if item.name.startswith(_OF_TURNS) and item.call == batch]
+        # a call from the turns to the response is followed by one back
+        of_all = [item for item in recording if item.name.startswith(_OF_ALL) and item.call == 2 * batch]
         if of_turns:
             item, start = of_turns[-1], 0
             weights = item.weights.dense()  # "c·s n m"
             for n, each in enumerate(tokens):
                 if each:
-                    rows = weights[best * self.turns + n, : len(each), : len(response)].unsqueeze(0)
+                    rows = weights[row * self.turns + n, : len(each), : len(response)].unsqueeze(0)
                     turn = derive(f"turn {n + 1}", "cross", DenseMap(rows), [item], "turn")
                     maps.append(replace(turn, step=start))
                     start += len(each)
-        elif last:
-            # all turns are one text
-            rows = last[0].weights.dense()[best, : len(names), : len(response)].unsqueeze(0)
-            maps.append(derive("all turns", "cross", DenseMap(rows), [last[0]], "turns"))
+        for item in of_all:
+            rows = item.weights.dense()[row, : len(names), : len(response)].unsqueeze(0)
+            maps.append(derive("all turns", "cross", DenseMap(rows), [item], "turns"))
         return replace(
             recording, maps=tuple(maps), queries=tuple(names), keys=tuple(self.reader.names(response)), about=about
         )
@@ -176,9 +193,18 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         # pydantic, which this module needs, is installed with the extra "serve"
         from regard.serve.text_endpoint import TextEndpoint
 
-        about = {"run": run, "step": step, "turns": self.turns, "max_length": self.max_length}
+        about = {
+            "run": run,
+            "step": step,
+            "turns": self.turns,
+            "candidates": _MOST_SERVED,
+            "max_length": self.max_length,
+        }
+        # a text of a request has room for thousands of candidates, each of which costs as much as a text
+        served = copy.copy(self)
+        served.max_candidates = _MOST_SERVED
         return TextEndpoint(
-            self,
+            served,
             limits,
             name=SelectResponse.name,
             title=f"Select a response with {run}: turns on the first line, a candidate on every further line",

@@ -20,6 +20,10 @@ class TurnReader(ABC):
         """The first tokens of every text."""
 
     @abstractmethod
+    def num_cut(self, texts: Sequence[str]) -> int:
+        """The number of texts with more tokens than are read."""
+
+    @abstractmethod
     def inputs(self, texts: Sequence[tuple[Any, ...]]) -> WordInputs | TokenTexts:
         """The tensors of texts, given as tokens."""
 
@@ -37,6 +41,9 @@ class TurnWordReader(TurnReader):
     def tokenize(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         return [split_words(text)[0][: self.most] for text in texts]
 
+    def num_cut(self, texts: Sequence[str]) -> int:
+        return sum(len(split_words(text)[0]) > self.most for text in texts)
+
     def inputs(self, texts: Sequence[tuple[str, ...]]) -> WordInputs:
         return self.encoder.inputs(texts)
 
@@ -45,7 +52,7 @@ class TurnWordReader(TurnReader):
 
 
 class TurnTokenReader(TurnReader):
-    """The sub-words of an encoder, with the tokens at the begin and the end of a text."""
+    """The sub-words of an encoder, with the tokens at the beginning and the end of a text."""
 
     def __init__(self, encoder: PretrainedEncoder, most: int) -> None:
         self.tokenizer, self.most = encoder.tokenizer, most
@@ -54,6 +61,9 @@ class TurnTokenReader(TurnReader):
         filled = [text for text in texts if text.strip()]
         encoded = iter(self.tokenizer.encode(filled, self.most))
         return [next(encoded).ids if text.strip() else () for text in texts]
+
+    def num_cut(self, texts: Sequence[str]) -> int:
+        return sum(each.num_cut > 0 for each in self.tokenizer.encode(list(texts), self.most))
 
     def inputs(self, texts: Sequence[tuple[int, ...]]) -> TokenTexts:
         lengths = np.array([len(ids) for ids in texts], np.int64)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.common.wording import plural
 from regard.data.dialogues import CandidateGroup, Context, Dialogue, contexts_of
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.inference.evaluation import Evaluation
@@ -100,6 +101,7 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
     contexts: Sequence[Context]
     valid: Sequence[CandidateGroup]
     states: FrozenStates | None
+    num_cut: int  # turns with more tokens than the model reads
     summary: str
     unit: str = "contexts"
 
@@ -118,6 +120,11 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
             encoder = PretrainedEncoder.prepare(FrozenEncoderOptions(task.model.encoder), folder, new)
         parts = selector_parts(task, facts, encoder)
         contexts = [context for dialogue in splits.train for context in contexts_of(dialogue, task.turns)]
+        if not contexts:
+            raise ValueError(
+                f"train={task.train} has no response with words in the turns={task.turns} before it, so there is "
+                "nothing to learn; give more turns, or other dialogues"
+            )
         valid = groups_of(task, splits.valid)
         states = None
         if encoder is not None:
@@ -128,13 +135,25 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
             f"{len(splits.train):,} dialogues to train on with {len(contexts):,} responses, {len(splits.valid):,} "
         )
         summary += f"to validate with {task.candidates} candidates each, {len(facts.words):,} words"
-        return SelectResponseProblem(task, facts, parts, contexts, valid, states, summary)
+        if splits.num_short:
+            summary += f"; {plural(splits.num_short, 'dialogue')} without a response left out"
+        num_cut = parts.reader.num_cut([turn for dialogue in splits.train for turn in dialogue])
+        return SelectResponseProblem(task, facts, parts, contexts, valid, states, num_cut, summary)
 
     def predictor(self, model: ResponseSelector) -> SelectResponsePredictor:
         return SelectResponsePredictor(model, self.parts.reader, turns=self.task.turns, max_length=self.task.max_length)
 
     def build_model(self) -> ResponseSelector:
         return self.parts.build()
+
+    def warnings(self) -> Sequence[str]:
+        if not self.num_cut:
+            return ()
+        have = "has" if self.num_cut == 1 else "have"
+        return (
+            f"{plural(self.num_cut, 'turn')} to train on {have} more than words={self.task.words} tokens, and those "
+            "behind them are not read; give a larger --words to read them",
+        )
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedContexts]:
         order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.contexts))
@@ -231,7 +250,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         ]
         step = max(1, len(groups) // _SAMPLES)
         scores = np.stack(rows)
-        best = [group.candidates[int(row.argmax())] for group, row in zip(groups, rows, strict=True)]
+        best = [group.candidates[_best(row)] for group, row in zip(groups, rows, strict=True)]
         return Evaluation(
             ranking_scores(scores),
             len(groups),
@@ -252,7 +271,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         config = self.config
         path = options.test or (config.test if options.split == "test" else None) or config.valid
         if path is not None:
-            return read_file(config, path), str(path)
+            return read_file(config, path)[0], str(path)
         splits = read(config)
         if config.dataset != "files":
             part = "test" if options.split == "test" else "validation"
@@ -277,7 +296,12 @@ def ranking_intervals(scores: NDArray[np.float64]) -> dict[str, tuple[float, flo
     return {**found, "mrr": reciprocal_rank_interval(places)}
 
 
+def _best(scores: NDArray[np.float64]) -> int:  # "c"
+    """The candidate with the best score; of equal ones not the first, which is the right one."""
+    return len(scores) - 1 - int(scores[::-1].argmax())
+
+
 def _sample(group: CandidateGroup, scores: NDArray[np.float64]) -> str:
-    chosen, right = group.candidates[int(scores.argmax())], group.candidates[0]
+    chosen, right = group.candidates[_best(scores)], group.candidates[0]
     turn = group.turns[-1] if len(group.turns[-1]) <= 80 else group.turns[-1][:79] + "…"
     return f"{turn} → {chosen[:80]}" + ("" if chosen == right else f"   right: {right[:80]}")
