@@ -9,12 +9,12 @@ from tests.cli.conftest import Regard
 
 import regard as package
 from regard.cli.mechanism_docs import page, terms
-from regard.data.embedded import EMBEDDED, MATCHED, PICTURES, RUNNING_TEXTS, STORIES, TAGGED, TEXTS
+from regard.data.embedded import DESCRIPTIONS, EMBEDDED, TEXTS
 from regard.models import MODELS
 from regard.tasks.registry import TASKS
 
 ROOT = Path(__file__).parents[3]
-DATA = [*EMBEDDED, *TEXTS, *TAGGED, *MATCHED, *STORIES, *RUNNING_TEXTS, *PICTURES]
+DATA = [*EMBEDDED, *TEXTS, *DESCRIPTIONS]
 
 
 def test_everything_has_a_line(regard: Regard) -> None:

@@ -66,5 +66,4 @@ def _data() -> dict[str, str]:
     from regard.data import embedded
 
     described = {name: dataset.about for name, dataset in (embedded.EMBEDDED | embedded.TEXTS).items()}
-    texts = embedded.TAGGED | embedded.MATCHED | embedded.SAME_MEANING | embedded.STORIES | embedded.QUESTIONS
-    return described | texts | embedded.RUNNING_TEXTS | embedded.PICTURES
+    return described | embedded.DESCRIPTIONS

@@ -63,34 +63,15 @@ TEXTS = {
     ),
 }
 
-# descriptions of pairs of texts that belong together; `embedded.same_day` makes them
-SAME_MEANING = {
-    "same-day": "dates in two of ten languages and scripts that name the same day (CLDR, by babel); to embed",
-}
-
-# descriptions of tagged data that needs no download; the task that uses it loads it
-TAGGED = {
+# descriptions of all other data that needs no download; the tasks that use it load it
+DESCRIPTIONS = {
     "fields": "dates, numbers and currencies in running text -> how the place named reads it (CLDR, babel); to tag",
-}
-
-# descriptions of pairs of texts that need no download; the task that uses them loads them
-MATCHED = {
-    "quantifiers": "two sentences with quantifiers -> whether the first entails or contradicts the second; to match"
-}
-
-# descriptions of stories with questions that need no download; the task that uses them loads them
-STORIES = {"stories": "people, places and things in a small world -> where, who, how many, in six tasks; to answer"}
-
-# descriptions of questions about passages that need no download; the task that uses them loads them
-QUESTIONS = {
+    "quantifiers": "two sentences with quantifiers -> whether the first entails or contradicts the second; to match",
+    "same-day": "dates in two of ten languages and scripts that name the same day (CLDR, by babel); to embed",
+    "stories": "people, places and things in a small world -> where, who, how many, in six tasks; to answer",
     "timetables": "departures of like shape, and questions that name two keys of one -> the span that answers; to read",
-}
-
-# descriptions of running text that needs no download; `embedded.manual` reads it
-RUNNING_TEXTS = {"manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)"}
-
-# descriptions of image data that needs no download; the tasks that use it load it
-PICTURES = {
+    "bookings": "dialogues about bookings with corrections and offers -> which response follows; to select a response",
+    "manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)",
     "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",
     "scenes": "several of these digits in a picture -> a sentence that says what stands where; to caption",
 }
