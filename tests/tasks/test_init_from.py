@@ -1,11 +1,13 @@
 """`regard train TASK --init-from RUN` on data that fits the run, and on data that does not: classes, tags, sizes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests.tasks.encoders import bert_folder
 
 import regard
 from regard.cli.main import main
@@ -148,3 +150,18 @@ def test_a_run_of_the_first_version_is_rewritten_first(tmp_path: Path, capsys: p
     assert "was written by the first version of regard; rewrite its record first: regard train --resume" in (
         capsys.readouterr().err
     )
+
+
+def test_the_encoder_is_that_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts, first = write_texts(tmp_path / "a.txt", "bad", "good"), tmp_path / "first"
+    bert, other = bert_folder(tmp_path / "bert"), bert_folder(tmp_path / "other")
+    assert train("classify-text", "--train", texts, "--encoder", bert, "--out", first) == 0
+    init = ["classify-text", "--train", texts, "--init-from", first]
+    capsys.readouterr()
+    assert train(*init, "--encoder", other, "--out", tmp_path / "no") == 2
+    assert f"--encoder {other} conflicts with --encoder {bert} of {first}" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+    # its weights are in the run
+    shutil.rmtree(bert)
+    assert train(*init, "--freeze", "embeddings", "--out", tmp_path / "then") == 0
+    assert regard.load(tmp_path / "then", device="cpu").predict(["a good film"])

@@ -22,7 +22,7 @@ ENCODER_FILES = ("encoder.json", "encoder-tokens.json")
 class EncoderOptions(ModelOptions):
     """A pretrained encoder and new layers above it, trained together  (Devlin et al. 2019)."""
 
-    training_only: ClassVar[tuple[str, ...]] = ("dropout", "freeze", "layer_decay", "head_rate", "encoder")
+    training_only: ClassVar[tuple[str, ...]] = ("dropout", "freeze", "layer_decay", "head_rate")
     training: ClassVar[dict[str, Any]] = {
         "lr": 1e-4,
         "schedule": "linear",

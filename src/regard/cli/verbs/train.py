@@ -98,10 +98,14 @@ def _with_initial_options(
     return {**of_run, **options, "model": {"name": initial.model_name, **vars(initial.model), **of_model}}
 
 
-def check_paths_exist(config: TaskConfig) -> TaskConfig:
-    """The options, if the files that they name exist: raises before anything slow is imported."""
+def check_paths_exist(config: TaskConfig, *, of_model: bool = True) -> TaskConfig:
+    """The options, if the files that they name exist: raises before anything slow is imported.
+
+    `of_model`: also the paths of the model, such as a pretrained encoder.
+    """
     options = [(config, item) for item in fields(config)]  # type: ignore[arg-type]
-    for owner, item in [*options, *((config.model, item) for item in fields(config.model))]:
+    options += [(config.model, item) for item in fields(config.model)] if of_model else []
+    for owner, item in options:
         value = getattr(owner, item.name)
         noun = "folder" if item.metadata.get("metavar") == "FOLDER" else "file"
         for path in value if isinstance(value, tuple) else (value,):
@@ -126,7 +130,9 @@ def training_config(choices: dict[str, Any], config: TaskConfig) -> tuple[Traini
 
 def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
     options = parse_task(TrainOptions, f"regard train {config.name}", config, args)
-    task = check_paths_exist(config(**options.task).with_absolute_paths())
+    # the weights of an encoder are in the run to start from, so its folder may be gone
+    is_initial = options.init_from is not None
+    task = check_paths_exist(config(**options.task).with_absolute_paths(), of_model=not is_initial)
     if options.init_from is not None:
         recorded = read_initial_record(options.init_from, config.name).options
         check_same_options(recorded, task.weight_options(), options.init_from)

@@ -48,8 +48,6 @@ class PairModelOptions(ModelOptions):
 class MatcherOptions(PairModelOptions):
     """Options of models that compare the words of two texts in both directions."""
 
-    training_only: ClassVar[tuple[str, ...]] = ("dropout", "encoder")
-
     attention: str = PAPER
     """How words of one text attend to the other: that of the paper, or a mechanism by name (see `regard list`)."""
     encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})

@@ -27,8 +27,6 @@ PAPER = "paper"
 class SelectorOptions(ModelOptions):
     """Options of models that score a response to the turns of a dialogue."""
 
-    training_only: ClassVar[tuple[str, ...]] = ("dropout", "encoder")
-
     attention: str = PAPER
     """How texts attend to each other: that of the paper, or a mechanism by name (see `regard list`)."""
     encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
