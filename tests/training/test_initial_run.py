@@ -1,7 +1,7 @@
 """A run that starts from another one: its record, its vocabularies, and the ways it is refused."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -135,3 +135,19 @@ def test_a_failure_removes_the_copied_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no data"):
         train(Broken(), tmp_path / "run", tmp_path / "source")
     assert not list((tmp_path / "run").iterdir())
+
+
+def test_a_record_names_no_file_outside_of_the_folder(tmp_path: Path) -> None:
+    """A run that someone else made must not write over files of the user when it is resumed."""
+    train(WordsToy(), tmp_path / "source")
+    train(WordsToy(), tmp_path / "run", tmp_path / "source")
+    record = RunRecord.read(tmp_path / "run")
+    assert record.initial is not None
+    for changed in (
+        replace(record.initial, files={"../../words.json": record.initial.files["words.json"]}),
+        replace(record.initial, weights="../best.safetensors"),
+    ):
+        replace(record, initial=changed).write(tmp_path / "run")
+        with pytest.raises(ValueError, match="initial run must be names without a folder, got '../"):
+            train(WordsToy(), tmp_path / "run", resume=True)
+    assert not (tmp_path / "words.json").exists()

@@ -245,6 +245,9 @@ def _decode(content: dict[str, Any]) -> RunRecord:
         content = {**content, "task": content["kind"], "options": content["task"]}
     # convert, not json.decode: clip may be infinite, and msgspec's JSON has no infinity
     record = msgspec.convert(content, RunRecord)
+    names = [] if record.initial is None else [record.initial.weights, *record.initial.files]
+    if others := [name for name in names if Path(name).name != name]:
+        raise ValueError(f"the files of its initial run must be names without a folder, got {reprlib.repr(others[0])}")
     steps = [change.step for change in record.history]
     if steps[:1] != [0] or steps != sorted(set(steps)):
         raise ValueError(f"history must have rising steps from 0 on, got {reprlib.repr(steps)}")
