@@ -53,6 +53,8 @@ def test_large_negative_scores_and_empty_texts(native: bool) -> None:
 
 
 def test_errors() -> None:
+    with pytest.raises(ValueError, match="lengths must be 0 or more, got -1; give the number of tokens of every text"):
+        ragged_attention(torch.zeros(3, 12), [4, -1], 2, 1.0)
     with pytest.raises(ValueError, match=r"with heads=2 and the 4 tokens of lengths, got \(3, 12\); join queries"):
         ragged_attention(torch.zeros(3, 12), [4], 2, 1.0)
     with pytest.raises(ValueError, match=r"bias must be one number per column of qkv, 12 of torch.float32, got \(4,\)"):

@@ -332,6 +332,8 @@ def test_what_is_wrong_is_told() -> None:
     memory = model.hidden_states(texts()).memory
     with pytest.raises(ValueError, match="documents must name those of 7 tokens and of 7 in the memory, got 7 numbers"):
         model.hidden_states(texts(), memory, documents=torch.zeros(B, T, dtype=torch.long))
+    with pytest.raises(ValueError, match="documents must also name that of the token before the 7 tokens, got 7 num"):
+        built(ALL[next(iter(RECURRENT))]).hidden_states(texts(), documents=torch.zeros(B, T, dtype=torch.long))
     with pytest.raises(ValueError, match="smoothing must be 0 for an adaptive softmax, got 0.1; build it without"):
         xl(cutoffs=[5])().token_loss(torch.zeros(2, 12), torch.tensor([1, 2]), smoothing=0.1)
     with pytest.raises(ValueError, match="prompt 2 has no tokens; begin it with the token that starts a text"):

@@ -32,6 +32,8 @@ def ragged_attention(
             f"bias must be one number per column of qkv, {columns} of {qkv.dtype}, got {tuple(bias.shape)} of "
             f"{bias.dtype}; join those of queries, keys and values"
         )
+    if min(lengths, default=0) < 0:
+        raise ValueError(f"lengths must be 0 or more, got {min(lengths)}; give the number of tokens of every text")
     if columns % (3 * heads) or sum(lengths) != n:
         raise ValueError(
             f"qkv must be (tokens, 3 · heads · width) with heads={heads} and the {sum(lengths)} tokens of lengths, "
@@ -42,7 +44,7 @@ def ragged_attention(
         return out
     if resolve_native(native, qkv):
         qkv, bias = qkv.contiguous(), qkv.new_zeros(columns) if bias is None else bias.contiguous()
-        starts = torch.tensor([0, *itertools.accumulate(lengths)])
+        starts = torch.tensor([0, *itertools.accumulate(lengths)], device="cpu")
         sizes = (len(lengths), heads, columns // (3 * heads), max(lengths))
         addresses = (starts.data_ptr(), qkv.data_ptr(), bias.data_ptr(), out.data_ptr())
         call_kernel("regard_ragged", qkv, *sizes, scale, *addresses)

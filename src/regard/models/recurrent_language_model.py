@@ -146,7 +146,12 @@ class RecurrentLanguageModel(LanguageModel):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:  # "b t d", "b n" -> "b t h"
         """The same as `_run`, with a state of zeros where a document begins."""
         t = x.shape[1]
-        if documents is None or documents.shape[1] <= t:
+        if documents is not None and documents.shape[1] <= t:
+            raise ValueError(
+                f"documents must also name that of the token before the {t} tokens, got {documents.shape[1]} numbers; "
+                f"give the last {t + 1}, −1 where there is no token"
+            )
+        if documents is None:
             begins = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
         else:
             begins = documents[:, -t:] != documents[:, -t - 1 : -1]
