@@ -38,7 +38,8 @@ def test_intervals_hold_their_scores() -> None:
         (reciprocal_rank_interval(found), mean_reciprocal_rank(found)),
     ):
         assert low_high[0] < value < low_high[1]
-    assert reciprocal_rank_interval(np.array([2])) == (-np.inf, np.inf)
+    assert reciprocal_rank_interval(np.array([2])) == (0, 100)
+    assert reciprocal_rank_interval(np.array([1, 1, 1, 1, 9]))[1] == 100
 
 
 def test_errors() -> None:

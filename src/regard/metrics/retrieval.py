@@ -48,7 +48,7 @@ def mean_reciprocal_rank(found: NDArray[np.int64]) -> float:  # "q"
 
 
 def reciprocal_rank_interval(found: NDArray[np.int64]) -> Interval:  # "q"
-    """mean ± z s / √n, z = 1.96: the 95 % interval of the mean reciprocal rank by the central limit theorem."""
+    """mean ± z s / √n, z = 1.96, within 0 to 100: the 95 % interval of the mean by the central limit theorem."""
     values = 100.0 / found
     half = _Z * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return float(values.mean()) - half, float(values.mean()) + half
+    return max(float(values.mean()) - half, 0.0), min(float(values.mean()) + half, 100.0)

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from regard.data.text.tf_idf import tf_idf_similarity, words_of
+from regard.data.text.tf_idf import TfIdf, words_of
 
 LINES = ["a red bird sings", "the red, red house", "a house", "birds sing in the house", ""]
 
@@ -13,10 +13,10 @@ def test_against_scikit_learn() -> None:
     candidates = vectorizer.fit_transform(LINES)
     queries = ["a red red house", "the bird", "sings a house"]
     expected = (vectorizer.transform(queries) @ candidates.T).toarray()
-    np.testing.assert_allclose(tf_idf_similarity(queries, LINES), expected, atol=1e-12)
+    np.testing.assert_allclose([TfIdf(LINES).similarity(query) for query in queries], expected, atol=1e-12)
 
 
 def test_words_that_no_candidate_has() -> None:
-    known, unknown = tf_idf_similarity(["red house", "red house on fire"], LINES)
+    known, unknown = (TfIdf(LINES).similarity(query) for query in ("red house", "red house on fire"))
     assert 0 < unknown[1] < known[1]
-    assert not tf_idf_similarity(["zebra", ""], LINES).any()
+    assert not any(TfIdf(LINES).similarity(query).any() for query in ("zebra", ""))

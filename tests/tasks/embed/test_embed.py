@@ -98,6 +98,8 @@ def test_bad_input(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     cases: dict[tuple[object, ...], str] = {
         ("embed", run, "a", "--neighbours", lines, "--top", 11): "--top 11 exceeds the 10 lines with text of .*txt",
         ("embed", run, "a", "--neighbours", lines, "--top", 0): "--top must be 1 or more, got 0; try --top 5",
+        ("embed", run, "a", "--top", 3): "--top 3 is the number of lines of --neighbours; name a file",
+        ("embed", run, "--file", lines, "--out", out, "--top", 3): "--top 3 is the number of lines of --neighbours",
         ("embed", run, "a", "--neighbours", tmp_path / "empty.txt"): "empty.txt is empty; it must hold one sentence",
         ("embed", run, "a", "--neighbours", tmp_path / "blank.txt"): "has 2 lines without text; name a file",
         ("embed", run, "a", "--neighbours", tmp_path / "missing"): "there is no file",
@@ -114,6 +116,7 @@ def test_bad_input(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("train", "embed", "--encoder", tmp_path / "nothing"): "holds neither config.json and weights nor a run",
         ("train", "embed", "--encoder", bert, "--width", 3): "--width 3 belongs to --model bert",
         ("train", "embed", "--encoder", bert, "--freeze", "all"): "--freeze all leaves nothing to train in embed",
+        ("train", "embed", "--encoder", bert, "--freeze", "2"): "--freeze 2 leaves nothing to train in embed; use the",
         ("train", "embed", "--encoder", bert, "--head-rate", 2): "is for layers above the encoder, and embed has none",
         ("train", "embed", "--temperature", 0): "--temperature must be positive and finite",
         ("train", "embed", "--batch", 1): "--batch must be 2 or more",
@@ -146,6 +149,23 @@ def test_the_pooling_of_sentence_transformers(tmp_path: Path) -> None:
     predictor = regard.load(folder, device="cpu")
     assert isinstance(predictor, EmbedPredictor)
     assert predictor.model.pooling == "first"
+    modules = [
+        {"idx": n, "name": str(n), "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for n, (place, kind) in enumerate([("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")])
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert isinstance(regard.load(folder, device="cpu"), EmbedPredictor)
+    dense = {**modules[2], "type": "sentence_transformers.models.Dense"}
+    elsewhere = {**modules[1], "path": "3_Pooling"}
+    for wrong, message in (
+        ([*modules, dense], "has a module 'Dense', and regard supports Transformer, Pooling, Normalize; take another"),
+        ([modules[0], elsewhere], r"has its pooling in \['3_Pooling'\], and regard reads one in 1_Pooling; rename"),
+        ([{"idx": 0}], r"modules.json must be a list of modules with type and path \('type'\); restore it"),
+    ):
+        (folder / "modules.json").write_text(json.dumps(wrong))
+        with pytest.raises(ValueError, match=message):
+            regard.load(folder, device="cpu")
+    (folder / "modules.json").unlink()
     path.write_text(json.dumps({"pooling_mode_lasttoken": True}))
     with pytest.raises(ValueError, match=r"asks for pooling_mode_lasttoken, and regard supports one of .*mean_tokens"):
         regard.load(folder, device="cpu")
@@ -186,6 +206,8 @@ def test_texts_that_are_cut_off_or_empty_are_counted(tmp_path: Path, capsys: pyt
     assert main(["train", "embed", "--train", str(file), *SIZES, *STEPS, "--max-length", "50", "--out", str(run)]) == 0
     printed = capsys.readouterr()
     assert "1 text is cut off after 50 tokens; 1 pair without text on both sides left out" in printed.err + printed.out
+    assert main(["evaluate", str(run), "--test", str(file)]) == 0
+    assert "1 text was cut off after 50 tokens" in capsys.readouterr().out
 
 
 def test_equal_texts_are_no_negatives() -> None:

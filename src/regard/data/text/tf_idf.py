@@ -46,12 +46,6 @@ class TfIdf:
         return row
 
 
-def tf_idf_similarity(queries: Sequence[str], candidates: Sequence[str]) -> NDArray[np.float64]:  # -> "q c"
-    """The cosine of every query with every candidate."""
-    index = TfIdf(candidates)
-    return np.array([index.similarity(query) for query in queries]).reshape(len(queries), len(candidates))
-
-
 def _weights(text: Counter[str], frequency: Counter[str], count: int) -> dict[str, float]:
     """The unit vector of a text, by words."""
     weights = {

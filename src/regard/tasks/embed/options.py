@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from regard.models.transfer.text_encoder import TextEncoder
     from regard.tasks.embed.task import EmbedTask
 
+# the nearest lines of a text that are printed
+_TOP = 5
+
 
 @dataclass(frozen=True)
 class BERTEmbedderOptions(ModelOptions):
@@ -86,13 +89,18 @@ class PretrainedEmbedderOptions(EncoderOptions):
         super().__post_init__()
         check_choices(self)
         if self.freeze == "all":
-            raise ValueError(
-                "freeze=all leaves nothing to train in embed; use the encoder as it is: "
-                f"regard embed {self.encoder} --file FILE --out vectors.npy"
-            )
+            self.check_trains(0)
         if self.head_rate != 10.0:
             raise ValueError(
                 f"head_rate={self.head_rate} is for layers above the encoder, and embed has none; leave it out"
+            )
+
+    def check_trains(self, layers: int) -> None:
+        """Raises if an encoder of this many layers keeps all of its weights."""
+        if self.frozen_parts(layers) > layers:
+            raise ValueError(
+                f"freeze={self.freeze} leaves nothing to train in embed; use the encoder as it is: "
+                f"regard embed {self.encoder} --file FILE --out vectors.npy"
             )
 
     def build(self, encoder: TextEncoder) -> TextEmbedder:
@@ -121,13 +129,17 @@ class PredictVectors:
 
     neighbours: Path | None = option(None, metavar="FILE")
     """Print the lines of this file that are nearest to each text, with their cosines, instead of its vector."""
-    top: int = at_least(1, 5)
+    top: int = at_least(1, _TOP)
     """With --neighbours: this many lines per text, the nearest first, separated by tabs."""
 
     def __post_init__(self) -> None:
         if self.neighbours is not None:
             object.__setattr__(self, "neighbours", Path(self.neighbours))
         check_positive(self, "top")
+        if self.neighbours is None and self.top != _TOP:
+            raise ValueError(
+                f"--top {self.top} is the number of lines of --neighbours; name a file there, or leave it out"
+            )
 
 
 @dataclass(frozen=True)

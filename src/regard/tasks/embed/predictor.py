@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from regard.tasks.embed.options import Embed, PredictVectors
 from regard.viz.plots.ranking import draw_ranking
 
 _DECIMALS = 6
+# lines that are compared with a text at once
+_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,11 @@ class LineIndex:
 
     path: Path
     lines: list[tuple[int, str]]
-    vectors: Tensor  # "n d"
-    num_empty: int
+    vectors: Tensor  # "n d", in double precision on the CPU
+
+    @cached_property
+    def norms(self) -> Tensor:  # "n"
+        return self.vectors.norm(dim=-1)
 
 
 class EmbedPredictor(Predictor[str, TextVector]):
@@ -126,13 +132,17 @@ class EmbedPredictor(Predictor[str, TextVector]):
             raise ValueError(f"{path} has {plural(len(lines), 'line')} without text; name a file of sentences")
         with eval_mode(self.model):
             vectors = self.model.vectors([each.ids for each in self.encode([line for _, line in filled])])
-        self._index = LineIndex(path, filled, vectors, len(lines) - len(filled))
+        self._index = LineIndex(path, filled, vectors.cpu().double())
         return self._index
 
     def vectors(self, texts: Sequence[str], done: Callable[[int], object] | None = None) -> Tensor:  # -> "n d"
         """The vectors of texts, each cut off after `max_length` tokens."""
         with eval_mode(self.model):
             return self.model.vectors([each.ids for each in self.tokenizer.encode(texts, self.max_length)], done)
+
+    def num_cut(self, texts: Sequence[str]) -> int:
+        """The number of texts that have more than `max_length` tokens."""
+        return sum(each.num_cut > 0 for each in self.tokenizer.encode(texts, self.max_length))
 
     def text(self, output: TextVector) -> str:
         if output.neighbours is None:
@@ -198,8 +208,10 @@ class EmbedPredictor(Predictor[str, TextVector]):
 
 def _with_neighbours(output: TextVector, vector: Tensor, index: LineIndex, top: int) -> TextVector:
     """The nearest lines; of equal cosines the earlier line comes first."""
-    lines, query = index.vectors.cpu().double(), vector.cpu().double()
-    cosines = lines @ query / (lines.norm(dim=-1) * query.norm()).clamp_min(1e-300)
+    query = vector.cpu().double()
+    # sums of products, row by row: a product of matrices may round equal rows differently
+    products = torch.cat([(rows * query).sum(-1) for rows in index.vectors.split(_ROWS)])
+    cosines = products / (index.norms * query.norm()).clamp_min(1e-300)
     order = cosines.argsort(descending=True, stable=True)[: top + 1].tolist()
     found = tuple(Neighbour(index.lines[n][0], index.lines[n][1], float(cosines[n])) for n in order[:top])
     return replace(output, neighbours=found, margin=ranking_margin([float(cosines[n]) for n in order], top))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from regard.common.wording import plural, shortened
 from regard.data.text.pairs import Pairs, read_pairs
 from regard.data.text.subwords import RunSubwords
-from regard.data.text.tf_idf import tf_idf_similarity
+from regard.data.text.tf_idf import TfIdf
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.layers.packed_texts import PackedTexts
@@ -75,6 +75,7 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
         train, valid = with_text(splits.train), with_text(splits.valid)
         if isinstance(task.model, EncoderOptions):
             encoder = PretrainedEncoder.prepare(task.model, folder, new)
+            task.model.check_trains(encoder.facts.layers)
         else:
             encoder = _new_encoder(task, train, folder, new)
         if new:
@@ -288,7 +289,7 @@ def evaluate_pairs(
     start = time.perf_counter()
     retrieval = Retrieval.of(predictor, texts, temperature, progress)
     seconds = time.perf_counter() - start
-    baseline = ranks(tf_idf_similarity(retrieval.queries, retrieval.candidates), retrieval.right)
+    baseline = _baseline_ranks(retrieval)
     intervals = retrieval_intervals(retrieval.ranks)
     of_baseline = retrieval_scores(baseline), retrieval_intervals(baseline)
     facts = {
@@ -301,10 +302,21 @@ def evaluate_pairs(
     ]
     if dropped := len(pairs) - len(texts):
         notes.append(f"{plural(dropped, 'pair')} without text on both sides left out")
+    if cut := predictor.num_cut([*retrieval.queries, *retrieval.candidates]):
+        were = "was" if cut == 1 else "were"
+        notes.append(f"{plural(cut, 'text')} {were} cut off after {predictor.max_length:,} tokens")
     count = len(texts)
     samples = [retrieval.sample(n) for n in range(0, count, max(1, count // _SAMPLES))[:_SAMPLES]]
     predictions = [retrieval.candidates[n] for n in retrieval.best]
     return Evaluation(retrieval.scores, count, "pairs", split, seconds, predictions, samples, notes, facts, intervals)
+
+
+def _baseline_ranks(retrieval: Retrieval) -> NDArray[np.int64]:  # -> "q"
+    """The rank of the right candidate of every query by tf-idf."""
+    index = TfIdf(retrieval.candidates)
+    both = zip(retrieval.queries, retrieval.right, strict=True)
+    # query by query: a matrix of all queries and candidates may not fit into memory
+    return np.concatenate([ranks(index.similarity(query)[None], right[None]) for query, right in both])
 
 
 def _baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:
