@@ -133,8 +133,8 @@ class RunRecord:
 
     def with_files(self, run: Path, names: Sequence[str]) -> "RunRecord":
         """The same with the checksums of these files, those that exist; safetensors files have their own."""
-        paths = [run / name for name in names if not name.endswith(".safetensors")]
-        return dataclasses.replace(self, files={path.name: checksums.of_file(path) for path in paths if path.is_file()})
+        kept = [name for name in names if not name.endswith(".safetensors") and (run / name).is_file()]
+        return dataclasses.replace(self, files={name: checksums.of_file(run / name) for name in kept})
 
     def changed_option(self, task: TrainableTask) -> tuple[str, Any, Any] | None:
         """The first option that differs between the record and a task, with both values; None if all agree.

@@ -69,6 +69,17 @@ def test_a_run_with_an_encoder(folder: Path, tmp_path: Path, options: Sequence[s
     assert main(["evaluate", str(tmp_path / "once")]) == 0
 
 
+def test_the_files_of_a_second_encoder_are_those_of_the_run(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(folder, ["--model", "co-encoder", "--width", "6", "--second-encoder", "SECOND"], tmp_path / "run", 1)
+    changed = tmp_path / "run" / "second" / "encoder.json"
+    changed.write_text(changed.read_text() + " ")
+    capsys.readouterr()
+    assert main(["train", "--resume", str(tmp_path / "run"), "--steps", "2"]) == 2
+    assert f"{changed} has changed since the training wrote it" in capsys.readouterr().err
+
+
 def test_frozen_states_are_those_of_the_encoder(folder: Path, tmp_path: Path) -> None:
     task = Match.of(train=folder / "pairs.tsv", encoder=folder / "bert", hidden=4, batch=64)
     (tmp_path / "run").mkdir()

@@ -9,7 +9,7 @@ from regard.models.matching.word_matcher import BagOfPairs, PairModel, WordMatch
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import FrozenEncoderOptions
 from regard.tasks.match.data import PairFacts
-from regard.tasks.match.encoders import SECOND, EncoderReader, JoinedReader, PairParts
+from regard.tasks.match.encoders import EncoderReader, JoinedReader, PairParts
 from regard.tasks.match.options import (
     PAPER,
     BagOfPairsOptions,
@@ -18,8 +18,6 @@ from regard.tasks.match.options import (
     PairEncoderOptions,
 )
 from regard.tasks.match.readers import FeatureReader, WordReader
-
-__all__ = ["SECOND", "co_parts", "feature_parts", "frozen_parts", "joined_parts", "word_parts"]
 
 
 def word_parts(options: MatcherOptions, facts: PairFacts) -> PairParts:

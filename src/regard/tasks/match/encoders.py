@@ -16,12 +16,10 @@ from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretr
 from regard.tasks.match.readers import PairReader
 from regard.training.run_folder import LAST
 
-# of the encoder of the second texts, in the folder of a run
-SECOND = "second"
 # of an encoder in a first call
 _MOST_LAYERS = 64
 
-# the encoder of options: of the first texts, or by the name SECOND of the second ones
+# the encoder of options: of the first texts, or by the name of its folder in the run of the second ones
 EncoderSource = Callable[[EncoderOptions, str], PretrainedEncoder]
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # the attention of a model's own paper; the other names are mechanisms
 PAPER = "paper"
 BAG_OF_WORDS = "bag-of-words"
+# the folder of the encoder of the second texts, in that of a run, and its files
+SECOND = "second"
+SECOND_FILES = tuple(f"{SECOND}/{name}" for name in ENCODER_FILES)
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ class CoEncoderOptions(EncoderOptions, PairModelOptions):
 
         second = None
         if self.second_encoder is not None:
-            second = source(replace(self, encoder=self.second_encoder), building.SECOND)
+            second = source(replace(self, encoder=self.second_encoder), SECOND)
         return building.co_parts(self, facts, source(self, ""), second)
 
 
@@ -292,7 +295,7 @@ class Match(TaskConfig):
         "Mechanisms by name, as `regard list` has them, whose score both directions share; paper is that of the "
         "model's paper. A bag of words is always compared with them."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", "baseline.safetensors", *ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", "baseline.safetensors", *ENCODER_FILES, *SECOND_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("pairs.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
