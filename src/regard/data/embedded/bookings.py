@@ -1,15 +1,15 @@
 """Generated dialogues in which a table is booked, with the state after every turn of the user.  No torch here.
 
-    I want to book a table.                                     {}
-    What kind of food?
-    thai please, in the north.                                  {food: thai, area: north}
-    Which price range?
-    I do not mind.                                              {…, price: dontcare}
-    For how many people? Is four fine?
-    yes.                                                        {…, people: four}
-    Which day?
-    friday. no wait, the area is south.                         {…, area: south, day: friday}
-    A thai table in the south for four on friday, any price. Shall I book it?
+    Hello, I need a table.                                          {}
+    What would you like to eat? Is italian fine?
+    yes please.                                                     {food: italian}
+    How many guests?
+    I do not mind.                                                  {…, people: dontcare}
+    On what day?
+    this friday.                                                    {…, day: friday}
+    What may it cost?
+    cheap prices, the north part. no wait, somewhere in the centre. {…, price: cheap, area: centre}
+    I found italian food, centre area, cheap price, any people, friday day. Shall I book it?
 
 Values may be offered by the system and accepted by "yes", corrected later, or left open: the state depends on the words
 of both. The system asks for what is missing, so that its next turn shares few words with the dialogue, and sums up what
