@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data.splitting import draw_groups
+from regard.data.splitting import draw_groups, held_out_items
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 40), st.integers(0, 5))
@@ -27,3 +27,14 @@ def test_groups_are_drawn_whole_and_not_beyond_what_is_wanted(members: list[int]
 def test_single_examples_are_drawn_exactly(wanted: int) -> None:
     assert len(draw_groups(np.arange(10), wanted, np.random.default_rng(0))) == wanted
     assert len(draw_groups(np.arange(0), wanted, np.random.default_rng(0))) == 0
+
+
+@given(st.integers(2, 40), st.floats(0.01, 0.99), st.integers(0, 9), st.booleans())
+def test_items_are_held_out_and_stay(count: int, share: float, seed: int, are_pairs: bool) -> None:
+    least = 2 if are_pairs and count >= 4 else 1
+    items = [f"{n:02}" for n in range(count)]
+    held = held_out_items(items, share, seed, least)
+    assert held <= {*items}
+    assert least <= len(held) <= count - least
+    assert len(held) == round(share * count) or len(held) in (least, count - least)
+    assert held == held_out_items(items, share, seed, least)

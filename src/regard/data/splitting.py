@@ -1,7 +1,7 @@
 """Splits of labelled data: which examples are held out, deterministically by a seed.  No torch here."""
 
 from collections.abc import Sequence
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,16 @@ class LabelledExamples(Protocol):
 
 
 L = TypeVar("L", bound=LabelledExamples)
+Item = TypeVar("Item", bound=Any)
+
+
+def held_out_items(distinct: Sequence[Item], share: float, seed: int, least: int = 1) -> set[Item]:
+    """About this share of different items, such as passages or stories; at least `least` of them, and as many stay.
+
+    `distinct` are 2 · `least` items or more, in an order that does not depend on the process.
+    """
+    count = min(max(least, round(share * len(distinct))), len(distinct) - least)
+    return {distinct[n] for n in np.random.default_rng(seed).permutation(len(distinct))[:count].tolist()}
 
 
 def check_labels(labels: NDArray[np.int64], classes: tuple[str, ...], example: str) -> None:

@@ -154,6 +154,14 @@ class PredictionSession:
         return []
 
 
+class PictureSession(PredictionSession):
+    """Names the picture that it has drawn."""
+
+    def finish(self) -> list[str]:
+        notes = super().finish()
+        return notes if self.picture is None else [*notes, f"the attention is drawn in {self.picture}"]
+
+
 def predict_recorded(
     predictor: Predictor[Input, Output],
     inputs: Sequence[Input],

@@ -14,11 +14,13 @@ import pytest
 import regard
 from regard.cli.main import main
 from regard.data.embedded import timetables
-from regard.data.questions.squad import SpanQuestion, write_question
+from regard.data.questions.squad import GoldAnswer, SpanQuestion, write_question
 from regard.inference.predictor import labelled_recording, record_run
 from regard.tasks.read.baseline import baseline_answers
+from regard.tasks.read.data import read_file
 from regard.tasks.read.options import PredictSpans, ReadConfig
-from regard.tasks.read.predictor import ReadPredictor
+from regard.tasks.read.predictor import PredictedAnswer, ReadOutput, ReadPredictor
+from regard.tasks.read.task import _sample
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 from regard.viz.recording.figures.flow import flow_figure
@@ -378,6 +380,8 @@ def test_bad_files_are_one_sentence(
         ("a passage", "has a passage and no question"),
         ("", "has a passage and no question"),
         ("a\n\nq\nb", "give an odd number"),
+        ("a\n\nq\n" + "b " * 100_000 + "\nwhat?", "an earlier answer of the text has 100,000 words, more than"),
+        ("a\t\tb\twhat?", "an earlier question of the text is empty; give at least one word"),
     ],
 )
 def test_bad_texts_are_one_sentence(text: str, message: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -387,6 +391,28 @@ def test_bad_texts_are_one_sentence(text: str, message: str, run: Path, capsys: 
     assert message in printed.err
     assert printed.err.count("\n") == 1
     assert not printed.out
+
+
+def test_an_earlier_answer_of_a_file_that_is_too_long(tmp_path: Path) -> None:
+    made = json.loads((FIXTURES / "coqa.json").read_text(encoding="utf-8"))
+    made["data"][0]["answers"][0]["input_text"] = "word " * 1001
+    path = write(tmp_path / "long.json", made)
+    with pytest.raises(ValueError, match=r"long.json: an earlier answer before the question .* has 1,001 words"):
+        read_file(ReadConfig.of(train=path, history=1, **SMALL), path)
+    # what is not read may be of any length
+    assert len(read_file(ReadConfig.of(train=path, history=0, **SMALL), path))
+
+
+def test_a_sample_is_one_line() -> None:
+    asked = SpanQuestion("x", "a\n b", "Where?", (GoldAnswer("a", 0),))
+    said = PredictedAnswer("a\n b", 0, 4, (0, 2), 1.0)
+    assert _sample(asked, ReadOutput(asked, (said,), 1)) == "Where? → a b right: a"
+
+
+def test_predict_names_the_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.png"
+    assert main(["predict", str(run), "Ada went to Rome.\tWhere?", "--picture", str(path)]) == 0
+    assert f"the attention is drawn in {path}" in capsys.readouterr().err
 
 
 def test_a_run_without_history_refuses_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

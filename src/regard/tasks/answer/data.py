@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.embedded import stories
+from regard.data.splitting import held_out_items
 from regard.data.text.babi import Question, QuestionSplits, match_files, read_babi, task_files, words_of
 from regard.models.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
@@ -52,8 +53,7 @@ def hold_out(
         raise ValueError(
             f"{path} has no story to hold out: all of its {len(texts)} are equal; give more stories, or --valid as well"
         )
-    count = min(max(1, round(share * len(distinct))), len(distinct) - 1)
-    held = {distinct[n] for n in np.random.default_rng(seed).permutation(len(distinct))[:count].tolist()}
+    held = held_out_items(distinct, share, seed)
     parts: tuple[list[Question], list[Question]] = ([], [])
     for question in questions:
         parts[texts[question.story] in held].append(question)

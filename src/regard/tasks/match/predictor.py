@@ -18,7 +18,7 @@ from regard.common.suggestions import known
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
 from regard.models.matching.word_matcher import PairModel
 from regard.recording.recording import Recording
 from regard.tasks._pair_maps import joined_recording
@@ -123,7 +123,10 @@ class MatchPredictor(Predictor[str, PairClasses]):
         return self.model.embedding
 
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "2b t d"
-        """The vectors of the words of the first texts, and below them those of the second texts."""
+        """The vectors of the words of the first texts, and below them those of the second texts.
+
+        Those of a pretrained encoder are "b t d": of both texts as one; with an encoder per text, of the first ones.
+        """
         if self.embedding is None:
             return super().embeddings(inputs)
         read = self.reader.inputs(self._tokens(inputs)).to(self.device)
@@ -159,7 +162,7 @@ class MatchPredictor(Predictor[str, PairClasses]):
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         if picture is not None:
             self.check_attends("--picture")
-        return MatchSession(self, options, picture)
+        return PictureSession(self, options, picture)
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
@@ -177,11 +180,3 @@ class MatchPredictor(Predictor[str, PairClasses]):
             example="a b\tc",
             text_schema={"pattern": PAIR_PATTERN},
         )
-
-
-class MatchSession(PredictionSession):
-    """Names the picture."""
-
-    def finish(self) -> list[str]:
-        notes = super().finish()
-        return notes if self.picture is None else [*notes, f"the attention is drawn in {self.picture}"]

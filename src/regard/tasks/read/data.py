@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.common.wording import plural
 from regard.data.embedded import timetables
 from regard.data.questions.squad import GoldAnswer, SpanQuestion, SpanQuestions, SpanQuestionSplits, read_questions
+from regard.data.splitting import held_out_items
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words, split_words
 from regard.models.reading.bidaf import ReaderSizes
@@ -39,6 +40,7 @@ def read_file(config: ReadConfig, path: Path) -> SpanQuestions:
             check_words(question.passage, f"the passage of {question.id}", config.max_length, f"{path}: ")
             checked.add(question.passage)
         check_words(question.question, f"the question {question.id}", config.max_length, f"{path}: ")
+        check_turns(question, config.history, f"before the question {question.id}", config.max_length, f"{path}: ")
     return found
 
 
@@ -54,6 +56,13 @@ def check_words(text: str, name: str, most: int, place: str = "") -> None:
         )
 
 
+def check_turns(question: SpanQuestion, history: int, name: str, most: int, place: str = "") -> None:
+    """Raises for an earlier question or answer that is read, and is empty or too long."""
+    for asked, answered in question.recent(history):
+        check_words(asked, f"an earlier question {name}", most, place)
+        check_words(answered, f"an earlier answer {name}", most, place)
+
+
 def _hold_out(found: SpanQuestions, config: ReadConfig) -> tuple[SpanQuestions, SpanQuestions]:
     """Two parts without a common passage."""
     passages = sorted({question.passage for question in found.questions})
@@ -61,9 +70,7 @@ def _hold_out(found: SpanQuestions, config: ReadConfig) -> tuple[SpanQuestions, 
         raise ValueError(
             f"train={config.train} has one passage, so none can be held out; give more passages, or --valid as well"
         )
-    count = min(max(1, round(config.valid_share * len(passages))), len(passages) - 1)
-    chosen = np.random.default_rng(config.seed).permutation(len(passages))[:count]
-    held = {passages[n] for n in chosen.tolist()}
+    held = held_out_items(passages, config.valid_share, config.seed)
     parts = [
         tuple(question for question in found.questions if (question.passage in held) == is_held)
         for is_held in (False, True)

@@ -15,13 +15,13 @@ from regard.data.questions.squad import GoldAnswer, SpanQuestion, parse_question
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
 from regard.layers.span_search import best_spans
 from regard.losses.span import span_nll
 from regard.models.reading.bidaf import BiDAF, SpanLogits
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.tasks.read.data import ReadVocabulary, WordedQuestion, check_words, split_questions, to_inputs
+from regard.tasks.read.data import ReadVocabulary, WordedQuestion, check_turns, check_words, split_questions, to_inputs
 from regard.tasks.read.options import PredictSpans, ReadConfig
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures.flow import flow_figure
@@ -83,6 +83,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
                 f"the text has {len(question.history)} earlier questions, and this run was trained with --history 0; "
                 "leave them out, or train with --history"
             )
+        check_turns(question, self.config.history, "of the text", self.config.max_length)
         return question
 
     def predict(
@@ -222,7 +223,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         if picture is not None:
             self.check_attends("--picture")
-        return super().session(options, picture)
+        return PictureSession(self, options, picture)
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"

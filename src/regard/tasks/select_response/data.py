@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from regard.common.wording import shortened
 from regard.data.dialogues import CandidateGroup, Dialogue, build_groups, read_dialogues
 from regard.data.embedded import bookings
+from regard.data.splitting import held_out_items
 from regard.data.text.sentence_pairs import count_words
 from regard.data.text.tf_idf import TfIdf
 from regard.data.text.words import repeated_words, split_words
@@ -57,9 +58,7 @@ def _hold_out(dialogues: Sequence[Dialogue], config: SelectResponse) -> tuple[li
             f"train={config.train} has {len(distinct)} different dialogues, too few to hold some out; give more, or "
             "--valid as well"
         )
-    count = min(max(2, round(config.valid_share * len(distinct))), len(distinct) - 2)
-    order = np.random.default_rng(config.seed).permutation(len(distinct))
-    held = {distinct[n] for n in order[:count].tolist()}
+    held = held_out_items(distinct, config.valid_share, config.seed, least=2)
     return [each for each in dialogues if each not in held], [each for each in dialogues if each in held]
 
 

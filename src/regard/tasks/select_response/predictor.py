@@ -20,7 +20,7 @@ from regard.data.dialogues import CandidateGroup
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
 from regard.models.matching.response_selector import DialogueInputs, ResponseSelector
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
@@ -187,7 +187,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
     # Services
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        return SelectionSession(self, options, picture)
+        return PictureSession(self, options, picture)
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
@@ -213,11 +213,3 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
             example="a b\nc",
             text_schema={"format": "dialogue"},
         )
-
-
-class SelectionSession(PredictionSession):
-    """Names the picture."""
-
-    def finish(self) -> list[str]:
-        notes = super().finish()
-        return notes if self.picture is None else [*notes, f"the attention is drawn in {self.picture}"]
