@@ -182,6 +182,11 @@ def test_an_encoder_of_a_run_of_embed(folder: Path, tmp_path: Path) -> None:
     theirs = EmbedPredictor(problem.build_model(), problem.encoder.tokenizer).predict(LINES[:3])
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a.vector, b.vector, rtol=1e-5, atol=1e-6)
+    with pytest.raises(
+        ValueError, match="a batch of 3 pairs leaves one of 2 processes fewer than two, and .*batch=4 or"
+    ):
+        problem.load_batch(np.arange(3), 0, 2)
+    assert [len(problem.load_batch(np.arange(5), rank, 2) or ()) for rank in (0, 1)] == [3, 2]
 
 
 def _made(path: Path) -> Path:

@@ -157,6 +157,12 @@ FOLDERS: dict[str, tuple[str, Callable[[Path], object], tuple[str, ...], str]] =
         ("IMAGE",),
         "has resample=9, and the filters are ",
     ),
+    "a list of filters": (
+        "ViTForImageClassification",
+        lambda f: edit(f, "preprocessor_config.json", resample=[2]),
+        ("IMAGE",),
+        "has resample=[2], and the filters are ",
+    ),
     "a mean of another number of channels": (
         "ViTForImageClassification",
         lambda f: edit(f, "preprocessor_config.json", image_mean=[0.5]),

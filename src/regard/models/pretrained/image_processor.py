@@ -65,7 +65,7 @@ def load_image_processor(config: CheckpointConfig, image: tuple[int, int], chann
             f"do_resize={values.get('do_resize', True)!r} and size={values.get('size')!r}; restore the file"
         )
     resample = values.get("resample", 2)
-    if resample not in _RESAMPLING:
+    if not isinstance(resample, int) or resample not in _RESAMPLING:
         raise ValueError(f"{path} has resample={resample!r}, and the filters are {_RESAMPLING}; correct it")
     scale = 255 * _number(values, "rescale_factor", 1 / 255, path) if values.get("do_rescale", True) else 255.0
     normalizes = values.get("do_normalize", True)

@@ -197,7 +197,8 @@ class Embed(TaskConfig):
     """The divisor of cosines in the loss: a smaller one separates the nearest wrong texts more."""
 
     batch: int = left_open()
-    """Pairs per batch; the other pairs of its batch are the wrong answers of each pair."""
+    """Pairs per batch; the other pairs of its batch are the wrong answers of each pair, under torchrun those of its
+    process."""
     valid_pairs: int = 1000
     """Without --valid: one in ten pairs is held out to validate on, at most this many."""
     seed: int = 0

@@ -97,8 +97,12 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
         return plan_pairs(len(self.pairs.source), self.task.batch, self.task.seed, epoch)
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ContrastiveBatch | None:
-        rows = planned[rank::world]
-        return contrastive_batch(self.pairs, rows) if len(rows) else None
+        if world > 1 and len(planned) < 2 * world:
+            raise ValueError(
+                f"a batch of {len(planned)} pairs leaves one of {world} processes fewer than two, and a pair is only "
+                f"right among others; give {2 * world} pairs and batch={2 * world} or more, or use fewer processes"
+            )
+        return contrastive_batch(self.pairs, planned[rank::world])
 
     def num_terms(self, batch: ContrastiveBatch) -> int:
         return len(batch)
