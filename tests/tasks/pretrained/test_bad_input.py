@@ -46,6 +46,18 @@ def cut_vocabulary(folder: Path) -> None:
     )
 
 
+def drop_mask(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    path.write_text(path.read_text().replace("[MASK]", "[GAP]"))
+
+
+def cut_channels(folder: Path) -> None:
+    """Patches have two channels."""
+    edit(folder, num_channels=2)
+    name = "vit.embeddings.patch_embeddings.projection.weight"
+    change_tensors(folder, lambda tensors: tensors.update({name: tensors[name][:, :2].clone()}))
+
+
 MASKED, GENERATED = ("the [MASK] sat",), ("the cat",)
 # architecture, what is done to its folder, words behind it, and the sentence
 FOLDERS: dict[str, tuple[str, Callable[[Path], object], tuple[str, ...], str]] = {
@@ -102,6 +114,18 @@ FOLDERS: dict[str, tuple[str, Callable[[Path], object], tuple[str, ...], str]] =
         cut_vocabulary,
         MASKED,
         "has ids up to 22, but the embedding has 20 rows; restore the tokenizer that the model was trained with",
+    ),
+    "a tokenizer without a mask": (
+        "BertForMaskedLM",
+        drop_mask,
+        MASKED,
+        "the tokenizer has no mask token, [MASK] or <mask>; restore the tokenizer of the model",
+    ),
+    "images of two channels": (
+        "ViTForImageClassification",
+        cut_channels,
+        ("IMAGE",),
+        "reads images of 2 channels, and files have 1 or 3; name a folder of another model",
     ),
     "no tokenizer": (
         "GPT2LMHeadModel",
@@ -254,7 +278,7 @@ INPUTS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
         "MarianMTModel",
         "translate",
         ("the cat", "--weights", "last"),
-        "is for the folder of a run, and ",
+        "MarianMTModel is none; leave it out",
     ),
     "no data to evaluate on": (
         "MarianMTModel",

@@ -15,7 +15,10 @@ def released_image_classifier(loaded: PretrainedModel) -> ImageClassifier:
     height, width = model.encoder.image
     channels = model.encoder.patches.in_channels
     if channels not in (1, 3):
-        raise ValueError(f"{loaded.config.folder} reads images of {channels} channels, and files have 1 or 3")
+        raise ValueError(
+            f"{loaded.config.folder} reads images of {channels} channels, and files have 1 or 3; "
+            "name a folder of another model"
+        )
     processor = load_image_processor(loaded.config, (height, width), channels)
     classes = class_names(loaded.config, model.output.out_features)
     # the model itself subtracts the mean and divides by the standard deviation
