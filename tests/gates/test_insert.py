@@ -288,9 +288,10 @@ def test_nothing_is_half_done(net: Net) -> None:
 
 def test_lists_and_empty_rows_and_strange_outputs_are_refused() -> None:
     model = nn.ModuleDict({"list": nn.ModuleList([nn.Linear(2, 2)]), "none": nn.Sequential(), "odd": _Odd()})
-    with pytest.raises(
-        ValueError, match=r"list is an nn\.ModuleList, which has no output of its own; .*after='list\.\*'"
-    ):
+    said = (
+        r"list is an nn\.ModuleList, which has no output of its own; select the modules in it, as in after='list\.\*'"
+    )
+    with pytest.raises(ValueError, match=said):
         insert(model, Scale, after="list")
     with pytest.raises(
         ValueError, match=r"none is an empty nn\.Sequential, which has no last module; select another one"

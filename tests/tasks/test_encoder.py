@@ -117,7 +117,10 @@ def test_other_weights_before_the_first_checkpoint(folder: Path, tmp_path: Path)
     PretrainedEncoder.prepare(Options(source), tmp_path, new=True)
     shutil.rmtree(source)
     bert_folder(source, initializer_range=0.5)
-    with pytest.raises(ValueError, match=r"the weights of .*source have changed since .* began, .*; put them back"):
+    with pytest.raises(
+        ValueError,
+        match=r"the weights of .*source have changed since .* began, which has no checkpoint yet; put them back",
+    ):
         PretrainedEncoder.prepare(Options(source), tmp_path, new=False)
 
 

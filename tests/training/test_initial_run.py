@@ -119,7 +119,8 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(tmp_path: Path) -> None
 def test_a_run_without_a_validation_has_no_best_weights(tmp_path: Path) -> None:
     run(tmp_path / "source", steps=1)
     (tmp_path / "source" / "best.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no best.safetensors yet, .* regard train --resume"):
+    said = r"has no best.safetensors yet, as it was not validated; train it on: regard train --resume .*source"
+    with pytest.raises(FileNotFoundError, match=said):
         train(Toy(), tmp_path / "run", tmp_path / "source")
 
 

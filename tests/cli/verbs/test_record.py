@@ -227,7 +227,7 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
         (["{nowhere}", "a"], "nowhere; name one that holds a model, or a run"),
         (["{empty}", "a"], "holds neither config.json, a model that transformers saved, nor run.json, a run"),
         (["{bert}", "the " * 40], "the text has 42 tokens, and the model of "),
-        (["{bert}", TEXT, "--weights", "last"], "--weights last is for the folder of a run, and "),
+        (["{bert}", TEXT, "--weights", "last"], "bert is not one; leave it out"),
         (["{bert}", TEXT, "--layers", "encodr.*"], "encodr.*"),
         (["{bert}", TEXT, "--layers", "embeddings"], "none of embeddings in "),
         (["{bert}", TEXT, "--alignment", "x.html"], "--alignment needs a model that translates, and "),

@@ -192,7 +192,10 @@ BAD: dict[str, tuple[Any, str]] = {
         {"data": [{"paragraphs": ["a"]}]},
         "a paragraph of article 1 of data must be an object, got 'a'",
     ),
-    "no id": ({"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}, "a question of article 1 of data has no id"),
+    "no id": (
+        {"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]},
+        ": a question of article 1 of data has no id; ",
+    ),
     "a question in numbers": (squad("a", ("a", 0), question=3), "'question' of q1 must be a text, got 3"),
     "an offset in words": (squad("a", ("a", "0")), "'answer_start' of q1 must be a whole number, got '0'"),  # type: ignore[arg-type]
     "a truth": (squad("a", ("a", True)), "'answer_start' of q1 must be a whole number, got True"),

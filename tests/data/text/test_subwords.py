@@ -156,7 +156,14 @@ def test_a_tokenizer_without_a_frame(folder: Path) -> None:
     assert encoded.is_empty
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"kind": "pretrained", "tokenizer": {}}'])
-def test_other_text_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"text must be a tokenizer of sub-words.*; write it again"):
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "text must be a tokenizer of sub-words, got ''; write it again"),
+        ("[]", r"text must be a tokenizer of sub-words, got '\[\]'; write it again"),
+        ('{"kind": "pretrained", "tokenizer": {}}', r"text must be a tokenizer of sub-words \(.+\); write it again"),
+    ],
+)
+def test_other_text_is_refused(text: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         read_subwords(text)

@@ -92,7 +92,7 @@ def test_tags_start_with_outside() -> None:
     ("text", "column", "error"),
     [
         ("a\tO\nb\tO\tX\n", None, r"a.tsv:2: a line must have 2 columns, as the first line has, got 3 in 'b\\tO\\tX'"),
-        ("a\tO\n\nb\n", None, "a.tsv:3: a line must have 2 columns, as the first line has, got 1"),
+        ("a\tO\n\nb\n", None, "a.tsv:3: .* got 1 in 'b'; separate columns by one tab, and sentences by an empty line"),
         ("a\tO\n", 3, "column=3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
         ("a\tO\n", -3, "column=-3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
         ("a\tO\n", 0, "column=0 is no column"),

@@ -251,7 +251,7 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "an unsupported architecture": (
         "BertModel",
         lambda f: edit(f, architectures=["T5ForConditionalGeneration"]),
-        "names the architecture 'T5ForConditionalGeneration', and regard loads BertModel, BertForMaskedLM, .*ViTModel",
+        "names the architecture 'T5ForConditionalGeneration', and regard loads Bert.*; name a folder of one of these",
     ),
     "no architecture": (
         "BertModel",

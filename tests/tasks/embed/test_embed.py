@@ -113,6 +113,9 @@ def test_bad_input(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("train", "embed", "--train", tmp_path / "column.tsv"): "a line must be source, tab, target, got 0 tabs",
         ("train", "embed", "--train", tmp_path / "empty.txt"): "is empty; it must hold source, tab, target",
         ("train", "embed", "--train", tmp_path / "one.tsv"): "no pair to spare for validation",
+        (
+            *("train", "embed", "--valid", tmp_path / "one.tsv"),
+        ): "has 1 of 3 pairs to valid with text on both sides, and a pair is only right among others; give two pairs",
         ("train", "embed", "--encoder", tmp_path / "nothing"): "holds neither config.json and weights nor a run",
         ("train", "embed", "--encoder", bert, "--width", 3): "--width 3 belongs to --model bert",
         ("train", "embed", "--encoder", bert, "--freeze", "all"): "--freeze all leaves nothing to train in embed",

@@ -154,7 +154,7 @@ def test_labels_and_files_that_do_not_fit(run: Path, tmp_path: Path, capsys: pyt
     assert main(["evaluate", str(run), "--test", str(path)]) == 2
     assert "other.tsv:1: unknown label 'unrelated'; known are: differs, entails" in capsys.readouterr().err
     assert main(["train", "match", "--train", str(path), "--steps", "1", "--out", str(tmp_path / "run")]) == 2
-    assert "has one class, 'unrelated', so there is nothing to learn" in capsys.readouterr().err
+    assert "'unrelated', so there is nothing to learn; give pairs of another class as well" in capsys.readouterr().err
     for message, target in (("unknown target 'x'", "x"),):
         with pytest.raises(ValueError, match=message):
             predictor_of(run).loss(["a\tb"], [target])

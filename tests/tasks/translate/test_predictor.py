@@ -46,6 +46,8 @@ def test_of_a_task() -> None:
     assert made.longest is None
     assert made.model.source.num_embeddings == len(vocabularies.source) == 7
     assert made.model.target.num_embeddings == len(vocabularies.target) == 6
+    with pytest.raises(ValueError, match="stretch=None needs a largest number of tokens; give most=, such as most=200"):
+        Translator(made.model, vocabularies, stretch=None)
 
 
 @every
