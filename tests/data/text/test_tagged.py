@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from regard.common.tag_schemes import TagScheme
-from regard.data.text.tagged import TaggedSentence, check_lengths, check_tags, find_scheme, read_tagged, tags_of
+from regard.data.text.tagged import (
+    TaggedSentence,
+    check_lengths,
+    check_scheme_is_whole,
+    check_tags,
+    find_scheme,
+    read_tagged,
+    tags_of,
+)
 
 CONLLU = """\
 # sent_id = 1
@@ -84,6 +92,29 @@ def test_the_scheme_is_found(tags: list[str], scheme: str) -> None:
     assert find_scheme([TaggedSentence.of(["w"] * len(tags), tags)]) == scheme
 
 
+@pytest.mark.parametrize(
+    ("tags", "error"),
+    [
+        ("O I-CITY B-", "a.tsv:3: the tag 'B-' is none of IOB2, as 'I-CITY' is; correct it, or pass --scheme none"),
+        ("B- B- I-CITY", "a.tsv:1: the tag 'B-' is none of IOB2"),
+        ("O B-X CITY I-X", "a.tsv:3: the tag 'CITY' is none of IOB2, as 'B-X' is"),
+        ("B-X I-X E-X U-X", "a.tsv:4: the tag 'U-X' is none of BIOES"),
+    ],
+)
+def test_one_tag_that_breaks_a_scheme_is_named(tmp_path: Path, tags: str, error: str) -> None:
+    path = write(tmp_path / "a.tsv", "".join(f"w\t{tag}\n" for tag in tags.split()))
+    sentences = read_tagged(path)
+    assert find_scheme(sentences) == "none"
+    with pytest.raises(ValueError, match=error):
+        check_scheme_is_whole(sentences, path)
+
+
+@pytest.mark.parametrize("tags", ["NOUN VERB O", "O O", "O O O CELL B-cell", "X-NOUN Y-VERB", "NOUN B-"])
+def test_tags_without_a_scheme_stay_without(tmp_path: Path, tags: str) -> None:
+    path = write(tmp_path / "a.tsv", "".join(f"w\t{tag}\n" for tag in tags.split()))
+    check_scheme_is_whole(read_tagged(path), path)
+
+
 def test_tags_start_with_outside() -> None:
     assert tags_of([TaggedSentence.of(["a", "b", "c"], ["B-Y", "O", "B-X"])]) == ["O", "B-X", "B-Y"]
 
@@ -96,6 +127,7 @@ def test_tags_start_with_outside() -> None:
         ("a\tO\n", 3, "column=3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
         ("a\tO\n", -3, "column=-3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
         ("a\tO\n", 0, "column=0 is no column"),
+        ("\nfly7\nto\n", None, "a.tsv:2: there is only one column in 'fly7'; the file must hold one word and its tag"),
         ("a\t \n", None, "a.tsv:1: the tag is empty"),
         ("\n\n", None, "a.tsv has no words; it must hold one word and its tag per line"),
         ("", None, "a.tsv is empty"),

@@ -1,6 +1,7 @@
 """The task tag: answers that do not depend on the batch, offsets, spans, bad input."""
 
 import json
+import math
 import random
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 
 import regard
 from regard.cli.main import main
+from regard.data.text.tagged import TaggedSentence
 from regard.data.text.words import split_words
 from regard.tasks.tag.options import Tag
 from regard.tasks.tag.predictor import TagPredictor
@@ -154,6 +156,8 @@ def test_parts_of_speech_and_intents(tmp_path: Path) -> None:
 BAD = {
     "columns": ("a\tO\nb\n", "train.tsv:2: a line must have 2 columns"),
     "forbidden": ("a\tO\nb\tI-X\n\nc\tB-X\nd\tO\n\nd\tO\n", "forbids the tag"),
+    "typo": ("a\tO\nb\tB-\nc\tI-X\n\nb\tB-\nc\tI-X\n\nc\tO\nb\tB-\nd\tI-X\n", "the tag 'B-' is none of IOB2, as 'I-X'"),
+    "one column": ("fly7\nto\n\nfly8\n", "train.tsv:1: there is only one column in 'fly7'; the file must hold one"),
     "encoding": (b"a\tO\n\xff\tO\n", "UTF-8"),
     "long": ("a\tO\n" * 2001 + "\nb\tO\n", "more than --max-length 2,000; put an empty line between sentences"),
     "one text": (
@@ -225,6 +229,15 @@ def test_held_out_sentences_must_be_those_of_the_run(tmp_path: Path, capsys: pyt
     assert "run held out other sentences than these: its files have changed since, or another version of" in said
     assert "Traceback" not in said
     assert main(["evaluate", str(run), "--test", str(write(tmp_path / "test.tsv", 5, 1))]) == 0
+
+
+def test_the_mean_nll_is_never_below_zero(predictor: TagPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [TaggedSentence.of(["we", "fly"], ["O", "O"]), TaggedSentence.of(["to"], ["O"])]
+    for values, mean in (([-2e-8, -1e-8], 0.0), ([-1e-8, 3.0], 1.0)):
+        monkeypatch.setattr(predictor, "_nll", lambda *_, values=values: torch.tensor(values))
+        assert predictor.mean_nll(given) == mean
+    monkeypatch.setattr(predictor, "_nll", lambda *_: torch.tensor([torch.nan, 1.0]))
+    assert math.isnan(predictor.mean_nll(given))
 
 
 def test_the_loss_wants_one_tag_per_word(predictor: TagPredictor) -> None:

@@ -9,7 +9,7 @@ All are UTF-8, plain or `.gz`. Words keep their place in the text: `offsets` are
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +90,31 @@ def find_scheme(sentences: Sequence[TaggedSentence]) -> str:
     return next((name for name in order if not _violations(TagScheme(name, tags), sentences)), order[0])
 
 
+def check_scheme_is_whole(sentences: Sequence[TaggedSentence], path: Path) -> None:
+    """Raises at the first tag that breaks the scheme of the others: a prefix without its label, or one of a minority.
+
+    For tags in which `find_scheme` finds none: a mistake in one of them must not turn the others into plain tags.
+    """
+    counts = Counter(tag for sentence in sentences for tag in sentence.tags if tag != OUTSIDE)
+    fitting = {name: _fitting(name, counts) for name in ("IOB2", "BIOES", "BILOU")}
+    scheme = max(fitting, key=lambda name: sum(counts[tag] for tag in fitting[name]))
+    fits = fitting[scheme]
+    is_usual = 2 * sum(counts[tag] for tag in fits) > counts.total()
+    for sentence in sentences:
+        for tag, line in zip(sentence.tags, sentence.lines, strict=True):
+            is_bare = bool(fits) and re.fullmatch("[BIESLU]-", tag) is not None
+            if tag != OUTSIDE and tag not in fits and (is_usual or is_bare):
+                raise ValueError(
+                    f"{path}:{line}: the tag {tag!r} is none of {scheme}, as {max(fits, key=counts.__getitem__)!r} is; "
+                    f"correct it, or pass --scheme {NO_SCHEME} if the tags have no prefixes"
+                )
+
+
+def _fitting(name: str, tags: Iterable[str]) -> list[str]:
+    scheme = TagScheme(name, ())
+    return [tag for tag in tags if scheme.problem(tag) is None]
+
+
 def _has_prefixes(name: str, prefixes: set[str]) -> bool:
     return all(TagScheme(name, ()).problem(f"{prefix}-X") is None for prefix in prefixes)
 
@@ -145,6 +170,11 @@ def _read_columns(path: Path, column: int, word_column: int) -> Iterator[TaggedS
         cells = line.split(separator)
         if not count:
             count = len(cells)
+            if count == 1:
+                raise ValueError(
+                    f"{path}:{number}: there is only one column in {shortened(line)}; the file must hold {_HOLDS}: "
+                    "put a tab between word and tag"
+                )
             tag_at, word_at = (_index(name, each, count, path) for name, each in _named(column, word_column))
         if len(cells) != count:
             raise ValueError(

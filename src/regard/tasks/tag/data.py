@@ -17,6 +17,7 @@ from regard.data.text.tagged import (
     TaggedSentence,
     TaggedSplits,
     check_lengths,
+    check_scheme_is_whole,
     check_tags,
     find_scheme,
     read_tagged,
@@ -78,6 +79,8 @@ class TagVocabulary(DataFingerprint):
     @staticmethod
     def of(config: Tag, splits: TaggedSplits) -> "TagVocabulary":
         scheme = find_scheme(splits.train) if config.scheme == "auto" else config.scheme
+        if config.scheme == "auto" and scheme == NO_SCHEME and config.train is not None:
+            check_scheme_is_whole(splits.train, config.train)
         tags = tags_of(splits.train)
         if scheme != NO_SCHEME:
             # every label has all its tags, so that a decoder can write any span of it

@@ -264,9 +264,9 @@ class TagPredictor(Predictor[str, TagOutput]):
 
     @torch.no_grad()
     def mean_nll(self, sentences: Sequence[TaggedSentence]) -> float:
-        """−log p of the tags per word."""
+        """−log p of the tags per word, 0 or more: a CRF rounds that of a certain sentence to either side of 0."""
         total = sum(
-            float(self._nll([s.words for s in part], [s.tags for s in part]).sum())
+            float(self._nll([s.words for s in part], [s.tags for s in part]).clamp(min=0).sum())
             for part in (sentences[n : n + self.batch] for n in range(0, len(sentences), self.batch))
         )
         return total / max(1, sum(map(len, sentences)))
