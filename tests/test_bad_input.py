@@ -12,6 +12,7 @@ from regard import Attention, KVCache, Learnable, MultiHead, Need
 from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.losses import Baseline, doubly_stochastic, frobenius_penalty, linear_cross_entropy, reinforce
 from regard.losses.adaptive_softmax import AdaptiveSoftmax
+from regard.losses.info_nce import info_nce
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -305,6 +306,21 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     # losses
     "rate of nought": (ValueError, lambda: Baseline(rate=0.0), ["rate", "0.0", "try 0.1"]),
     "weights without steps": (ValueError, lambda: doubly_stochastic(t(3)), ["weights", "(…, steps, keys)", "(3)"]),
+    "pairs of vectors of other numbers": (
+        ValueError,
+        lambda: info_nce(t(3, 2), t(4, 2)),
+        ["a (3, 2) and b (4, 2) must be the vectors of as many texts", "give one of each per pair"],
+    ),
+    "a temperature of no pairs": (
+        ValueError,
+        lambda: info_nce(t(3, 2), t(3, 2), 0.0),
+        ["temperature must be positive and finite, got 0.0; try temperature=0.05"],
+    ),
+    "pairs that are the same, of other numbers": (
+        ValueError,
+        lambda: info_nce(t(3, 2), t(3, 2), same=t(3, 2) > 0),
+        ["same must be a boolean tensor of shape (3, 3)", "compare every pair with every pair"],
+    ),
     "weights without hops": (ValueError, lambda: frobenius_penalty(t(3)), ["weights", "(…, hops, tokens)", "(3)"]),
     "steps that are not those": (
         ValueError,

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.tasks.cases import CASES, with_paths, write_files
+from tests.tasks.cases import CASES, task_of, with_paths, write_files
 
 from benchmarks import measured
 from benchmarks.measured import About
@@ -68,7 +68,7 @@ def train_runs(folder: Path, tasks: Sequence[str]) -> list[TinyRun]:
     for task in tasks:
         case = CASES[task]
         options = [*with_paths(case.options, folder), *_STEPS]
-        code, text = run_command(["train", task, *options, "--out", str(folder / task)])
+        code, text = run_command(["train", task_of(task), *options, "--out", str(folder / task)])
         if code != 0:
             raise RuntimeError(f"the run of {task} failed: {text}")
         given = [str(folder / "random.png") if given == "IMAGE" else given for given in case.inputs]

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from dataclasses import MISSING, fields
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,6 +114,11 @@ CASES: dict[str, Case] = {
         ("c b a", "a c"),
     ),
 }
+
+
+def required_options(model: type, encoder: Path = Path("/encoder")) -> dict[str, Any]:
+    """The options that a model cannot be without: the folder of a pretrained encoder."""
+    return {item.name: encoder for item in fields(model) if item.name == "encoder" and item.default is MISSING}
 
 
 def task_of(name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tasks.cases import required_options
 
 from regard.common.option_checks import literal_choices
 from regard.tasks.base import LabelledImageConfig, TaskConfig
@@ -82,7 +83,7 @@ def test_every_word_of_an_option_is_known(name: str) -> None:
     for model, options in config.models.items():
         for option in literal_choices(options):
             with pytest.raises(ValueError, match=f"unknown {option} 'qq'; known are: "):
-                config.of(model=model, **{option: "qq"})
+                config.of(model=model, **{**required_options(options), option: "qq"})
 
 
 @each_task
@@ -95,8 +96,8 @@ def test_files_are_found_from_any_working_directory(name: str, tmp_path: Path, m
 
 @each_task
 def test_there_and_back_through_json(name: str) -> None:
-    for model in TASKS[name].models:
-        for task in (TASKS[name].of(model=model), of_files(name, Path("x"))):
+    for model, options in TASKS[name].models.items():
+        for task in (TASKS[name].of(model=model, **required_options(options)), of_files(name, Path("x"))):
             record = json.loads(json.dumps(task.to_json()))
             again = TASKS[name].from_json(record)
             assert again == task

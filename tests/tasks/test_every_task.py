@@ -198,7 +198,7 @@ def test_init_from_is_refused_in_one_sentence(
     model = read_config(trained(name)).model
     number = next((n for n, value in vars(model).items() if type(value) is int and value > 0), None)
     # an encoder has its sizes from its folder
-    changed, value = ("attention", "entmax") if number is None else (number, getattr(model, number) + 1)
+    changed, value = ("attention", "entmax") if number is None else (number, 2 * getattr(model, number))
     option = f"--{changed.replace('_', '-')}"
     sentences = {
         (

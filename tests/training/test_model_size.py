@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tasks.cases import required_options
+from tests.tasks.encoders import bert_folder
 from tests.training.toy import Toy, run
 
 from regard.common import memory
@@ -18,19 +20,25 @@ MODELS = [(task, model) for task, config in TASKS.items() for model in config.mo
 SIZED = [(task, model) for task, model in MODELS if any(hasattr(TASKS[task].models[model], name) for name in SIZES)]
 
 
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bert_folder(tmp_path_factory.mktemp("encoder"))
+
+
 @pytest.mark.parametrize(("task", "model"), SIZED)
-def test_every_model_is_refused_before_it_is_built(task: str, model: str) -> None:
-    name = next(name for name in SIZES if hasattr(TASKS[task].models[model](), name))
+def test_every_model_is_refused_before_it_is_built(task: str, model: str, encoder: Path) -> None:
+    required = required_options(TASKS[task].models[model], encoder)
+    name = next(name for name in SIZES if hasattr(TASKS[task].models[model](**required), name))
     for size in (10**8, 10**30):
-        config = TASKS[task].of(model=model, **{name: size})
+        config = TASKS[task].of(model=model, **{**required, name: size})
         with pytest.raises(ValueError, match=rf"^{name}={size} makes a model .*; try {name}=\d+$") as caught:
             config.load().check_options()
         assert ("B of memory, and" in str(caught.value)) == (size == 10**8)
 
 
 @pytest.mark.parametrize(("task", "model"), MODELS)
-def test_a_model_that_fits_is_not_refused(task: str, model: str) -> None:
-    TASKS[task].of(model=model).load().check_options()
+def test_a_model_that_fits_is_not_refused(task: str, model: str, encoder: Path) -> None:
+    TASKS[task].of(model=model, **required_options(TASKS[task].models[model], encoder)).load().check_options()
 
 
 def test_a_model_of_too_many_parts() -> None:

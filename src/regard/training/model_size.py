@@ -1,6 +1,6 @@
 """The memory of a model before it is built: its constructor runs on the meta device, where tensors have no data."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
@@ -83,14 +83,15 @@ def largest_option(task: Any) -> tuple[str, int, int] | None:
     None if no whole number has a default.
     """
     model: Any = getattr(task, "model", None)
-    given = {"model": type(model)()} if _has_defaults(model) else {}
-    default = type(task)(**given) if _has_defaults(task, given) else None
-    pairs: list[tuple[Any, Any]] = [(task, default), (model, getattr(default, "model", given.get("model")))]
+    default_model = _with_defaults(model)
+    default = _with_defaults(task, model=default_model)
+    pairs: list[tuple[Any, Any]] = [(task, default), (model, getattr(default, "model", default_model))]
     sizes = {}
     for options, defaults in pairs:
         for item in fields(options) if is_dataclass(options) and type(options) is type(defaults) else ():
             pair = getattr(options, item.name), getattr(defaults, item.name)
-            if item.name != "seed" and all(type(value) is int and value > 0 for value in pair):
+            is_size = item.name != "seed" and item.name not in _required(options)
+            if is_size and all(type(value) is int and value > 0 for value in pair):
                 sizes[item.name] = pair
     if not sizes:
         return None
@@ -98,9 +99,16 @@ def largest_option(task: Any) -> tuple[str, int, int] | None:
     return name, *sizes[name]
 
 
-def _has_defaults(options: Any, given: Collection[str] = ()) -> bool:
-    """Whether a dataclass can be built from the options that are given, and defaults of all others."""
+def _with_defaults(options: Any, **given: Any) -> Any:
+    """A dataclass with its defaults and these values; options without a default, such as a folder, stay as they are."""
     if not is_dataclass(options):
-        return False
-    needed = {item.name for item in fields(options) if item.init and item.default is item.default_factory is MISSING}
-    return needed <= set(given) <= {item.name for item in fields(options)}
+        return None
+    kind: Any = type(options)
+    names = {item.name for item in fields(options)}
+    return kind(**_required(options) | {name: value for name, value in given.items() if name in names and value})
+
+
+def _required(options: Any) -> dict[str, Any]:
+    """The options of a dataclass that have no default."""
+    needed = [item.name for item in fields(options) if item.init and item.default is item.default_factory is MISSING]
+    return {name: getattr(options, name) for name in needed}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import TINY, Regard
 from tests.cli.parsing.test_parser import Learning, Training
+from tests.tasks.cases import required_options
 
 from regard.cli.parsing import toml_config
 from regard.cli.verbs.train import TrainOptions, parse_task
@@ -31,10 +32,9 @@ def config_of(name: str, options: Mapping[str, Any]) -> tuple[TaskConfig, Traini
 def test_the_options_of_a_run_are_read_back(name: str) -> None:
     config = TASKS[name]
     for model, options in config.models.items():
-        assert config_of(name, {"model": model, "seed": 7}) == (
-            config.of(model=model, seed=7),
-            TrainingConfig(steps=3, **config.training),
-        ), options
+        chosen = {"model": model, "seed": 7, **required_options(options)}
+        training = TrainingConfig(steps=3, **config.training)
+        assert config_of(name, chosen) == (config.of(**chosen), training), options
 
 
 def test_every_kind_of_value_is_read_back() -> None:

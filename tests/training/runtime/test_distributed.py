@@ -135,7 +135,7 @@ def translations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert 1 in rows
     assert max(rows) > 2
     jobs = [(str(folder / way), {"translate": task, "training": {**training, "parallel": way}}) for way in WAYS]
-    two(jobs, patience=100)
+    two(jobs, patience=600)
     return folder
 
 

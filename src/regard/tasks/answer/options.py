@@ -129,7 +129,7 @@ class Answer(TaskConfig):
     """Stories of more words are an error: none is cut off."""
 
     batch: int = left_open()
-    """Questions of each network per step."""
+    """Questions per batch of each network; a step takes one batch from every network."""
     valid_share: float = 0.1
     """Without --valid: the share of the training stories of each task that is held out to validate on."""
     seed: int = 0
