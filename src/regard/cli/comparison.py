@@ -24,6 +24,7 @@ from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord
 from regard.training.runtime import peak_memory
 from regard.viz.plots.curve import curve
 
+_REFUSED = 2
 _RESULTS, _TABLE, _CURVE = "results.json", "table.md", "curve.png"
 
 
@@ -56,7 +57,8 @@ def train(name: str, task: TaskConfig, out: Path, config: Path) -> int:
     code = _process(["train", *options])
     result = {"done": code in (0, DIVERGED), "diverged": code == DIVERGED, "peak_bytes": peak_memory.read(folder)}
     _write(out, {**results, name: result})
-    if code not in (0, DIVERGED, 130):
+    # a training that refuses its input says why in a sentence of its own
+    if code not in (0, DIVERGED, _REFUSED, 130):
         print_error(f"the training of {name} failed with exit code {code}; its own error stands above")
         return 1
     return 0 if code == DIVERGED else code

@@ -233,10 +233,19 @@ def test_an_interrupt_and_a_failure_are_reported(
     assert (
         "interrupted while dot was trained; resume with the same command: regard compare translate --train" in ran.err
     )
-    monkeypatch.setattr("regard.cli.comparison._process", lambda args: 2)
+    monkeypatch.setattr("regard.cli.comparison._process", lambda args: -9)
     ran = regard(*args)
     assert ran.code == 1
-    assert "the training of dot failed with exit code 2; its own error stands above" in ran.err
+    assert "the training of dot failed with exit code -9; its own error stands above" in ran.err
+
+
+def test_a_training_that_refuses_its_input_gives_its_exit_code(
+    regard: Regard, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.cli.comparison._process", lambda args: 2)
+    ran = regard(*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot,none", "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert ran.err.splitlines()[-1] == "regard: dot"  # the sentence of the training follows, and no second one
 
 
 @pytest.mark.parametrize(
