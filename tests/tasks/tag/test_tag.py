@@ -231,6 +231,15 @@ def test_held_out_sentences_must_be_those_of_the_run(tmp_path: Path, capsys: pyt
     assert main(["evaluate", str(run), "--test", str(write(tmp_path / "test.tsv", 5, 1))]) == 0
 
 
+def test_the_summary_of_one_of_each_is_singular(tmp_path: Path) -> None:
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.tsv").write_text("we\tB-X\nwe\tO\n", encoding="utf-8")
+    task = Tag.of(train=tmp_path / "train.tsv", valid=tmp_path / "valid.tsv", **SMALL)
+    (tmp_path / "run").mkdir()
+    summary = task.load().prepare(tmp_path / "run", new=True).summary
+    assert summary.startswith("1 sentence to train on, the longest of 2 words, 1 to validate, 3 tags in IOB2, 1 word")
+
+
 def test_the_mean_nll_is_never_below_zero(predictor: TagPredictor, monkeypatch: pytest.MonkeyPatch) -> None:
     given = [TaggedSentence.of(["we", "fly"], ["O", "O"]), TaggedSentence.of(["to"], ["O"])]
     for values, mean in (([-2e-8, -1e-8], 0.0), ([-1e-8, 3.0], 1.0)):

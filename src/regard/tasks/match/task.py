@@ -80,8 +80,8 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
             facts = facts.check_same(folder)
         parts = task.model.parts(facts, training_source(folder, new))
         train, valid = splits.train, splits.valid
-        summary = f"{len(train):,} pairs to train on, {len(splits.valid):,} to validate, {len(facts.classes)} classes, "
-        summary += f"{len(facts.words):,} words"
+        summary = f"{plural(len(train), 'pair')} to train on, {len(splits.valid):,} to validate, "
+        summary += f"{len(facts.classes)} classes, {plural(len(facts.words), 'word')}"
         if train.num_unlabelled:
             are = "is" if train.num_unlabelled == 1 else "are"
             summary += f"; {plural(train.num_unlabelled, 'pair')} without a label {are} left out"

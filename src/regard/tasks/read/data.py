@@ -170,7 +170,7 @@ def describe(splits: SpanQuestionSplits, train: Sequence[WordedQuestion], histor
     passages = len({question.passage for question in splits.train.questions})
     kept = sum(each.span is not None for each in train)
     parts = [
-        f"{kept:,} questions about {plural(passages, 'passage')} to train on, the longest of "
+        f"{plural(kept, 'question')} about {plural(passages, 'passage')} to train on, the longest of "
         f"{plural(max(len(each.passage.words) for each in train), 'word')}",
         f"{len(splits.valid):,} to validate",
     ]

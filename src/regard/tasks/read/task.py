@@ -76,7 +76,7 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
             vocabulary.write(folder)
         else:
             vocabulary = vocabulary.check_same(folder)
-        summary = f"{describe(splits, train, task.history)}, {len(vocabulary.words):,} words"
+        summary = f"{describe(splits, train, task.history)}, {plural(len(vocabulary.words), 'word')}"
         return ReadProblem(task, vocabulary, vocabulary.encoder(), kept, splits.valid, summary)
 
     def build_model(self) -> BiDAF:

@@ -134,7 +134,7 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
         summary = (
             f"{len(splits.train):,} dialogues to train on with {len(contexts):,} responses, {len(splits.valid):,} "
         )
-        summary += f"to validate with {task.candidates} candidates each, {len(facts.words):,} words"
+        summary += f"to validate with {task.candidates} candidates each, {plural(len(facts.words), 'word')}"
         if splits.num_short:
             summary += f"; {plural(splits.num_short, 'dialogue')} without a response left out"
         num_cut = parts.reader.num_cut([turn for dialogue in splits.train for turn in dialogue])

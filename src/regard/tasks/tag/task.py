@@ -70,11 +70,11 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
             vocabulary = vocabulary.check_same(folder)
         longest = max(map(len, splits.train))
         scheme = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
-        summary = f"{len(splits.train):,} sentences to train on, the longest of {plural(longest, 'word')}, "
-        summary += f"{len(splits.valid):,} to validate, {len(vocabulary.tags)} tags{scheme}, "
-        summary += f"{len(vocabulary.words):,} words"
+        summary = f"{plural(len(splits.train), 'sentence')} to train on, the longest of {plural(longest, 'word')}, "
+        summary += f"{len(splits.valid):,} to validate, {plural(len(vocabulary.tags), 'tag')}{scheme}, "
+        summary += plural(len(vocabulary.words), "word")
         if vocabulary.intents:
-            summary += f", {len(vocabulary.intents)} intents"
+            summary += f", {plural(len(vocabulary.intents), 'intent')}"
         encoder = word_encoder(vocabulary, pretrained)
         if isinstance(encoder, SubwordEncoder):
             for part, path in ((splits.train, task.train), (splits.valid, task.valid or task.train)):
@@ -127,7 +127,8 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     def locate(self, planned: Sequence[PlannedSentences]) -> str:
         """The number of the sentences of these batches, and the beginning of the first."""
         index = np.concatenate([each.rows for each in planned])
-        return f"{len(index)} sentences of {self.task.dataset_label}, the first {self.train[index[0]].text[:60]!r}"
+        first = self.train[index[0]].text[:60]
+        return f"{plural(len(index), 'sentence')} of {self.task.dataset_label}, the first {first!r}"
 
 
 def to_batch(
