@@ -42,6 +42,9 @@ def test_groups_are_pure_and_have_different_candidates() -> None:
     assert build_groups(dialogues, 2, 5, 0) == groups != build_groups(dialogues, 2, 5, 1)
     with pytest.raises(ValueError, match="candidates=9 needs as many different responses in other dialogues"):
         build_groups(dialogues[:3], 2, 9, 0)
+    # refused before anything is drawn: draws for this many candidates would not fit into memory
+    with pytest.raises(ValueError, match="candidates=1000000000000 needs .* and there are 24 in 12; give more"):
+        build_groups(dialogues, 2, 10**12, 0)
     with pytest.raises(ValueError, match="none of 2 dialogues has words in the turns=1 before a response; give more"):
         build_groups([("a", "", "b"), ("c", "", "d")], 1, 2, 0)
 

@@ -89,23 +89,27 @@ def build_groups(dialogues: Sequence[Dialogue], most: int, candidates: int, seed
     """
     rng = np.random.default_rng(seed)
     pool = [(n, each.response) for n, dialogue in enumerate(dialogues) for each in contexts_of(dialogue, most)]
+    num_different = len({response for _, response in pool})
+    too_few = (
+        f"candidates={candidates} needs as many different responses in other dialogues, and there are "
+        f"{num_different} in {len(dialogues)}; give more dialogues, or fewer candidates"
+    )
+    if pool and candidates > num_different:
+        raise ValueError(too_few)
     groups = []
     for n, dialogue in enumerate(dialogues):
         choices = contexts_of(dialogue, most)
         if not choices:
             continue
         context = choices[rng.integers(len(choices))]
-        wrong: list[str] = []
+        wrong: dict[str, None] = {}  # a set in order
         for owner, response in (pool[k] for k in rng.integers(len(pool), size=_DRAWS * candidates).tolist()):
             if len(wrong) == candidates - 1:
                 break
             if owner != n and response != context.response and response not in wrong:
-                wrong.append(response)
+                wrong[response] = None
         if len(wrong) < candidates - 1:
-            raise ValueError(
-                f"candidates={candidates} needs as many different responses in other dialogues, and there are "
-                f"{len({each for _, each in pool})} in {len(dialogues)}; give more dialogues, or fewer candidates"
-            )
+            raise ValueError(too_few)
         groups.append(CandidateGroup(context.turns, (context.response, *wrong)))
     if not groups:
         raise ValueError(

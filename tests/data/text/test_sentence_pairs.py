@@ -90,7 +90,7 @@ def test_parts_have_no_first_text_in_common() -> None:
             r"x.tsv:1: a line must be label, tab, text, tab, text, got 2 columns.*--columns 2,3,5",
         ),
         ("a\tb\tc\td\n", "x.tsv", "1,2,9", r"x.tsv:1: columns must be from 1 to 4, got 1,2,9; count from 1"),
-        (SICK, "x.tsv", "sentence_A,sentence_B,judgment", r"x.tsv:1: unknown column 'judgment'.*entailment_judgment"),
+        (SICK, "x.tsv", "sentence_A,sentence_B,judgment", r"x.tsv:1: unknown columns 'judgment'.*entailment_judgment"),
         ("sentence1\tsentence2\tx\n", "x.tsv", None, r"x.tsv:1: no columns of the label among .*such as --columns"),
         ("label\tsentence1\tsentence2\n", "x.tsv", None, r"x.tsv has a header and no pairs; it must hold label, tab"),
         (

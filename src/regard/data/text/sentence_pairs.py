@@ -201,7 +201,7 @@ def _column_parser(line: str, columns: Columns | None) -> tuple[_Parse, int]:
         header = int(_is_header(names))
     elif columns is not None:
         for name in columns:
-            known("column", name, names)
+            known("columns", name, names)
         places, header = tuple(names.index(name) for name in columns), 1
     elif _is_header(names):
         places, header = tuple(names.index(name) for name in _recognise(names, "columns")), 1
