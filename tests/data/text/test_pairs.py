@@ -92,7 +92,7 @@ def test_bad_bytes_are_found(tmp_path: Path) -> None:
 
 def test_files_of_unequal_length(tmp_path: Path) -> None:
     two, three = put(tmp_path / "two", "a\nb\n"), put(tmp_path / "three", "a\nb\nc")
-    told([two, three], "two ends at line 2, .*three has 3 lines; line n of one must translate line n of the other")
+    told([two, three], "two ends at line 2, .*three has 3 lines; line n of one must belong to line n of the other")
     told([three, two], "two ends at line 2, .*three has 3 lines")
 
 

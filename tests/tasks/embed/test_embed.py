@@ -110,8 +110,8 @@ def test_bad_input(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("embed", run, "--file", lines, "--out", out, "--json"): "--out .* and --json exclude each other",
         ("embed", run, "a", "--out", out, "--neighbours", lines): "--out .* and --neighbours exclude each other",
         ("embed", tmp_path / "nothing", "a"): "nothing holds neither run.json",
-        ("train", "embed", "--train", tmp_path / "column.tsv"): "a line must be source, tab, target, got 0 tabs",
-        ("train", "embed", "--train", tmp_path / "empty.txt"): "is empty; it must hold source, tab, target",
+        ("train", "embed", "--train", tmp_path / "column.tsv"): "a line must be text, tab, text, got 0 tabs; or",
+        ("train", "embed", "--train", tmp_path / "empty.txt"): "is empty; it must hold text, tab, text",
         ("train", "embed", "--train", tmp_path / "one.tsv"): "no pair to spare for validation",
         (
             *("train", "embed", "--valid", tmp_path / "one.tsv"),

@@ -183,6 +183,13 @@ def test_both_directions_are_labelled_and_drawn(predictor: ReadPredictor, tmp_pa
         flow_figure(long, tmp_path / "b.png", span=(0, 1))
 
 
+def test_predict_names_its_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.png"
+    assert main(["predict", str(run), texts(1)[0], "--picture", str(path)]) == 0
+    assert path.is_file()
+    assert f"the attention is drawn in {path}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("attention", ["additive", "co-attention", "multi-head", "none"])
 def test_other_attentions(attention: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.json", questions(12))

@@ -71,23 +71,24 @@ class Splits:
     held: tuple[int, ...] = field(default=(), kw_only=True)
 
 
-def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
+def read_pairs(paths: Sequence[Path], *, held: int = HELD, columns: str = "source, tab, target") -> Pairs:
     """Pairs from one file, source and target separated by a tab, or from two files, line by line; `.gz` is unpacked.
 
     UTF-8. Only a line feed ends a line (with or without a carriage return before it): Unicode's other separators are
-    text. Memory holds `held` bytes per side; longer text is stored in a temporary file.
+    text. Memory holds `held` bytes per side; longer text is stored in a temporary file. Errors describe a
+    line by `columns`.
     """
     if isinstance(paths, str | Path):
         raise TypeError(f"paths must be a list of one or two files, got {str(paths)!r}; write [path]")
     paths = [Path(path) for path in paths]
     source, target = Lines(held), Lines(held)
     if len(paths) == 1:
-        for number, line in enumerate(read_lines(paths[0], "source, tab, target, one pair per line"), 1):
+        for number, line in enumerate(read_lines(paths[0], f"{columns}, one pair per line"), 1):
             parts = line.split("\t")
             if len(parts) != 2:
                 raise ValueError(
-                    f"{paths[0]}:{number}: a line must be source, tab, target, got {len(parts) - 1} tabs; "
-                    + ("keep two columns with: cut -f1,2" if len(parts) > 2 else "or pass two files, one per language")
+                    f"{paths[0]}:{number}: a line must be {columns}, got {len(parts) - 1} tabs; "
+                    + ("keep two columns with: cut -f1,2" if len(parts) > 2 else "or pass two files, one per column")
                 )
             source.add(parts[0])
             target.add(parts[1])
@@ -101,7 +102,7 @@ def read_pairs(paths: Sequence[Path], *, held: int = HELD) -> Pairs:
             shorter, longer = sorted(((len(source), paths[0]), (len(target), paths[1])))
             raise ValueError(
                 f"{shorter[1]} ends at line {shorter[0]}, {longer[1]} has {longer[0]} lines; "
-                "line n of one must translate line n of the other"
+                "line n of one must belong to line n of the other"
             )
     else:
         raise ValueError(f"paths must be one file or two, got {len(paths)}; join the parts of a corpus with: cat")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from regard.data.embedded import same_day
 from regard.data.text.holdout import hold_out
-from regard.data.text.pairs import Pairs, Splits, read_pairs
+from regard.data.text.pairs import Pairs, Splits, read_pairs as read_columns
 from regard.data.text.subwords import SubwordTokenizer
 from regard.layers.packed_texts import PackedTexts
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
@@ -39,6 +40,11 @@ class PairFingerprint(DataFingerprint):
 def digest(pairs: Pairs) -> str:
     """The fingerprint of pairs."""
     return sha256_of(f"{line}\n" for line in chain(pairs.source, pairs.target))
+
+
+def read_pairs(paths: Sequence[Path]) -> Pairs:
+    """Pairs from one file, both texts separated by a tab, or from two files, line by line."""
+    return read_columns(paths, columns="text, tab, text")
 
 
 def read(config: Embed) -> Splits:

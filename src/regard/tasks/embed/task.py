@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from regard.common.wording import plural, shortened
-from regard.data.text.pairs import Pairs, read_pairs
+from regard.data.text.pairs import Pairs
 from regard.data.text.subwords import RunSubwords
 from regard.data.text.tf_idf import TfIdf
 from regard.data.text.tokenizer import Tokenizer
@@ -40,6 +40,7 @@ from regard.tasks.embed.data import (
     encode_pairs,
     plan_pairs,
     read,
+    read_pairs,
     with_text,
 )
 from regard.tasks.embed.options import BERTEmbedderOptions, Embed, EvaluateRetrieval
