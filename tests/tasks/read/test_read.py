@@ -416,12 +416,6 @@ def test_a_sample_is_one_line() -> None:
     assert _sample(asked, ReadOutput(asked, (said,), 1)) == "Where? → a b right: a"
 
 
-def test_predict_names_the_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "x.png"
-    assert main(["predict", str(run), "Ada went to Rome.\tWhere?", "--picture", str(path)]) == 0
-    assert f"the attention is drawn in {path}" in capsys.readouterr().err
-
-
 def test_a_run_without_history_refuses_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.json", questions(12))
     task = ReadConfig.of(train=path, **SMALL)
