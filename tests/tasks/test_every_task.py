@@ -129,6 +129,7 @@ def test_a_new_run_overwrites_nothing(
 ) -> None:
     for file in config_of(name).run_files:
         path = tmp_path / file
+        path.parent.mkdir(exist_ok=True)
         path.write_text("mine")
         assert (
             main(
@@ -146,7 +147,7 @@ def test_a_new_run_overwrites_nothing(
         )
         assert f"has a file {file}, which a training would write over" in capsys.readouterr().err
         assert path.read_text() == "mine"
-        assert [entry.name for entry in tmp_path.iterdir()] == [file]
+        assert [entry for entry in tmp_path.rglob("*") if entry.is_file()] == [path]
         path.unlink()
 
 
