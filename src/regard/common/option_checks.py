@@ -53,6 +53,14 @@ def check_share(options: Any, examples: Mapping[str, float]) -> None:
             raise ValueError(f"{name} must be 0 or more and below 1, got {value}; try {name}={example}")
 
 
+def check_inner_share(options: Any, examples: Mapping[str, float]) -> None:
+    """Raises for a number that is not above 0 and below 1."""
+    for name, example in examples.items():
+        value = getattr(options, name)
+        if not 0 < value < 1:
+            raise ValueError(f"{name} must be above 0 and below 1, got {value}; try {name}={example}")
+
+
 def check_owner(options: Any, chooser: str, owners: Mapping[str, tuple[str, ...]]) -> None:
     """Raises for options that belong to another value of the option `chooser` than the one it has."""
     chosen = getattr(options, chooser)
@@ -120,5 +128,6 @@ def check_top(options: Any, count: int, nouns: str = "classes") -> None:
 def check_split(options: Any) -> None:
     """Raises for --split beside --test; fills in the split."""
     if options.test and options.split is not None:
-        raise ValueError(f"--split {options.split} and --test {options.test[0]} exclude each other; give one of them")
+        test = options.test[0] if isinstance(options.test, tuple) else options.test
+        raise ValueError(f"--split {options.split} and --test {test} exclude each other; give one of them")
     resolve(options, {"split": "test"})

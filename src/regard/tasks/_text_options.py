@@ -1,8 +1,62 @@
-"""Options of `regard serve` that several text tasks have.  No torch here."""
+"""Options that several text tasks have, of `regard train`, `evaluate`, `predict` and `serve`.  No torch here.
+
+`{content}` in the help of an option is the noun of the task that has it.
+"""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
 
-from regard.common.option_fields import left_open
+from regard.common.option_checks import (
+    check_at_least,
+    check_choices,
+    check_inner_share,
+    check_positive,
+    check_split,
+)
+from regard.common.option_fields import at_least, left_open
+from regard.tasks.base import TaskConfig, as_paths
+
+
+@dataclass(frozen=True)
+class EvaluateSplit:
+    """Options of `regard evaluate` for a run with a validation and a test split."""
+
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without test data, test is the same as valid."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class EvaluateTextFile(EvaluateSplit):
+    """Options of `regard evaluate` for a task that trains on one file."""
+
+    test: Path | None = None
+    """Other data, in the format of --train."""
+
+
+@dataclass(frozen=True)
+class EvaluateTextFiles(EvaluateSplit):
+    """Options of `regard evaluate` for a task that reads several files."""
+
+    test: tuple[Path, ...] = ()
+    """Other data, in the format of --train."""
+
+
+@dataclass(frozen=True)
+class PredictTextClasses:
+    """Options of `regard predict` for classifiers of texts and of pairs of texts."""
+
+    top: int = at_least(1, 1)
+    """Print this many classes, the likeliest first, separated by tabs; JSON has all classes."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
@@ -13,3 +67,108 @@ class ServeTextInputs:
     """Characters per text, at most."""
     body: int = left_open("1,000,000")
     """Bytes per request, at most."""
+
+
+class TextConfig(TaskConfig):
+    """The options of a task that reads texts."""
+
+    content: ClassVar[str]  # the plural of what its files hold
+    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
+    is_served: ClassVar[bool] = True
+    Serve: ClassVar[type] = ServeTextInputs
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_files_given(["valid", "test"], self.content, "train")
+        check_at_least(self, 0, {"seed": 0})
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def next_command(self, run: str) -> str:
+        return f"regard predict {run}"
+
+
+@dataclass(frozen=True)
+class TextFileConfig(TextConfig):
+    """The options of a task that trains on one file of examples, of which it may hold out a share."""
+
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
+    Evaluate: ClassVar[type] = EvaluateTextFile
+
+    data: str | None = None
+    train: Path | None = None
+    valid: Path | None = None
+    """The {content} to choose the best checkpoint by, in the format of --train; if left out, some of its {content}."""
+    test: Path | None = None
+    """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the training {content} that is held out to validate on."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        super().__post_init__()
+        check_inner_share(self, {"valid_share": 0.1})
+
+
+@dataclass(frozen=True)
+class TextFilesConfig(TextConfig):
+    """The options of a task that trains on one or more files."""
+
+    Evaluate: ClassVar[type] = EvaluateTextFiles
+
+    data: str | None = None
+    train: tuple[Path, ...] = ()
+    valid: tuple[Path, ...] = ()
+    """The {content} to choose the best checkpoint by; if left out, some of the training {content}."""
+    test: tuple[Path, ...] = ()
+    """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            object.__setattr__(self, name, as_paths(getattr(self, name) or ()))
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class RunningTextConfig(TextFilesConfig):
+    """The options of a task that learns running text."""
+
+    embedded: ClassVar[str] = "manual"
+    content: ClassVar[str] = "text"
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "segment")
+
+    data: Literal["manual"] | None = None
+    """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic."""
+    train: tuple[Path, ...] = ()
+    """Your own text: one or more files, each a document; .gz is unpacked."""
+    test: tuple[Path, ...] = ()
+    """The text that only `regard evaluate` reads; if left out, that of --valid."""
+    valid_share: float = 0.1
+    """Without --valid: the share of the text, at its end, that is held out to validate on."""
+    valid_tokens: int = 20_000
+    """Tokens of the held-out text that validations in training read; `regard evaluate` reads all."""
+    batch: int = 16
+    """Rows of text per batch."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout and other draws."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"batch": 16, "valid_tokens": 20_000})
+        check_inner_share(self, {"valid_share": 0.1})
+
+    def preparation_notice(self, folder: Path, new: bool) -> str:
+        size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
+        # a second or so per megabyte
+        return f"reading {self.dataset_label}, {size:,.0f} megabytes" if size >= 5 else ""

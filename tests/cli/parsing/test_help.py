@@ -46,6 +46,13 @@ def test_every_option_is_documented(options: Any) -> None:
             assert docs[item.name].endswith((".", "…")), item.name
 
 
+def test_the_help_of_shared_options_names_the_content_of_the_task() -> None:
+    assert field_docs(TASKS["match"])["test"] == (
+        "The pairs that only `regard evaluate` reads; if left out, those of --valid."
+    )
+    assert not any("{" in doc for config in TASKS.values() for doc in field_docs(config).values())
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_every_verb(verb: str, regard: Regard) -> None:
     task = ["translate"] if verb in ("train", "compare") else []

@@ -11,12 +11,11 @@ from regard.common.option_checks import literal_choices
 from regard.data.embedded import TEXTS
 from regard.data.text.tokenizer import Kind
 from regard.layers.rnn.cells import CELLS
+from regard.tasks._text_options import EvaluateTextFile, EvaluateTextFiles, PredictTextClasses
 from regard.tasks.classify_text.options import (
     BagOfWordsOptions,
     ClassifyText,
-    EvaluateTextClasses,
     HierarchicalOptions,
-    PredictTextClasses,
     SelfAttentiveOptions,
 )
 
@@ -127,8 +126,10 @@ def test_every_mechanism_works_or_is_refused_with_a_sentence(model: str, attenti
 
 
 def test_options_of_other_verbs() -> None:
-    assert EvaluateTextClasses().split == "test"
+    assert EvaluateTextFiles().split == "test"
     with pytest.raises(ValueError, match=r"--split valid and --test a.tsv exclude each other; give one of them"):
-        EvaluateTextClasses(split="valid", test=(A,))
+        EvaluateTextFiles(split="valid", test=(A,))
+    with pytest.raises(ValueError, match=r"--split valid and --test a.tsv exclude each other; give one of them"):
+        EvaluateTextFile(split="valid", test=A)
     with pytest.raises(ValueError, match="--top must be 1 or more, got 0; try --top 1"):
         PredictTextClasses(top=0)

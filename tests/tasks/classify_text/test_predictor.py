@@ -13,8 +13,8 @@ from torch import nn
 
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording, predict_recorded
+from regard.tasks._text_options import PredictTextClasses
 from regard.tasks.classify_text.data import encode, pad
-from regard.tasks.classify_text.options import PredictTextClasses
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor, TextClasses
 
 every_model = pytest.mark.parametrize("model", SMALL)

@@ -19,9 +19,10 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.losses import frobenius_penalty
 from regard.models.bag_of_words import BagOfWords
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches, read
-from regard.tasks.classify_text.options import ClassifyText, EvaluateTextClasses
+from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import ClassifyTextProblem, PlannedTexts, evidence_attention
 
@@ -350,7 +351,7 @@ def test_evaluation_prints_the_baseline_and_intervals(model: str, tmp_path: Path
     problem = task.prepare(tmp_path, new=True)
     predictor = task.predictor(tmp_path)
     predictor.model.load_state_dict(trained(problem, 40).state_dict())
-    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextClasses(), lambda done, count: None)
+    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextFiles(), lambda done, count: None)
     assert (evaluation.count, evaluation.unit) == (7, "texts")
     assert evaluation.split == f"the validation texts of {tmp_path}, which has no test texts"
     assert list(evaluation.scores) == ["accuracy", "macro f1", "nll"]
@@ -366,11 +367,11 @@ def test_evaluation_prints_the_baseline_and_intervals(model: str, tmp_path: Path
     # files that are not the run's own
     other = tmp_path / "other.tsv"
     other.write_text("text\tlabel\nA film that is fine.\tgood\n")
-    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextClasses(test=(other, other)), lambda done, count: None)
+    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextFiles(test=(other, other)), lambda done, count: None)
     assert (evaluation.count, evaluation.split) == (2, f"{other} {other}")
     other.write_text("goode\tA film.\n")
     with pytest.raises(ValueError, match=r"other\.tsv:1: unknown label 'goode'; did you mean 'good'\?"):
-        task.evaluate(predictor, tmp_path, EvaluateTextClasses(test=(other,)), lambda done, count: None)
+        task.evaluate(predictor, tmp_path, EvaluateTextFiles(test=(other,)), lambda done, count: None)
 
 
 def test_texts_that_were_held_out_must_be_the_same(tmp_path: Path) -> None:
@@ -379,7 +380,7 @@ def test_texts_that_were_held_out_must_be_the_same(tmp_path: Path) -> None:
     path = tmp_path / "data" / "train.txt"
     path.write_text("".join(line + "\n" for line in reversed(lines())))
     with pytest.raises(ValueError, match="held out other texts than these: its files have changed since"):
-        task.evaluate(task.predictor(tmp_path), tmp_path, EvaluateTextClasses(), lambda done, count: None)
+        task.evaluate(task.predictor(tmp_path), tmp_path, EvaluateTextFiles(), lambda done, count: None)
 
 
 def test_evidence_is_scored_on_documents(tmp_path: Path) -> None:
@@ -389,7 +390,7 @@ def test_evidence_is_scored_on_documents(tmp_path: Path) -> None:
         folder.mkdir()
         task.prepare(folder, new=True)
         evaluation = task.evaluate(
-            task.predictor(folder), folder, EvaluateTextClasses(split="valid"), lambda done, count: None
+            task.predictor(folder), folder, EvaluateTextFiles(split="valid"), lambda done, count: None
         )
         assert ("evidence" in evaluation.scores) == has
         assert evaluation.split == "the validation texts of documents"

@@ -24,10 +24,11 @@ from tests.tasks.pretrained.folders import (
 import regard
 from regard.data.text.masking import choose_tokens
 from regard.tasks._image_options import PredictImageClasses
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.classify_text.data import encode, pad
 from regard.tasks.language_model.options import EvaluateLanguageModel, GenerateText
 from regard.tasks.loading import load_run
-from regard.tasks.masked_lm.options import EvaluateMaskedLM, PredictMasked
+from regard.tasks.masked_lm.options import PredictMasked
 from regard.tasks.translate.options import PredictTranslations
 
 TEXTS = [
@@ -136,7 +137,7 @@ def test_masked_tokens_of_an_evaluation_are_scored_as_theirs(tmp_path: Path) -> 
     made = masked_folder(tmp_path / "model")
     (tmp_path / "text.txt").write_text("the cat sat on the mat\n\nUnhappily a dog is good ." * 4)
     loaded = load_run(tmp_path / "model", device="cpu")
-    evaluation = loaded.evaluate(EvaluateMaskedLM(test=(tmp_path / "text.txt",)), lambda done, count: None)
+    evaluation = loaded.evaluate(EvaluateTextFiles(test=(tmp_path / "text.txt",)), lambda done, count: None)
     ids = made.tokenizer((tmp_path / "text.txt").read_text(), add_special_tokens=False)["input_ids"]
     # rows of 13 tokens, [CLS] and [SEP] among them: 2 of 11 are masked, and at least one of the rest
     rows = [[2, *ids[n : n + 11], 3] for n in range(0, len(ids), 11)]

@@ -51,7 +51,7 @@ def format_help(
 
 @cache
 def field_docs(options: type) -> dict[str, str]:
-    """The string below each field."""
+    """The string below each field; `{content}` in it is the noun of the dataclass."""
     docs: dict[str, str] = {}
     # the string of a subclass replaces that of its base
     for each in reversed(_dataclasses(options)):
@@ -64,7 +64,7 @@ def field_docs(options: type) -> dict[str, str]:
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(below, ast.Expr):
                 assert isinstance(below.value, ast.Constant)
                 docs[item.target.id] = " ".join(str(below.value.value).split())
-    return docs
+    return {name: doc.replace("{content}", getattr(options, "content", "data")) for name, doc in docs.items()}
 
 
 def _section_blocks(

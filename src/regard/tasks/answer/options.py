@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_share, check_split
+from regard.common.option_checks import check_at_least, check_choices, check_inner_share, check_share
 from regard.common.option_fields import left_open
-from regard.tasks._text_options import ServeTextInputs
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks._text_options import EvaluateTextFiles, TextFilesConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.memn2n import MemN2N
@@ -56,27 +56,21 @@ class MemN2NOptions(ModelOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateAnswers:
+class EvaluateAnswers(EvaluateTextFiles):
     """Options of `regard evaluate` for questions."""
 
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without test files, test is the same as valid."""
     test: tuple[Path, ...] = ()
     """Other questions: a file per task of the run, named like it, or a folder of them."""
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
-
 
 @dataclass(frozen=True)
-class Answer(TaskConfig):
+class Answer(TextFilesConfig):
     """Answer questions about stories: files of bAbI, or an embedded world, train one memory network per task."""
 
     name: ClassVar[str] = "answer"
     summary: ClassVar[str] = "answer questions about stories: your own files of bAbI, or a small world"
     unit: ClassVar[str] = "questions"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    content: ClassVar[str] = "stories"
     embedded: ClassVar[str] = "stories"
     budgets: ClassVar[dict[str, Budget]] = {"stories": Budget(minutes=3.0), "files": Budget(minutes=15.0)}
     metrics: ClassVar[dict[str, bool]] = {"error": False, "failed tasks": False, "support": True, "nll": False}
@@ -93,16 +87,13 @@ class Answer(TaskConfig):
         "files": {"width": 32, "batch": 64, "linear_epochs": 5, "restarts": 3},
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {"memn2n": MemN2NOptions}
-    varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms that read values by scores, by name, as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("stories.json", "baseline.safetensors")
     weight_fields: ClassVar[tuple[str, ...]] = ("joint", "restarts", "memory")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("stories.json",)
     has_line_breaks: ClassVar[bool] = True
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
-    is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateAnswers
-    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["stories"] | None = None
     """An embedded data set that needs no file: a world of people, places and things, in six kinds of questions."""
@@ -132,25 +123,13 @@ class Answer(TaskConfig):
     """Questions per batch of each network; a step takes one batch from every network."""
     valid_share: float = 0.1
     """Without --valid: the share of the training stories of each task that is held out to validate on."""
-    seed: int = 0
-    """Determines initial weights, the order of batches, empty slots, and which stories are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            value = getattr(self, name)
-            paths = (value,) if isinstance(value, str | Path) else value or ()
-            object.__setattr__(self, name, tuple(map(Path, paths)))
         super().__post_init__()
-        self._check_files_given(["valid", "test"], "stories", "train")
         check_at_least(self, 1, {"restarts": 3, "memory": 50, "max_length": 5000, "batch": 64})
-        check_at_least(self, 0, {"seed": 0, "linear_epochs": 5})
+        check_at_least(self, 0, {"linear_epochs": 5})
         check_share(self, {"noise": 0.1})
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
-
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
+        check_inner_share(self, {"valid_share": 0.1})
 
     def next_command(self, run: str) -> str:
         return f"regard view {run}"

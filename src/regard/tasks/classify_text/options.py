@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
-from regard.common.option_fields import at_least, left_open
+from regard.common.option_checks import check_at_least, check_choices, check_share
+from regard.common.option_fields import left_open
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import ServeTextInputs
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks._text_options import EvaluateTextFiles, PredictTextClasses, TextFileConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.text_classifier import TextClassifier
@@ -188,38 +188,13 @@ class PretrainedTextOptions(EncoderOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateTextClasses:
-    """Options of `regard evaluate` for classifiers of texts."""
-
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without a test file, test is the same as valid."""
-    test: tuple[Path, ...] = ()
-    """Other labelled texts, in the format of --train."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
-
-
-@dataclass(frozen=True)
-class PredictTextClasses:
-    """Options of `regard predict` for classifiers of texts."""
-
-    top: int = at_least(1, 1)
-    """Print this many classes, the likeliest first, separated by tabs; JSON has all classes."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
-
-
-@dataclass(frozen=True)
-class ClassifyText(TaskConfig):
+class ClassifyText(TextFileConfig):
     """Classify texts: a file of labelled lines, or an embedded data set, trains a model with any attention."""
 
     name: ClassVar[str] = "classify-text"
     summary: ClassVar[str] = "classify texts: your own labelled lines, phrases in twelve languages, or documents"
     unit: ClassVar[str] = "texts"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    content: ClassVar[str] = "texts"
     embedded: ClassVar[str] = "phrases"
     budgets: ClassVar[dict[str, Budget]] = {
         "phrases": Budget(minutes=3.0),
@@ -246,7 +221,6 @@ class ClassifyText(TaskConfig):
         PRETRAINED: PretrainedTextOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
-    varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; paper is that of the model's paper. "
         "A bag of words is compared with them, except with --encoder, whose learning rate does not suit it."
@@ -254,21 +228,14 @@ class ClassifyText(TaskConfig):
     run_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", "baseline.safetensors", *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary")
-    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
-    is_served: ClassVar[bool] = True
-    Evaluate: ClassVar[type] = EvaluateTextClasses
+    Evaluate: ClassVar[type] = EvaluateTextFiles
     Predict: ClassVar[type] = PredictTextClasses
-    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["phrases", "documents"] | None = None
     """An embedded data set that needs no file: phrases -> their language, reports -> the outcome in one sentence."""
     train: Path | None = None
     """Your own texts: label, tab or space, text per line; a .tsv with a header; JSON lines, or JSON with parts. .gz is
     unpacked."""
-    valid: Path | None = None
-    """Texts to choose the best checkpoint by, in a format of --train; if left out, a share of the training texts."""
-    test: Path | None = None
-    """Texts that only `regard evaluate` reads; if left out, those of --valid."""
 
     tokens: Literal["words", "characters", "bpe"] = left_open()
     """The kind of tokens; a pretrained encoder has its own, and these are those of the baseline."""
@@ -287,24 +254,11 @@ class ClassifyText(TaskConfig):
     """Tokens per batch, padding included, at most."""
     valid_share: float = 0.1
     """Without --valid: the share of the training texts, of every class, that is held out to validate on."""
-    seed: int = 0
-    """Determines initial weights, the order of batches, dropout, and which texts are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
-        self._check_files_given(["valid", "test"], "texts", "train")
         check_at_least(self, 1, {"vocabulary": 8000, "max_length": 400, "batch": 1024})
-        check_at_least(self, 0, {"seed": 0})
         check_share(self, {"smoothing": 0.1, "word_dropout": 0.2})
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
-
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words unless they are those of an encoder."""
@@ -320,9 +274,6 @@ class ClassifyText(TaskConfig):
 
     def cli_arguments(self) -> list[str]:
         return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run}"
 
     def preparation_notice(self, folder: Path, new: bool) -> str:
         size = 0.0 if self.train is None or not self.train.is_file() else self.train.stat().st_size / 1e6

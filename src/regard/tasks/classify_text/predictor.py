@@ -28,8 +28,9 @@ from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
+from regard.tasks._text_options import PredictTextClasses
 from regard.tasks.classify_text.data import Sentences, encode, pad
-from regard.tasks.classify_text.options import ClassifyText, PredictTextClasses
+from regard.tasks.classify_text.options import ClassifyText
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show

@@ -8,8 +8,8 @@ from regard.models.pretrained.folder import CONFIG
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
 from regard.models.transfer.released_classifier import ReleasedClassifier
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress
-from regard.tasks.classify_text.options import EvaluateTextClasses
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import evaluate_texts, read_files
 
@@ -30,7 +30,7 @@ def released_text_classifier(loaded: PretrainedModel) -> ClassifyTextPredictor:
 
 
 def evaluate_text_classifier(
-    predictor: ClassifyTextPredictor, options: EvaluateTextClasses, progress: Progress
+    predictor: ClassifyTextPredictor, options: EvaluateTextFiles, progress: Progress
 ) -> Evaluation:
     """Accuracy, macro F1 and −log p on the labelled texts of --test."""
     return evaluate_texts(predictor, *read_files(options.test, predictor.classes), progress)

@@ -33,6 +33,7 @@ from regard.tasks._classification import (
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import (
@@ -47,7 +48,7 @@ from regard.tasks.classify_text.data import (
     read,
     train_tokenizer,
 )
-from regard.tasks.classify_text.options import ClassifyText, EvaluateTextClasses
+from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
@@ -208,7 +209,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         return read(self.config).valid.texts[0]
 
     def evaluate(
-        self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextClasses, progress: Progress
+        self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
         data, split = self._texts(folder, options, predictor.classes)
         # the baseline has tokens of its own where the model is a pretrained encoder
@@ -217,7 +218,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         baseline = ClassifyTextPredictor(model, tokenizer, predictor.classes, max_length=self.config.max_length)
         return evaluate_texts(predictor, data, split, progress, baseline)
 
-    def _texts(self, folder: Path, options: EvaluateTextClasses, classes: Sequence[str]) -> tuple[LabelledTexts, str]:
+    def _texts(self, folder: Path, options: EvaluateTextFiles, classes: Sequence[str]) -> tuple[LabelledTexts, str]:
         """The texts to classify, and their name."""
         config = self.config
         if options.test:

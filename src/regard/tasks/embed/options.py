@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
 from regard.common.option_fields import at_least, left_open, option
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import ServeTextInputs
-from regard.tasks.base import Budget, ModelOptions, TaskConfig, as_paths
+from regard.tasks._text_options import TextFilesConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.bert import BERT
@@ -110,20 +110,6 @@ class PretrainedEmbedderOptions(EncoderOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateRetrieval:
-    """Options of `regard evaluate` for vectors of texts."""
-
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own pairs; without a test file, test is the same as valid."""
-    test: tuple[Path, ...] = ()
-    """Other pairs, in the format of --train."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
-
-
-@dataclass(frozen=True)
 class PredictVectors:
     """Options of `regard predict` and `regard embed` for vectors of texts."""
 
@@ -143,13 +129,13 @@ class PredictVectors:
 
 
 @dataclass(frozen=True)
-class Embed(TaskConfig):
+class Embed(TextFilesConfig):
     """Vectors of texts: pairs of texts that belong together, or an embedded data set, train an encoder."""
 
     name: ClassVar[str] = "embed"
     summary: ClassVar[str] = "vectors of texts, near for texts that belong together: your own pairs, or dates"
     unit: ClassVar[str] = "pairs"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    content: ClassVar[str] = "pairs"
     embedded: ClassVar[str] = "same-day"
     budgets: ClassVar[dict[str, Budget]] = {"same-day": Budget(minutes=3.0), "files": Budget(minutes=10.0)}
     metrics: ClassVar[dict[str, bool]] = {"recall@1": True, "recall@10": True, "mrr": True, "nll": False}
@@ -170,24 +156,15 @@ class Embed(TaskConfig):
         PRETRAINED: PretrainedEmbedderOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
-    varies: ClassVar[str] = "attention"
-    varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("pairs.json", *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ENCODER_FILES
     weight_fields: ClassVar[tuple[str, ...]] = ("max_length",)
-    is_served: ClassVar[bool] = True
-    Evaluate: ClassVar[type] = EvaluateRetrieval
     Predict: ClassVar[type] = PredictVectors
-    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["same-day"] | None = None
     """An embedded data set that needs no file: dates in two of ten languages that name the same day."""
     train: tuple[Path, ...] = ()
     """Your own pairs: one file with a tab between the texts of a pair, or two files, line by line; .gz is unpacked."""
-    valid: tuple[Path, ...] = ()
-    """Pairs to choose the best checkpoint by; if left out, some of the training pairs."""
-    test: tuple[Path, ...] = ()
-    """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
 
     max_length: int = 128
     """Longer texts of pairs, in tokens, are cut off; their number is reported."""
@@ -201,24 +178,14 @@ class Embed(TaskConfig):
     process."""
     valid_pairs: int = 1000
     """Without --valid: one in ten pairs is held out to validate on, at most this many."""
-    seed: int = 0
-    """Determines initial weights, the batches, dropout, and which pairs are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            object.__setattr__(self, name, as_paths(getattr(self, name)))
         super().__post_init__()
-        self._check_files_given(["valid", "test"], "pairs", "train")
         check_at_least(self, 1, {"valid_pairs": 1000})
         check_at_least(self, 3, {"max_length": 128})
         check_at_least(self, 2, {"batch": 64})
-        check_at_least(self, 0, {"seed": 0})
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be positive and finite, got {self.temperature}; try temperature=0.05")
-
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
 
     def next_command(self, run: str) -> str:
         return f"regard embed {run} --file FILE --out vectors.npy"

@@ -11,8 +11,8 @@ from regard.models.pretrained.folder import read_json
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress
-from regard.tasks.embed.options import EvaluateRetrieval
 from regard.tasks.embed.predictor import EmbedPredictor
 from regard.tasks.embed.task import evaluate_pairs
 
@@ -70,6 +70,6 @@ def read_pooling(folder: Path) -> str:
     return _MODES[modes[0]]
 
 
-def evaluate_embedder(predictor: EmbedPredictor, options: EvaluateRetrieval, progress: Progress) -> Evaluation:
+def evaluate_embedder(predictor: EmbedPredictor, options: EvaluateTextFiles, progress: Progress) -> Evaluation:
     """Retrieval among the pairs of --test."""
     return evaluate_pairs(predictor, read_pairs(options.test), " ".join(map(str, options.test)), progress, _TEMPERATURE)

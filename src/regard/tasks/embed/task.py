@@ -30,6 +30,7 @@ from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
 from regard.tasks._encoder import EncoderFacts, PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.embed.data import (
     ContrastiveBatch,
@@ -43,7 +44,7 @@ from regard.tasks.embed.data import (
     read_pairs,
     with_text,
 )
-from regard.tasks.embed.options import BERTEmbedderOptions, Embed, EvaluateRetrieval
+from regard.tasks.embed.options import BERTEmbedderOptions, Embed
 from regard.tasks.embed.predictor import EmbedPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
@@ -256,12 +257,12 @@ class EmbedTask(Task[Embed, EmbedPredictor]):
         return with_text(read(self.config).valid)[0][0]
 
     def evaluate(
-        self, predictor: EmbedPredictor, folder: Path, options: EvaluateRetrieval, progress: Progress
+        self, predictor: EmbedPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
         pairs, split = self._pairs(folder, options)
         return evaluate_pairs(predictor, pairs, split, progress, self.config.temperature)
 
-    def _pairs(self, folder: Path, options: EvaluateRetrieval) -> tuple[Pairs, str]:
+    def _pairs(self, folder: Path, options: EvaluateTextFiles) -> tuple[Pairs, str]:
         """The pairs to score, and their name."""
         config = self.config
         if options.test:

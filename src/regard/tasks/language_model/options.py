@@ -14,10 +14,10 @@ from regard.common.option_checks import (
     check_positive,
     check_seed,
     check_share,
-    check_split,
 )
 from regard.common.option_fields import left_open, option, resolve
-from regard.tasks.base import Budget, ModelOptions, TaskConfig, as_paths
+from regard.tasks._text_options import EvaluateTextFiles, RunningTextConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.language_model import LanguageModel
@@ -174,13 +174,9 @@ class RecurrentOptions(LanguageModelOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateLanguageModel:
+class EvaluateLanguageModel(EvaluateTextFiles):
     """Options of `regard evaluate` for language models."""
 
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own text; without a test file, test is the same as valid."""
-    test: tuple[Path, ...] = ()
-    """Other text files."""
     window: int = left_open("the --segment of the training")
     """Tokens that the model reads at once."""
     stride: int = left_open("half of the window, or the window with a memory")
@@ -191,8 +187,7 @@ class EvaluateLanguageModel:
     """Draw the loss against the number of tokens before, within a window: .png, .svg or .pdf."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
+        super().__post_init__()
         check_positive(self, "window", "stride", "memory")
         if self.window is not None and self.stride is not None and self.stride > self.window:
             raise ValueError(
@@ -263,14 +258,12 @@ class ServeLanguageModel:
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(TaskConfig):
+class LanguageModelConfig(RunningTextConfig):
     """Model running text: files of text, or the Python manual, train a model that continues a prompt."""
 
     name: ClassVar[str] = "language-model"
     summary: ClassVar[str] = "predict the next token of running text: your own files, or the Python manual"
     unit: ClassVar[str] = "tokens"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
-    embedded: ClassVar[str] = "manual"
     budgets: ClassVar[dict[str, Budget]] = {"manual": Budget(minutes=5.0), "files": Budget(minutes=5.0)}
     metrics: ClassVar[dict[str, bool]] = {"nll": False, "perplexity": False, "bits per character": False}
     training: ClassVar[dict[str, Any]] = {
@@ -291,25 +284,11 @@ class LanguageModelConfig(TaskConfig):
         "transformer-xl": TransformerXLOptions,
         "recurrent": RecurrentOptions,
     }
-    varies: ClassVar[str] = "attention"
-    varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json")
-    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
-    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "segment")
     has_line_breaks: ClassVar[bool] = True
-    is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateLanguageModel
     Predict: ClassVar[type] = GenerateText
     Serve: ClassVar[type] = ServeLanguageModel
-
-    data: Literal["manual"] | None = None
-    """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic."""
-    train: tuple[Path, ...] = ()
-    """Your own text: one or more files, each a document; .gz is unpacked."""
-    valid: tuple[Path, ...] = ()
-    """Text to choose the best checkpoint by; if left out, the end of the training text."""
-    test: tuple[Path, ...] = ()
-    """Text that only `regard evaluate` reads; if left out, that of --valid."""
 
     tokens: Literal["characters", "bytes", "bpe"] = left_open()
     """The kind of tokens."""
@@ -322,25 +301,10 @@ class LanguageModelConfig(TaskConfig):
     smoothing: float = 0.0
     """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
 
-    batch: int = 16
-    """Rows of text per batch."""
-    valid_share: float = 0.1
-    """Without --valid: the share of the text, at its end, that is held out to validate on."""
-    valid_tokens: int = 20_000
-    """Tokens of the held-out text that validations in training score; `regard evaluate` scores all."""
-    seed: int = 0
-    """Determines initial weights, the order of batches and dropout."""
-
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            object.__setattr__(self, name, as_paths(getattr(self, name)))
         super().__post_init__()
-        self._check_files_given(["valid", "test"], "text", "train")
-        check_at_least(self, 1, {"vocabulary": 8000, "segment": 128, "batch": 16, "valid_tokens": 20_000})
-        check_at_least(self, 0, {"seed": 0})
+        check_at_least(self, 1, {"vocabulary": 8000, "segment": 128})
         check_share(self, {"smoothing": 0.1})
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
 
     @property
     def vocabulary_size(self) -> int:
@@ -352,17 +316,8 @@ class LanguageModelConfig(TaskConfig):
         """The tokens that the model reads at once, as many as in training; None: any, as it has a memory."""
         return None if self.model.has_memory else self.segment
 
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
-
     def next_command(self, run: str) -> str:
         return f'regard generate {run} "The "'
-
-    def preparation_notice(self, folder: Path, new: bool) -> str:
-        size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
-        # a second or so per megabyte
-        return f"reading {self.dataset_label}, {size:,.0f} megabytes" if size >= 5 else ""
 
     def load(self) -> LanguageModelTask:
         from regard.tasks.language_model.task import LanguageModelTask

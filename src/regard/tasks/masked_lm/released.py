@@ -16,9 +16,9 @@ from regard.metrics.classification import accuracy, accuracy_interval
 from regard.models.bert import BERTMaskedLM
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress
 from regard.tasks.masked_lm.masked_texts import ReleasedMaskedTexts
-from regard.tasks.masked_lm.options import EvaluateMaskedLM
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
 
 # the share of the tokens that an evaluation masks, and its seed
@@ -33,7 +33,7 @@ def released_masked_lm(loaded: PretrainedModel) -> MaskedLMPredictor:
 
 
 @torch.no_grad()
-def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateMaskedLM, progress: Progress) -> Evaluation:
+def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateTextFiles, progress: Progress) -> Evaluation:
     """The accuracy and −log p of masked tokens: 15 % of every row of the text, as long as the model reads."""
     texts = predictor.texts
     rows = _rows(predictor, read_documents(options.test), " ".join(map(str, options.test)))

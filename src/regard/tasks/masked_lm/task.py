@@ -19,11 +19,12 @@ from regard.models.bert import BERTMaskedLM
 from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.masked_lm.baseline import NeighbourCounts
 from regard.tasks.masked_lm.data import MaskedBatch, Masking, PlannedRows, plan_rows
 from regard.tasks.masked_lm.masked_texts import MASK, RunMaskedTexts
-from regard.tasks.masked_lm.options import EvaluateMaskedLM, MaskedLM
+from regard.tasks.masked_lm.options import MaskedLM
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
 from regard.tasks.masked_lm.scoring import score_masked
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -127,7 +128,7 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
         return next(iter(_examples(read(self.config).valid, self.config.segment)), None)
 
     def evaluate(
-        self, predictor: MaskedLMPredictor, folder: Path, options: EvaluateMaskedLM, progress: Progress
+        self, predictor: MaskedLMPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
         documents, split = evaluation_documents(self.config, folder, options)
         tokenizer = read_tokenizer(folder / _TOKENS)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
-from regard.common.option_fields import at_least, left_open
+from regard.common.option_checks import check_at_least, check_choices, check_share
+from regard.common.option_fields import left_open
 from regard.data.text.pair_columns import Columns
 from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions
-from regard.tasks._text_options import ServeTextInputs
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks._text_options import PredictTextClasses, TextFileConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.matching.pair_matcher import PairMatcher
@@ -223,38 +223,13 @@ class CoEncoderOptions(EncoderOptions, PairModelOptions):
 
 
 @dataclass(frozen=True)
-class EvaluatePairs:
-    """Options of `regard evaluate` for pairs of texts."""
-
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without a test file, test is the same as valid."""
-    test: Path | None = None
-    """Other labelled pairs, in the format of --train."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
-
-
-@dataclass(frozen=True)
-class PredictPairs:
-    """Options of `regard predict` for pairs of texts."""
-
-    top: int = at_least(1, 1)
-    """Print this many classes, the likeliest first, separated by tabs; JSON has all classes."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
-
-
-@dataclass(frozen=True)
-class Match(TaskConfig):
+class Match(TextFileConfig):
     """Match pairs of texts: a file of labelled pairs, or an embedded data set, trains a model that reads both."""
 
     name: ClassVar[str] = "match"
     summary: ClassVar[str] = "match pairs of texts (entailment, paraphrase): your own pairs, or logic with quantifiers"
     unit: ClassVar[str] = "pairs"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    content: ClassVar[str] = "pairs"
     embedded: ClassVar[str] = "quantifiers"
     budgets: ClassVar[dict[str, Budget]] = {"quantifiers": Budget(minutes=2.0), "files": Budget(minutes=5.0)}
     metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro f1": True, "nll": False}
@@ -290,7 +265,6 @@ class Match(TaskConfig):
         "co-encoder": CoEncoderOptions,
         BAG_OF_WORDS: BagOfPairsOptions,
     }
-    varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them, whose score both directions share; paper is that of the "
         "model's paper. A bag of words is always compared with them."
@@ -299,20 +273,12 @@ class Match(TaskConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("pairs.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
-    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
-    is_served: ClassVar[bool] = True
-    Evaluate: ClassVar[type] = EvaluatePairs
-    Predict: ClassVar[type] = PredictPairs
-    Serve: ClassVar[type] = ServeTextInputs
+    Predict: ClassVar[type] = PredictTextClasses
 
     data: Literal["quantifiers"] | None = None
     """An embedded data set that needs no file: sentences with quantifiers -> whether the first entails the second."""
     train: Path | None = None
     """Your own pairs: JSON lines as SNLI, columns with a header as SICK, or label, text, text. .gz is unpacked."""
-    valid: Path | None = None
-    """Pairs to choose the best checkpoint by, in the format of --train; if left out, a share of its pairs."""
-    test: Path | None = None
-    """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
     columns: str | None = None
     """The columns or keys of both texts and the label, as A,B,LABEL: names, or numbers from 1; if left out, by name."""
 
@@ -331,13 +297,8 @@ class Match(TaskConfig):
     """Tokens per batch and side, padding included, at most."""
     valid_share: float = 0.1
     """Without --valid: the share of the training pairs, of every class, that is held out to validate on."""
-    seed: int = 0
-    """Determines initial weights, the order of batches, dropout, and which pairs are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         if self.model is not None and self.model.has_encoder:
             if self.word_dropout:
                 raise ValueError(
@@ -346,18 +307,11 @@ class Match(TaskConfig):
                 )
             object.__setattr__(self, "word_dropout", 0.0)
         super().__post_init__()
-        self._check_files_given(["valid", "test", "columns"], "pairs", "train")
+        self._check_files_given(["columns"], "pairs", "train")
         if self.columns is not None:
             Columns.parse(self.columns)
         check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 400, "batch": 1024})
-        check_at_least(self, 0, {"seed": 0})
         check_share(self, {"smoothing": 0.1, "word_dropout": 0.1})
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
-
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words."""
@@ -371,9 +325,6 @@ class Match(TaskConfig):
 
     def cli_arguments(self) -> list[str]:
         return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run}"
 
     def load(self) -> MatchTask:
         from regard.tasks.match.task import MatchTask

@@ -22,8 +22,9 @@ from regard.inference.predictor import Observe, PictureSession, PredictionSessio
 from regard.models.matching.word_matcher import PairModel
 from regard.recording.recording import Recording
 from regard.tasks._pair_maps import joined_recording
+from regard.tasks._text_options import PredictTextClasses
 from regard.tasks.match.data import PAIR_PATTERN, parse_pair
-from regard.tasks.match.options import Match, PredictPairs
+from regard.tasks.match.options import Match
 from regard.tasks.match.readers import PairReader
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
@@ -65,7 +66,7 @@ class MatchPredictor(Predictor[str, PairClasses]):
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[PairClasses]:
-        options = PredictPairs() if options is None else options
+        options = PredictTextClasses() if options is None else options
         check_top(options, len(self.classes))
         tokens = self._tokens(inputs)
         with observe():
@@ -174,7 +175,7 @@ class MatchPredictor(Predictor[str, PairClasses]):
             limits,
             name=Match.name,
             title=f"Match two texts, one per line, with {run}",
-            options=PredictPairs,
+            options=PredictTextClasses,
             maxima={"top": len(self.classes)},
             about=about,
             example="a b\tc",

@@ -24,6 +24,7 @@ from regard.tasks._classification import (
     is_baseline_saved,
     write_baseline,
 )
+from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
 from regard.tasks.match.data import MatchBatch, PairFacts, digest, read, read_file
@@ -35,7 +36,7 @@ from regard.tasks.match.encoders import (
     smallest_source,
     training_source,
 )
-from regard.tasks.match.options import EvaluatePairs, Match
+from regard.tasks.match.options import Match
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import PairReader
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -172,7 +173,7 @@ class MatchTask(Task[Match, MatchPredictor]):
         return f"{valid.first[0]}\t{valid.second[0]}"
 
     def evaluate(
-        self, predictor: MatchPredictor, folder: Path, options: EvaluatePairs, progress: Progress
+        self, predictor: MatchPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
         facts = PairFacts.read(folder)
         data, split = self._pairs(facts, folder, options)
@@ -203,7 +204,7 @@ class MatchTask(Task[Match, MatchPredictor]):
             class_intervals(probabilities, data.labels),
         )
 
-    def _pairs(self, facts: PairFacts, folder: Path, options: EvaluatePairs) -> tuple[LabelledPairs, str]:
+    def _pairs(self, facts: PairFacts, folder: Path, options: EvaluateTextFile) -> tuple[LabelledPairs, str]:
         """The pairs to classify, and their name."""
         config = self.config
         path = options.test or (config.test if options.split == "test" else None) or config.valid

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
 from regard.common.option_fields import at_least, left_open, not_blank
-from regard.tasks._text_options import ServeTextInputs
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks._text_options import TextFileConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.reading.bidaf import BiDAF, ReaderSizes
@@ -64,20 +64,6 @@ class BiDAFOptions(ModelOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateSpans:
-    """Options of `regard evaluate` for readers."""
-
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without a test file, test is the same as valid."""
-    test: Path | None = None
-    """Other questions, in the format of --train."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
-
-
-@dataclass(frozen=True)
 class PredictSpans:
     """Options of `regard predict` for readers."""
 
@@ -93,13 +79,13 @@ class PredictSpans:
 
 
 @dataclass(frozen=True)
-class ReadConfig(TaskConfig):
+class ReadConfig(TextFileConfig):
     """Answer questions with spans of a passage: a file of questions, or embedded data, trains a model that attends."""
 
     name: ClassVar[str] = "read"
     summary: ClassVar[str] = "answer questions by spans of a passage: your own SQuAD, QuAC or CoQA, or timetables"
     unit: ClassVar[str] = "questions"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    content: ClassVar[str] = "questions"
     embedded: ClassVar[str] = "timetables"
     budgets: ClassVar[dict[str, Budget]] = {"timetables": Budget(steps=3000), "files": Budget(minutes=30.0)}
     metrics: ClassVar[dict[str, bool]] = {"exact match": True, "f1": True, "nll": False}
@@ -133,7 +119,6 @@ class ReadConfig(TaskConfig):
         },
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {"bidaf": BiDAFOptions}
-    varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them, for both directions; none reads the question's last state."
     )
@@ -141,20 +126,12 @@ class ReadConfig(TaskConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("reading.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
-    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
-    is_served: ClassVar[bool] = True
-    Evaluate: ClassVar[type] = EvaluateSpans
     Predict: ClassVar[type] = PredictSpans
-    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["timetables"] | None = None
     """An embedded data set that needs no file: tables of trains, questions that name two keys, and follow-ups."""
     train: Path | None = None
     """Your own questions: JSON of SQuAD, QuAC or CoQA. .gz is unpacked."""
-    valid: Path | None = None
-    """Questions to choose the best checkpoint by, as --train; if left out, those about a share of its passages."""
-    test: Path | None = None
-    """Questions that only `regard evaluate` reads; if left out, those of --valid."""
     history: int = left_open()
     """Earlier questions and answers of a dialogue that are read before the question."""
     limit: int = left_open()
@@ -173,20 +150,12 @@ class ReadConfig(TaskConfig):
     """Words of passages per batch, padding included, at most."""
     valid_share: float = 0.1
     """Without --valid: the share of the passages whose questions are held out to validate on."""
-    seed: int = 0
-    """Determines initial weights, the order of batches, dropout, and which passages are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
-        self._check_files_given(["valid", "test"], "questions", "train")
         check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 1000, "batch": 4096, "limit": 20})
-        check_at_least(self, 0, {"seed": 0, "history": 2})
+        check_at_least(self, 0, {"history": 2})
         check_share(self, {"word_dropout": 0.1})
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
 
     @property
     def title(self) -> str:

@@ -18,6 +18,7 @@ from regard.inference.evaluation import Evaluation
 from regard.losses.span import span_nll
 from regard.metrics.answers import AnswerScores, answer_scores, exact_match
 from regard.models.reading.bidaf import BiDAF, ReaderSizes
+from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.read.baseline import baseline_answers
 from regard.tasks.read.data import (
@@ -31,7 +32,7 @@ from regard.tasks.read.data import (
     split_questions,
     to_batch,
 )
-from regard.tasks.read.options import EvaluateSpans, ReadConfig
+from regard.tasks.read.options import ReadConfig
 from regard.tasks.read.predictor import ReadOutput, ReadPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
@@ -149,7 +150,7 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
         return write_question(read(self.config).valid.questions[0], self.config.history)
 
     def evaluate(
-        self, predictor: ReadPredictor, folder: Path, options: EvaluateSpans, progress: Progress
+        self, predictor: ReadPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
         found, split = self._questions(predictor, folder, options)
         questions = found.questions
@@ -200,7 +201,9 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
             "best sentence": score([answer.sentence for answer in answers], questions),
         }
 
-    def _questions(self, predictor: ReadPredictor, folder: Path, options: EvaluateSpans) -> tuple[SpanQuestions, str]:
+    def _questions(
+        self, predictor: ReadPredictor, folder: Path, options: EvaluateTextFile
+    ) -> tuple[SpanQuestions, str]:
         """The questions to answer, and their name."""
         config = self.config
         path = options.test or (config.test if options.split == "test" else None) or config.valid

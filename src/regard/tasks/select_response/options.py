@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share, check_split
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
 from regard.common.option_fields import at_least, left_open
 from regard.tasks._encoder_options import ENCODER_FILES
-from regard.tasks._text_options import ServeTextInputs
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks._text_options import TextFileConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -112,20 +112,6 @@ class JoinedESIMOptions(SelectorOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateResponses:
-    """Options of `regard evaluate` for response selection."""
-
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without a test file, test is the same as valid."""
-    test: Path | None = None
-    """Other dialogues, in the format of --train."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
-
-
-@dataclass(frozen=True)
 class PredictResponses:
     """Options of `regard predict` for response selection."""
 
@@ -137,13 +123,13 @@ class PredictResponses:
 
 
 @dataclass(frozen=True)
-class SelectResponse(TaskConfig):
+class SelectResponse(TextFileConfig):
     """Select the response to a dialogue among candidates: a file of dialogues, or embedded ones, train the model."""
 
     name: ClassVar[str] = "select-response"
     summary: ClassVar[str] = "select the next turn of a dialogue among candidates: your own dialogues, or bookings"
     unit: ClassVar[str] = "contexts"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    content: ClassVar[str] = "dialogues"
     embedded: ClassVar[str] = "bookings"
     budgets: ClassVar[dict[str, Budget]] = {"bookings": Budget(minutes=4.0), "files": Budget(minutes=10.0)}
     metrics: ClassVar[dict[str, bool]] = {
@@ -168,26 +154,17 @@ class SelectResponse(TaskConfig):
         "deep-attention": DeepAttentionOptions,
         "esim": JoinedESIMOptions,
     }
-    varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them; paper is that of the model's paper."
     run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("dialogues.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary", "turns", "words")
     has_line_breaks: ClassVar[bool] = True
-    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
-    is_served: ClassVar[bool] = True
-    Evaluate: ClassVar[type] = EvaluateResponses
     Predict: ClassVar[type] = PredictResponses
-    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["bookings"] | None = None
     """An embedded data set that needs no file: dialogues in which a table is booked."""
     train: Path | None = None
     """Your own dialogues: one per line, turns separated by tabs or by __eou__ (DailyDialog). .gz is unpacked."""
-    valid: Path | None = None
-    """Dialogues to choose the best checkpoint by; if left out, a share of those of --train."""
-    test: Path | None = None
-    """Dialogues that only `regard evaluate` reads; if left out, those of --valid."""
 
     turns: int = left_open()
     """The turns before a response that the model reads; earlier ones are left out."""
@@ -206,30 +183,12 @@ class SelectResponse(TaskConfig):
 
     batch: int = 16
     """Contexts per batch; each is read with its right response and the wrong ones."""
-    valid_share: float = 0.1
-    """Without --valid: the share of the dialogues that is held out to validate on."""
-    seed: int = 0
-    """Determines initial weights, batches, dropout, wrong responses, and which dialogues are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
-        self._check_files_given(["valid", "test"], "dialogues", "train")
         examples = {"turns": 5, "words": 30, "negatives": 3, "vocabulary": 20_000, "max_length": 1000, "batch": 16}
         check_at_least(self, 1, examples)
         check_at_least(self, 2, {"candidates": 10})
-        check_at_least(self, 0, {"seed": 0})
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
-
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run}"
 
     def load(self) -> SelectResponseTask:
         from regard.tasks.select_response.task import SelectResponseTask

@@ -35,9 +35,10 @@ from regard.models.matching.response_selector import (
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import FrozenEncoderOptions
 from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
+from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.select_response.data import DialogueFacts, digest, groups_of, read, read_file, tf_idf_scores
-from regard.tasks.select_response.options import EvaluateResponses, SelectResponse
+from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.readers import TurnReader, TurnTokenReader, TurnWordReader, dialogue_inputs
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -233,7 +234,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         return "\n".join(["\t".join(group.turns), *group.candidates])
 
     def evaluate(
-        self, predictor: SelectResponsePredictor, folder: Path, options: EvaluateResponses, progress: Progress
+        self, predictor: SelectResponsePredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
         facts = DialogueFacts.read(folder)
         dialogues, split = self._dialogues(facts, folder, options)
@@ -265,7 +266,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         )
 
     def _dialogues(
-        self, facts: DialogueFacts, folder: Path, options: EvaluateResponses
+        self, facts: DialogueFacts, folder: Path, options: EvaluateTextFile
     ) -> tuple[Sequence[Dialogue], str]:
         """The dialogues to evaluate, and their name."""
         config = self.config

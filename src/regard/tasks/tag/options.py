@@ -14,12 +14,11 @@ from regard.common.option_checks import (
     check_even_heads,
     check_positive,
     check_share,
-    check_split,
 )
 from regard.common.option_fields import at_least, left_open
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import ServeTextInputs
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks._text_options import TextFileConfig
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.common.tag_schemes import TagScheme
@@ -182,20 +181,6 @@ class PretrainedTaggerOptions(EncoderOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateTags:
-    """Options of `regard evaluate` for taggers."""
-
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without a test file, test is the same as valid."""
-    test: Path | None = None
-    """Other tagged sentences, in the format of --train."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_split(self)
-
-
-@dataclass(frozen=True)
 class PredictTags:
     """Options of `regard predict` for taggers."""
 
@@ -209,13 +194,13 @@ class PredictTags:
 
 
 @dataclass(frozen=True)
-class Tag(TaskConfig):
+class Tag(TextFileConfig):
     """Tag words: a file of tagged sentences, or an embedded data set, trains a model with any attention and a CRF."""
 
     name: ClassVar[str] = "tag"
     summary: ClassVar[str] = "tag words and spans: your own CoNLL columns, CoNLL-U or seq.in/seq.out, or fields of CLDR"
     unit: ClassVar[str] = "words"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    content: ClassVar[str] = "sentences"
     embedded: ClassVar[str] = "fields"
     budgets: ClassVar[dict[str, Budget]] = {"fields": Budget(minutes=4.0), "files": Budget(minutes=10.0)}
     metrics: ClassVar[dict[str, bool]] = {
@@ -259,7 +244,6 @@ class Tag(TaskConfig):
         PRETRAINED: PretrainedTaggerOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
-    varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; none leaves the attention of a recurrent tagger out. "
         "A tagger with a window of three words is compared with them, except with --encoder, whose learning rate does "
@@ -268,20 +252,12 @@ class Tag(TaskConfig):
     run_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("scheme", "words", "vocabulary")
-    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
-    is_served: ClassVar[bool] = True
-    Evaluate: ClassVar[type] = EvaluateTags
     Predict: ClassVar[type] = PredictTags
-    Serve: ClassVar[type] = ServeTextInputs
 
     data: Literal["fields"] | None = None
     """An embedded data set that needs no file: dates, numbers and currencies whose place decides how to read them."""
     train: Path | None = None
     """Your own sentences: a file of columns, a .conllu, or a folder of seq.in, seq.out and label. .gz is unpacked."""
-    valid: Path | None = None
-    """Sentences to choose the best checkpoint by, in the format of --train; if left out, a share of its sentences."""
-    test: Path | None = None
-    """Sentences that only `regard evaluate` reads; if left out, those of --valid."""
     column: int | None = None
     """The column of tags, counted from 1, or from the end with -1; if left out, the last, in CoNLL-U the fourth."""
     word_column: int = 1
@@ -302,26 +278,12 @@ class Tag(TaskConfig):
 
     batch: int = left_open()
     """Words per batch, padding included, at most."""
-    valid_share: float = 0.1
-    """Without --valid: the share of the training sentences that is held out to validate on."""
-    seed: int = 0
-    """Determines initial weights, the order of batches, dropout, and which sentences are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
-        self._check_files_given(["valid", "test", "column"], "sentences", "train")
+        self._check_files_given(["column"], "sentences", "train")
         check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 2000, "batch": 512})
-        check_at_least(self, 0, {"seed": 0})
         check_share(self, {"word_dropout": 0.1})
-        if not 0 < self.valid_share < 1:
-            raise ValueError(f"valid_share must be above 0 and below 1, got {self.valid_share}; try valid_share=0.1")
-
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a window of three words unless they are those of an encoder."""
@@ -339,9 +301,6 @@ class Tag(TaskConfig):
 
     def cli_arguments(self) -> list[str]:
         return ["--model", WINDOW] if self.model_name == WINDOW else super().cli_arguments()
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run}"
 
     def load(self) -> TagTask:
         from regard.tasks.tag.task import TagTask

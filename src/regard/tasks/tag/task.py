@@ -24,9 +24,10 @@ from regard.metrics.spans import count_malformed, span_scores
 from regard.models.tagger import Tagger, TaggerSizes
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.tag.data import TagBatch, TagVocabulary, digest, read, read_file
-from regard.tasks.tag.options import EvaluateTags, Tag
+from regard.tasks.tag.options import Tag
 from regard.tasks.tag.outputs import Tagging
 from regard.tasks.tag.predictor import TagPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -201,7 +202,9 @@ class TagTask(Task[Tag, TagPredictor]):
     def example(self, folder: Path) -> str:
         return read(self.config).valid[0].text
 
-    def evaluate(self, predictor: TagPredictor, folder: Path, options: EvaluateTags, progress: Progress) -> Evaluation:
+    def evaluate(
+        self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
+    ) -> Evaluation:
         sentences, split = self._sentences(predictor, folder, options)
         progress(0, len(sentences))
         start = time.perf_counter()
@@ -226,7 +229,7 @@ class TagTask(Task[Tag, TagPredictor]):
         )
 
     def _sentences(
-        self, predictor: TagPredictor, folder: Path, options: EvaluateTags
+        self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile
     ) -> tuple[Sequence[TaggedSentence], str]:
         """The sentences to tag, and their name."""
         config, vocabulary = self.config, predictor.vocabulary
