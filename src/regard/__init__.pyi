@@ -1,6 +1,7 @@
 """The public names and where each is defined: `__init__.py` loads them from here, type checkers read them here."""
 
-from . import losses as losses
+from . import attacks as attacks, losses as losses
+from .attacks.attack import AttackResult as AttackResult, attack as attack
 from .attn.backends import BACKENDS as BACKENDS
 from .attn.call import Attended as Attended, Need as Need
 from .attn.catalogue import MECHANISMS as MECHANISMS, mechanism as mechanism

@@ -301,8 +301,17 @@ def shard(x: Tensor, labels: NDArray[np.int64], rank: int, world: int) -> ImageB
 
 def image_tensor(pixels: NDArray[np.uint8], stats: ImageStats) -> Tensor:  # "n h w c" -> "n c h w"
     """(x − μ) / σ, with the mean and the standard deviation of the training images."""
-    x = torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float()
-    return (x / 255 - stats.mean) / stats.spread
+    return normalized(pixel_tensor(pixels), stats)
+
+
+def pixel_tensor(pixels: NDArray[np.uint8]) -> Tensor:  # "n h w c" -> "n c h w"
+    """Pixels from 0 to 1."""
+    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float() / 255
+
+
+def normalized(x: Tensor, stats: ImageStats) -> Tensor:
+    """(x − μ) / σ of pixels from 0 to 1."""
+    return (x - stats.mean) / stats.spread
 
 
 # Scores

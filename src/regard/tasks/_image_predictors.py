@@ -23,7 +23,7 @@ from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor, predict_recorded
 from regard.recording.recording import Recording
 from regard.recording.run import PIXELS, pixel_size
-from regard.tasks._image_data import ImageStats, image_tensor, read_pixels
+from regard.tasks._image_data import ImageStats, image_tensor, normalized, pixel_tensor, read_pixels
 from regard.tasks._image_options import PredictImageClasses
 
 Output = TypeVar("Output")
@@ -144,9 +144,20 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
 
     def tensor_loss(self, x: Tensor, targets: Sequence[str | int]) -> Tensor:
         """−log p of the class, given by its name or its number."""
-        numbers = torch.tensor([self._class_number(target) for target in targets], device=x.device)
+        numbers = self.class_numbers(targets).to(x.device)
         with eval_mode(self.model):
             return F.cross_entropy(self.classify(x)[0].float(), numbers, reduction="none")
+
+    def class_numbers(self, targets: Sequence[str | int]) -> Tensor:  # -> "b"
+        return torch.tensor([self._class_number(target) for target in targets])
+
+    def bounded_inputs(self, inputs: Sequence[ImageInput]) -> Tensor:  # -> "b c h w"
+        """The pixels of the images, from 0 to 1."""
+        return pixel_tensor(np.stack([given.pixels for given in inputs]))
+
+    def bounded_logits(self, x: Tensor) -> Tensor:  # "b c h w" -> "b k"
+        """The logits of pixels from 0 to 1; a model that samples its attention samples here, too."""
+        return self.classify(normalized(x, self.stats))[0].float()
 
     def _class_number(self, target: str | int) -> int:
         if isinstance(target, str):

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from regard.models.ram import RAM
-from regard.tasks._image_data import ImageStats
+from regard.tasks._image_data import ImageStats, normalized
 from regard.tasks._image_predictors import GlimpsePath, ImageClassPredictor
 
 
@@ -22,6 +22,10 @@ class GlimpseClassifier(ImageClassPredictor):
     def __init__(self, model: RAM, stats: ImageStats) -> None:
         self.model: RAM = model
         self.stats = stats
+
+    def bounded_logits(self, x: Tensor) -> Tensor:
+        """Of sampled locations, by which `regard evaluate` scores the model, too."""
+        return self.model.look(normalized(x, self.stats), draw=True).logits.float()
 
     def classify(self, x: Tensor) -> tuple[Tensor, Sequence[GlimpsePath]]:
         output = self.model.look(x, draw=False)

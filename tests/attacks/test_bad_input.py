@@ -1,0 +1,145 @@
+"""Each refusal of an attack is one sentence with a way out."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.attacks.models import images, network
+from torch import nn
+
+import regard
+from regard.attacks import APGD, DLR, FGSM, L2, PGD, Square, TargetedDLR, Worst, accuracy_curve
+
+MODEL = network()
+X, Y = images(MODEL)
+TWO = network(classes=2)
+
+REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
+    "eps in grey levels": (
+        lambda: PGD(eps=8),
+        "eps must be from 0 to 1, the box of inputs, got 8; 8 of 255 grey levels are eps=0.0314",
+    ),
+    "negative eps": (
+        lambda: PGD(eps=-0.1, ball=L2()),
+        "eps must be 0 or more and finite, got -0.1; try eps=1.0",
+    ),
+    "eps as text": (lambda: PGD(eps="0.1"), "eps must be a number for PGD, got '0.1'; try eps=1.0"),
+    "step": (
+        lambda: PGD(step=0.0),
+        "step must be more than 0 and finite for PGD, got 0; leave it out, or try 0.025",
+    ),
+    "steps": (
+        lambda: PGD(steps=0),
+        "steps must be a whole number, 1 or more, for PGD, got 0; try steps=8",
+    ),
+    "restarts of one point": (
+        lambda: PGD(restarts=2),
+        "restarts=2 would all begin at the clean input; give start=UniformStart() as well",
+    ),
+    "rho": (lambda: APGD(rho=1.5), "rho must be a share of steps, from 0 to 1, got 1.5; try rho=0.75"),
+    "ball of squares": (
+        lambda: Square(ball=L2()),
+        "Square moves pixels by eps, in the ball Linf(), got L2(); leave ball out",
+    ),
+    "share of squares": (
+        lambda: Square(share=0.0),
+        "share must be more than 0 and at most 1, got 0; try share=0.8",
+    ),
+    "loss": (
+        lambda: PGD(loss=DLR),
+        "loss must be an AttackLoss, got the class DLR; write loss=DLR(...)",
+    ),
+    "members": (
+        lambda: Worst(members=("pgd",)),
+        "members must be an Attack, got 'pgd'; write members=(regard.attacks.PGD(), regard.attacks.Square())",
+    ),
+    "attack": (
+        lambda: regard.attack(MODEL, X, Y, "pgd"),
+        "attack must be an Attack, got 'pgd'; write attack=regard.attacks.PGD(eps=0.1)",
+    ),
+    "normalised inputs": (
+        lambda: regard.attack(MODEL, torch.linspace(-2, 2, 330).view(X.shape), Y, FGSM()),
+        "inputs must be in the box from 0 to 1, got values from -2 to 2; undo their normalisation and make it the "
+        "first module of the model",
+    ),
+    "inputs that are no numbers": (
+        lambda: regard.attack(MODEL, X / 0 * 0, Y, FGSM()),
+        "inputs must be in the box from 0 to 1, got values from nan to nan; undo their normalisation and make it the "
+        "first module of the model",
+    ),
+    "whole numbers": (
+        lambda: regard.attack(MODEL, (255 * X).byte(), Y, FGSM()),
+        "inputs must be floating point, (inputs, ...), one at least, got (11, 2, 5, 3) of torch.uint8; scale whole "
+        "numbers by x.float() / 255",
+    ),
+    "inputs of a module": (
+        lambda: regard.attack(MODEL, list(X), Y, FGSM()),
+        "inputs of a module must be a tensor, got list; stack them by torch.stack",
+    ),
+    "model": (
+        lambda: regard.attack(lambda x: x, X, Y, FGSM()),
+        "model must be a module, or a predictor of the classes of images, got function; attack the module inside of it",
+    ),
+    "targets": (
+        lambda: regard.attack(MODEL, X, Y[:3], FGSM()),
+        "targets must be the numbers of 11 classes, 0 or more, one per input, got (3) of torch.int64; take the argmax "
+        "of vectors of classes",
+    ),
+    "a class that is not there": (
+        lambda: regard.attack(MODEL, X, Y + 5, FGSM()),
+        f"targets must be from 0 to 4, the logits of the model, got {int(Y.max()) + 5}; number the classes as the "
+        "model does",
+    ),
+    "a model of features": (
+        lambda: regard.attack(MODEL[:2], X, Y, FGSM()),
+        "the model must return logits of two classes or more, (11, classes), got (11, 7, 5, 3); wrap it in a module "
+        "that returns them",
+    ),
+    "no gradients": (
+        lambda: regard.attack(nn.Sequential(Rounded(), MODEL), X, Y, FGSM()),
+        "the logits of the model do not depend on the inputs by operations that have gradients; use the attack Square, "
+        "which needs none",
+    ),
+    "two classes": (
+        lambda: regard.attack(TWO, X, Y % 2, APGD(loss=DLR())),
+        "DLR() compares 3 logits, and the model has 2 classes; use loss=Margin(), which compares two",
+    ),
+    "rank": (
+        lambda: regard.attack(MODEL, X, Y, PGD(loss=TargetedDLR(5))),
+        "rank must be from 1 to 4, the other classes of the model, got 5; try rank=1",
+    ),
+    "squares of vectors": (
+        lambda: regard.attack(MODEL[-1], torch.rand(3, 28, dtype=torch.float64), Y[:3], Square()),
+        "Square needs images, (images, channels, height, width), got (3, 28); use PGD, or reshape the inputs",
+    ),
+    "epsilons": (
+        lambda: accuracy_curve(MODEL, X, Y, PGD(), [0.1, 0.05]),
+        "epsilons must rise, one at least, got [0.1, 0.05]; try [0.0, 0.05, 0.1]",
+    ),
+}
+
+
+class Rounded(nn.Module):
+    """A preprocessor that cuts the graph."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.detach()
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name: str) -> None:
+    call, sentence = REFUSALS[name]
+    with pytest.raises((ValueError, TypeError), match=f"^{re.escape(sentence)}$"):
+        call()
+
+
+def test_two_classes_take_the_margin_in_worst() -> None:
+    x, y = images(TWO)
+    result = regard.attack(TWO, x, y, Worst(0.4, (APGD(steps=8, loss=DLR()), APGD(steps=8, loss=TargetedDLR()))))
+    assert result.warnings == (
+        "the model has 2 classes, too few for DLR and TargetedDLR; the margin takes their place",
+    )
+    assert result.broken.any()
+    alone = regard.attack(TWO, x, y, APGD(0.4, 8, loss=regard.attacks.Margin()))
+    assert torch.equal(result.inputs, alone.inputs)
