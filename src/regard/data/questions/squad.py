@@ -8,18 +8,14 @@ Offsets count the characters (code points) of the original text, and every answe
 place. `.gz` is unpacked.
 """
 
-import gzip
 import re
-import reprlib
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.common import json_files
 from regard.common.wording import shortened
-from regard.data.gzip_bound import max_unpacked, unpack_error
+from regard.data.json_layout import JsonLayout
 
 _LAYOUTS = 'it must hold {"data": […]} in the layout of SQuAD, QuAC or CoQA'
 
@@ -73,7 +69,8 @@ class SpanQuestionSplits:
 
 def read_questions(path: Path) -> SpanQuestions:
     """The questions of a file of SQuAD (1.1 or 2.0), QuAC or CoQA; questions without an answer are counted."""
-    content = _parse(path)
+    file = JsonLayout(path, _LAYOUTS)
+    content = file.parse()
     data = content.get("data") if isinstance(content, Mapping) else None
     if not isinstance(data, Sequence) or isinstance(data, str):
         raise ValueError(f"{path} is JSON of another layout: {_LAYOUTS}; convert it")
@@ -81,10 +78,10 @@ def read_questions(path: Path) -> SpanQuestions:
     for number, article in enumerate(data, 1):
         place = f"article {number} of data"
         if isinstance(article, Mapping) and "paragraphs" in article:
-            for paragraph in _get(article, "paragraphs", list, path, place):
-                read += _paragraph(_checked(paragraph, dict, path, f"a paragraph of {place}"), path, place)
+            for paragraph in file.get(article, "paragraphs", list, place):
+                read += _paragraph(file.checked(paragraph, dict, f"a paragraph of {place}"), file, place)
         elif isinstance(article, Mapping) and "story" in article:
-            read += _story(article, path, place)
+            read += _story(article, file, place)
         else:
             raise ValueError(
                 f'{path}: {place} has neither "paragraphs" (SQuAD, QuAC) nor "story" (CoQA); {_LAYOUTS}; convert it'
@@ -98,47 +95,20 @@ def read_questions(path: Path) -> SpanQuestions:
     return SpanQuestions(questions, len(read) - len(questions))
 
 
-def _parse(path: Path) -> Any:
-    if path.is_dir():
-        raise ValueError(f"{path} is a directory; name the file in it")
-    if not path.exists():
-        where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
-        raise ValueError(f"there is no file {path}{where}; name one that is there")
-    try:
-        content = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
-        # utf-8-sig: a byte order mark in front is no part of the JSON
-        return json_files.parse(content.decode("utf-8-sig"))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked ({error}); pack it again with gzip") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8; convert it to UTF-8") from error
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error}); {_LAYOUTS}") from error
-
-
-def _unpacked(path: Path) -> bytes:
-    most = max_unpacked(path)
-    with gzip.open(path, "rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise unpack_error(path, ":")
-    return content
-
-
-def _paragraph(paragraph: Mapping[str, Any], path: Path, place: str) -> Iterator[SpanQuestion | None]:
-    passage = _text(paragraph, "context", path, f"a paragraph of {place}")
+def _paragraph(paragraph: Mapping[str, Any], file: JsonLayout, place: str) -> Iterator[SpanQuestion | None]:
+    passage = file.text(paragraph, "context", f"a paragraph of {place}")
     turns: list[tuple[str, str]] = []
-    for entry in _get(paragraph, "qas", list, path, f"a paragraph of {place}"):
-        item = _checked(entry, dict, path, f"a question of {place}")
-        name = _id(item.get("id"), path, place)
-        question = _text(item, "question", path, name)
+    for entry in file.get(paragraph, "qas", list, f"a paragraph of {place}"):
+        item = file.checked(entry, dict, f"a question of {place}")
+        name = _id(item.get("id"), file.path, place)
+        question = file.text(item, "question", name)
         is_turn = "orig_answer" in item or "followup" in item
         if item.get("is_impossible") is True:
             yield None
             continue
         given = [
-            _gold(_checked(answer, dict, path, f"an answer of {name}"), passage, path, name)
-            for answer in _get(item, "answers", list, path, name)
+            _gold(file.checked(answer, dict, f"an answer of {name}"), passage, file, name)
+            for answer in file.get(item, "answers", list, name)
         ]
         if not given:
             yield None
@@ -146,48 +116,49 @@ def _paragraph(paragraph: Mapping[str, Any], path: Path, place: str) -> Iterator
         yield SpanQuestion(name, passage, question, tuple(dict.fromkeys(given)), tuple(turns) if is_turn else ())
         if is_turn:
             said = item.get("orig_answer")
-            answer = _text(said, "text", path, name) if isinstance(said, Mapping) else given[0].text
+            answer = file.text(said, "text", name) if isinstance(said, Mapping) else given[0].text
             turns.append((question, answer))
 
 
-def _story(article: Mapping[str, Any], path: Path, place: str) -> Iterator[SpanQuestion | None]:
+def _story(article: Mapping[str, Any], file: JsonLayout, place: str) -> Iterator[SpanQuestion | None]:
     """The turns of a dialogue about a story; an answer is the place of what was said, or the evidence for it."""
-    story, name = _text(article, "story", path, place), _id(article.get("id"), path, place)
-    questions, answers = (_get(article, key, list, path, name) for key in ("questions", "answers"))
+    story, name = file.text(article, "story", place), _id(article.get("id"), file.path, place)
+    questions, answers = (file.get(article, key, list, name) for key in ("questions", "answers"))
     if len(questions) != len(answers):
         raise ValueError(
-            f"{path}: {name} has {len(questions)} questions and {len(answers)} answers; give one answer per question"
+            f"{file.path}: {name} has {len(questions)} questions and {len(answers)} answers; give one answer per "
+            "question"
         )
     extra = article.get("additional_answers", {})
     others = list(extra.values()) if isinstance(extra, Mapping) else []
     turns: list[tuple[str, str]] = []
     for n, (asked, replied) in enumerate(zip(questions, answers, strict=True)):
         turn = f"turn {n + 1} of {name}"
-        question = _text(_checked(asked, dict, path, turn), "input_text", path, turn)
+        question = file.text(file.checked(asked, dict, turn), "input_text", turn)
         replies = [replied, *(each[n] for each in others if isinstance(each, list) and n < len(each))]
-        found = [_based_on(_checked(reply, dict, path, turn), story, path, turn) for reply in replies]
+        found = [_based_on(file.checked(reply, dict, turn), story, file, turn) for reply in replies]
         gold = tuple(dict.fromkeys(answer for answer in found if answer is not None))
         yield SpanQuestion(f"{name} turn {n + 1}", story, question, gold, tuple(turns)) if gold else None
-        turns.append((question, _text(replied, "input_text", path, turn)))
+        turns.append((question, file.text(replied, "input_text", turn)))
 
 
-def _based_on(reply: Mapping[str, Any], story: str, path: Path, turn: str) -> GoldAnswer | None:
+def _based_on(reply: Mapping[str, Any], story: str, file: JsonLayout, turn: str) -> GoldAnswer | None:
     """The span of a free answer: the answer itself if its evidence has it, else the evidence; None without evidence."""
-    start = _get(reply, "span_start", int, path, turn)
+    start = file.get(reply, "span_start", int, turn)
     if start < 0:
         return None
-    evidence = _text(reply, "span_text", path, turn)
+    evidence = file.text(reply, "span_text", turn)
     stripped = evidence.strip()
     answer = GoldAnswer(stripped, start + len(evidence) - len(evidence.lstrip()))
-    _check_place(answer, story, path, turn)
-    said = _text(reply, "input_text", path, turn).strip()
+    _check_place(answer, story, file.path, turn)
+    said = file.text(reply, "input_text", turn).strip()
     at = stripped.find(said) if said else -1
     return answer if at < 0 else GoldAnswer(said, answer.start + at)
 
 
-def _gold(answer: Mapping[str, Any], passage: str, path: Path, name: str) -> GoldAnswer:
-    gold = GoldAnswer(_text(answer, "text", path, name), _get(answer, "answer_start", int, path, name))
-    _check_place(gold, passage, path, name)
+def _gold(answer: Mapping[str, Any], passage: str, file: JsonLayout, name: str) -> GoldAnswer:
+    gold = GoldAnswer(file.text(answer, "text", name), file.get(answer, "answer_start", int, name))
+    _check_place(gold, passage, file.path, name)
     return gold
 
 
@@ -215,29 +186,6 @@ def _id(value: object, path: Path, place: str) -> str:
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
     raise ValueError(f"{path}: a question of {place} has no id; {_LAYOUTS}; give it one")
-
-
-def _text(item: Any, key: str, path: Path, place: str) -> str:
-    value: str = _get(item, key, str, path, place)
-    half = next((n for n, character in enumerate(value) if "\ud800" <= character <= "\udfff"), None)
-    if half is not None:
-        raise ValueError(
-            f"{path}: {key!r} of {place} holds half a character (a lone surrogate) at {half:,}; write it whole"
-        )
-    return value
-
-
-def _get(item: Any, key: str, kind: type, path: Path, place: str) -> Any:
-    if key not in item:
-        raise ValueError(f"{path}: {place} has no {key!r}; {_LAYOUTS}; convert it")
-    return _checked(item[key], kind, path, f"{key!r} of {place}")
-
-
-def _checked(value: Any, kind: type, path: Path, place: str) -> Any:
-    names = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{path}: {place} must be {names[kind]}, got {reprlib.repr(value)}; {_LAYOUTS}; convert it")
-    return value
 
 
 def parse_question(text: str) -> SpanQuestion:
