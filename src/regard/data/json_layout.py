@@ -53,6 +53,10 @@ class JsonLayout:
             )
         return value
 
+    def texts(self, value: Any, place: str) -> list[str]:
+        """The value, which must be a list of texts."""
+        return [self.checked(item, str, place) for item in self.checked(value, list, place)]
+
     def text(self, item: Any, key: str, place: str) -> str:
         """The text of a key, of whole characters."""
         value: str = self.get(item, key, str, place)
