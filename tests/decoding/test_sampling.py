@@ -7,7 +7,8 @@ import torch
 from tests.decoding.toy import LIMITS, SENTENCES, Always, Toy, everything, go, said
 
 from regard.decoding.greedy import greedy
-from regard.decoding.sampling import penalized, sample, truncated
+from regard.decoding.sampling import penalized, sample
+from regard.decoding.token_sampling import truncated
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

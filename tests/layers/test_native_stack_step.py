@@ -10,7 +10,8 @@ from regard.layers.native_decoder import native_stack_step
 from regard.models.gpt2 import GPT2
 
 pytestmark = pytest.mark.skipif(
-    native_library.library() is None or not native_library.has_kernel("regard_stack_step"), reason="built without it"
+    native_library.library() is None or not native_library.has_kernel("regard_gapped_stack_step"),
+    reason="built without it",
 )
 
 CASES = {
@@ -22,10 +23,10 @@ CASES = {
 }
 
 
-def runs(model: GPT2, batch: int, prompt: int, steps: int = 5) -> torch.Tensor:
+def runs(model: GPT2, batch: int, prompt: int, steps: int = 5, lengths: torch.Tensor | None = None) -> torch.Tensor:
     tokens = torch.randint(0, V, (batch, prompt + steps), generator=torch.Generator().manual_seed(batch))
     with torch.no_grad():
-        state, logits = model.init_state(tokens[:, :prompt]), []
+        state, logits = model.init_state(tokens[:, :prompt], lengths), []
         for t in range(prompt, prompt + steps):
             step = model.step(tokens[:, t : t + 1], state)
             state = step.state
@@ -53,7 +54,14 @@ def test_it_is_the_step_layer_by_layer(
         monkeypatch.setattr(causal_stack, "native_stack_step", lambda *arguments: None)
         tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}
         torch.testing.assert_close(native, runs(model, batch, prompt), **tolerance)
-    assert calls == [True] * 10
+        if prompt:
+            # rows whose prompts are shorter have gaps behind them
+            lengths = torch.arange(batch) % (prompt + 1)
+            monkeypatch.setattr(causal_stack, "native_stack_step", counted)
+            native = runs(model, batch, prompt, lengths=lengths)
+            monkeypatch.setattr(causal_stack, "native_stack_step", lambda *arguments: None)
+            torch.testing.assert_close(native, runs(model, batch, prompt, lengths=lengths), **tolerance)
+    assert calls == [True] * 15
 
 
 @pytest.mark.parametrize(
@@ -75,6 +83,10 @@ def test_gradients_training_and_hooks_are_computed_one_by_one() -> None:
         assert native_stack_step(stack.layers, stack.norm, x.double(), [None, None]) is None
         assert native_stack_step(stack.layers, stack.norm, x[..., :-1], [None, None]) is None
         assert native_stack_step(stack.layers, stack.norm, x, [None]) is None
+        seen = torch.ones(2, 1, dtype=torch.bool)
+        assert native_stack_step(stack.layers, stack.norm, x, [None, None], seen) is not None
+        assert native_stack_step(stack.layers, stack.norm, x, [None, None], seen.float()) is None
+        assert native_stack_step(stack.layers, stack.norm, x, [None, None], seen[:1]) is None
         handle = stack.layers[1].feed.register_forward_hook(lambda *arguments: None)
         assert native_stack_step(stack.layers, stack.norm, x, [None, None]) is None
         handle.remove()

@@ -11,7 +11,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from regard.decoding.sampling import penalized, truncated
+from regard.decoding.sampling import penalized
+from regard.decoding.token_sampling import truncated
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.7])

@@ -16,12 +16,13 @@ from tests.serve.text_runs import TEXT_RUNS, text_for, text_run
 from torch import Tensor, nn
 
 from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.margins import NOISE
 from regard.decoding.search import Greedy
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.serve import rounding
-from regard.serve.rounding import NOISE, is_clear, noise_of, rounded, settle
+from regard.serve.rounding import is_clear, noise_of, rounded, settle
 from regard.tasks._image_endpoint import ImageEndpoint
 from regard.tasks._text_generation import GeneratedText
 from regard.tasks.registry import TASKS
@@ -58,6 +59,14 @@ ENDPOINTS: dict[str, tuple[Callable[[], Endpoint], list[dict[str, Any]]]] = {
     "glimpses": (image(pictures.glimpse_classifier), IMAGES),
     "captions": (image(pictures.captioner), IMAGES),
 }
+# requests of a batch have options of their own
+GENERATIONS: list[dict[str, Any]] = [
+    {"tokens": 9},
+    {"tokens": 6, "temperature": 0},
+    {"tokens": 30, "seed": 5, "top_k": 4},  # longer than the context
+    {"tokens": 7, "top_p": 0.8, "min_p": 0.05, "count": 2},
+    {"tokens": 8, "repetition_penalty": 1.3, "stop": ["a", "b"]},
+]
 DETAIL = {"seq2seq": "alignment", "transformer": "alignment", "texts": "attention"}
 
 
@@ -91,7 +100,7 @@ def test_the_law_of_texts(task: str, tmp_path: Path) -> None:
     made = text_run(task, tmp_path).predictor.endpoint(Limits(), run="tiny", step=2)
     bodies = [{"text": text_for(task, text)} for text in LONGER]
     if task == "language-model":
-        bodies = [{**body, "tokens": 9} for body in bodies[:20]]
+        bodies = [{**body, **GENERATIONS[n % len(GENERATIONS)]} for n, body in enumerate(bodies)]
     assert differences(made, bodies) == 0
 
 

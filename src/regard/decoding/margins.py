@@ -11,6 +11,10 @@ from torch import Tensor
 
 from regard.kernels.continuations import gap
 
+# The bound on changes of the scores behind a decision, relative to their size. `python -m benchmarks.serving` compares
+# the bounds with the changes of a run.
+NOISE = 2e-5
+
 Decision = tuple[Tensor, Tensor]  # scores "r m" that were kept, and "r m" or "r 1" dropped or ranked behind them
 
 

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from regard.attn import checks
+from regard.decoding.margins import Margins
 from regard.decoding.next_tokens import check_arguments, check_possible, log_probs
 from regard.decoding.paths import Choose, PathStep, Stop, decode_paths, path_steps
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
 from regard.decoding.search_memory import check_search_fits
-from regard.kernels.stable_topk import stable_topk
+from regard.decoding.token_sampling import TokenSampler, sample_tokens
 
 # log p, the same cut and scaled, and the sum of what comes before
 _BYTES_PER_TOKEN = 4 + 4 + 8
@@ -39,13 +40,14 @@ def sample(
 
     `repetition_penalty` comes first: of tokens in the prompt or in the text so far it divides positive logits and
     multiplies negative ones (Keskar et al. 2019). `prompts` are the tokens before the first sampled one, which only
-    this penalty reads. `chance` decides: one number from 0 up to 1 per step of each path, sampled by torch where it is
-    left out. `log_prob` is that of the decoder's own distribution, not of the one that was sampled from.
+    this penalty reads. `chance` decides: one number from 0 to 1 per step of each path, sampled by torch where it is
+    left out; a larger number means no other token. `log_prob` is that of the decoder's own distribution, not of the one
+    that was sampled from.
     """
+    checks.positive_ints("sample", count=count)
     check_arguments(limits, eos, forbidden)
-    choose = _choice(
-        limits, eos, forbidden, temperature, top_k, top_p, min_p, repetition_penalty, prompts, count, chance
-    )
+    sampler = TokenSampler(temperature, top_k, top_p, min_p, repetition_penalty)
+    choose = _choice(limits, eos, forbidden, [sampler] * len(limits), prompts, count, chance)
     return decode_paths(decoder, state, choose, count, bos, eos, limits, forbidden)
 
 
@@ -57,18 +59,18 @@ def sample_steps(
     eos: int | None,
     limits: Tensor,
     chance: Tensor,
+    samplers: Sequence[TokenSampler],
     forbidden: Sequence[int] = (),
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float | None = None,
     prompts: Sequence[Sequence[int]] = (),
     stop: Stop | None = None,
+    margins: Margins | None = None,
 ) -> Iterator[PathStep]:  # bos, limits "b", chance "b 1 t"
-    """The tokens of `sample`, one step at a time; `stop` ends texts before their limit. None: no token ends a text."""
+    """The tokens of `sample`, one step at a time; each text has its own of the `samplers`.
+
+    `stop` ends texts before their limit; eos=None: no token ends a text. `margins` receives those of every text.
+    """
     check_arguments(limits, eos, forbidden)
-    choose = _choice(limits, eos, forbidden, temperature, top_k, top_p, min_p, repetition_penalty, prompts, 1, chance)
+    choose = _choice(limits, eos, forbidden, samplers, prompts, 1, chance, margins)
     return path_steps(decoder, state, choose, 1, bos, eos, limits, forbidden, stop)
 
 
@@ -76,17 +78,13 @@ def _choice(
     limits: Tensor,
     eos: int | None,
     forbidden: Sequence[int],
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
-    min_p: float | None,
-    repetition_penalty: float | None,
+    samplers: Sequence[TokenSampler],
     prompts: Sequence[Sequence[int]],
     count: int,
     chance: Tensor | None,
+    margins: Margins | None = None,
 ) -> Choose:
     """The function that samples the next token of every path."""
-    _check(temperature, top_k, top_p, min_p, repetition_penalty, count)
     shape = (len(limits), count, int(limits.max()))
     if chance is None:
         chance = torch.rand(shape, dtype=torch.float64, device=limits.device)
@@ -96,8 +94,10 @@ def _choice(
             f"draw it by torch.rand{shape}"
         )
     chances = chance
-    penalty = None if repetition_penalty in (None, 1.0) else repetition_penalty
-    if penalty is not None and len(prompts) not in (0, len(limits)):
+    kinds = list(dict.fromkeys(samplers))
+    kind = torch.tensor([kinds.index(sampler) for sampler in samplers], device=limits.device)  # "b"
+    has_penalty = any(sampler.penalty is not None for sampler in kinds)
+    if has_penalty and len(prompts) not in (0, len(limits)):
         raise ValueError(f"prompts must be one per sentence, {len(limits)}, got {len(prompts)}; or leave them out")
     seen: list[Tensor] = []  # bool "b n v", from the first step on
 
@@ -108,20 +108,25 @@ def _choice(
         # at the first step all paths share one state
         log_p = log_probs(step, alive, rows, t, eos, forbidden).expand(-1, count, -1)
         check_possible(log_p.amax(-1), alive)
-        scores = log_p
-        if penalty is not None:
+        if has_penalty:
             if t == 1:
                 seen.append(_seen(prompts, log_p))
             logits = step.logits.to(log_p.dtype).expand_as(log_p).masked_fill(log_p == -torch.inf, -torch.inf)
-            scores = penalized(logits, seen[0][rows], penalty)
-        values, ids = truncated(scores.flatten(0, 1), temperature, top_k, top_p, min_p)
-        sums = values.double().exp().cumsum(-1)
-        whole = sums[:, -1:]
-        # below the whole even where the product rounds up to it, so that no token of probability 0 is sampled
-        point = torch.minimum(chances[rows, :, t - 1].reshape(-1, 1) * whole, whole.nextafter(torch.zeros_like(whole)))
-        index = torch.searchsorted(sums, point, right=True)
-        tokens = (index if ids is None else ids.gather(-1, index)).view(log_p.shape[:2])
-        if penalty is not None:
+        tokens = rows.new_empty(log_p.shape[:2])
+        for k, sampler in enumerate(kinds):
+            part = slice(None) if len(kinds) == 1 else (kind[rows] == k).nonzero().squeeze(-1)
+            if not len(texts := rows[part]):
+                continue
+            scores = log_p[part]
+            if sampler.penalty is not None:
+                scores = penalized(logits[part], seen[0][texts], sampler.penalty)
+            chance = chances[texts, :, t - 1].reshape(-1, 1)
+            sampled = sample_tokens(scores.flatten(0, 1), sampler, chance, need_margins=margins is not None)
+            tokens[part] = sampled.tokens.view(-1, count)
+            if margins is not None and sampled.margins is not None:
+                closest = sampled.margins.view(-1, count).masked_fill(~alive[part], torch.inf)
+                margins.lower(texts, closest.amin(-1))
+        if has_penalty:
             seen[0][rows] = seen[0][rows].scatter(-1, tokens.unsqueeze(-1), True)
         return tokens, log_p.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
@@ -143,49 +148,3 @@ def penalized(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:  # "… v
     # a quarter, so that the difference of two scores is finite too
     changed = torch.where(logits < 0, logits * penalty, logits / penalty).clamp(info.min / 4, info.max / 4)
     return torch.where(seen & (logits > -torch.inf), changed, logits)
-
-
-def truncated(
-    log_p: Tensor, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
-) -> tuple[Tensor, Tensor | None]:  # "r v" -> "r k", "r k"
-    """The log-probabilities that are sampled from, and their ids (None: 0, 1, …)."""
-    # The largest is subtracted first, so that no temperature, however small, makes an infinity of it.
-    info = torch.finfo(log_p.dtype)
-    scaled = (log_p - log_p.amax(-1, keepdim=True)) / min(max(temperature, info.tiny), info.max)
-    ids = None
-    if top_k is not None and top_k < scaled.shape[-1]:
-        scaled, ids = stable_topk(scaled, top_k)
-    elif top_p is not None and top_p < 1:
-        scaled, ids = scaled.sort(dim=-1, descending=True, stable=True)
-    scaled = scaled.log_softmax(-1)
-    if top_p is not None and top_p < 1:
-        p = scaled.exp()
-        scaled = scaled.masked_fill(p.cumsum(-1) - p >= max(top_p, info.tiny), -torch.inf).log_softmax(-1)
-    if min_p is not None:
-        p = scaled.exp()
-        scaled = scaled.masked_fill(p < min_p * p.amax(-1, keepdim=True), -torch.inf).log_softmax(-1)
-    return scaled, ids
-
-
-def _check(
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
-    min_p: float | None,
-    repetition_penalty: float | None,
-    count: int,
-) -> None:
-    checks.positive_ints("sample", count=count)
-    checks.positive("temperature", temperature, "sample")
-    if top_k is not None:
-        checks.positive_ints("sample", top_k=top_k)
-    if top_p is not None:
-        checks.number("top_p", top_p, "sample")
-        if not 0 < top_p <= 1:
-            raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}; 1 keeps everything, try top_p=0.9")
-    if min_p is not None:
-        checks.number("min_p", min_p, "sample")
-        if not 0 <= min_p <= 1:
-            raise ValueError(f"min_p must be from 0 to 1, got {min_p}; 0 keeps everything, try min_p=0.05")
-    if repetition_penalty is not None:
-        checks.positive("repetition_penalty", repetition_penalty, "sample")

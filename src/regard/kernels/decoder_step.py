@@ -78,21 +78,24 @@ class DecoderWeights:
 
 
 def stack_step(
-    x: Tensor, weights: DecoderWeights, pasts: Sequence[tuple[int, ...]], length: int
-) -> Tensor:  # "b 1 d" -> "b 1 d"
+    x: Tensor, weights: DecoderWeights, pasts: Sequence[tuple[int, ...]], length: int, visible: Tensor | None = None
+) -> Tensor:  # "b 1 d", bool "b k" -> "b 1 d"
     """One token per sequence through layers that attend to their own past alone, such as those of a language model.
 
     `pasts` are the entries of the caches of the layers, "b h k c"; the new keys are the last of `length` in each.
+    `visible` marks the keys that a sequence attends to, the new one included; None: all.
     """
     out = torch.empty_like(x)
     entries = [number for past in pasts for number in (*past, *(0,) * 8)]
     table = (ctypes.c_int64 * len(entries))(*entries)
     call_kernel(
-        "regard_stack_step",
+        "regard_stack_step" if visible is None else "regard_gapped_stack_step",
         x,
         *(len(x), length, weights.dim, weights.feed, weights.heads, weights.layers),
         *(weights.norm_first, weights.gelu, weights.scale, weights.eps),
-        *(ctypes.addressof(weights.pointers), ctypes.addressof(table), x.data_ptr(), out.data_ptr()),
+        *(ctypes.addressof(weights.pointers), ctypes.addressof(table)),
+        *(() if visible is None else (visible.data_ptr(),)),
+        *(x.data_ptr(), out.data_ptr()),
     )
     return out
 

@@ -57,6 +57,7 @@ _SIGNATURES: dict[str, list[Any]] = {
 _LATER: dict[str, list[Any]] = {
     "regard_gelu": [*_COMMON, _LONG] + [_POINTER] * 3,
     "regard_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 4,
+    "regard_gapped_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 5,
 }
 
 

@@ -170,13 +170,16 @@ class CausalStack(nn.Module):
             own = torch.eye(count, dtype=torch.bool, device=x.device).expand(len(x), -1, -1)
             past = x.new_ones(len(x), count, state.positions.shape[-1], dtype=torch.bool)
             visible = torch.cat([past if state.visible is None else state.visible, own], dim=-1)
+        if self._left is None and count == 1:
+            keys = None if visible is None else visible[:, 0]
+            stepped = native_stack_step(self.layers, self.norm, x, state.pasts, keys)
+            if stepped is not None:
+                out, caches = stepped
+                return out, CausalState(caches, positions, state.next_position + 1, visible, count)
         mask: Mask | None = None if visible is None else BooleanMask(visible)
         if self._left is not None:
             window = Window(self._left, 0)
             mask = window if mask is None else mask & window
-        if mask is None and (stepped := native_stack_step(self.layers, self.norm, x, state.pasts)) is not None:
-            out, caches = stepped
-            return out, CausalState(caches, positions, state.next_position + 1, None, count)
         pasts = []
         for layer, past_cache in zip(self.layers, state.pasts, strict=True):
             x, cache, _ = layer(x, mask, positions=(query_positions, positions), cache=past_cache, use_cache=True)

@@ -75,12 +75,16 @@ def native_step(
 
 
 def native_stack_step(
-    layers: nn.ModuleList, norm: nn.Module, x: Tensor, pasts: Sequence[KVCache | None]
-) -> tuple[Tensor, tuple[KVCache, ...]] | None:  # "b 1 d", "b h m d" each -> "b 1 d"
-    """norm(h) of one token per sequence that attends to all of its past, and the longer caches; None: it cannot run."""
+    layers: nn.ModuleList, norm: nn.Module, x: Tensor, pasts: Sequence[KVCache | None], visible: Tensor | None = None
+) -> tuple[Tensor, tuple[KVCache, ...]] | None:  # "b 1 d", "b h m d" each, bool "b m+1" -> "b 1 d"
+    """norm(h) of one token per sequence that attends to its past, and the longer caches; None: it cannot run.
+
+    `visible` marks the keys of the past, and behind them its own, that each sequence attends to; None: all.
+    """
     if x.ndim != 3 or x.shape[1] != 1 or not 0 < len(x) <= MOST_ROWS or not can_step(x):
         return None
-    weights = derived((layers, norm), _weights) if has_kernel("regard_stack_step") else None
+    kernel = "regard_stack_step" if visible is None else "regard_gapped_stack_step"
+    weights = derived((layers, norm), _weights) if has_kernel(kernel) else None
     if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return None
     if len(pasts) != weights.layers or type(layers[0]) is not EncoderLayer:
@@ -90,11 +94,15 @@ def native_stack_step(
     caches = [KVCache(empty, empty) if past is None and empty is not None else past for past in pasts]
     if any(cache is None or cache.positions is not None or not _holds(cache, x, shape) for cache in caches):
         return None
+    if visible is not None:
+        if visible.dtype != torch.bool or visible.device != x.device or visible.shape != (len(x), shape[2] + 1):
+            return None
+        visible = visible.contiguous()
     longer = [cache.reserve(1) for cache in caches if cache is not None]
     entries = [cache.entry for cache in longer if cache.entry is not None]
     if len(entries) != len(longer):
         return None
-    return stack_step(x.contiguous(), weights, entries, shape[2] + 1), tuple(longer)
+    return stack_step(x.contiguous(), weights, entries, shape[2] + 1, visible), tuple(longer)
 
 
 def native_encode(

@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from regard.decoding.margins import NOISE
+
 Output = TypeVar("Output")
 
-# The bound on changes of the scores behind a decision, relative to their size. `python -m benchmarks.serving` compares
-# the bounds with the changes of a run.
-NOISE = 2e-5
 # decimals of attention weights, which are computed for one input at a time
 WEIGHT_DECIMALS = 7
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import httpx
 import pytest
+import torch
 from tests.serve.conftest import post, read, visit
+from tests.serve.test_rounding import differences, noise
 from tests.tasks.language_model.test_generation import PROMPTS, predictor
 
 from regard.inference.limits import Limits
+from regard.serve import rounding
 from regard.serve.event_stream import event_stream
 from regard.tasks.language_model.endpoint import GenerateEndpoint
 
@@ -57,6 +60,36 @@ def test_requests_are_answered_as_if_alone(endpoint: GenerateEndpoint) -> None:
     assert answers[0][0] == answers[2][0]
     assert answers[1][0]["texts"][0] == answers[2][0]["texts"][0]
     assert [len(each[0]["texts"]) for each in answers] == [1, 3, 1, 1]
+
+
+def test_requests_with_different_options_share_the_steps_of_the_model(
+    endpoint: GenerateEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [{"tokens": 9}, {"tokens": 4, "temperature": 0}, {"tokens": 7, "seed": 8, "top_k": 5, "count": 2}]
+    requests = [read(endpoint, {"text": prompt, **each}) for prompt, each in zip(PROMPTS, options, strict=False)]
+    model, sizes = endpoint.predictor.model, []
+    step = model.step
+    monkeypatch.setattr(model, "step", lambda tokens, state: (sizes.append(len(tokens)), step(tokens, state))[1])
+    (first, second, third) = (each["answers"][0]["texts"] for each in endpoint.answer(requests))  # type: ignore[index]
+    assert sizes[0] == 4
+    assert len(sizes) == max(each["tokens"] for each in first)
+    assert len(second) == 1
+    assert len(third) == 2
+
+
+def test_tokens_with_no_margin_are_sampled_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every token has a twin, and the noise of a batch decides between them; fails without the second computation."""
+    model = predictor()
+    endpoint = GenerateEndpoint(model, Limits(), run="tiny", step=2)
+    output: Any = model.model.output
+    with torch.no_grad():
+        pairs = len(output.weight) // 2
+        output.weight[1 : 2 * pairs : 2] = output.weight[: 2 * pairs : 2]
+    bodies = [{"text": prompt, "tokens": 12, "temperature": 0} for prompt in PROMPTS]
+    with noise(output, 1e-6):
+        assert differences(endpoint, bodies, (4,)) == 0
+        monkeypatch.setattr(rounding, "NOISE", -1.0)
+        assert differences(endpoint, bodies, (4,)) > 0
 
 
 @pytest.mark.parametrize(

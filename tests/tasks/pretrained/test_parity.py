@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from tests.serve.test_rounding import differences
 from tests.tasks.pretrained.folders import (
     PIECES,
     Released,
@@ -23,6 +24,7 @@ from tests.tasks.pretrained.folders import (
 
 import regard
 from regard.data.text.masking import choose_tokens
+from regard.inference.limits import Limits
 from regard.tasks._image_options import PredictImageClasses
 from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.classify_text.data import encode, pad
@@ -245,6 +247,14 @@ def test_samples_alone_are_those_of_a_batch_and_streamed_ones(tmp_path: Path) ->
         assert alone.continuations[0].tokens == output.continuations[0].tokens
         pieces = [*predictor.stream(prompt, options, number=n)]
         assert "".join(piece.text for piece in pieces) == output.continuations[0].text
+
+
+@pytest.mark.parametrize("make", [gpt2_folder, llama_folder], ids=["gpt2", "llama"])
+def test_served_texts_do_not_depend_on_their_batch(make: Any, tmp_path: Path) -> None:
+    make(tmp_path)
+    endpoint = regard.load(tmp_path, device="cpu").endpoint(Limits(), run="released", step=0)
+    bodies = [{"text": prompt, "tokens": 6 + n, "seed": n, "top_p": 0.9} for n, prompt in enumerate(PROMPTS)]
+    assert differences(endpoint, bodies, (2, 5)) == 0
 
 
 def test_every_end_of_a_released_model_ends_a_text(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ TARGET static void NAME(attend_rows)(const step_shape *t, const i64 *cache, cons
     for (i64 r = 0; r < rows; r++) {
         const i64 row = from + r, sentence = row / t->per;
         const i64 *index = own && t->index ? t->index + row * t->columns : NULL;
-        const i64 length = own ? t->columns : t->lengths[sentence], end = own || length < t->source ? length : t->source;
+        const i64 past = own && t->counts ? t->counts[row] : t->columns, length = own ? past : t->lengths[sentence], end = own || length < t->source ? length : t->source;
         const i64 count = end < 0 ? 0 : end;
         for (i64 h = 0; h < t->heads; h++) {
             const i64 head = h / group, place = r / p * p * d + h * t->width * p + r % p;

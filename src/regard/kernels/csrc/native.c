@@ -182,6 +182,7 @@ typedef struct {
     const void *const *weights;     /* (layers, STEP_WEIGHTS), then weight and bias of the last norm, or NULL */
     const i64 *caches;              /* (layers, 16) */
     const i64 *index;               /* (rows, columns): the columns of each row's past, its own last; NULL: 0 to columns */
+    const i64 *counts;              /* (rows): how many of these columns there are; NULL: all */
     const i64 *lengths;             /* (sentences): keys of the source */
     const void *x;                  /* (rows, d) */
     void *out;                      /* (rows, d) */
@@ -527,14 +528,33 @@ EXPORT int regard_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 p
     return run_step(&t, wide, most, threads, (double)rows_ * layers * d * (6 * d + 2 * feed));
 }
 
-/* One token per row through layers that attend to their own cache alone, and the last norm; gelu: that activation instead of relu. */
-EXPORT int regard_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
-                             int gelu, double scale, double eps, const void *weights, const void *caches, const void *x, void *out) {
+/* One token per row through layers that attend to their own cache alone, and the last norm; gelu: that activation instead of relu. visible (rows,
+ * columns) is nonzero for the columns that a row attends to; NULL: all. */
+EXPORT int regard_gapped_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
+                                    int gelu, double scale, double eps, const void *weights, const void *caches, const unsigned char *visible,
+                                    const void *x, void *out) {
     step_shape t = {0};
+    i64 *index = visible ? malloc((size_t)(rows_ * (columns + 1) + 1) * sizeof(i64)) : NULL, *counts = index;
+    if (visible && !index) return 1;
+    if (visible) counts += rows_ * columns;
+    for (i64 r = 0; visible && r < rows_; r++) {
+        counts[r] = 0;
+        for (i64 j = 0; j < columns; j++)
+            if (visible[r * columns + j]) index[r * columns + counts[r]++] = j;
+    }
     t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.feed = feed, t.heads = t.kv_heads = heads;
     t.width = d / heads, t.layers = layers, t.norm_first = norm_first, t.gelu = gelu, t.scale = scale, t.eps = eps;
-    t.weights = weights, t.caches = caches, t.x = x, t.out = out;
-    return run_step(&t, wide, most, threads, (double)rows_ * layers * d * (4 * d + 2 * feed));
+    t.weights = weights, t.caches = caches, t.index = index, t.counts = counts, t.x = x, t.out = out;
+    const int failed = run_step(&t, wide, most, threads, (double)rows_ * layers * d * (4 * d + 2 * feed));
+    free(index);
+    return failed;
+}
+
+/* The same where every row attends to all columns. */
+EXPORT int regard_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
+                             int gelu, double scale, double eps, const void *weights, const void *caches, const void *x, void *out) {
+    return regard_gapped_stack_step(wide, most, threads, rows_, columns, d, feed, heads, layers, norm_first, gelu, scale, eps, weights, caches, NULL,
+                                    x, out);
 }
 
 /* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. */

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from regard.inference.endpoint import PageSpec, Schema
@@ -10,12 +11,13 @@ from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, with_rules
 from regard.serve.http.body_rules import at_most_product, either, only_if
 from regard.serve.http.text_body import TextBody, limited_texts
-from regard.serve.rounding import rounded
+from regard.serve.rounding import rounded, settle
 from regard.serve.text_endpoint import option_error
 from regard.tasks.language_model.options import GenerateText
 
 if TYPE_CHECKING:
-    from regard.tasks.language_model.predictor import GeneratedTexts, LanguageModelPredictor
+    from regard.tasks.language_model.generation import Continuation, EncodedPrompt
+    from regard.tasks.language_model.predictor import LanguageModelPredictor
 
 # tokens per text, where neither a request nor the service says how many
 _TOKENS, _MOST_TOKENS = 200, 1000
@@ -175,19 +177,22 @@ class GenerateEndpoint:
             raise option_error(error) from error
 
     def answer(self, requests: Sequence[GenerateRequest]) -> list[dict[str, object]]:
-        answers: list[list[dict[str, object]]] = [[] for _ in requests]
-        for options in dict.fromkeys(request.options for request in requests):  # in order, each once
-            group = [n for n, request in enumerate(requests) if request.options == options]
-            prompts = [(text, number) for n in group for number, text in enumerate(requests[n].texts)]
-            written = iter(self._generate(prompts, options))
-            for n in group:
-                answers[n] = [next(written) for _ in requests[n].texts]
-        return [{"answers": each} for each in answers]
+        """All texts of all requests are generated together, each with the options of its request."""
+        prompts = [
+            self.predictor.rows(text, number, request.options)
+            for request in requests
+            for number, text in enumerate(request.texts)
+        ]
+        rows = [row for each in prompts for row in each]
+        continuations = self.predictor.continuations(rows)
 
-    def _generate(self, prompts: Sequence[tuple[str, int]], options: GenerateText) -> list[dict[str, Any]]:
-        # one prompt at a time: sampling reports no margin, so the noise of a batch could change a token
-        outputs = [self.predictor.generate([prompt], options)[0] for prompt in prompts]
-        return [rounded(self._written(output)) for output in outputs]
+        def alone(n: int) -> "Continuation":
+            return continuations[n] if len(rows) == 1 else self.predictor.continuations([rows[n]])[0]
+
+        write, margin = self.predictor.continuation_json, attrgetter("margin")
+        written = iter(settle(continuations, write, alone, margin))
+        answers = iter([self._answer(each[0].prompt, [next(written) for _ in each]) for each in prompts])
+        return [{"answers": [next(answers) for _ in request.texts]} for request in requests]
 
     def stream(self, request: GenerateRequest) -> Iterator[dict[str, object]]:
         """{"text": …} for each piece of the text, then the answer."""
@@ -196,8 +201,8 @@ class GenerateEndpoint:
             if piece.text:
                 yield {"text": piece.text}
             if piece.whole is not None:
-                yield {"answers": [rounded(self._written(self.predictor.output(prompt, [piece.whole])))]}
+                written = rounded(self.predictor.continuation_json(piece.whole))
+                yield {"answers": [self._answer(self.predictor.encode(prompt), [written])]}
 
-    def _written(self, output: "GeneratedTexts") -> dict[str, Any]:
-        counts = {"unknown": output.encoded.num_unknown, "dropped": output.encoded.num_dropped}
-        return {**self.predictor.json(output), **counts}
+    def _answer(self, prompt: "EncodedPrompt", texts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {"texts": [*texts], "unknown": prompt.num_unknown, "dropped": prompt.num_dropped}

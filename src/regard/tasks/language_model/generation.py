@@ -1,17 +1,21 @@
 """Continuations of prompts, token by token: the streamed text is the whole text."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.text.text_tokenizer import PromptTokenizer
+from regard.decoding.margins import Margins
 from regard.decoding.paths import PathStep
 from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample_steps
 from regard.decoding.sliding import SlidingDecoder
+from regard.decoding.token_sampling import TokenSampler
 from regard.models.language_model import LanguageModel
 from regard.tasks.language_model.options import GenerateText
 
@@ -24,6 +28,7 @@ class Continuation:
     tokens: tuple[int, ...]
     log_prob: float  # of the tokens, under the model's own distribution
     finished: bool  # whether a stop word or the end of a document ended it, not the limit
+    margin: float = field(default=math.inf, compare=False)  # of the closest choice of a token, see `Margins`
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,26 @@ class EncodedPrompt:
     tokens: tuple[int, ...]
     num_unknown: int = 0
     num_dropped: int = 0  # tokens before those that the model reads
+
+
+class PromptRow(NamedTuple):
+    """One text to generate: a row of a batch, which depends on no other row."""
+
+    prompt: EncodedPrompt
+    seed: tuple[int, ...]  # of the generator that samples its tokens
+    options: GenerateText
+
+    @property
+    def sampler(self) -> TokenSampler:
+        options = self.options
+        is_greedy = options.temperature == 0
+        return TokenSampler(
+            temperature=1.0 if is_greedy else options.temperature,
+            top_k=1 if is_greedy else options.top_k,
+            top_p=options.top_p,
+            min_p=options.min_p,
+            repetition_penalty=options.repetition_penalty,
+        )
 
 
 def encode_prompt(tokenizer: PromptTokenizer, text: str, longest: int | None) -> EncodedPrompt:
@@ -108,9 +133,8 @@ class _Draft:
     def is_finished(self) -> bool:
         return self.is_ended or self.stream.is_stopped
 
-    @property
-    def continuation(self) -> Continuation:
-        return Continuation(self.text, tuple(self.tokens), self.log_prob, self.is_finished)
+    def continuation(self, margin: float) -> Continuation:
+        return Continuation(self.text, tuple(self.tokens), self.log_prob, self.is_finished, margin)
 
 
 @dataclass(frozen=True)
@@ -125,52 +149,55 @@ class StreamedText:
 def generate_stream(
     model: LanguageModel,
     tokenizer: PromptTokenizer,
-    prompts: Sequence[EncodedPrompt],
-    seeds: Sequence[tuple[int, ...]],
-    options: GenerateText,
+    rows: Sequence[PromptRow],
     longest: int | None,
     ends: Sequence[int],
 ) -> Iterator[StreamedText]:
-    """The continuations of prompts, in pieces as they are sampled; row n draws from a generator of seeds[n].
+    """The continuations of prompts, in pieces as they are sampled.
 
     `longest` is the number of tokens that the model reads at once, beyond which its context slides; None: any. `ends`
     are the tokens that end a text.
     """
     device = next(model.parameters()).device
-    batch = prompt_batch([prompt.tokens for prompt in prompts])
-    chances = [np.random.default_rng(seed).random(options.tokens) for seed in seeds]
-    drafts = [_Draft(TextStream(tokenizer, prompt.tokens, options.stop), frozenset(ends)) for prompt in prompts]
-    is_greedy = options.temperature == 0
+    prompts = [row.prompt.tokens for row in rows]
+    batch = prompt_batch(prompts)
+    drafts = [_Draft(TextStream(tokenizer, row.prompt.tokens, row.options.stop), frozenset(ends)) for row in rows]
+    margins = Margins(len(rows), device)
 
-    def stop(rows: Tensor, tokens: Tensor) -> Tensor:
-        return torch.tensor([[drafts[n].is_finished] for n in rows.tolist()], device=tokens.device)
+    def stop(index: Tensor, tokens: Tensor) -> Tensor:
+        return torch.tensor([[drafts[n].is_finished] for n in index.tolist()], device=tokens.device)
 
     if longest is None:
         decoder, state = model, model.init_state(batch.tokens.to(device), batch.lengths.to(device))
     else:
         decoder = SlidingDecoder(model, longest)  # type: ignore[assignment]
-        state = decoder.init_state([prompt.tokens[:-1] for prompt in prompts], device)  # type: ignore[arg-type]
+        state = decoder.init_state([tokens[:-1] for tokens in prompts], device)  # type: ignore[arg-type]
     steps = sample_steps(
         decoder,
         state,
         bos=batch.last.to(device),
         eos=None,  # `stop` knows the ends
-        limits=torch.full((len(prompts),), options.tokens, device=device),
-        chance=torch.from_numpy(np.stack(chances)).unsqueeze(1).to(device),
+        limits=torch.tensor([row.options.tokens for row in rows], device=device),
+        chance=_chances(rows).to(device),
+        samplers=[row.sampler for row in rows],
         forbidden=tokenizer.special.forbidden,
-        temperature=1.0 if is_greedy else options.temperature,
-        top_k=1 if is_greedy else options.top_k,
-        top_p=options.top_p,
-        min_p=options.min_p,
-        repetition_penalty=options.repetition_penalty,
-        prompts=[prompt.tokens for prompt in prompts],
+        prompts=prompts,
         stop=stop,
+        margins=margins if len(rows) > 1 else None,
     )
     for step in steps:
         yield from _released(step, drafts)
-    for n, draft in enumerate(drafts):
+    for n, (draft, margin) in enumerate(zip(drafts, margins.smallest.tolist(), strict=True)):
         rest = draft.finish()
-        yield StreamedText(n, rest, draft.continuation)
+        yield StreamedText(n, rest, draft.continuation(margin))
+
+
+def _chances(rows: Sequence[PromptRow]) -> Tensor:  # -> "b 1 t"
+    """The numbers that sample the tokens of each row, behind its last token zeros."""
+    chances = np.zeros((len(rows), 1, max(row.options.tokens for row in rows)))
+    for row, each in zip(rows, chances, strict=True):
+        each[0, : row.options.tokens] = np.random.default_rng(row.seed).random(row.options.tokens)
+    return torch.from_numpy(chances)
 
 
 def _released(step: PathStep, drafts: Sequence[_Draft]) -> Iterator[StreamedText]:

@@ -21,6 +21,7 @@ from regard.recording.recording import Recording
 from regard.tasks.language_model.generation import (
     Continuation,
     EncodedPrompt,
+    PromptRow,
     StreamedText,
     encode_prompt,
     generate_stream,
@@ -91,16 +92,22 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     def generate(self, prompts: Sequence[tuple[str, int]], options: GenerateText) -> list[GeneratedTexts]:
         """The continuations of prompts with their numbers, by which tokens are sampled."""
-        encoded = [self.encode(text) for text, _ in prompts]
-        rows = [(n, k) for n in range(len(prompts)) for k in range(options.count)]
-        continuations: dict[int, list[Continuation]] = {n: [] for n in range(len(prompts))}
+        rows = [row for text, number in prompts for row in self.rows(text, number, options)]
+        continuations, count = self.continuations(rows), options.count
+        return [self.output(text, continuations[n * count : (n + 1) * count]) for n, (text, _) in enumerate(prompts)]
+
+    def rows(self, prompt: str, number: int, options: GenerateText) -> list[PromptRow]:
+        """The texts to generate for a prompt, as many as the options ask for."""
+        encoded = self.encode(prompt)
+        return [PromptRow(encoded, (options.seed, number, k), options) for k in range(options.count)]
+
+    def continuations(self, rows: Sequence[PromptRow]) -> list[Continuation]:
+        """The text of each row, whatever the options of the others."""
+        wholes: list[Continuation] = []
         for start in range(0, len(rows), _BATCH):
-            part = rows[start : start + _BATCH]
-            seeds = [(options.seed, prompts[n][1], k) for n, k in part]
-            for piece in self._stream([encoded[n] for n, _ in part], seeds, options):
-                if piece.whole is not None:
-                    continuations[part[piece.row][0]].append(piece.whole)
-        return [self.output(text, continuations[n]) for n, (text, _) in enumerate(prompts)]
+            pieces = self._stream(rows[start : start + _BATCH])
+            wholes += [piece.whole for piece in pieces if piece.whole is not None]
+        return wholes
 
     def output(self, prompt: str, continuations: Sequence[Continuation]) -> GeneratedTexts:
         """The output for a prompt with these continuations."""
@@ -111,14 +118,11 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     def stream(self, prompt: str, options: GenerateText, *, number: int = 0) -> Iterator[StreamedText]:
         """The first text that `predict` gives for this prompt, in pieces as they are sampled."""
-        encoded = self.encode(prompt)
-        return self._stream([encoded], [(options.seed, number, 0)], options)
+        return self._stream(self.rows(prompt, number, replace(options, count=1)))
 
-    def _stream(
-        self, prompts: Sequence[EncodedPrompt], seeds: Sequence[tuple[int, ...]], options: GenerateText
-    ) -> Iterator[StreamedText]:
+    def _stream(self, rows: Sequence[PromptRow]) -> Iterator[StreamedText]:
         with eval_mode(self.model):
-            yield from generate_stream(self.model, self.tokenizer, prompts, seeds, options, self.longest, self.ends)
+            yield from generate_stream(self.model, self.tokenizer, rows, self.longest, self.ends)
 
     @torch.no_grad()
     def _read_again(self, outputs: Sequence[GeneratedTexts]) -> None:
@@ -138,16 +142,14 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         return "\t".join(text.replace("\\", "\\\\").replace("\n", "\\n") for text in texts)
 
     def json(self, output: GeneratedTexts) -> dict[str, Any]:
+        return {"texts": [self.continuation_json(each) for each in output.continuations]}
+
+    def continuation_json(self, continuation: Continuation) -> dict[str, Any]:
         return {
-            "texts": [
-                {
-                    "text": each.text,
-                    "tokens": len(each.tokens),
-                    "log_prob": each.log_prob,
-                    "finished": each.finished,
-                }
-                for each in output.continuations
-            ]
+            "text": continuation.text,
+            "tokens": len(continuation.tokens),
+            "log_prob": continuation.log_prob,
+            "finished": continuation.finished,
         }
 
     def sample_line(self, prompt: str, tokens: int) -> str:

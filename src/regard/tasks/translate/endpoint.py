@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from regard.decoding.margins import NOISE
 from regard.decoding.search import Beam, Greedy, Sampling, search_score
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
@@ -11,7 +12,7 @@ from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, with_rules
 from regard.serve.http.body_rules import at_most_field, at_most_product, either
 from regard.serve.http.text_body import TextBody, limited_texts
-from regard.serve.rounding import NOISE, WEIGHT_DECIMALS, is_clear, rounded
+from regard.serve.rounding import WEIGHT_DECIMALS, is_clear, rounded
 from regard.tasks._text_generation import GeneratedText, TokenAlignment
 from regard.viz.text import labels
 
