@@ -13,7 +13,7 @@ from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Dot
 
 # their weights depend on the distance between key and query, and a learned query has no position among the keys
-_POSITIONAL = frozenset({"window", "local-m", "alibi", "t5", "shaw", "transformer-xl", "rotary"})
+POSITIONAL = frozenset({"window", "local-m", "alibi", "t5", "shaw", "transformer-xl", "rotary"})
 
 
 class QueryPooling(nn.Module):
@@ -81,7 +81,7 @@ def _mechanism(attention: str | Factory, dim: int) -> nn.Module:
     if not isinstance(attention, str):
         return attention(dim, dim)
     checks.known("attention", attention, MECHANISMS)
-    if attention in _POSITIONAL:
+    if attention in POSITIONAL:
         raise ValueError(
             f"attention={attention!r} weighs keys by their distance from the query, and a learned query has no "
             "position among the keys; try attention='additive'"

@@ -16,6 +16,8 @@ from regard.models.memn2n import MemN2N
 from regard.models.ram import RAM
 from regard.models.reading.bidaf import BiDAF
 from regard.models.recurrent_language_model import RecurrentLanguageModel
+from regard.models.responding.flat import FlatResponder
+from regard.models.responding.hran import HRAN
 from regard.models.row_reader import RowReader
 from regard.models.sagan import SelfAttentionGAN
 from regard.models.self_attentive import SelfAttentive
@@ -58,12 +60,15 @@ MODELS: dict[str, type[nn.Module]] = {
     "decomposable": Decomposable,
     "esim": ESIM,
     "deep-attention": DeepAttentionMatching,
+    "flat": FlatResponder,
+    "hran": HRAN,
 }
 
 __all__ = [
     "BERT",
     "ESIM",
     "GPT2",
+    "HRAN",
     "LANGUAGE_MODELS",
     "MODELS",
     "RAM",
@@ -78,6 +83,7 @@ __all__ = [
     "EncoderTagger",
     "Decomposable",
     "DeepAttentionMatching",
+    "FlatResponder",
     "HierarchicalAttention",
     "Llama",
     "MemN2N",

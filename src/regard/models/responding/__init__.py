@@ -1,0 +1,1 @@
+"""Models that write the next turn of a dialogue."""

@@ -1,0 +1,107 @@
+"""FlatResponder: a language model that reads all turns of a dialogue as one text and continues it."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn.call import NOTHING, Need
+from regard.decoding.protocol import LazyLogits, Step
+from regard.layers.causal_stack import CausalState
+from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.models.language_model import TransformerLanguageModel
+from regard.models.responding.responder import History, Responder
+
+# the number of the speaker who gives the reply
+_REPLYING = 0
+
+
+class _FlatHistory(NamedTuple):
+    """The turns of each dialogue as one text."""
+
+    tokens: Tensor  # "b s", padded behind the counts
+    speakers: Tensor  # "b s"
+    counts: Tensor  # "b"
+    places: Tensor  # "b s", of the tokens in "m·w"
+
+
+class FlatResponder(Responder):
+    """p(y_t | y_<t, x) of a language model on x_1 ⟨eos⟩ x_2 ⟨eos⟩ … x_m ⟨bos⟩ y_<t, its inputs E[w] + P + S[speaker].
+
+    (Mei et al. 2017; Zhang et al. 2020, DialoGPT; the speakers are those of Wolf et al. 2019.) ⟨bos⟩ stands in place of
+    the end of x_m: in vocabularies in which both are one token this is the layout of DialoGPT. S is zero at first, so
+    that a pretrained `decoder` begins as it is. The texts of a batch are padded behind their ends, where no token of
+    theirs attends.
+    """
+
+    def __init__(self, decoder: TransformerLanguageModel) -> None:
+        super().__init__()
+        if decoder.stack.memory:
+            raise ValueError(
+                f"decoder must read a dialogue at once, and this one has a memory of {decoder.stack.memory} tokens "
+                "between segments; train it with memory=0"
+            )
+        if not isinstance(decoder.output, nn.Linear):
+            raise ValueError(
+                f"decoder must have a linear vocabulary layer, got {type(decoder.output).__name__}; "
+                "build it without cutoffs"
+            )
+        self.decoder = decoder
+        self.speakers = nn.Embedding(2, decoder.output.in_features)
+        nn.init.zeros_(self.speakers.weight)
+
+    @property
+    def embedding(self) -> nn.Embedding:  # type: ignore[override]
+        assert isinstance(self.decoder.embedding, nn.Embedding)
+        return self.decoder.embedding
+
+    @property
+    def output(self) -> nn.Linear:  # type: ignore[override]
+        assert isinstance(self.decoder.output, nn.Linear)
+        return self.decoder.output
+
+    def teacher_force(self, history: History, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
+        joined = _join(history)
+        (b, s), t = joined.tokens.shape, target.shape[1]
+        steps = torch.arange(s + t, device=target.device)
+        # row by row the history, then the target, without a gap between them: the columns of both side by side
+        columns = torch.where(
+            steps < joined.counts.unsqueeze(-1), steps, (steps - joined.counts.unsqueeze(-1) + s).clamp_max(s + t - 1)
+        )
+        tokens = torch.cat([joined.tokens, target], 1).gather(1, columns)
+        speakers = torch.cat([joined.speakers, torch.full_like(target, _REPLYING)], 1).gather(1, columns)
+        output = self.decoder.stack(self._embed(tokens, steps, speakers), need=need)
+        reply = joined.counts.unsqueeze(-1) + torch.arange(t, device=target.device)  # "b t"
+        rows = torch.arange(b, device=target.device).unsqueeze(-1)
+        states = output.states[rows, reply]
+        if not need.weights:
+            return DecoderOutput(states)
+        mean = torch.stack([weights.mean(1) for weights in output.weights]).mean(0)  # "b s+t s+t"
+        is_history = torch.arange(s, device=target.device) < joined.counts.unsqueeze(-1)
+        read = mean[rows, reply][..., :s] * is_history.unsqueeze(1)  # "b t s"
+        all_places = read.new_zeros(b, t, history.tokens[0].numel())
+        return DecoderOutput(states, all_places.scatter_add(2, joined.places.unsqueeze(1).expand(-1, t, -1), read))
+
+    def init_state(self, history: History) -> CausalState:
+        joined = _join(history)
+        steps = torch.arange(joined.tokens.shape[1], device=joined.tokens.device)
+        return self.decoder.stack.init_state(self._embed(joined.tokens, steps, joined.speakers), joined.counts)
+
+    def step(self, tokens: Tensor, state: CausalState) -> Step:
+        positions = state.next_position.expand(*state.next_position.shape[:-1], tokens.shape[1])
+        x = self._embed(tokens, positions, torch.full_like(tokens, _REPLYING))
+        states, state = self.decoder.stack.step(x, state)
+        return Step(LazyLogits.of(self.output, states), state)
+
+    def _embed(self, tokens: Tensor, positions: Tensor, speakers: Tensor) -> Tensor:  # "b t" -> "b t d"
+        return self.decoder.embed(tokens, positions) + self.speakers(speakers)
+
+
+def _join(history: History) -> _FlatHistory:
+    history.check()
+    is_inside = history.is_inside.flatten(1)  # "b m·w"
+    counts = is_inside.sum(1) - 1  # without the end of the last turn
+    longest = is_inside.shape[1] if counts.is_meta else int(counts.max())
+    places = is_inside.logical_not().int().argsort(dim=1, stable=True)[:, :longest]
+    speakers = history.speakers.repeat_interleave(history.tokens.shape[2], 1)
+    return _FlatHistory(history.tokens.flatten(1).gather(1, places), speakers.gather(1, places), counts, places)

@@ -1,0 +1,317 @@
+"""What every responder keeps: steps are the whole, hypotheses are answers of their own, absent turns change nothing."""
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from tests.models.cases import HEADS
+from torch import Tensor
+
+from regard import MECHANISMS
+from regard.attn.call import Need
+from regard.decoding.beam import beam
+from regard.decoding.greedy import greedy
+from regard.layers.query_pooling import POSITIONAL
+from regard.models import GPT2, HRAN, FlatResponder, Llama, TransformerXL
+from regard.models.responding.responder import History, Responder
+
+# sizes that share no factor
+B, M, W, T, V = 3, 4, 5, 7, 19
+LENGTHS = torch.tensor([[0, 2, 0, 5], [3, 1, 4, 2], [0, 0, 0, 1]])
+BOS, EOS = 1, 2
+
+
+def flat(**choices: object) -> Callable[[], Responder]:
+    sizes = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "longest": 41, "dropout": 0.0}
+    return lambda: FlatResponder(GPT2(V, **{**sizes, **choices}))  # type: ignore[arg-type]
+
+
+def llama() -> Responder:
+    return FlatResponder(Llama(V, width=12, heads=3, layers=1, feed=10, dropout=0.0))
+
+
+def hran(**choices: object) -> Callable[[], Responder]:
+    return lambda: HRAN(V, **{"width": 6, "hidden": 10, "dropout": 0.0, **choices})  # type: ignore[arg-type]
+
+
+READS = [name for name in HEADS if name not in POSITIONAL and name not in ("hard", "hard-argmax")]
+FLAT = {f"flat, {name}": flat(positions=name) for name in ("learned", "rotary", "relative", "none")}
+FLAT |= {"flat, entmax": flat(attention="entmax"), "flat, additive": flat(attention="additive"), "llama": llama}
+ALL = {**FLAT, "hran": hran(), "hran, lstm": hran(cell="lstm"), "hran, multi-head": hran(attention="multi-head")}
+ALL |= {f"hran, {name}": hran(attention=name) for name in READS}
+every = pytest.mark.parametrize("name", ALL)
+some = pytest.mark.parametrize("name", ["flat, learned", "flat, entmax", "llama", "hran", "hran, multi-head"])
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def built(name: str) -> Responder:
+    """With weights that are not zero: what is lost must be missed."""
+    torch.manual_seed(1)
+    model = ALL[name]()
+    for key, p in model.named_parameters():
+        if key.endswith("bias") or "speakers" in key or "embedding" in key:
+            torch.nn.init.normal_(p, std=0.4)
+    return model.eval()
+
+
+def given() -> tuple[History, Tensor]:
+    torch.manual_seed(2)
+    inside = torch.arange(W) < LENGTHS.unsqueeze(-1)
+    tokens = torch.randint(3, V, (B, M, W)).masked_fill(~inside, 0)
+    return History(tokens, LENGTHS, torch.tensor([[0, 1, 0, 1]]).expand(B, -1)), torch.randint(3, V, (B, T))
+
+
+def row(history: History, n: int) -> History:
+    return History(*(part[n : n + 1] for part in history))
+
+
+@every
+@torch.no_grad()
+def test_one_step_at_a_time_is_all_at_once(name: str) -> None:
+    model, (history, target) = built(name), given()
+    output = model.teacher_force(history, target, Need(weights=True))
+    logits = model.logits(output.states)
+    assert logits.shape == (B, T, V)
+    torch.testing.assert_close(model(history, target), logits)
+    state = model.init_state(history)
+    for t in range(T):
+        step = model.step(target[:, t : t + 1], state)
+        state = step.state
+        torch.testing.assert_close(step.logits, logits[:, t : t + 1])
+    # no attention to padding and to absent turns
+    assert output.weights is not None
+    assert output.weights.shape == (B, T, M * W)
+    assert not output.weights.masked_select(~history.is_inside.flatten(1).unsqueeze(1)).any()
+    assert output.weights.sum(-1).max() > 0
+
+
+@every
+@torch.no_grad()
+def test_a_batch_is_one_by_one_and_absent_turns_and_padding_change_nothing(name: str) -> None:
+    model, (history, target) = built(name), given()
+    whole = model(history, target)
+    for n in range(B):
+        kept = [i for i in range(M) if LENGTHS[n, i]]
+        longest = int(LENGTHS[n].max())
+        tokens = history.tokens[n : n + 1, kept, :longest]
+        alone = History(tokens, LENGTHS[n : n + 1, kept], history.speakers[n : n + 1, kept])
+        torch.testing.assert_close(model(alone, target[n : n + 1]), whole[n : n + 1])
+    other = history._replace(tokens=history.tokens.masked_fill(~history.is_inside, 7))
+    torch.testing.assert_close(model(other, target), whole)
+    wider = History(
+        torch.cat([torch.full((B, 2, W + 3), 9), torch.nn.functional.pad(history.tokens, (0, 3), value=8)], 1),
+        torch.nn.functional.pad(LENGTHS, (2, 0)),
+        torch.nn.functional.pad(history.speakers, (2, 0)),
+    )
+    torch.testing.assert_close(model(wider, target), whole)
+
+
+@every
+@torch.no_grad()
+def test_every_part_of_the_history_counts(name: str) -> None:
+    model, (history, target) = built(name), given()
+    whole = model(history, target)
+    changed = history.tokens.clone()
+    changed[1, 0, 0] = 3 + (changed[1, 0, 0] - 2) % (V - 3)
+    assert not torch.allclose(model(history._replace(tokens=changed), target)[1], whole[1], atol=1e-9)
+    speakers = history._replace(speakers=1 - history.speakers)
+    assert not torch.allclose(model(speakers, target), whole, atol=1e-9)
+    # and nothing that follows
+    later = target.clone()
+    later[:, 4:] = 5
+    torch.testing.assert_close(model(history, later)[:, :4], whole[:, :4])
+
+
+@some
+@torch.no_grad()
+def test_hypotheses_are_answers_of_their_own(name: str) -> None:
+    """One hypothesis becomes many, many one, dialogues leave."""
+    model, (history, _) = built(name), given()
+    state, tokens = model.init_state(history), torch.full((B, 1), BOS)
+    numbers, answers = [0, 1, 2], [[[BOS]], [[BOS]], [[BOS]]]
+    chance = torch.Generator().manual_seed(3)
+    for slots, stay in (([0], [0, 1, 2]), ([0, 0, 0], [0, 1, 2]), ([2, 0], [2, 0]), ([1], [0, 1]), ([0, 0], [1])):
+        step = model.step(tokens, state)
+        for place, number in enumerate(numbers):
+            for slot, answer in enumerate(answers[place]):
+                expected = model(row(history, number), torch.tensor([answer]))[0, -1]
+                torch.testing.assert_close(step.logits[place, slot], expected)
+        state = step.state.reorder(torch.tensor([slots] * len(numbers))).select_sentences(torch.tensor(stay))
+        numbers = [numbers[place] for place in stay]
+        tokens = torch.randint(3, V, (len(stay), len(slots)), generator=chance)
+        answers = [
+            [[*answers[place][slot], int(tokens[r, s])] for s, slot in enumerate(slots)] for r, place in enumerate(stay)
+        ]
+
+
+@some
+@torch.no_grad()
+def test_searches_equal_single_calls(name: str) -> None:
+    model, (history, _) = built(name), given()
+    limits = torch.tensor([9, 4, 6])
+
+    def search(some_rows: History, most: Tensor) -> list[object]:
+        state = model.init_state(some_rows)
+        return [
+            [[one.tokens] for one in greedy(model, state, bos=BOS, eos=EOS, limits=most)],
+            [[one.tokens for one in several] for several in beam(model, state, bos=BOS, eos=EOS, limits=most, size=3)],
+        ]
+
+    together = search(history, limits)
+    for n in range(B):
+        assert [[found[n]] for found in together] == search(row(history, n), limits[n : n + 1])
+
+
+@some
+def test_gradcheck_of_the_embeddings_and_every_parameter_has_a_gradient(name: str) -> None:
+    model, (history, target) = built(name).train(), given()
+    history, target = row(history, 1), target[1:2, :3]
+    table = next(p for key, p in model.named_parameters() if key.endswith("embedding.weight"))
+    weight = table.detach()[:, :2].clone().requires_grad_()
+
+    def loss(columns: Tensor) -> Tensor:
+        full = torch.cat([columns, table.detach()[:, 2:]], 1)
+        names = {key for key, p in model.named_parameters(remove_duplicate=False) if p is table}
+        output = torch.func.functional_call(model, dict.fromkeys(names, full), (history, target))
+        return output.log_softmax(-1)[..., 5].sum()
+
+    assert torch.autograd.gradcheck(loss, (weight,))
+    model(history, target).square().sum().backward()
+    assert not [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+
+
+@some
+@torch.no_grad()
+def test_copies_and_inputs(name: str) -> None:
+    model, (history, target) = built(name), given()
+    before = [part.clone() for part in (*history, target)]
+    whole = model(history, target)
+    assert all(torch.equal(a, b) for a, b in zip(before, (*history, target), strict=True))
+    torch.testing.assert_close(copy.deepcopy(model)(history, target), whole)
+    other = ALL[name]().eval()
+    other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other(history, target), whole)
+    assert model.float()(history, target).dtype == torch.float32
+
+
+@torch.no_grad()
+def test_hran_is_its_formulas_in_plain_loops() -> None:
+    """Word by word, turn by turn, step by step, with torch's GRU and no mask."""
+    model, (history, target) = built("hran"), given()
+    assert isinstance(model, HRAN)
+
+    def attend(layer: torch.nn.Module, query: Tensor, keys: list[Tensor]) -> Tensor:
+        score = layer.score
+        energies = [score.energy @ torch.tanh(score.query.weight @ query + score.key.weight @ key) for key in keys]
+        weights = torch.stack(energies).softmax(0)
+        return sum((weight * key for weight, key in zip(weights, keys, strict=True)), torch.zeros_like(keys[0]))
+
+    for n in range(B):
+        turns, first = [], torch.zeros(0)
+        for i in reversed(range(M)):
+            if LENGTHS[n, i]:
+                words = model.embedding(history.tokens[n, i, : LENGTHS[n, i]]) + model.speakers(history.speakers[n, i])
+                states, last = model.word_encoder.rnn(words)
+                first = last.flatten() if not turns else first
+                turns.append(list(states))
+        s = torch.tanh(model.bridge.linear(first))
+        for t in range(T):
+            y, l, rows = model.embedding(target[n, t]), torch.zeros(10), []
+            for words in turns:
+                r = attend(model.word_attention, s, words)
+                l = model.turn_encoder.rnn(r[None], l[None])[1][0]
+                rows.append(l)
+            c = attend(model.turn_attention, s, rows)
+            s = model.stack.rnn(torch.cat([y, c])[None], s[None])[1][0]
+            out = torch.tanh(model.readout(torch.cat([s, y, c])))
+            torch.testing.assert_close(model.output(out), model(history, target)[n, t])
+
+
+@torch.no_grad()
+def test_flat_is_a_language_model_on_the_joined_turns() -> None:
+    """With one token for both marks and no speakers, the logits of the answer are those of the model itself."""
+    decoder = GPT2(V, width=12, heads=3, layers=2, longest=41, dropout=0.0).eval()
+    model, (history, target) = FlatResponder(decoder).eval(), given()
+    target[:, 0] = EOS
+    for n in range(B):
+        turns = [history.tokens[n, i, : LENGTHS[n, i]].tolist() for i in range(M) if LENGTHS[n, i]]
+        text = [token for turn in turns for token in turn][:-1]
+        alone = decoder(torch.tensor([[*text, *target[n].tolist()]]))[0, len(text) :]
+        torch.testing.assert_close(model(history, target)[n], alone)
+
+
+def refuses(name: str) -> bool:
+    try:
+        HRAN(V, width=6, hidden=10, attention=name)
+    except ValueError:
+        return True
+    return False
+
+
+def test_every_mechanism_that_a_head_has_reads_a_dialogue() -> None:
+    """The others are refused; `test_the_reasons` reads why."""
+    read = [name for name in MECHANISMS if not refuses(name)]
+    assert {*READS} <= {*read}
+    assert not {*read} & POSITIONAL
+
+
+REFUSED = {
+    "hard": "samples a key, which this model does not learn by",
+    "window": "weighs keys by their distance from the query, which has no position among the words of other turns",
+    "location-sensitive": "carries a state from step to step, and the turns change with every step",
+    "co-attention": "needs all queries together, but a decoder has one at a time",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_reasons(name: str) -> None:
+    with pytest.raises(ValueError, match=r"cannot read a dialogue") as error:
+        HRAN(V, width=6, hidden=10, attention=name)
+    assert str(error.value) == (
+        f"attention={name!r} cannot read a dialogue: it {REFUSED[name]}; try attention='additive'"
+    )
+
+
+def test_wrong_arguments_are_one_sentence() -> None:
+    history, target = given()
+    model = built("hran")
+    cases: list[tuple[Callable[[], object], str]] = [
+        (
+            lambda: HRAN(V, hidden=7),
+            "hidden must be even to be halved over two directions, got 7; try 8",
+        ),
+        (
+            lambda: FlatResponder(TransformerXL(V, width=12, heads=3, layers=1, memory=4)),
+            "decoder must read a dialogue at once, and this one has a memory of 4 tokens between segments; train it "
+            "with memory=0",
+        ),
+        (
+            lambda: FlatResponder(TransformerXL(V, width=12, heads=3, layers=1, memory=0, cutoffs=[5])),
+            "decoder must have a linear vocabulary layer, got AdaptiveSoftmax; build it without cutoffs",
+        ),
+        (
+            lambda: model(history._replace(lengths=LENGTHS[:, :2]), target),
+            "history must be tokens (dialogues, turns, words) with lengths and speakers (dialogues, turns), got "
+            "(3, 4, 5), (3, 2) and (3, 4); pad dialogues with turns of length 0",
+        ),
+        (
+            lambda: model(history._replace(lengths=LENGTHS + 1), target),
+            "the turns have room for 5 tokens, and lengths are from 1 to 6; count the tokens of each turn",
+        ),
+        (
+            lambda: model(history._replace(lengths=LENGTHS * torch.tensor([[1], [0], [1]])), target),
+            "dialogue 1 has no words: all its lengths are 0; leave out empty dialogues",
+        ),
+    ]
+    for call, sentence in cases:
+        with pytest.raises(ValueError, match=re.escape(sentence)) as error:
+            call()
+        assert str(error.value) == sentence
