@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from regard.common.option_checks import (
     check_at_least,
     check_choices,
+    check_finite,
     check_inner_share,
     check_positive,
+    check_seed,
     check_split,
 )
-from regard.common.option_fields import at_least, left_open
+from regard.common.option_fields import at_least, flag, left_open, resolve
 from regard.tasks.base import TaskConfig, as_paths
+
+if TYPE_CHECKING:
+    from regard.decoding.search import Search
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,67 @@ class PredictTextClasses:
 
     def __post_init__(self) -> None:
         check_positive(self, "top")
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How texts are generated: by greedy search, by a beam, or by samples of the model."""
+
+    default_beam: ClassVar[int] = 5
+    # options of a search and of sampling, with their defaults; the others mean nothing to it
+    of_search: ClassVar[dict[str, float]] = {"length_penalty": 1.0}
+    of_samples: ClassVar[dict[str, float | None]] = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
+
+    beam: int = left_open(5)
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    nbest: int | None = None
+    """Print this many texts per line: number, score, text, separated by tabs."""
+    length_penalty: float = left_open(1)
+    """α of log p / ((5 + length) / 6)^α: a larger α favours longer texts."""
+    sample: bool = flag()
+    """Sample texts instead of searching for the best."""
+    temperature: float = left_open(1)
+    """With --sample: below 1 likely tokens are sampled more often, above 1 less."""
+    top_k: int | None = None
+    """With --sample: sample from this many of the likeliest tokens."""
+    top_p: float | None = None
+    """With --sample: sample from the likeliest tokens that have this probability together."""
+    seed: int = left_open(0)
+    """With --sample: the same seed samples the same texts."""
+
+    def __post_init__(self) -> None:
+        searched = {"beam": self.default_beam, **self.of_search}
+        for name in searched if self.sample else self.of_samples:
+            if (value := getattr(self, name)) is not None:
+                typed = f"--{name.replace('_', '-')} {value}"
+                way = "leave one of them out" if self.sample else "add --sample or leave it out"
+                raise ValueError(f"{typed} means nothing {'with' if self.sample else 'without'} --sample; {way}")
+        check_positive(self, "beam", "nbest", "top_k")
+        check_finite(self, *self.of_search, "temperature")
+        check_seed(self)
+        if self.temperature is not None and self.temperature <= 0:
+            raise ValueError(f"--temperature must be more than 0, got {self.temperature:g}; try --temperature 1")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"--top-p must be above 0 and at most 1, got {self.top_p:g}; try --top-p 0.9")
+        beam = self.beam or self.default_beam
+        if not self.sample and (self.nbest or 1) > beam:
+            raise ValueError(f"--nbest {self.nbest} exceeds --beam {beam}; raise --beam")
+        resolve(self, self.of_samples if self.sample else searched)
+
+    @property
+    def search(self) -> Search:
+        from regard.decoding.search import Beam, Greedy, Sampling
+
+        if self.sample:
+            return Sampling(self.nbest or 1, self.temperature, self.top_k, self.top_p, self.seed)
+        if self.beam == 1 and not self.coverage_weight:
+            return Greedy(self.length_penalty)
+        return Beam(self.beam, self.nbest or 1, self.length_penalty, self.coverage_weight)
+
+    @property
+    def coverage_weight(self) -> float:
+        """The weight of the penalty for source tokens that received no attention."""
+        return 0.0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.common.wording import plural
-from regard.data.dialogues import CandidateGroup, Context, Dialogue, contexts_of
+from regard.data.dialogues import CandidateGroup, Context, contexts_of
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.inference.evaluation import Evaluation
 from regard.metrics.retrieval import (
@@ -32,12 +32,13 @@ from regard.models.matching.response_selector import (
     TokenTexts,
     WordVectors,
 )
+from regard.tasks._dialogue_data import evaluation_dialogues, read
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import FrozenEncoderOptions
 from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
-from regard.tasks.select_response.data import DialogueFacts, digest, groups_of, read, read_file, tf_idf_scores
+from regard.tasks.select_response.data import DialogueFacts, groups_of, tf_idf_scores
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.readers import TurnReader, TurnTokenReader, TurnWordReader, dialogue_inputs
@@ -237,7 +238,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         self, predictor: SelectResponsePredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
         facts = DialogueFacts.read(folder)
-        dialogues, split = self._dialogues(facts, folder, options)
+        dialogues, split = evaluation_dialogues(self.config, facts, folder, options)
         groups = groups_of(self.config, dialogues)
         progress(0, len(groups))
         start = time.perf_counter()
@@ -264,22 +265,6 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
             {"baseline": {"scores": of_baseline}, "candidates": self.config.candidates},
             ranking_intervals(scores),
         )
-
-    def _dialogues(
-        self, facts: DialogueFacts, folder: Path, options: EvaluateTextFile
-    ) -> tuple[Sequence[Dialogue], str]:
-        """The dialogues to evaluate, and their name."""
-        config = self.config
-        path = options.test or (config.test if options.split == "test" else None) or config.valid
-        if path is not None:
-            return read_file(config, path)[0], str(path)
-        splits = read(config)
-        if config.dataset != "files":
-            part = "test" if options.split == "test" else "validation"
-            return splits.test if part == "test" else splits.valid, f"the {part} dialogues of {config.dataset}"
-        facts.check_held_out(digest(splits.valid), folder)
-        none = ", which has no test dialogues" if options.split == "test" else ""
-        return splits.valid, f"the validation dialogues of {folder}{none}"
 
 
 def ranking_scores(scores: NDArray[np.float64]) -> dict[str, float]:  # "n c", the right candidate first

@@ -13,17 +13,14 @@ from regard.common.option_checks import (
     check_beam,
     check_choices,
     check_even_heads,
-    check_finite,
-    check_positive,
-    check_seed,
     check_share,
     check_split,
 )
-from regard.common.option_fields import flag, left_open, option, resolve
+from regard.common.option_fields import left_open, option, resolve
+from regard.tasks._text_options import SearchOptions
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
-    from regard.decoding.search import Search
     from regard.models.encoder_decoder import EncoderDecoder
     from regard.tasks.translate.task import TranslateTask
 
@@ -226,58 +223,19 @@ class EvaluateTranslations:
 
 
 @dataclass(frozen=True)
-class PredictTranslations:
+class PredictTranslations(SearchOptions):
     """Options of `regard predict` and `regard translate` for translators."""
 
-    beam: int = left_open(5)
-    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    nbest: int | None = None
-    """Print this many translations per line: number, score, text, separated by tabs."""
-    length_penalty: float = left_open(1)
-    """α of log p / ((5 + length) / 6)^α: a larger α favours longer translations."""
+    of_search: ClassVar[dict[str, float]] = {"length_penalty": 1.0, "coverage": 0.0}
+
     coverage: float = left_open(0)
     """The weight of the penalty for source tokens that received no attention."""
-    sample: bool = flag()
-    """Sample translations instead of searching for the best."""
-    temperature: float = left_open(1)
-    """With --sample: below 1 likely tokens are sampled more often, above 1 less."""
-    top_k: int | None = None
-    """With --sample: sample from this many of the likeliest tokens."""
-    top_p: float | None = None
-    """With --sample: sample from the likeliest tokens that have this probability together."""
-    seed: int = left_open(0)
-    """With --sample: the same seed samples the same translations."""
     alignment: Path | None = option(None, metavar="FILE")
     """Draw the attention behind every translation: .html, .png, .svg, .pdf or .txt."""
 
-    def __post_init__(self) -> None:
-        clash = ("beam", "length_penalty", "coverage") if self.sample else ("temperature", "top_k", "top_p", "seed")
-        for name in clash:
-            if (value := getattr(self, name)) is not None:
-                typed = f"--{name.replace('_', '-')} {value}"
-                way = "leave one of them out" if self.sample else "add --sample or leave it out"
-                raise ValueError(f"{typed} means nothing {'with' if self.sample else 'without'} --sample; {way}")
-        check_positive(self, "beam", "nbest", "top_k")
-        check_finite(self, "length_penalty", "coverage", "temperature")
-        check_seed(self)
-        if self.temperature is not None and self.temperature <= 0:
-            raise ValueError(f"--temperature must be more than 0, got {self.temperature:g}; try --temperature 1")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"--top-p must be above 0 and at most 1, got {self.top_p:g}; try --top-p 0.9")
-        if not self.sample and (self.nbest or 1) > (self.beam or 5):
-            raise ValueError(f"--nbest {self.nbest} exceeds --beam {self.beam or 5}; raise --beam")
-        given = {"temperature": 1.0, "seed": 0} if self.sample else {"beam": 5, "length_penalty": 1.0, "coverage": 0.0}
-        resolve(self, given)
-
     @property
-    def search(self) -> Search:
-        from regard.decoding.search import Beam, Greedy, Sampling
-
-        if self.sample:
-            return Sampling(self.nbest or 1, self.temperature, self.top_k, self.top_p, self.seed)
-        if self.beam == 1 and not self.coverage:
-            return Greedy(self.length_penalty)
-        return Beam(self.beam, self.nbest or 1, self.length_penalty, self.coverage)
+    def coverage_weight(self) -> float:
+        return self.coverage
 
 
 @dataclass(frozen=True)
