@@ -38,6 +38,7 @@ COMMANDED = {
         "embed",
         "read",
         "select-response",
+        "respond",
         "language-model",
         "masked-lm",
         "images",

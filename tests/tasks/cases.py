@@ -94,6 +94,18 @@ CASES: dict[str, Case] = {
         ("dot", "additive"),
         ("b", "c c"),
     ),
+    "respond": Case(
+        "--train DIALOGUES --tokens words --model hierarchical --width 6 --hidden 8 --turns 2 --words 4 --batch 64",
+        ("a b\tc", "c"),
+        ("dot", "additive"),
+        ("b", "c c"),
+    ),
+    "respond+flat": Case(
+        "--train DIALOGUES --tokens words --model flat --width 8 --heads 2 --layers 1 --turns 2 --words 4 --batch 64",
+        ("a b\tc", "c"),
+        ("dot", "entmax"),
+        ("b", "c c"),
+    ),
     "language-model": Case(
         "--train LINES --model transformer-xl --memory 9 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
         ("a good film", "bad"),

@@ -14,6 +14,7 @@ from regard.tasks.language_model.options import LanguageModelConfig
 from regard.tasks.masked_lm.options import MaskedLM
 from regard.tasks.match.options import Match
 from regard.tasks.read.options import ReadConfig
+from regard.tasks.respond.options import Respond
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.tag.options import Tag
 from regard.tasks.translate.options import Translate
@@ -29,6 +30,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "tag": Tag,
     "match": Match,
     "select-response": SelectResponse,
+    "respond": Respond,
     "answer": Answer,
     "read": ReadConfig,
     "language-model": LanguageModelConfig,

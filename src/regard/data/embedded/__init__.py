@@ -70,7 +70,7 @@ DESCRIPTIONS = {
     "same-day": "dates in two of ten languages and scripts that name the same day (CLDR, by babel); to embed",
     "stories": "people, places and things in a small world -> where, who, how many, in six tasks; to answer",
     "timetables": "departures of like shape, and questions that name two keys of one -> the span that answers; to read",
-    "bookings": "dialogues about bookings with corrections and offers -> state or response; to track, to select",
+    "bookings": "dialogues about bookings with corrections and offers -> state or response; to track, select, respond",
     "manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)",
     "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",
     "scenes": "several of these digits in a picture -> a sentence that says what stands where; to caption",

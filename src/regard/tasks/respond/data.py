@@ -1,0 +1,150 @@
+"""Dialogues as tokens: the turns before a reply, the reply, and batches of both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.common.wording import shortened
+from regard.data.dialogues import Dialogue
+from regard.data.text.special_tokens import SpecialTokens
+from regard.data.text.text_tokenizer import TextTokenizer
+from regard.models.responding.responder import History
+from regard.tasks._dialogue_data import DialogueFingerprint
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyFacts(DialogueFingerprint):
+    """Fingerprints of the dialogues of a run, and how often each token occurs in the replies that it trains on."""
+
+    counts: list[int]
+
+
+class EncodedTurns(NamedTuple):
+    """The turns before a reply as the model reads them, the oldest first, and counts for notes."""
+
+    turns: tuple[tuple[int, ...], ...]  # with the token that ends a turn; a turn without words has none
+    num_dropped: int = 0  # turns before those that the model reads
+    num_cut: int = 0  # turns that are longer than the model reads
+    num_unknown: int = 0
+
+    @property
+    def speakers(self) -> list[int]:
+        """0 gives the reply, 1 is the other one."""
+        return [(len(self.turns) - n) % 2 for n in range(len(self.turns))]
+
+
+class EncodedReply(NamedTuple):
+    """The turns before a reply, and its tokens: with the end, unless it is longer than the model writes."""
+
+    history: EncodedTurns
+    tokens: tuple[int, ...]
+    is_cut: bool
+    dialogue: int  # its number
+    turn: int  # the number of the reply in its dialogue
+
+
+class DialogueReader:
+    """Turns of a dialogue to tokens: the last `turns` of them, and of each the last `words` tokens."""
+
+    def __init__(self, tokenizer: TextTokenizer, turns: int, words: int) -> None:
+        self.tokenizer, self.turns, self.words = tokenizer, turns, words
+
+    def parse(self, text: str) -> Dialogue:
+        """The turns of a dialogue, separated by tabs or line breaks; one of them has words."""
+        turns = tuple(turn.strip() for turn in text.replace("\n", "\t").split("\t"))
+        if not any(turns):
+            raise ValueError(
+                f"a dialogue must be its turns so far, separated by tabs, got {shortened(text)}; give one turn with "
+                "words at least"
+            )
+        if not any(turns[-self.turns :]):
+            raise ValueError(
+                f"the dialogue {shortened(text)} has no words in its last turns={self.turns}, which are those that "
+                "the model reads; end it with a turn that has some"
+            )
+        return turns
+
+    def read(self, dialogue: Dialogue) -> EncodedTurns:
+        """The turns before the next one."""
+        return self.history(self.tokenizer.encode(dialogue))
+
+    def history(self, encoded: Sequence[Sequence[int]]) -> EncodedTurns:
+        """The same of turns that are tokens already."""
+        kept, eos, unk = encoded[-self.turns :], self.tokenizer.special.eos, self.tokenizer.special.unk
+        return EncodedTurns(
+            tuple((*ids[-self.words :], eos) if ids else () for ids in kept),
+            len(encoded) - len(kept),
+            sum(len(ids) > self.words for ids in kept),
+            0 if unk is None else sum(list(ids).count(unk) for ids in kept),
+        )
+
+    def replies(self, dialogues: Sequence[Dialogue], which: str, turns: int | None = None) -> list[EncodedReply]:
+        """All replies of dialogues, "all" or those of the "second" speaker; at most `turns` before each are read.
+
+        An empty turn is no reply, nor is one without words in the turns before it that the model reads.
+        """
+        most = self.turns if turns is None else min(turns, self.turns)
+        reader, eos = DialogueReader(self.tokenizer, most, self.words), self.tokenizer.special.eos
+        found = []
+        for number, dialogue in enumerate(dialogues):
+            encoded = self.tokenizer.encode(dialogue)
+            for n in range(1, len(dialogue), 1 if which == "all" else 2):
+                history = reader.history(encoded[:n])
+                if encoded[n] and any(history.turns):
+                    is_cut = len(encoded[n]) > self.words
+                    tokens = tuple(encoded[n][: self.words]) if is_cut else (*encoded[n], eos)
+                    found.append(EncodedReply(history, tokens, is_cut, number, n))
+        return found
+
+
+def history_batch(histories: Sequence[EncodedTurns], special: SpecialTokens) -> History:
+    """The tensors of the turns before several replies; dialogues with fewer turns have absent ones before them."""
+    most = max(len(history.turns) for history in histories)
+    words = max(len(turn) for history in histories for turn in history.turns)
+    tokens = np.full((len(histories), most, words), special.pad, np.int64)
+    lengths, speakers = (np.zeros((len(histories), most), np.int64) for _ in range(2))
+    for row, history in enumerate(histories):
+        first = most - len(history.turns)
+        speakers[row, first:] = history.speakers
+        for n, turn in enumerate(history.turns, first):
+            tokens[row, n, : len(turn)] = turn
+            lengths[row, n] = len(turn)
+    return History(*map(torch.from_numpy, (tokens, lengths, speakers)))
+
+
+@dataclass(frozen=True, eq=False)
+class ReplyBatch:
+    """Replies and the turns before them."""
+
+    history: History
+    target: Tensor  # "b t+1", between BOS and the end, padded
+    lengths: Tensor  # "b", of the predicted tokens
+
+    @staticmethod
+    def of(replies: Sequence[EncodedReply], special: SpecialTokens) -> "ReplyBatch":
+        lengths = np.array([len(reply.tokens) for reply in replies], np.int64)
+        target = np.full((len(replies), 1 + int(lengths.max())), special.pad, np.int64)
+        target[:, 0] = special.bos
+        for row, reply in enumerate(replies):
+            target[row, 1 : 1 + len(reply.tokens)] = reply.tokens
+        history = history_batch([reply.history for reply in replies], special)
+        return ReplyBatch(history, torch.from_numpy(target), torch.from_numpy(lengths))
+
+    @property
+    def is_token(self) -> Tensor:  # bool "b t"
+        """Which of the predicted tokens are no padding, which may be the token that ends a turn."""
+        return torch.arange(self.target.shape[1] - 1, device=self.target.device) < self.lengths.unsqueeze(-1)
+
+    def to(self, device: torch.device) -> "ReplyBatch":
+        return ReplyBatch(self.history.to(device), self.target.to(device), self.lengths.to(device))
+
+
+def token_lengths(replies: Sequence[EncodedReply]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # "n", "n"
+    """The number of tokens before each reply, and of the reply."""
+    before = [sum(map(len, reply.history.turns)) for reply in replies]
+    return np.array(before, np.int64), np.array([len(reply.tokens) for reply in replies], np.int64)

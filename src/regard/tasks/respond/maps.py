@@ -1,0 +1,75 @@
+"""The attention behind a reply as two maps over the tokens of a dialogue: its words, and its turns."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.analysis.derived_maps import derive
+from regard.recording.recorded_map import RecordedMap
+from regard.recording.recording import Recording
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.recording.figures import draw_recording
+from regard.viz.show import show
+
+# the modules of HRAN that attend, and of a flat model those of the stack
+_OF_WORDS, _OF_TURNS, _OF_LAYERS = "word_attention", "turn_attention", "decoder.stack"
+
+
+def label_dialogue(recording: Recording, queries: Sequence[str], turns: Sequence[Sequence[str]]) -> Recording:
+    """A map "words" with a column per token of the turns, and a map "turns" with the sum of each turn in the column of
+    its end; where too few modules were recorded to make them, the recording as it is.
+    """
+    lengths = [len(turn) for turn in turns]
+    keys = [label for n, turn in enumerate(turns, 1) for label in (*turn[:-1], *([f"turn {n}"] if turn else []))]
+    layers = [item for item in recording if item.name.startswith(_OF_LAYERS)]
+    named = {item.name: item for item in recording}
+    if layers:
+        sources, words = layers, _flat_words(layers, len(queries), lengths)
+    elif {_OF_WORDS, _OF_TURNS} <= named.keys():
+        sources = [named[_OF_WORDS], named[_OF_TURNS]]
+        words = _hierarchical_words(sources[0], sources[1], lengths)
+    else:
+        return replace(recording, queries=tuple(queries))
+    ends = list(accumulate(lengths))
+    sums = torch.zeros_like(words)
+    for end, length in zip(ends, lengths, strict=True):
+        if length:
+            sums[:, end - 1] = words[:, end - length : end].sum(1)
+    maps = tuple(
+        derive(name, "cross", DenseMap(rows[None, None]), sources, name)
+        for name, rows in (("words", words), ("turns", sums))
+    )
+    return replace(recording, maps=maps, queries=tuple(queries), keys=tuple(keys))
+
+
+def _flat_words(layers: Sequence[RecordedMap], count: int, lengths: Sequence[int]) -> Tensor:  # -> "t s"
+    """The mean over layers and heads; the text that was read has no end of the last turn, but a begin of the reply."""
+    mean = torch.stack([item.weights.dense()[0].flatten(0, -3).mean(0) for item in layers]).mean(0)  # "n n"
+    read = sum(lengths) - 1
+    rows = mean[read : read + count]
+    return torch.nn.functional.pad(rows[:, :read], (0, 1))
+
+
+def _hierarchical_words(words: RecordedMap, turns: RecordedMap, lengths: Sequence[int]) -> Tensor:  # -> "t s"
+    """α_itj β_it; the recorded turns are those with words, the newest first."""
+    of_words, of_turns = words.weights.dense(), turns.weights.dense()  # "m *h t w", "1 *h t m"
+    of_words = of_words.flatten(1, -3).mean(1) if of_words.ndim > 3 else of_words
+    of_turns = of_turns[0].flatten(0, -3).mean(0) if of_turns.ndim > 3 else of_turns[0]
+    filled = [length for length in lengths if length]
+    parts = [
+        of_words[n, :, :length] * of_turns[:, n : n + 1]
+        for n, length in zip(range(len(filled)), filled[::-1], strict=True)
+    ]
+    return torch.cat(parts[::-1], 1)
+
+
+def draw_dialogue(recording: Recording, path: Path) -> Path:
+    """The map over words in a figure, or both maps on a page."""
+    if path.suffix not in SUFFIXES:
+        return show(recording).save(path)
+    return draw_recording(recording, path, what="map", layer=0)

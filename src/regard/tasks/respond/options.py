@@ -1,0 +1,244 @@
+"""The options of the task respond and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import (
+    check_at_least,
+    check_beam,
+    check_choices,
+    check_even_heads,
+    check_positive,
+    check_share,
+)
+from regard.common.option_fields import left_open
+from regard.tasks._text_options import EvaluateTextFile, SearchOptions, TextFileConfig
+from regard.tasks.base import Budget, ModelOptions
+
+if TYPE_CHECKING:
+    from regard.models.responding.responder import Responder
+    from regard.tasks.respond.task import RespondTask
+
+
+@dataclass(frozen=True)
+class ResponderOptions(ModelOptions):
+    """Options that all models have."""
+
+    attention: str | None = left_open("that of the paper")
+    """A mechanism by name (see `regard list`)."""
+    width: int = left_open()
+    """The width of embeddings, and of the layers of a flat model."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"width": 128})
+        check_share(self, {"dropout": 0.1})
+
+    @abstractmethod
+    def build(self, vocabulary: int, longest: int) -> Responder:
+        """The model for dialogues that have at most `longest` tokens together with their reply."""
+
+
+@dataclass(frozen=True)
+class FlatOptions(ResponderOptions):
+    """A Transformer that reads all turns as one text and continues it  (Mei et al. 2017, Zhang et al. 2020)."""
+
+    layers: int = left_open()
+    """The number of layers."""
+    heads: int = left_open()
+    """Heads per layer."""
+    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "learned"
+    """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"layers": 2, "heads": 4})
+        check_even_heads(self.width, self.heads)
+
+    def build(self, vocabulary: int, longest: int) -> Responder:
+        from regard.models.gpt2 import GPT2
+        from regard.models.responding.flat import FlatResponder
+
+        return FlatResponder(
+            GPT2(
+                vocabulary,
+                width=self.width,
+                layers=self.layers,
+                heads=self.heads,
+                longest=longest,
+                positions=self.positions,
+                attention=self.attention,
+                dropout=self.dropout,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class HRANOptions(ResponderOptions):
+    """Attention over the words of each turn, a GRU over turns, and attention over turns  (Xing et al. 2018)."""
+
+    hidden: int = left_open()
+    """The width of the recurrent states; words have half of it in each direction."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """The recurrent cell."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": 128})
+
+    def build(self, vocabulary: int, longest: int) -> Responder:
+        from regard.models.responding.hran import HRAN
+
+        return HRAN(
+            vocabulary,
+            width=self.width,
+            hidden=self.hidden,
+            cell=self.cell,
+            attention=self.attention,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateReplies(EvaluateTextFile):
+    """Options of `regard evaluate` for response generation."""
+
+    turns: int | None = None
+    """Read at most this many turns before each reply, fewer than the run was trained with; 1 is the last turn alone."""
+    beam: int = 1
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    length_penalty: float = left_open(1)
+    """α of log p / ((5 + length) / 6)^α: a larger α favours longer replies."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "turns")
+        check_beam(self)
+
+
+@dataclass(frozen=True)
+class PredictReplies(SearchOptions):
+    """Options of `regard predict` for response generation."""
+
+    default_beam: ClassVar[int] = 1
+
+    beam: int = left_open(1)
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+
+
+@dataclass(frozen=True)
+class ServeDialogues:
+    """Limits of `regard serve` for response generation."""
+
+    characters: int = left_open("4,000")
+    """Characters per dialogue, at most."""
+    beam: int = left_open(10)
+    """Hypotheses and samples that a request may ask for, at most."""
+    body: int = left_open("1,000,000")
+    """Bytes per request, at most."""
+
+
+@dataclass(frozen=True)
+class Respond(TextFileConfig):
+    """Write the next turn of a dialogue: a file of dialogues, or embedded ones, train the model."""
+
+    name: ClassVar[str] = "respond"
+    summary: ClassVar[str] = "write the next turn of a dialogue: your own dialogues, or bookings"
+    unit: ClassVar[str] = "tokens"
+    content: ClassVar[str] = "dialogues"
+    embedded: ClassVar[str] = "bookings"
+    budgets: ClassVar[dict[str, Budget]] = {"bookings": Budget(minutes=8.0), "files": Budget(minutes=10.0)}
+    metrics: ClassVar[dict[str, bool]] = {
+        "perplexity": False,
+        "nll": False,
+        "distinct-1": True,
+        "distinct-2": True,
+        "most common": False,
+        "values": True,
+    }
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 1e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 200,
+        "save_every": 500,
+        "betas": (0.9, 0.99),
+        "weight_decay": 0.1,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "bookings": {
+            "vocabulary": 600,
+            "turns": 14,
+            "words": 40,
+            "replies": "second",
+            "width": 64,
+            "layers": 2,
+            "heads": 4,
+            "hidden": 128,
+            "dropout": 0.0,
+        },
+        "files": {
+            "vocabulary": 4000,
+            "turns": 5,
+            "words": 40,
+            "replies": "all",
+            "width": 128,
+            "layers": 2,
+            "heads": 4,
+            "hidden": 128,
+            "dropout": 0.2,
+        },
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"flat": FlatOptions, "hierarchical": HRANOptions}
+    run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", "tokens.json")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "turns", "words")
+    Evaluate: ClassVar[type] = EvaluateReplies
+    Predict: ClassVar[type] = PredictReplies
+    Serve: ClassVar[type] = ServeDialogues
+
+    data: Literal["bookings"] | None = None
+    """An embedded data set that needs no file: dialogues in which a table is booked."""
+    train: Path | None = None
+    """Your own dialogues: one per line, turns separated by tabs or by __eou__ (DailyDialog). .gz is unpacked."""
+
+    tokens: Literal["bpe", "words", "characters"] = "bpe"
+    """The kind of tokens."""
+    vocabulary: int = left_open()
+    """The largest number of different tokens."""
+    turns: int = left_open()
+    """The turns before a reply that the model reads; earlier ones are left out."""
+    words: int = left_open()
+    """The tokens of a turn that the model reads, the last ones, and the most that a reply has."""
+    replies: Literal["all", "second"] = left_open()
+    """Which turns are replies: all but the first, or those of the second speaker, as of a system that serves."""
+    max_length: int = 1000
+    """Turns of more words are an error."""
+    model: ResponderOptions = left_open()
+    """All turns as one text, or attention over words and over turns."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
+
+    batch: int = 3000
+    """Tokens per batch, of the turns before the replies and of the replies each, padding included, at most."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"vocabulary": 4000, "turns": 5, "words": 40, "max_length": 1000, "batch": 3000})
+        check_share(self, {"smoothing": 0.1})
+
+    @property
+    def longest(self) -> int:
+        """The most tokens that a flat model reads: the turns with their ends, and a reply behind its begin."""
+        return (self.turns + 1) * (self.words + 1)
+
+    def load(self) -> RespondTask:
+        from regard.tasks.respond.task import RespondTask
+
+        return RespondTask(self)

@@ -1,0 +1,282 @@
+"""RespondPredictor: the turns of a dialogue in, the next turn out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attn.call import Need
+from regard.common.eval_mode import eval_mode
+from regard.common.wording import plural
+from regard.data.text.text_tokenizer import TextTokenizer
+from regard.decoding.search import Greedy, Search, run_search
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.models.responding.responder import History, Responder
+from regard.recording.recording import Recording
+from regard.tasks._text_generation import GeneratedText, shift_right
+from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, ReplyBatch, history_batch
+from regard.tasks.respond.maps import draw_dialogue, label_dialogue
+from regard.tasks.respond.options import PredictReplies, Respond
+
+
+@dataclass(frozen=True)
+class GeneratedReplies:
+    """The replies to one dialogue, the best first."""
+
+    dialogue: str
+    encoded: EncodedTurns
+    hypotheses: list[GeneratedText]
+    numbered: bool = False  # whether all are printed, with their ranks and scores
+
+    @property
+    def best(self) -> GeneratedText:
+        return self.hypotheses[0]
+
+
+class AttendedTurn(NamedTuple):
+    """A turn that the model read: its tokens for display, and the attention that each had from every reply token."""
+
+    pieces: list[str]
+    weights: Tensor  # "t w"; its sum over words is the attention to the turn
+
+
+class RespondPredictor(Predictor[str, GeneratedReplies]):
+    """turns -> tokens -> search -> text; an input is a dialogue so far, its turns separated by tabs or line breaks.
+
+    The turns alternate between two speakers, and the reply is given by the one who did not speak last.
+    """
+
+    input_key: ClassVar[str] = "dialogue"
+    model: Responder
+
+    def __init__(self, model: Responder, reader: DialogueReader, *, batch: int = 32) -> None:
+        self.model, self.reader, self.batch = model, reader, batch
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        return self.reader.tokenizer
+
+    # Generation
+
+    def read(self, argument: str) -> str:
+        self.reader.parse(argument)
+        return argument
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[GeneratedReplies]:
+        options = PredictReplies() if options is None else options
+        histories = [self.reader.read(self.reader.parse(text)) for text in inputs]
+        found = self.generate(histories, options.search, first=first)
+        if observe is not nullcontext:
+            with observe():
+                for history, hypotheses in zip(histories, found, strict=True):
+                    self._force(history, hypotheses[0])
+        numbered = options.nbest is not None
+        return [
+            GeneratedReplies(text, history, hypotheses, numbered)
+            for text, history, hypotheses in zip(inputs, histories, found, strict=True)
+        ]
+
+    @torch.no_grad()
+    def generate(
+        self,
+        histories: Sequence[EncodedTurns],
+        search: Search = Greedy(),
+        *,
+        first: int = 0,
+        done: Callable[[int], object] | None = None,
+    ) -> list[list[GeneratedText]]:
+        """The replies after these turns, the best first, in batches of dialogues of similar length.
+
+        `first` is the number of the first dialogue, by which replies are sampled. `done` is called with the number of
+        dialogues that have replies, after every batch.
+        """
+        special = self.tokenizer.special
+        order = sorted(range(len(histories)), key=lambda n: sum(map(len, histories[n].turns)))
+        replies: list[list[GeneratedText]] = [[] for _ in histories]
+        with eval_mode(self.model):
+            for start in range(0, len(order), self.batch):
+                rows = order[start : start + self.batch]
+                found = run_search(
+                    self.model,
+                    self.model.init_state(self._history([histories[n] for n in rows])),
+                    search,
+                    torch.full((len(rows),), self.reader.words + 1, device=self.device),
+                    [first + n for n in rows],
+                    bos=special.bos,
+                    eos=special.eos,
+                    forbidden=special.forbidden,
+                )
+                for n, hypotheses in zip(rows, found, strict=True):
+                    replies[n] = [GeneratedText.of(hypothesis, self.tokenizer) for hypothesis in hypotheses]
+                if done is not None:
+                    done(start + len(rows))
+        return replies
+
+    def _history(self, histories: Sequence[EncodedTurns]) -> History:
+        return history_batch(histories, self.tokenizer.special).to(self.device)
+
+    def text(self, output: GeneratedReplies) -> str:
+        # a line feed in a reply would make two lines of it
+        texts = [hypothesis.text.replace("\n", " ") for hypothesis in output.hypotheses]
+        if not output.numbered:
+            return texts[0]
+        scores = [hypothesis.score for hypothesis in output.hypotheses]
+        numbered = enumerate(zip(scores, texts, strict=True), 1)
+        return "\n".join(f"{n}\t{score:.4f}\t{text}" for n, (score, text) in numbered)
+
+    def json(self, output: GeneratedReplies) -> dict[str, Any]:
+        counts = {"dropped": output.encoded.num_dropped, "cut": output.encoded.num_cut}
+        return {"replies": [hypothesis.json() for hypothesis in output.hypotheses], **counts}
+
+    def margin(self, output: GeneratedReplies) -> float:
+        return output.best.margin
+
+    # Likelihood
+
+    @torch.no_grad()
+    def token_nlls(
+        self, replies: Sequence[EncodedReply], done: Callable[[int], object] | None = None
+    ) -> list[np.ndarray[Any, np.dtype[np.float64]]]:  # "t" each
+        """−log p of every token of replies, each with the turns before it."""
+        order = sorted(range(len(replies)), key=lambda n: (len(replies[n].tokens), len(replies[n].history.turns)))
+        found = [np.empty(0)] * len(replies)
+        with eval_mode(self.model):
+            for start in range(0, len(order), self.batch):
+                rows = order[start : start + self.batch]
+                nll = self._nll(ReplyBatch.of([replies[n] for n in rows], self.tokenizer.special).to(self.device))
+                for n, each in zip(rows, nll.cpu().double().numpy(), strict=True):
+                    found[n] = each[: len(replies[n].tokens)]
+                if done is not None:
+                    done(start + len(rows))
+        return found
+
+    def _nll(self, batch: ReplyBatch) -> Tensor:  # -> "b t"
+        logits = self.model(batch.history, batch.target[:, :-1])
+        return F.cross_entropy(logits.transpose(1, 2), batch.target[:, 1:], reduction="none") * batch.is_token
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p(target | dialogue), with the end of the turn; a longer target than the model writes is cut."""
+        replies = []
+        for text, target in zip(inputs, targets, strict=True):
+            (ids,) = self.tokenizer.encode([target])
+            tokens = (*ids, self.tokenizer.special.eos)[: self.reader.words + 1]
+            replies.append(EncodedReply(self.reader.read(self.reader.parse(text)), tokens, False, 0, 0))
+        with eval_mode(self.model):
+            return self._nll(ReplyBatch.of(replies, self.tokenizer.special).to(self.device)).sum(1)
+
+    @property
+    def embedding(self) -> nn.Module:
+        return self.model.embedding
+
+    def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
+        history = self._history([self.reader.read(self.reader.parse(text)) for text in inputs])
+        return self.embedding(history.tokens.flatten(1))
+
+    # The attention behind a reply
+
+    def _force(self, history: EncodedTurns, reply: GeneratedText, need: Need = Need()) -> Tensor | None:
+        """The steps of the search once more, all at once; the weights "t m·w" if they are needed."""
+        with torch.no_grad(), eval_mode(self.model):
+            inputs = shift_right([reply.with_eos or [reply.eos]], self.tokenizer.special).to(self.device)
+            weights = self.model.teacher_force(self._history([history]), inputs, need).weights
+        return None if weights is None else weights[0].cpu()
+
+    def attended(self, output: GeneratedReplies) -> list[AttendedTurn]:
+        """The turns that were read for the best reply, and the attention of its tokens, the end included, to their
+        tokens.
+
+        Of a flat model this is the mean over its heads and layers, so that a row sums to less than one: the rest is
+        attention to the reply itself.
+        """
+        weights = self._force(output.encoded, output.best, Need(weights=True))
+        assert weights is not None
+        turns = output.encoded.turns
+        by_turn = weights.unflatten(1, (len(turns), -1))
+        return [AttendedTurn(self.tokenizer.pieces(turn), by_turn[:, n, : len(turn)]) for n, turn in enumerate(turns)]
+
+    def label(self, recording: Recording, given: str, output: GeneratedReplies) -> Recording:
+        """Rows are the tokens of the reply, columns those of all turns: a map over words, and one over turns."""
+        queries = self.tokenizer.pieces(output.best.with_eos or [output.best.eos])
+        turns = [self.tokenizer.pieces(turn) for turn in output.encoded.turns]
+        about = {"text": given, "said": output.best.text, "queries": "reply", "keys": "dialogue"}
+        labelled = label_dialogue(recording, queries, turns)
+        return replace(labelled, about={**recording.about, **about})
+
+    def draw(self, recording: Recording, given: str, output: GeneratedReplies, path: Path) -> Path:
+        return draw_dialogue(recording, path)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return ReplySession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        about = {
+            "run": run,
+            "step": step,
+            "vocabulary": len(self.tokenizer),
+            "turns": self.reader.turns,
+            "words": self.reader.words,
+        }
+        return TextEndpoint(
+            self,
+            limits,
+            name=Respond.name,
+            title=f"Respond with {run}: the turns of a dialogue, one per line",
+            options=PredictReplies,
+            maxima={"beam": limits.beam, "nbest": limits.beam},
+            about=about,
+            example="a b\nc",
+            text_schema={"format": "dialogue"},
+        )
+
+
+class ReplySession(PictureSession):
+    """Counts unknown tokens, dialogues and turns that are longer than the model reads, and replies without an end."""
+
+    predictor: RespondPredictor
+
+    def __init__(self, predictor: RespondPredictor, options: Any, picture: Path | None) -> None:
+        super().__init__(predictor, options, picture)
+        self.num_unknown = self.num_long = self.num_cut = self.num_unfinished = 0
+
+    def add(self, inputs: Sequence[str], outputs: Sequence[GeneratedReplies], first: int) -> None:
+        super().add(inputs, outputs, first)
+        self.num_unknown += sum(output.encoded.num_unknown for output in outputs)
+        self.num_long += sum(output.encoded.num_dropped > 0 for output in outputs)
+        self.num_cut += sum(output.encoded.num_cut for output in outputs)
+        self.num_unfinished += sum(not reply.finished for output in outputs for reply in output.hypotheses)
+
+    def finish(self) -> list[str]:
+        reader, notes = self.predictor.reader, []
+        if self.num_unknown:
+            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
+            count = plural(self.num_unknown, "token")
+            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
+        if self.num_long:
+            notes.append(
+                f"{plural(self.num_long, 'dialogue')} had more than the {plural(reader.turns, 'turn')} that the model "
+                "reads; only the last of them were read"
+            )
+        if self.num_cut:
+            notes.append(
+                f"{plural(self.num_cut, 'turn')} had more than the {reader.words} tokens that the model reads; only "
+                "the last of them were read"
+            )
+        if self.num_unfinished:
+            count, was = plural(self.num_unfinished, "reply", "replies"), "was" if self.num_unfinished == 1 else "were"
+            notes.append(f"{count} {was} cut off after {reader.words + 1} tokens")
+        return [*notes, *super().finish()]

@@ -1,0 +1,219 @@
+"""The task respond: its training problem and its evaluation."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.common.wording import plural
+from regard.data.text.batching import plan_batches
+from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.search import Beam, Greedy
+from regard.inference.evaluation import Evaluation
+from regard.losses import linear_cross_entropy
+from regard.models.responding.responder import History, Responder
+from regard.tasks._dialogue_data import DialogueSplits, evaluation_dialogues, read
+from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks.base import Progress, Task
+from regard.tasks.respond.baseline import count_tokens, unigram_nll
+from regard.tasks.respond.data import DialogueReader, EncodedReply, ReplyBatch, ReplyFacts, token_lengths
+from regard.tasks.respond.options import EvaluateReplies, Respond
+from regard.tasks.respond.predictor import RespondPredictor
+from regard.tasks.respond.scoring import named_values, reply_scores
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+
+_TOKENS = "tokens.json"
+_SAMPLES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
+    """−log p(reply | turns before it), with label smoothing; the turns themselves are not predicted."""
+
+    task: Respond
+    reader: DialogueReader
+    replies: Sequence[EncodedReply]
+    valid: Sequence[EncodedReply]
+    summary: str
+    unit: str = "tokens"
+
+    @staticmethod
+    def of(task: Respond, folder: Path, new: bool) -> "RespondProblem":
+        splits = read(task)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not ReplyFacts.is_saved(folder)
+        if new:
+            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: _train_tokenizer(task, splits))
+        else:
+            tokenizer = read_tokenizer(folder / _TOKENS)
+        reader = DialogueReader(tokenizer, task.turns, task.words)
+        replies, valid = (reader.replies(part, task.replies) for part in (splits.train, splits.valid))
+        for name, found in (("train", replies), ("valid", valid)):
+            if not found:
+                raise ValueError(
+                    f"{name} has no reply with words in the turns={task.turns} before it, so there is nothing to "
+                    "learn; give more turns, or other dialogues"
+                )
+        counts = count_tokens(replies, len(tokenizer))
+        facts = ReplyFacts(counts=counts, train=0, valid=0, train_sha256="", valid_sha256="").for_data(splits)
+        if new:
+            write_tokenizer(tokenizer, folder / _TOKENS)
+            facts.write(folder)
+        else:
+            facts.check_same(folder)
+        summary = f"{len(splits.train):,} dialogues to train on with {len(replies):,} replies, {len(splits.valid):,} "
+        summary += f"to validate with {len(valid):,}, {len(tokenizer):,} tokens"
+        if splits.num_short:
+            summary += f"; {plural(splits.num_short, 'dialogue')} without a reply left out"
+        return RespondProblem(task, reader, replies, valid, summary)
+
+    def build_model(self) -> Responder:
+        return self.task.model.build(len(self.reader.tokenizer), self.task.longest)
+
+    def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
+        return plan_batches(token_lengths(self.replies), self.task.batch, self.task.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        turns = sum(reply.history.num_cut for reply in self.replies)
+        replies = sum(reply.is_cut for reply in self.replies)
+        if not turns and not replies:
+            return ()
+        return (
+            f"{plural(replies, 'reply', 'replies')} to train on and {plural(turns, 'turn')} before replies have more "
+            f"than words={self.task.words} tokens: of replies the first are learned, of turns the last are read; give "
+            "a larger --words to use all",
+        )
+
+    def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ReplyBatch | None:
+        rows = planned[rank::world].tolist()
+        return ReplyBatch.of([self.replies[n] for n in rows], self.reader.tokenizer.special) if rows else None
+
+    def num_terms(self, batch: ReplyBatch) -> int:
+        return int(batch.lengths.sum())
+
+    def loss(self, model: Responder, batch: ReplyBatch) -> Loss:
+        output = model.teacher_force(batch.history, batch.target[:, :-1])
+        keep = batch.is_token
+        total, nll = linear_cross_entropy(
+            output.states[keep],
+            model.output.weight,
+            batch.target[:, 1:][keep],
+            bias=model.output.bias,
+            smoothing=self.task.smoothing,
+        )
+        return Loss(total, self.num_terms(batch), {"nll": nll.sum()})
+
+    def validate(self, model: Responder) -> ValidationResult:
+        predictor = RespondPredictor(model, self.reader)
+        nll = float(np.concatenate(predictor.token_nlls(self.valid)).mean())
+        reply = self.valid[len(self.valid) // 2]
+        ((best, *_),) = predictor.generate([reply.history])
+        decode = self.reader.tokenizer.decode
+        sample = f"{decode(reply.history.turns[-1])} → {best.text}   (right: {decode(reply.tokens)})"
+        return ValidationResult({"perplexity": _perplexity(nll), "nll": nll}, "perplexity", False, sample)
+
+
+class RespondTask(Task[Respond, RespondPredictor]):
+    """Trains, loads and evaluates models that write the next turn of a dialogue."""
+
+    def prepare(self, folder: Path, new: bool) -> RespondProblem:
+        return RespondProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        tokens = torch.tensor([[[5, 6, 2], [7, 2, 0]], [[8, 9, 2], [5, 2, 0]]])[:, -self.config.turns :]
+        lengths = torch.tensor([[3, 2], [3, 2]])[:, -self.config.turns :]
+        history, target = History(tokens, lengths, torch.ones_like(lengths)), torch.tensor([[1], [1]])
+        with torch.random.fork_rng(devices=[]):
+            model = self.config.model.build(11, max(self.config.longest, 6))
+            model(history, target)
+            model.step(target, model.init_state(history))
+
+    def predictor(self, folder: Path) -> RespondPredictor:
+        tokenizer = read_tokenizer(folder / _TOKENS)
+        reader = DialogueReader(tokenizer, self.config.turns, self.config.words)
+        return RespondPredictor(self.config.model.build(len(tokenizer), self.config.longest), reader)
+
+    def example(self, folder: Path) -> str:
+        dialogue = read(self.config).valid[0]
+        return "\t".join(dialogue[: max(len(dialogue) // 2, 1)])
+
+    def evaluate(
+        self, predictor: RespondPredictor, folder: Path, options: EvaluateReplies, progress: Progress
+    ) -> Evaluation:
+        config, facts = self.config, ReplyFacts.read(folder)
+        if options.turns is not None and options.turns > config.turns:
+            raise ValueError(
+                f"--turns {options.turns} is more than the {config.turns} that this run was trained with; "
+                f"try --turns {config.turns}"
+            )
+        dialogues, split = evaluation_dialogues(config, facts, folder, options)
+        replies = predictor.reader.replies(dialogues, config.replies, options.turns)
+        if not replies:
+            raise ValueError(f"{split} has no reply to score; give other dialogues, or more turns")
+        progress(0, 2 * len(replies))
+        start = time.perf_counter()
+        nlls = predictor.token_nlls(replies, lambda done: progress(done, 2 * len(replies)))
+        search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
+        found = predictor.generate(
+            [reply.history for reply in replies],
+            search,
+            done=lambda done: progress(len(replies) + done, 2 * len(replies)),
+        )
+        seconds = time.perf_counter() - start
+        texts = [best.text for best, *_ in found]
+        nll, baseline = float(np.concatenate(nlls).mean()), unigram_nll(facts.counts, replies)
+        variety = reply_scores(texts)
+        scores = {"perplexity": _perplexity(nll), "nll": nll, **variety.scores}
+        tokens = sum(len(reply.tokens) for reply in replies)
+        method = "greedy search" if options.beam == 1 else f"beam {options.beam}"
+        turns = config.turns if options.turns is None else options.turns
+        notes = [
+            f"a unigram model of the replies, the baseline: perplexity {_perplexity(baseline):.2f}",
+            f"perplexity per token, {tokens:,} tokens with the ends of turns; at most {plural(turns, 'turn')} read",
+            f"distinct-n: different n-grams of words / n-grams of words in all {len(texts):,} replies; {method}",
+            f"most common: the share of the most common reply, {variety.most_common!r}",
+        ]
+        if config.dataset == "bookings":
+            values = named_values(dialogues, replies, texts, config.seed)
+            scores["values"] = values.share
+            notes.append(
+                f"values: {values.num_right:,} of {values.num_scored:,} replies name all values of the state that the "
+                "right one names, and no other; of the replies whose values follow from the dialogue: the right one "
+                "names values, and all of them are in the state"
+            )
+        if num_cut := sum(reply.is_cut for reply in replies):
+            notes.append(
+                f"of {plural(num_cut, 'reply', 'replies')} the first {config.words} tokens are scored, and no end"
+            )
+        step = max(1, len(replies) // _SAMPLES)
+        decode = predictor.tokenizer.decode
+        samples = [
+            f"{decode(replies[n].history.turns[-1])} → {texts[n]}   right: {decode(replies[n].tokens)}"
+            for n in range(0, len(replies), step)[:_SAMPLES]
+        ]
+        facts_of_json = {"baseline": {"unigram": _perplexity(baseline)}, "tokens": tokens, "turns": turns}
+        return Evaluation(
+            scores,
+            len(replies),
+            "replies",
+            split,
+            seconds,
+            texts,
+            samples,
+            notes,
+            {**facts_of_json, "beam": options.beam},
+        )
+
+
+def _train_tokenizer(task: Respond, splits: DialogueSplits) -> Tokenizer:
+    return Tokenizer.train(task.tokens, (turn for dialogue in splits.train for turn in dialogue), task.vocabulary)
+
+
+def _perplexity(nll: float) -> float:
+    # an untrained model may be worse than any float
+    return math.exp(nll) if nll < 700 else math.inf

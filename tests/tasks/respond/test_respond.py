@@ -1,0 +1,289 @@
+"""The task respond: models, baselines, values of bookings, truncation, maps over words and turns, and errors."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.cli.main import main
+from regard.data.embedded import bookings
+from regard.data.text.special_tokens import EOS
+from regard.data.text.tokenizer import Tokenizer
+from regard.inference.predictor import labelled_recording
+from regard.tasks.respond.baseline import count_tokens, unigram_nll
+from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns
+from regard.tasks.respond.options import EvaluateReplies, PredictReplies, Respond
+from regard.tasks.respond.predictor import RespondPredictor
+from regard.tasks.respond.scoring import named_values
+from regard.training.checkpoint import read as read_checkpoint
+
+WORDS = ["good", "bad", "film", "trip", "it", "was", "to"]
+SMALL = ["--tokens", "words", "--turns", "3", "--words", "5", "--batch", "64", "--threads", "1", "--device", "cpu"]
+STEPS = ["--warmup", "1", "--validate-every", "2"]
+FLAT = ["--width", "8", "--heads", "2", "--layers", "2"]
+HIERARCHICAL = ["--model", "hierarchical", "--width", "6", "--hidden", "8"]
+MODELS = {
+    "flat": FLAT,
+    "flat, rotary, entmax": [*FLAT, "--positions", "rotary", "--attention", "entmax"],
+    "hierarchical": HIERARCHICAL,
+    "hierarchical, lstm, heads": [*HIERARCHICAL, "--cell", "lstm", "--attention", "multi-head"],
+}
+INPUTS = ["good film\tit\tbad trip was to it good", "it\t\tto", "was\t\t\tgood\tbad"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dialogues") / "dialogues.tsv"
+    lines = [f"{a} {b}\t{'' if n % 5 == 0 else b}\t{b} {a} {n}\t{n}" for n, a in enumerate(WORDS) for b in WORDS]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def train(file: Path, options: Sequence[str], out: Path, steps: int) -> None:
+    given = ["--train", str(file), *options, *SMALL, *STEPS]
+    assert main(["train", "respond", *given, "--steps", str(steps), "--out", str(out)]) == 0
+
+
+@pytest.fixture(scope="module")
+def runs(file: Path) -> dict[str, Path]:
+    for name in ("flat", "hierarchical"):
+        train(file, MODELS[name], file.parent / name, 2)
+    return {name: file.parent / name for name in ("flat", "hierarchical")}
+
+
+def loaded(run: Path) -> RespondPredictor:
+    predictor = regard.load(run, device="cpu")
+    assert isinstance(predictor, RespondPredictor)
+    return predictor
+
+
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_every_model(file: Path, tmp_path: Path, options: Sequence[str]) -> None:
+    train(file, options, tmp_path / "once", 2)
+    train(file, options, tmp_path / "twice", 1)
+    assert main(["train", "--resume", str(tmp_path / "twice"), "--steps", "2"]) == 0
+    once, twice = (read_checkpoint(tmp_path / name / "last.safetensors").tensors for name in ("once", "twice"))
+    assert all(torch.equal(once[key], twice[key]) for key in once)
+    predictor = loaded(tmp_path / "once")
+    searches = [
+        PredictReplies(),
+        PredictReplies(beam=3, nbest=2),
+        PredictReplies(sample=True, nbest=2, temperature=0.7, top_k=9, top_p=0.9, seed=3),
+    ]
+    for search in searches:
+        together = predictor.predict(INPUTS, search)
+        # alone, and in another order with the same numbers
+        for n, text in enumerate(INPUTS):
+            (alone,) = predictor.predict([text], search, first=n)
+            for one, other in zip(alone.hypotheses, together[n].hypotheses, strict=True):
+                assert one.tokens == other.tokens
+                assert one.log_prob == pytest.approx(other.log_prob, abs=1e-5)
+    # the log p of a reply is that of one pass over it
+    (reply,) = predictor.predict(INPUTS[:1])
+    if reply.best.finished:
+        nll = float(predictor.loss(INPUTS[:1], [reply.best.text]).detach())
+        assert -nll == pytest.approx(reply.best.log_prob, abs=1e-4)
+    for n, (text, output) in enumerate(zip(INPUTS, predictor.predict(INPUTS), strict=True)):
+        output, recording = labelled_recording(predictor, text)
+        assert recording.names == ("words", "turns")
+        assert all(item.verified for item in recording)
+        words, turns = (item.weights.dense()[0, 0] for item in recording)
+        rows, columns = recording.labels(recording[0])
+        assert rows is not None
+        assert columns is not None
+        assert (len(rows), len(columns)) == words.shape
+        # the same as the weights that the model gives by name
+        attended = predictor.attended(output)
+        torch.testing.assert_close(torch.cat([turn.weights for turn in attended], 1), words)
+        ends = [k for k, label in enumerate(columns) if label.startswith("turn ")]
+        sums = torch.stack([turn.weights.sum(1) for turn in attended if turn.pieces], 1)
+        torch.testing.assert_close(turns[:, ends], sums)
+        assert float(turns.sum(1).max()) <= 1 + 1e-5
+        assert predictor.draw(recording, text, output, tmp_path / f"{n}.png").stat().st_size > 100
+    assert predictor.predict([]) == []
+
+
+@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+def test_a_batch_of_replies_is_scored_as_each_alone(runs: dict[str, Path], name: str) -> None:
+    predictor = loaded(runs[name])
+    replies = predictor.reader.replies([("good", "bad film", "", "it was"), ("to",) * 5], "all")
+    assert [(reply.dialogue, reply.turn) for reply in replies] == [(0, 1), (0, 3), (1, 1), (1, 2), (1, 3), (1, 4)]
+    together = predictor.token_nlls(replies)
+    for reply, nll in zip(replies, together, strict=True):
+        (alone,) = predictor.token_nlls([reply])
+        np.testing.assert_allclose(nll, alone, atol=1e-5)
+
+
+def test_the_last_turns_and_tokens_are_read_and_notes_say_so(
+    runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(runs["flat"])
+    long = "good\tbad\t" + " ".join(["it"] * 9) + "\tfilm\twas"
+    capsys.readouterr()
+    assert main(["predict", run, long, "unheard\tof", "--json"]) == 0
+    printed = capsys.readouterr()
+    first, second = map(json.loads, printed.out.splitlines())
+    assert (first["dialogue"], first["dropped"], first["cut"]) == (long, 2, 1)
+    assert (second["dropped"], second["cut"]) == (0, 0)
+    assert "1 dialogue had more than the 3 turns that the model reads; only the last of them were read" in printed.err
+    assert "1 turn had more than the 5 tokens that the model reads; only the last of them were read" in printed.err
+    assert "2 tokens were not in the vocabulary, so the model could not read them" in printed.err
+    assert main(["predict", run, " ".join(["it"] * 5) + "\tfilm\twas", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["replies"] == first["replies"]
+    assert main(["predict", run, "it", "--nbest", "2", "--beam", "2"]) == 0
+    assert re.match(r"1\t-\d+\.\d{4}\t.*\n2\t-", capsys.readouterr().out)
+    # turns on lines of their own, as a page has them
+    predictor = loaded(runs["flat"])
+    assert predictor.reader.parse("a\nb\tc") == ("a", "b", "c")
+
+
+def test_training_says_what_is_cut(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "long.tsv"
+    path.write_text(file.read_text() + "a\t" + " ".join("bcdefgh") + "\tc\n")
+    options = ["--valid", str(file), *FLAT, *SMALL, *STEPS, "--steps", "1"]
+    assert main(["train", "respond", "--train", str(path), *options, "--out", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr()
+    assert (
+        "1 reply to train on and 1 turn before replies have more than words=5 tokens: of replies the first are "
+        "learned, of turns the last are read; give a larger --words to use all"
+    ) in " ".join((printed.out + printed.err).split())
+    assert main(["evaluate", str(tmp_path / "run"), "--test", str(path)]) == 0
+    assert "of 1 reply the first 5 tokens are scored, and no end" in capsys.readouterr().out
+
+
+def test_evaluate_prints_the_baseline_and_reads_fewer_turns(
+    runs: dict[str, Path], file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(runs["hierarchical"])
+    capsys.readouterr()
+    found = {}
+    for turns in (3, 1):
+        assert main(["evaluate", run, "--turns", str(turns), "--json"]) == 0
+        found[turns] = json.loads(capsys.readouterr().out)
+        assert found[turns]["turns"] == turns
+        scores = found[turns]["scores"]
+        assert list(scores) == ["perplexity", "nll", "distinct-1", "distinct-2", "most common"]
+        assert scores["perplexity"] == pytest.approx(math.exp(scores["nll"]))
+    assert found[1]["scores"]["nll"] != found[3]["scores"]["nll"]
+    assert main(["evaluate", run, "--beam", "2", "--test", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "a unigram model of the replies, the baseline: perplexity" in printed
+    assert "at most 3 turns read" in printed
+    assert "n-grams of words in all" in printed
+    assert "beam 2" in printed
+    assert main(["evaluate", run, "--turns", "4"]) == 2
+    assert "--turns 4 is more than the 3 that this run was trained with; try --turns 3" in capsys.readouterr().err
+    path = tmp_path / "empty.tsv"
+    path.write_text("a\t\t\t\tb\n")
+    assert main(["evaluate", run, "--test", str(path)]) == 2
+    assert f"{path} has no reply to score; give other dialogues, or more turns" in capsys.readouterr().err
+
+
+def test_the_unigram_model_is_its_formula() -> None:
+    history = EncodedTurns(((5, EOS),))
+    replies = [EncodedReply(history, tokens, False, 0, 1) for tokens in ((4, 4, EOS), (6, EOS))]
+    counts = count_tokens(replies, 8)
+    assert counts == [0, 0, 2, 0, 2, 0, 1, 0]
+    scored = [EncodedReply(history, (4, 7), True, 0, 1)]
+    assert unigram_nll(counts, scored) == pytest.approx(-(math.log(3 / 13) + math.log(1 / 13)) / 2)
+
+
+def test_replies_of_the_second_speaker_and_speakers() -> None:
+    tokenizer = Tokenizer.train("words", ["a b c d"], 20)
+    reader = DialogueReader(tokenizer, 2, 3)
+    dialogue = ("a", "b", "c", "d", "a")
+    assert [reply.turn for reply in reader.replies([dialogue], "second")] == [1, 3]
+    last = reader.replies([dialogue], "all")[-1]
+    assert [tokenizer.decode(turn) for turn in last.history.turns] == ["c", "d"]
+    assert last.history.speakers == [0, 1]
+    assert last.history.num_dropped == 2
+    (alone,) = (reply for reply in reader.replies([dialogue], "all", turns=1) if reply.turn == 4)
+    assert [tokenizer.decode(turn) for turn in alone.history.turns] == ["d"]
+
+
+def test_values_are_counted_where_the_dialogue_determines_them() -> None:
+    parts = bookings.splits(0)
+    tokenizer = Tokenizer.train("bpe", [turn for each in parts.test for turn in each.turns], 600)
+    dialogues = [each.turns for each in parts.test[:20]]
+    replies = DialogueReader(tokenizer, 30, 60).replies(dialogues, "second")
+    right = [dialogues[reply.dialogue][reply.turn] for reply in replies]
+    found = named_values(dialogues, replies, right, 0)
+    assert found.num_right == found.num_scored >= 20
+    assert found.share == 100
+    # a value is missing, another one is named
+    assert named_values(dialogues, replies, [text.replace("people", "") for text in right], 0).share == 100
+    assert named_values(dialogues, replies, [f"{text} thai italian" for text in right], 0).share < 20
+    assert named_values(dialogues, replies, [""] * len(right), 0).share == 0
+    assert named_values([("a", "b")], [], [], 0).share == 0
+
+
+def test_bookings_are_evaluated_by_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = bookings.splits
+    monkeypatch.setattr(bookings, "splits", lambda seed: whole(seed, train=12, valid=3, test=4))
+    options = [*FLAT, "--vocabulary", "300", "--batch", "900", "--threads", "1", "--device", "cpu", *STEPS]
+    assert main(["train", "respond", *options, "--steps", "1", "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"values: 0 of \d+ replies name all values of the state that the right one names", printed)
+
+
+SENTENCES = {
+    "": "a dialogue must be its turns so far, separated by tabs, got ''; give one turn with words at least",
+    " \t ": r"a dialogue must be its turns so far, separated by tabs, got ' \\t '; give one turn with words at least",
+    "a\t\t\t": r"the dialogue 'a\\t\\t\\t' has no words in its last turns=3, which are those that the model reads; "
+    "end it with a turn that has some",
+}
+
+
+@pytest.mark.parametrize("text", SENTENCES)
+def test_a_dialogue_without_words_is_one_sentence(
+    runs: dict[str, Path], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["predict", str(runs["flat"]), "good", text]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"regard: {SENTENCES[text]}\n".replace("\\\\", "\\")
+
+
+def test_wrong_files_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "dialogues.tsv", tmp_path / "run"
+    cases = {
+        "no tabs\nhere\n": f"{path}:1: a line must have one dialogue per line, its turns separated by tabs or by "
+        "__eou__, got 'no tabs'; put tabs between turns",
+        "a\t\n\tb\n": f"{path} has no dialogue of two turns or more; it must hold one dialogue per line, its turns "
+        "separated by tabs or by __eou__",
+        "a\tb\na\tc\n": f"--train {path} has 2 different dialogues, too few to hold some out; give more, or --valid as "
+        "well",
+        "".join(f"{n}\t\t\t\tb\n" for n in range(9)): "train has no reply with words in the --turns 3 before it, so "
+        "there is nothing to learn; give more turns, or other dialogues",
+    }
+    for content, sentence in cases.items():
+        path.write_text(content)
+        capsys.readouterr()
+        assert main(["train", "respond", "--train", str(path), *FLAT, *SMALL, "--steps", "1", "--out", str(out)]) == 2
+        printed = capsys.readouterr()
+        assert printed.err.splitlines()[-1] == f"regard: {sentence}"
+        assert not [*out.glob("*.safetensors"), *out.glob("tokens.json"), *out.glob("dialogues.json")]
+
+
+def test_options() -> None:
+    assert Respond.of(model="hierarchical").longest == 15 * 41
+    assert PredictReplies().search == PredictReplies(beam=1).search
+    with pytest.raises(ValueError, match="--nbest 2 exceeds --beam 1; raise --beam"):
+        PredictReplies(nbest=2)
+    with pytest.raises(ValueError, match="--beam 2 means nothing with --sample; leave one of them out"):
+        PredictReplies(beam=2, sample=True)
+    with pytest.raises(ValueError, match="--top-k 2 means nothing without --sample; add --sample or leave it out"):
+        PredictReplies(top_k=2)
+    with pytest.raises(ValueError, match="--turns must be 1 or more, got 0"):
+        EvaluateReplies(turns=0)
