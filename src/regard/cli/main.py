@@ -18,6 +18,7 @@ VERBS = {
     "predict": "predict with a trained model: translations, classes, captions, samples",
     "translate": "predict with a trained translator: text in, one line of text per line out",
     "generate": "predict with a trained language model: a prompt in, its continuation out as it is sampled",
+    "chat": "talk with a trained model: replies, attended words, the state of the dialogue",
     "embed": "predict with a trained encoder: vectors of texts, or the nearest lines of a file",
     "record": "record the attention of a run, or of a model of transformers, on a text or an image",
     "view": "show a recording, or the attention of a run: terminal, figure, page",
@@ -111,6 +112,7 @@ def _options(verb: str) -> list[type]:
         "translate": "Predict",
         "generate": "Predict",
         "embed": "Predict",
+        "chat": "Predict",
         "serve": "Serve",
     }.get(verb)
     further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]

@@ -88,6 +88,8 @@ class TaskConfig(ABC):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
     has_line_breaks: ClassVar[bool] = False  # whether an input of text may have several lines
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # of `regard predict --picture`
+    # what `regard chat` shows beside each turn: a reply, the state of the dialogue, or None for a task without chat
+    chats: ClassVar[Literal["reply", "state"] | None] = None
     is_served: ClassVar[bool] = False  # by `regard serve`; the endpoint of its predictor has the path
     # Further options of `regard evaluate`, `regard predict` and `regard serve`
     Evaluate: ClassVar[type] = NoOptions
