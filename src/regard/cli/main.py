@@ -24,6 +24,7 @@ VERBS = {
     "view": "show a recording, or the attention of a run: terminal, figure, page",
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
     "evaluate": "score a trained model",
+    "attack": "the accuracy of a trained classifier of images under an adversarial attack",
     "compare": "train several attentions on the same data with the same budget: a table and a plot",
     "list": "names of mechanisms, gates, models and data sets",
     "explain": "the formula of a mechanism, and the backend that computes it",
@@ -108,6 +109,7 @@ def _options(verb: str) -> list[type]:
 
     nested = {
         "evaluate": "Evaluate",
+        "attack": "Attack",
         "predict": "Predict",
         "translate": "Predict",
         "generate": "Predict",
