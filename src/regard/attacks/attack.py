@@ -35,7 +35,7 @@ class AttackResult:
     @property
     def accuracy(self) -> float:
         """The share of inputs that the model still gets right, in percent."""
-        return 100.0 * (1 - self.broken.double().mean().item())
+        return 100.0 * (1 - self.broken.cpu().double().mean().item())
 
 
 def attack(

@@ -80,7 +80,9 @@ def run(args: Sequence[str]) -> int:
     x, labels, split = loaded.bounded_examples(config.Attack(**options.task))
     from regard.attacks import ATTACKS, accuracy_curve
     from regard.cli.attack_pictures import draw_curve, draw_examples
+    from regard.inference.bounded_classifier import BoundedClassifier
 
+    assert isinstance(loaded.predictor, BoundedClassifier)
     rows = [n * len(x) // min(options.count, len(x)) for n in range(min(options.count, len(x)))]
     x, labels = x[rows], labels[rows]
     epsilons = [options.eps * n / (options.points - 1) for n in range(options.points)]
@@ -115,7 +117,7 @@ def _as_json(
         "attack": options.attack,
         "seed": options.seed,
         "curve": [
-            {"eps": eps, "accuracy": result.accuracy, "queries": result.queries.double().mean().item()}
+            {"eps": eps, "accuracy": result.accuracy, "queries": result.queries.cpu().double().mean().item()}
             for eps, result in zip(curve.epsilons, curve.results, strict=True)
         ],
         "warnings": list(curve.warnings),

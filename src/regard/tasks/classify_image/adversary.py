@@ -50,7 +50,7 @@ def robust_scores(
         return attack_logits(model, _logits(model, stats), x, labels, attack, seed)
 
     result = under(PGD(attack.eps, _STEPS, start=UniformStart()))
-    scores = {"robust_accuracy": result.accuracy, "robust_nll": result.loss.double().mean().item()}
+    scores = {"robust_accuracy": result.accuracy, "robust_nll": result.loss.cpu().double().mean().item()}
     warnings = []
     if isinstance(attack, FGSM) and result.accuracy < _COLLAPSE * (single := under(attack).accuracy):
         warnings.append(
