@@ -42,7 +42,6 @@ COMMANDED = {
         "language-model",
         "masked-lm",
         "images",
-        "attack",
         "glimpses",
         "captions",
         "gan",

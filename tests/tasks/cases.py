@@ -129,8 +129,9 @@ CASES: dict[str, Case] = {
 
 
 def required_options(model: type, encoder: Path = Path("/encoder")) -> dict[str, Any]:
-    """The options that a model cannot be without: the folder of a pretrained encoder."""
-    return {item.name: encoder for item in fields(model) if item.name == "encoder" and item.default is MISSING}
+    """The options that a model cannot be without: the folder of a pretrained encoder, or decoder."""
+    folders = ("encoder", "decoder")
+    return {item.name: encoder for item in fields(model) if item.name in folders and item.default is MISSING}
 
 
 def task_of(name: str) -> str:

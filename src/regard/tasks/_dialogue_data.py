@@ -49,10 +49,10 @@ class DialogueSplits(NamedTuple):
     num_short: int = 0  # dialogues without a response in the files to train on and to validate, which are left out
 
 
-def read(config: DialogueOptions) -> DialogueSplits:
-    """The dialogues to train on, to validate and to test on."""
+def read(config: DialogueOptions, num_bookings: int = 1_500) -> DialogueSplits:
+    """The dialogues to train on, to validate and to test on; of bookings `num_bookings` to train on."""
     if config.dataset != "files":
-        parts = bookings.splits(config.seed)
+        parts = bookings.splits(config.seed, num_bookings)
         train, valid, test = ([each.turns for each in part] for part in (parts.train, parts.valid, parts.test))
         return DialogueSplits(train, valid, test)
     assert config.train is not None

@@ -271,6 +271,39 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("name", FLAT)
+def test_one_pass_learns_all_replies_of_a_dialogue(name: str) -> None:
+    """The same tokens and losses as one pass per reply, each with the turns before it."""
+    model, generator = built(name), torch.Generator().manual_seed(5)
+    assert isinstance(model, FlatResponder)
+    turns = [torch.randint(4, V, (n,), generator=generator).tolist() for n in (3, 2, 4, 1, 2, 3)]
+    ended = [[*turn, (BOS, EOS)[n % 2]] for n, turn in enumerate(turns)]
+
+    def batch(count: int, width: int = 7) -> tuple[History, Tensor]:
+        rows = torch.zeros(1, count, width, dtype=torch.long)
+        for n, turn in enumerate(ended[:count]):
+            rows[0, n, : len(turn)] = torch.tensor(turn)
+        lengths = torch.tensor([[len(turn) for turn in ended[:count]]])
+        return History(rows, lengths, (torch.arange(count) % 2 == 0).long()[None]), torch.tensor([[BOS, *ended[count]]])
+
+    logs, tokens = [], []
+    for count in (1, 3, 5):
+        history, target = batch(count)
+        log_p = model(history, target[:, :-1]).log_softmax(-1)
+        logs.append(log_p.gather(-1, target[:, 1:, None]).flatten())
+        tokens += target[0, 1:].tolist()
+    # a second dialogue beside it, shorter, with padding in its target
+    (long, target), (short, other) = batch(5), batch(1)
+    pads = [torch.nn.functional.pad(part, (0, 0, 4, 0) if part.ndim == 3 else (4, 0)) for part in short]
+    both = History(*(torch.cat(pair) for pair in zip(long, pads, strict=True)))
+    targets = torch.cat([target, torch.nn.functional.pad(other, (0, target.shape[1] - other.shape[1]))])
+    lengths = torch.tensor([target.shape[1] - 1, other.shape[1] - 1])
+    states, predicted = model.reply_states(both, targets, lengths)
+    assert predicted.tolist() == [*tokens, *other[0, 1:].tolist()]
+    found = model.logits(states).log_softmax(-1).gather(-1, predicted[:, None]).flatten()
+    torch.testing.assert_close(found, torch.cat([*logs, logs[0]]))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_reasons(name: str) -> None:
     with pytest.raises(ValueError, match=r"cannot read a dialogue") as error:

@@ -30,7 +30,7 @@ FLAT = ["--width", "8", "--heads", "2", "--layers", "2"]
 HIERARCHICAL = ["--model", "hierarchical", "--width", "6", "--hidden", "8"]
 MODELS = {
     "flat": FLAT,
-    "flat, rotary, entmax": [*FLAT, "--positions", "rotary", "--attention", "entmax"],
+    "flat, learned, entmax": [*FLAT, "--positions", "learned", "--attention", "entmax"],
     "hierarchical": HIERARCHICAL,
     "hierarchical, lstm, heads": [*HIERARCHICAL, "--cell", "lstm", "--attention", "multi-head"],
 }
@@ -207,6 +207,34 @@ def test_replies_of_the_second_speaker_and_speakers() -> None:
     assert [tokenizer.decode(turn) for turn in alone.history.turns] == ["d"]
 
 
+def test_dialogues_are_learned_whole_where_every_reply_is_read_with_all_turns_before_it(
+    file: Path, tmp_path: Path
+) -> None:
+    """The loss of an epoch is then that of all replies, one by one."""
+    path = tmp_path / "whole.tsv"
+    path.write_text("".join(f"{a}\t{b} {a}\t{b}\tit {a}\tto\n" for a in WORDS for b in WORDS))
+    options = {"tokens": "words", "replies": "second", "width": 8, "heads": 2, "layers": 1, "words": 5, "dropout": 0.0}
+    whole, single = (Respond.of(train=path, valid=path, turns=turns, **options) for turns in (4, 3))
+    problems = [task.prepare(tmp_path / f"{task.turns}") for task in (whole, single)]
+    assert [problem.learns_dialogues for problem in problems] == [True, True]
+    cut = Respond.of(train=path, valid=path, turns=2, **options).prepare(tmp_path / "cut")
+    assert not cut.learns_dialogues
+    assert not Respond.of(train=file, valid=file, turns=4, **options).prepare(tmp_path / "empty").learns_dialogues
+    assert (
+        not Respond.of(train=path, valid=path, **{**options, "replies": "all"}).prepare(tmp_path / "a").learns_dialogues
+    )
+    problem = problems[0]
+    torch.manual_seed(0)
+    model = problem.build_model().eval()
+    batches = [problem.load_batch(planned, 0, 1) for planned in problem.plan_epoch(0)]
+    losses = [problem.loss(model, batch) for batch in batches]
+    replies = problem.reader.replies([tuple(line.split("\t")) for line in path.read_text().splitlines()], "second")
+    nlls = RespondPredictor(model, problem.reader).token_nlls(replies)
+    assert sum(loss.count for loss in losses) == sum(map(len, nlls))
+    total = sum(float(loss.total.detach()) for loss in losses)
+    assert total == pytest.approx(sum(float(nll.sum()) for nll in nlls), rel=1e-5)
+
+
 def test_values_are_counted_where_the_dialogue_determines_them() -> None:
     parts = bookings.splits(0)
     tokenizer = Tokenizer.train("bpe", [turn for each in parts.test for turn in each.turns], 600)
@@ -227,7 +255,7 @@ def test_bookings_are_evaluated_by_their_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = bookings.splits
-    monkeypatch.setattr(bookings, "splits", lambda seed: whole(seed, train=12, valid=3, test=4))
+    monkeypatch.setattr(bookings, "splits", lambda seed, train=12: whole(seed, train=12, valid=3, test=4))
     options = [*FLAT, "--vocabulary", "300", "--batch", "900", "--threads", "1", "--device", "cpu", *STEPS]
     assert main(["train", "respond", *options, "--steps", "1", "--out", str(tmp_path / "run")]) == 0
     capsys.readouterr()
@@ -277,7 +305,7 @@ def test_wrong_files_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_options() -> None:
-    assert Respond.of(model="hierarchical").longest == 15 * 41
+    assert Respond.of(model="hierarchical").longest == 13 * 49
     assert PredictReplies().search == PredictReplies(beam=1).search
     with pytest.raises(ValueError, match="--nbest 2 exceeds --beam 1; raise --beam"):
         PredictReplies(nbest=2)

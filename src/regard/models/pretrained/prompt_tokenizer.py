@@ -26,6 +26,20 @@ class ReleasedTokenizer:
     def __init__(self, library: "Tokenizer", special: SpecialTokens) -> None:
         self._library, self.special = library, special
 
+    @staticmethod
+    def from_library_json(text: str, special: SpecialTokens) -> "ReleasedTokenizer":
+        """The tokenizer that `library_json` wrote."""
+        from tokenizers import Tokenizer
+
+        try:
+            return ReleasedTokenizer(Tokenizer.from_str(text), special)
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"the text is no tokenizer.json ({error}); restore it") from error
+
+    def library_json(self) -> str:
+        """The content of its tokenizer.json."""
+        return str(self._library.to_str())
+
     def __len__(self) -> int:
         return int(self._library.get_vocab_size())
 

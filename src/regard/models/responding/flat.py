@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
 from regard.decoding.protocol import LazyLogits, Step
-from regard.layers.causal_stack import CausalState
+from regard.layers.causal_stack import CausalState, StackOutput
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.models.language_model import TransformerLanguageModel
 from regard.models.responding.responder import History, Responder
@@ -20,18 +20,28 @@ class _FlatHistory(NamedTuple):
     """The turns of each dialogue as one text."""
 
     tokens: Tensor  # "b s", padded behind the counts
-    speakers: Tensor  # "b s"
+    owners: Tensor  # "b s", the speaker of the turn that a token belongs to
+    speakers: Tensor  # "b s", the same, but of the end of a turn the one who speaks next
     counts: Tensor  # "b"
     places: Tensor  # "b s", of the tokens in "m·w"
 
 
-class FlatResponder(Responder):
-    """p(y_t | y_<t, x) of a language model on x_1 ⟨eos⟩ x_2 ⟨eos⟩ … x_m ⟨bos⟩ y_<t, its inputs E[w] + P + S[speaker].
+class _FlatOutput(NamedTuple):
+    """The result of the language model on dialogues and their replies."""
 
-    (Mei et al. 2017; Zhang et al. 2020, DialoGPT; the speakers are those of Wolf et al. 2019.) ⟨bos⟩ stands in place of
-    the end of x_m: in vocabularies in which both are one token this is the layout of DialoGPT. S is zero at first, so
-    that a pretrained `decoder` begins as it is. The texts of a batch are padded behind their ends, where no token of
-    theirs attends.
+    stack: StackOutput  # "b s+t …"
+    tokens: Tensor  # "b s+t"
+    owners: Tensor  # "b s+t"
+    history: _FlatHistory
+
+
+class FlatResponder(Responder):
+    """p(y_t | y_<t, x) of a language model on x_1 ⟨bos⟩ x_2 ⟨eos⟩ … x_m ⟨bos⟩ y_<t, its inputs E[w] + P + S[speaker].
+
+    (Mei et al. 2017; Zhang et al. 2020, DialoGPT; the speakers are those of Wolf et al. 2019.) ⟨bos⟩ ends a turn of the
+    other speaker and begins a reply, ⟨eos⟩ ends a reply: in vocabularies in which both are one token this is the layout
+    of DialoGPT. S is zero at first, so that a pretrained `decoder` begins as it is. The texts of a batch are padded
+    behind their ends, where no token of theirs attends.
     """
 
     def __init__(self, decoder: TransformerLanguageModel) -> None:
@@ -61,26 +71,49 @@ class FlatResponder(Responder):
         return self.decoder.output
 
     def teacher_force(self, history: History, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
+        output = self._read(history, target, need)
+        joined, (b, t) = output.history, target.shape
+        s = joined.tokens.shape[1]
+        reply = joined.counts.unsqueeze(-1) + torch.arange(t, device=target.device)  # "b t"
+        rows = torch.arange(b, device=target.device).unsqueeze(-1)
+        states = output.stack.states[rows, reply]
+        if not need.weights:
+            return DecoderOutput(states)
+        mean = torch.stack([weights.mean(1) for weights in output.stack.weights]).mean(0)  # "b s+t s+t"
+        is_history = torch.arange(s, device=target.device) < joined.counts.unsqueeze(-1)
+        read = mean[rows, reply][..., :s] * is_history.unsqueeze(1)  # "b t s"
+        all_places = read.new_zeros(b, t, history.tokens[0].numel())
+        return DecoderOutput(states, all_places.scatter_add(2, joined.places.unsqueeze(1).expand(-1, t, -1), read))
+
+    def reply_states(
+        self, history: History, target: Tensor, lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:  # "b t", "b" -> "n d", "n"
+        """The states that predict the tokens of all turns of the replying speaker, and these tokens.
+
+        The replies in the history are predicted from the turns before them, and the target, whose `lengths` do not
+        count BOS, from all: one pass learns all replies of a dialogue.
+        """
+        output = self._read(history, target, NOTHING)
+        places = torch.arange(1, output.tokens.shape[1], device=target.device)
+        is_text = places <= (output.history.counts + lengths).unsqueeze(-1)
+        is_reply = is_text & (output.owners[:, 1:] == _REPLYING)
+        return output.stack.states[:, :-1][is_reply], output.tokens[:, 1:][is_reply]
+
+    def _read(self, history: History, target: Tensor, need: Need) -> _FlatOutput:
         joined = _join(history)
-        (b, s), t = joined.tokens.shape, target.shape[1]
+        s, t = joined.tokens.shape[1], target.shape[1]
         steps = torch.arange(s + t, device=target.device)
         # row by row the history, then the target, without a gap between them: the columns of both side by side
         columns = torch.where(
             steps < joined.counts.unsqueeze(-1), steps, (steps - joined.counts.unsqueeze(-1) + s).clamp_max(s + t - 1)
         )
-        tokens = torch.cat([joined.tokens, target], 1).gather(1, columns)
-        speakers = torch.cat([joined.speakers, torch.full_like(target, _REPLYING)], 1).gather(1, columns)
-        output = self.decoder.stack(self._embed(tokens, steps, speakers), need=need)
-        reply = joined.counts.unsqueeze(-1) + torch.arange(t, device=target.device)  # "b t"
-        rows = torch.arange(b, device=target.device).unsqueeze(-1)
-        states = output.states[rows, reply]
-        if not need.weights:
-            return DecoderOutput(states)
-        mean = torch.stack([weights.mean(1) for weights in output.weights]).mean(0)  # "b s+t s+t"
-        is_history = torch.arange(s, device=target.device) < joined.counts.unsqueeze(-1)
-        read = mean[rows, reply][..., :s] * is_history.unsqueeze(1)  # "b t s"
-        all_places = read.new_zeros(b, t, history.tokens[0].numel())
-        return DecoderOutput(states, all_places.scatter_add(2, joined.places.unsqueeze(1).expand(-1, t, -1), read))
+        # the begin of the reply is the end of the turn before it
+        owners = torch.full_like(target, _REPLYING)
+        owners[:, 0] = 1 - _REPLYING
+        parts = (joined.tokens, target), (joined.owners, owners), (joined.speakers, torch.full_like(target, _REPLYING))
+        tokens, owners, speakers = (torch.cat(part, 1).gather(1, columns) for part in parts)
+        stack = self.decoder.stack(self._embed(tokens, steps, speakers), need=need)
+        return _FlatOutput(stack, tokens, owners, joined)
 
     def init_state(self, history: History) -> CausalState:
         joined = _join(history)
@@ -103,5 +136,9 @@ def _join(history: History) -> _FlatHistory:
     counts = is_inside.sum(1) - 1  # without the end of the last turn
     longest = is_inside.shape[1] if counts.is_meta else int(counts.max())
     places = is_inside.logical_not().int().argsort(dim=1, stable=True)[:, :longest]
-    speakers = history.speakers.repeat_interleave(history.tokens.shape[2], 1)
-    return _FlatHistory(history.tokens.flatten(1).gather(1, places), speakers.gather(1, places), counts, places)
+    words = torch.arange(1, history.tokens.shape[2] + 1, device=history.tokens.device)
+    is_end = words == history.lengths.unsqueeze(-1)  # "b m w"
+    owners = history.speakers.unsqueeze(-1).expand_as(history.tokens)
+    speakers = torch.where(is_end, 1 - owners, owners)
+    tokens, owners, speakers = (part.flatten(1).gather(1, places) for part in (history.tokens, owners, speakers))
+    return _FlatHistory(tokens, owners, speakers, counts, places)

@@ -1,5 +1,6 @@
 """Dialogues as tokens: the turns before a reply, the reply, and batches of both."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,7 +28,8 @@ class ReplyFacts(DialogueFingerprint):
 class EncodedTurns(NamedTuple):
     """The turns before a reply as the model reads them, the oldest first, and counts for notes."""
 
-    turns: tuple[tuple[int, ...], ...]  # with the token that ends a turn; a turn without words has none
+    # with BOS behind turns of the other speaker and EOS behind those of the replying one; one without words has neither
+    turns: tuple[tuple[int, ...], ...]
     num_dropped: int = 0  # turns before those that the model reads
     num_cut: int = 0  # turns that are longer than the model reads
     num_unknown: int = 0
@@ -75,9 +77,10 @@ class DialogueReader:
 
     def history(self, encoded: Sequence[Sequence[int]]) -> EncodedTurns:
         """The same of turns that are tokens already."""
-        kept, eos, unk = encoded[-self.turns :], self.tokenizer.special.eos, self.tokenizer.special.unk
+        kept, special = encoded[-self.turns :], self.tokenizer.special
+        unk, ends = special.unk, [special.bos if (len(kept) - n) % 2 else special.eos for n in range(len(kept))]
         return EncodedTurns(
-            tuple((*ids[-self.words :], eos) if ids else () for ids in kept),
+            tuple((*ids[-self.words :], end) if ids else () for ids, end in zip(kept, ends, strict=True)),
             len(encoded) - len(kept),
             sum(len(ids) > self.words for ids in kept),
             0 if unk is None else sum(list(ids).count(unk) for ids in kept),
@@ -100,6 +103,22 @@ class DialogueReader:
                     tokens = tuple(encoded[n][: self.words]) if is_cut else (*encoded[n], eos)
                     found.append(EncodedReply(history, tokens, is_cut, number, n))
         return found
+
+
+def whole_dialogues(replies: Sequence[EncodedReply], dialogues: Sequence[Dialogue]) -> list[EncodedReply] | None:
+    """The last reply of every dialogue, in whose history all other replies stand with all turns before them.
+
+    None if a reply is read with other turns than those that stand before it there: cut, dropped or empty ones. These
+    are the replies of the second speaker.
+    """
+    last = {reply.dialogue: reply for reply in replies}
+    counts = Counter(reply.dialogue for reply in replies)
+    for number, reply in last.items():
+        history = reply.history
+        is_whole = not (reply.is_cut or history.num_cut or history.num_dropped) and all(history.turns)
+        if not is_whole or counts[number] != len(dialogues[number]) // 2:
+            return None
+    return list(last.values())
 
 
 def history_batch(histories: Sequence[EncodedTurns], special: SpecialTokens) -> History:
@@ -139,6 +158,11 @@ class ReplyBatch:
     def is_token(self) -> Tensor:  # bool "b t"
         """Which of the predicted tokens are no padding, which may be the token that ends a turn."""
         return torch.arange(self.target.shape[1] - 1, device=self.target.device) < self.lengths.unsqueeze(-1)
+
+    @property
+    def num_replied(self) -> int:
+        """The tokens of all turns of the replying speaker, in the history, too."""
+        return int(self.lengths.sum()) + int(self.history.lengths[self.history.speakers == 0].sum())
 
     def to(self, device: torch.device) -> "ReplyBatch":
         return ReplyBatch(self.history.to(device), self.target.to(device), self.lengths.to(device))

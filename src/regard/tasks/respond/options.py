@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,7 +21,12 @@ from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.responding.responder import Responder
+    from regard.tasks.respond.decoder import PretrainedDecoder
     from regard.tasks.respond.task import RespondTask
+
+
+# files that a run with a pretrained decoder has in place of tokens.json
+DECODER_FILES = ("decoder.json", "decoder-tokens.json")
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class FlatOptions(ResponderOptions):
     """The number of layers."""
     heads: int = left_open()
     """Heads per layer."""
-    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "learned"
+    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "rotary"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
 
     def __post_init__(self) -> None:
@@ -103,6 +108,23 @@ class HRANOptions(ResponderOptions):
             attention=self.attention,
             dropout=self.dropout,
         )
+
+
+@dataclass(frozen=True)
+class DecoderOptions(ModelOptions):
+    """A pretrained language model that reads all turns as one text, trained further  (Zhang et al. 2020)."""
+
+    training_only: ClassVar[tuple[str, ...]] = ()
+    training: ClassVar[dict[str, Any]] = {"lr": 1e-4, "schedule": "linear", "warmup": 50, "weight_decay": 0.01}
+
+    decoder: Path = field(metadata={"metavar": "FOLDER"})
+    """A run of language-model, or a GPT-2 or Llama in transformers' layout; only a new run reads it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decoder", Path(self.decoder))
+
+    def build(self, decoder: PretrainedDecoder) -> Responder:
+        return decoder.build()
 
 
 @dataclass(frozen=True)
@@ -174,8 +196,8 @@ class Respond(TextFileConfig):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "bookings": {
             "vocabulary": 600,
-            "turns": 14,
-            "words": 40,
+            "turns": 12,
+            "words": 48,
             "replies": "second",
             "width": 64,
             "layers": 2,
@@ -195,9 +217,14 @@ class Respond(TextFileConfig):
             "dropout": 0.2,
         },
     }
-    models: ClassVar[dict[str, type[ModelOptions]]] = {"flat": FlatOptions, "hierarchical": HRANOptions}
-    run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", "tokens.json")
-    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "flat": FlatOptions,
+        "hierarchical": HRANOptions,
+        "pretrained": DecoderOptions,
+    }
+    chosen_by: ClassVar[dict[str, str]] = {"decoder": "pretrained"}
+    run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", "tokens.json", *DECODER_FILES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json", *DECODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "turns", "words")
     Evaluate: ClassVar[type] = EvaluateReplies
     Predict: ClassVar[type] = PredictReplies
@@ -209,7 +236,7 @@ class Respond(TextFileConfig):
     """Your own dialogues: one per line, turns separated by tabs or by __eou__ (DailyDialog). .gz is unpacked."""
 
     tokens: Literal["bpe", "words", "characters"] = "bpe"
-    """The kind of tokens."""
+    """The kind of tokens; a pretrained decoder has its own."""
     vocabulary: int = left_open()
     """The largest number of different tokens."""
     turns: int = left_open()
@@ -220,8 +247,8 @@ class Respond(TextFileConfig):
     """Which turns are replies: all but the first, or those of the second speaker, as of a system that serves."""
     max_length: int = 1000
     """Turns of more words are an error."""
-    model: ResponderOptions = left_open()
-    """All turns as one text, or attention over words and over turns."""
+    model: ResponderOptions | DecoderOptions = left_open()
+    """All turns as one text, attention over words and over turns, or a pretrained language model."""
     smoothing: float = 0.0
     """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
 
@@ -232,6 +259,11 @@ class Respond(TextFileConfig):
         super().__post_init__()
         check_at_least(self, 1, {"vocabulary": 4000, "turns": 5, "words": 40, "max_length": 1000, "batch": 3000})
         check_share(self, {"smoothing": 0.1})
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the model reads all turns as one text."""
+        return not isinstance(self.model, HRANOptions)
 
     @property
     def longest(self) -> int:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,23 +13,37 @@ from numpy.typing import NDArray
 
 from regard.common.wording import plural
 from regard.data.text.batching import plan_batches
+from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy
 from regard.inference.evaluation import Evaluation
 from regard.losses import linear_cross_entropy
+from regard.models.responding.flat import FlatResponder
 from regard.models.responding.responder import History, Responder
 from regard.tasks._dialogue_data import DialogueSplits, evaluation_dialogues, read
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
-from regard.tasks.respond.data import DialogueReader, EncodedReply, ReplyBatch, ReplyFacts, token_lengths
-from regard.tasks.respond.options import EvaluateReplies, Respond
+from regard.tasks.respond.data import (
+    DialogueReader,
+    EncodedReply,
+    ReplyBatch,
+    ReplyFacts,
+    token_lengths,
+    whole_dialogues,
+)
+from regard.tasks.respond.options import DecoderOptions, EvaluateReplies, FlatOptions, Respond
 from regard.tasks.respond.predictor import RespondPredictor
 from regard.tasks.respond.scoring import named_values, reply_scores
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
+if TYPE_CHECKING:
+    from regard.tasks.respond.decoder import PretrainedDecoder
+
 _TOKENS = "tokens.json"
 _SAMPLES = 5
+# generated dialogues to train on
+_BOOKINGS = 6_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +54,25 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
     reader: DialogueReader
     replies: Sequence[EncodedReply]
     valid: Sequence[EncodedReply]
+    decoder: "PretrainedDecoder | None"
+    learns_dialogues: bool  # whether `replies` are the last ones, and those in their histories are learned with them
     summary: str
     unit: str = "tokens"
 
     @staticmethod
     def of(task: Respond, folder: Path, new: bool) -> "RespondProblem":
-        splits = read(task)
+        splits = read(task, _BOOKINGS)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not ReplyFacts.is_saved(folder)
-        if new:
+        decoder = None
+        tokenizer: TextTokenizer
+        if isinstance(task.model, DecoderOptions):
+            # imports the tasks of all decoders
+            from regard.tasks.respond.decoder import PretrainedDecoder
+
+            decoder = PretrainedDecoder.prepare(task, folder, new)
+            tokenizer = decoder.tokenizer
+        elif new:
             tokenizer = initial_tokenizer(folder, _TOKENS, lambda: _train_tokenizer(task, splits))
         else:
             tokenizer = read_tokenizer(folder / _TOKENS)
@@ -62,7 +87,10 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         counts = count_tokens(replies, len(tokenizer))
         facts = ReplyFacts(counts=counts, train=0, valid=0, train_sha256="", valid_sha256="").for_data(splits)
         if new:
-            write_tokenizer(tokenizer, folder / _TOKENS)
+            if decoder is not None:
+                decoder.write(folder)
+            elif isinstance(tokenizer, Tokenizer):
+                write_tokenizer(tokenizer, folder / _TOKENS)
             facts.write(folder)
         else:
             facts.check_same(folder)
@@ -70,10 +98,13 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         summary += f"to validate with {len(valid):,}, {len(tokenizer):,} tokens"
         if splits.num_short:
             summary += f"; {plural(splits.num_short, 'dialogue')} without a reply left out"
-        return RespondProblem(task, reader, replies, valid, summary)
+        # a flat model reads the same text for all replies of one speaker, so that one pass learns them all
+        whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.is_flat else None
+        learned = replies if whole is None else whole
+        return RespondProblem(task, reader, learned, valid, decoder, whole is not None, summary)
 
     def build_model(self) -> Responder:
-        return self.task.model.build(len(self.reader.tokenizer), self.task.longest)
+        return _build(self.task, self.reader.tokenizer, self.decoder)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         return plan_batches(token_lengths(self.replies), self.task.batch, self.task.seed, epoch)
@@ -94,18 +125,18 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         return ReplyBatch.of([self.replies[n] for n in rows], self.reader.tokenizer.special) if rows else None
 
     def num_terms(self, batch: ReplyBatch) -> int:
-        return int(batch.lengths.sum())
+        return batch.num_replied if self.learns_dialogues else int(batch.lengths.sum())
 
     def loss(self, model: Responder, batch: ReplyBatch) -> Loss:
-        output = model.teacher_force(batch.history, batch.target[:, :-1])
-        keep = batch.is_token
-        total, nll = linear_cross_entropy(
-            output.states[keep],
-            model.output.weight,
-            batch.target[:, 1:][keep],
-            bias=model.output.bias,
-            smoothing=self.task.smoothing,
-        )
+        if self.learns_dialogues:
+            assert isinstance(model, FlatResponder)
+            states, tokens = model.reply_states(batch.history, batch.target, batch.lengths)
+        else:
+            keep = batch.is_token
+            states = model.teacher_force(batch.history, batch.target[:, :-1]).states[keep]
+            tokens = batch.target[:, 1:][keep]
+        weight, bias = model.output.weight, model.output.bias
+        total, nll = linear_cross_entropy(states, weight, tokens, bias=bias, smoothing=self.task.smoothing)
         return Loss(total, self.num_terms(batch), {"nll": nll.sum()})
 
     def validate(self, model: Responder) -> ValidationResult:
@@ -129,14 +160,22 @@ class RespondTask(Task[Respond, RespondPredictor]):
         lengths = torch.tensor([[3, 2], [3, 2]])[:, -self.config.turns :]
         history, target = History(tokens, lengths, torch.ones_like(lengths)), torch.tensor([[1], [1]])
         with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(11, max(self.config.longest, 6))
+            options = self.config.model
+            if isinstance(options, DecoderOptions):  # the folder decides
+                options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0)
+            model = options.build(11, max(self.config.longest, 6))
             model(history, target)
             model.step(target, model.init_state(history))
 
     def predictor(self, folder: Path) -> RespondPredictor:
-        tokenizer = read_tokenizer(folder / _TOKENS)
+        decoder = None
+        if isinstance(self.config.model, DecoderOptions):
+            from regard.tasks.respond.decoder import PretrainedDecoder
+
+            decoder = PretrainedDecoder.of_run(folder)
+        tokenizer = read_tokenizer(folder / _TOKENS) if decoder is None else decoder.tokenizer
         reader = DialogueReader(tokenizer, self.config.turns, self.config.words)
-        return RespondPredictor(self.config.model.build(len(tokenizer), self.config.longest), reader)
+        return RespondPredictor(_build(self.config, tokenizer, decoder), reader)
 
     def example(self, folder: Path) -> str:
         dialogue = read(self.config).valid[0]
@@ -208,6 +247,13 @@ class RespondTask(Task[Respond, RespondPredictor]):
             notes,
             {**facts_of_json, "beam": options.beam},
         )
+
+
+def _build(task: Respond, tokenizer: TextTokenizer, decoder: "PretrainedDecoder | None") -> Responder:
+    if isinstance(task.model, DecoderOptions):
+        assert decoder is not None
+        return task.model.build(decoder)
+    return task.model.build(len(tokenizer), task.longest)
 
 
 def _train_tokenizer(task: Respond, splits: DialogueSplits) -> Tokenizer:
