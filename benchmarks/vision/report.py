@@ -14,6 +14,7 @@ BENCHMARKS = {
     "glimpse": "RAM: MNIST and cluttered scenes through a few glimpses",
     "caption": "Show, Attend and Tell: captions of digit scenes, and the attention of their words",
     "gan": "SelfAttentionGAN: samples of requested digits",
+    "attacks": "attacks on digits beside torchattacks, and adversarial training",
 }
 
 INTRO = """\

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from benchmarks.measured import About
 from benchmarks.table import Bound
-from benchmarks.vision import __main__ as typed, digits, mnist, report
+from benchmarks.timing import Effort
+from benchmarks.vision import __main__ as typed, attacks, digits, mnist, report
 from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.images.test_labelled import idx
 
+from regard.attacks import PGD, Worst
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.training.config import TrainingConfig
 
@@ -66,7 +68,7 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     page = report.write(results, tmp_path / "vision.md", images).read_text(encoding="utf-8")
     assert page.startswith("# Vision results\n")
     assert "- date: 2020-02-02\n- processor: abacus\n- torch 2\n" in page
-    assert "Not run: digits, mnist, glimpse, caption.\n" in page
+    assert "Not run: digits, mnist, glimpse, caption, attacks.\n" in page
     assert page.count("| drops | ≥ 98 | 98.21 % (± 0.1) | reached | 1.5 |") == 2  # among the bounds, and in its section
     assert page.count("| clouds |") == 1
     assert "### By hour\n\n| hour | drops |\n| --- | --- |\n| one | 2 |\n\nOf a day.\n" in page
@@ -140,3 +142,28 @@ def test_digits_of_a_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert digits.main(["--runs", str(tmp_path / "runs"), "--gates", "simam"], **given) == 0
     assert "step 2 of 2, loss" not in capsys.readouterr().out
     assert Result.read(tmp_path / "digits.json").settings["accuracies"]["none"] == accuracies
+
+
+def test_attacks_of_a_few_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # torchattacks' AutoAttack takes its thousands of queries for any network
+    monkeypatch.setattr(attacks, "by_autoattack", lambda net, x, y: (attacks.accuracy(net, x, y), 1.0))
+    given: dict[str, Any] = {
+        "task": ClassifyImage.of(width=2, depths=(1,), batch=200),
+        "training": SMALL,
+        "images": 30,
+        "worst": Worst(0.1, (PGD(steps=2),)),
+        "effort": Effort(repeat=1, least=1),
+        "results": tmp_path,
+    }
+    assert attacks.main(["--runs", str(tmp_path / "runs")], **given) == 0
+    assert "robust: step 2 of 2" in capsys.readouterr().out
+    found = Result.read(tmp_path / "attacks.json")
+    assert [row.bound is not None for row in found.rows] == [True] * 4
+    # an attack leaves no more than no attack
+    assert found.rows[1].value <= 0
+    assert found.rows[3].verdict == "falls short"
+    assert found.rows[3].cpu is not None
+    assert [len(line) for line in found.tables[0].rows] == [8, 8]
+    assert "torchattacks" in found.about.versions

@@ -42,6 +42,7 @@ COMMANDED = {
         "language-model",
         "masked-lm",
         "images",
+        "attack",
         "glimpses",
         "captions",
         "gan",

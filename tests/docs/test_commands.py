@@ -34,6 +34,7 @@ def whole(line: str, following: Iterator[str]) -> str:
 TASK_OF_GUIDE = {
     "translate": "translate",
     "images": "classify-image",
+    "attack": "classify-image",
     "glimpses": "glimpse",
     "captions": "caption",
     "gan": "generate-image",
@@ -42,6 +43,7 @@ TASK_OF_GUIDE = {
 # verbs that read a run, and the name of the dataclass with their options of a task
 NESTED = {
     "evaluate": "Evaluate",
+    "attack": "Attack",
     "predict": "Predict",
     "translate": "Predict",
     "generate": "Predict",

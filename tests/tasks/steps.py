@@ -17,6 +17,7 @@ _CAPTION: dict[str, Any] = {"tokens": "words", "batch": 16, "annotation": 6, "ch
 # 5 images in 2 processes: their shares differ
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "convnet": ("classify-image", {"width": 4, "depths": (1,), "gate": "se", "batch": 5}),
+    "adversary": ("classify-image", {"width": 4, "depths": (1,), "batch": 5, "adversary": "pgd", "attack_steps": 2}),
     "rows": ("classify-image", {"model": "rows", "width": 3, "heads": 2, "batch": 5, "dropout": 0.0}),
     "soft": ("caption", {**_CAPTION, "attention": "soft"}),
     "hard": ("caption", {**_CAPTION, "attention": "hard"}),

@@ -35,7 +35,7 @@ class AttackResult:
     @property
     def accuracy(self) -> float:
         """The share of inputs that the model still gets right, in percent."""
-        return 100.0 * (1 - self.broken.double().mean().item())
+        return 100.0 * (1 - self.broken.cpu().double().mean().item())
 
 
 def attack(
@@ -58,16 +58,29 @@ def attack(
     checks.instance_of("attack", attack, Attack, "regard.attacks.PGD(eps=0.1)")
     checks.positive_ints("attack", batch=batch)
     network, logits, clean, labels = _classifier(model, inputs, targets)
+    return attack_logits(network, logits, clean, labels, attack, seed, first=first, batch=batch)
+
+
+def attack_logits(
+    network: nn.Module,
+    logits: Callable[[Tensor], Tensor],
+    clean: Tensor,
+    labels: Tensor,
+    attack: Attack,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    batch: int = 256,
+) -> AttackResult:
+    """`attack` on a function from the box to logits, whose modules are in `network`."""
     victim = Victim(logits, attack.samples, int(labels.max()))
     parts: list[tuple[Tensor, ...]] = []
     warnings: dict[str, None] = {}
     with eval_mode(network), _own_random_numbers(clean.device, seed):
         for start in range(0, len(clean), batch):
-            rows = slice(start, start + batch)
-            x, y = clean[rows], labels[rows]
+            x, y = clean[start : start + batch], labels[start : start + batch]
             noted = len(victim.first_steps)
-            draws = Draws(seed, torch.arange(first + start, first + start + len(x)))
-            run = attack.run(victim, x, y, draws)
+            run = attack.run(victim, x, y, Draws(seed, torch.arange(first + start, first + start + len(x))))
             # of several attacks the first one starts on all inputs
             del victim.first_steps[noted + 1 :]
             before = victim.passes
@@ -79,6 +92,15 @@ def attack(
     warnings |= dict.fromkeys(warnings_of(victim, attack))
     adversarial, broken, loss, distance, queries = (torch.cat(column) for column in zip(*parts, strict=True))
     return AttackResult(adversarial, broken, loss, distance, queries, tuple(warnings))
+
+
+def adversarial_inputs(
+    network: nn.Module, logits: Callable[[Tensor], Tensor], clean: Tensor, labels: Tensor, attack: Attack, seed: int
+) -> Tensor:
+    """The inputs of `attack_logits` without their verdict, which adversarial training has no use for."""
+    with eval_mode(network), _own_random_numbers(clean.device, seed):
+        victim = Victim(logits, attack.samples, int(labels.max()))
+        return attack.run(victim, clean, labels, Draws(seed, torch.arange(len(clean)))).inputs
 
 
 def _classifier(

@@ -30,11 +30,11 @@ def warnings_of(victim: Victim, attack: Attack) -> list[str]:
         sentences.append(
             "the outputs of the model are probabilities, of which a loss takes the softmax again; return logits"
         )
-    if (share := 1 - has_gradient.double().mean().item()) >= _MANY:
+    if (share := 1 - has_gradient.cpu().double().mean().item()) >= _MANY:
         sentences.append(
             f"the gradient of {100 * share:.0f} % of the inputs is zero, so it cannot lead an attack; {way}"
         )
-    if (share := is_saturated.double().mean().item()) >= _MANY:
+    if (share := is_saturated.cpu().double().mean().item()) >= _MANY:
         sentences.append(
             f"the logits of {100 * share:.0f} % of the inputs are saturated: the probability of a class is 1 in "
             f"floating point, which masks the gradient of the cross-entropy; {way}"

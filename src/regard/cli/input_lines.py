@@ -26,12 +26,12 @@ def input_lines(words: Sequence[str], file: Path | None, *, split_words: bool = 
     elif words and list(words) != ["-"]:
         yield [line for text in words for line in (text.split("\n") if split_words else [text])]
     elif words or not sys.stdin.isatty():
-        yield from _piped()
+        yield from piped_lines()
     else:
         yield from _prompted()
 
 
-def _piped() -> Iterator[list[str]]:
+def piped_lines() -> Iterator[list[str]]:
     """Lines of stdin as they arrive: many at once from a file, one by one from someone who types."""
     from regard.data.text.pairs import check_length, decode_line
 
@@ -48,19 +48,21 @@ def _piped() -> Iterator[list[str]]:
 
 def _prompted() -> Iterator[list[str]]:
     """Lines typed at a prompt, until Ctrl-D."""
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  input() can be edited once it is there
     note("type a line, Ctrl-D to end")
     while True:
         try:
-            yield [input("> ") if sys.stdout.isatty() else _read_line("> ")]
+            yield [prompted_line("> ")]
         except EOFError:
             print(file=sys.stderr)
             return
 
 
-def _read_line(prompt: str) -> str:
-    """As input(), with the prompt on stderr: stdout is for outputs alone."""
+def prompted_line(prompt: str) -> str:
+    """A line that is typed behind the prompt, which stands on stderr if stdout is no terminal."""
+    if sys.stdout.isatty():
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  input() can be edited once it is there
+        return input(prompt)
     print(prompt, end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:

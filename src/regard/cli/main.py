@@ -18,11 +18,13 @@ VERBS = {
     "predict": "predict with a trained model: translations, classes, captions, samples",
     "translate": "predict with a trained translator: text in, one line of text per line out",
     "generate": "predict with a trained language model: a prompt in, its continuation out as it is sampled",
+    "chat": "talk with a trained model: replies, attended words, the state of the dialogue",
     "embed": "predict with a trained encoder: vectors of texts, or the nearest lines of a file",
     "record": "record the attention of a run, or of a model of transformers, on a text or an image",
     "view": "show a recording, or the attention of a run: terminal, figure, page",
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
     "evaluate": "score a trained model",
+    "attack": "the accuracy of a trained classifier of images under an adversarial attack",
     "compare": "train several attentions on the same data with the same budget: a table and a plot",
     "list": "names of mechanisms, gates, models and data sets",
     "explain": "the formula of a mechanism, and the backend that computes it",
@@ -107,10 +109,12 @@ def _options(verb: str) -> list[type]:
 
     nested = {
         "evaluate": "Evaluate",
+        "attack": "Attack",
         "predict": "Predict",
         "translate": "Predict",
         "generate": "Predict",
         "embed": "Predict",
+        "chat": "Predict",
         "serve": "Serve",
     }.get(verb)
     further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]

@@ -9,7 +9,7 @@ POST /v1/classify-text {"text": "a good film", "top": 2, "attention": true}
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
@@ -81,7 +81,8 @@ class TextEndpoint:
 
     `options` is the dataclass of the predictor's options: its fields become fields of the request, where JSON can hold
     them. `maxima` has the largest values of options whose bounds depend on the run, `about` facts about the model for
-    GET /v1/model; `view` and `form` are the scripts of the page; `example` is a text that the predictor can read, and
+    GET /v1/model; `form` is the script of the page and `page_data` is read by it; `beside_attention` makes further keys
+    of an answer with attention, by its text, output and recording; `example` is a text that the predictor can read, and
     `text_schema` what JSON Schema can say about such texts, a pattern or a format: the predictor refuses other texts.
     """
 
@@ -98,14 +99,16 @@ class TextEndpoint:
         options: type | None = None,
         maxima: Mapping[str, int] = MappingProxyType({}),
         about: Mapping[str, object] = MappingProxyType({}),
-        view: str = "text/tinted_text",
         form: str = "text_form",
+        page_data: Mapping[str, object] = MappingProxyType({}),
+        beside_attention: Callable[[str, Any, Recording], dict[str, Any]] | None = None,
         example: str = "a b c",
         text_schema: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.predictor, self.limits, self.name, self.options = predictor, limits, name, options
         self.maxima, self.example, self.text_schema = dict(maxima), example, text_schema
-        self.facts, self.title, self.view, self.form = dict(about), title, view, form
+        self.facts, self.title, self.form, self.page_data = dict(about), title, form, page_data
+        self.beside_attention = beside_attention
         # whether a model attends does not depend on the text
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
@@ -113,8 +116,8 @@ class TextEndpoint:
 
     @property
     def page(self) -> PageSpec:
-        data = {"task": self.name, "title": self.title, "attends": self.attends, "shown": {}}
-        return PageSpec(self.title, self.view, self.form, data)
+        data = {"task": self.name, "title": self.title, "attends": self.attends, "shown": {}, **self.page_data}
+        return PageSpec(self.title, "text/tinted_text", self.form, data)
 
     @property
     def schema(self) -> Schema:
@@ -215,7 +218,8 @@ class TextEndpoint:
         except (ValueError, MemoryError) as error:
             raise option_error(error) from error
         (written,) = self._settle([output], [text], options)
-        return {**written, "attention": _maps(recording)}
+        further = {} if self.beside_attention is None else self.beside_attention(text, output, recording)
+        return {**written, "attention": _maps(recording), **further}
 
 
 def _maps(recording: Recording) -> list[dict[str, object]]:

@@ -210,6 +210,11 @@ def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = 
     return test if split == "test" else stratified_split(train, VALID, source.seed)[1]
 
 
+def bounded_examples(images: Images, split: str) -> tuple[Tensor, Tensor, str]:
+    """Pixels from 0 to 1, the numbers of their classes, and the name of the split."""
+    return pixel_tensor(images.pixels), torch.from_numpy(images.labels), f"the {split} split"
+
+
 def load_training_images(source: ImageSource, folder: Path, new: bool) -> tuple[Images, Images, ImageStats]:
     """The images to train on, those to validate on, and their statistics, which the folder keeps."""
     initial = initial_stats(folder)

@@ -19,6 +19,11 @@ class EvaluateImages:
 
 
 @dataclass(frozen=True)
+class AttackImages(EvaluateImages):
+    """Options of `regard attack` for classifiers of images."""
+
+
+@dataclass(frozen=True)
 class PredictImageClasses:
     """Options of `regard predict` for classifiers of images."""
 

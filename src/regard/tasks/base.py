@@ -18,7 +18,7 @@ from regard.common.option_fields import resolve
 from regard.common.suggestions import known
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from regard.inference.evaluation import Evaluation
     from regard.inference.predictor import Predictor
@@ -88,9 +88,12 @@ class TaskConfig(ABC):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
     has_line_breaks: ClassVar[bool] = False  # whether an input of text may have several lines
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # of `regard predict --picture`
+    # what `regard chat` shows beside each turn: a reply, the state of the dialogue, or None for a task without chat
+    chats: ClassVar[Literal["reply", "state"] | None] = None
     is_served: ClassVar[bool] = False  # by `regard serve`; the endpoint of its predictor has the path
-    # Further options of `regard evaluate`, `regard predict` and `regard serve`
+    # Further options of `regard evaluate`, `regard attack`, `regard predict` and `regard serve`
     Evaluate: ClassVar[type] = NoOptions
+    Attack: ClassVar[type] = NoOptions  # with none, it cannot be attacked
     Predict: ClassVar[type] = NoOptions
     Serve: ClassVar[type] = NoOptions
 
@@ -335,6 +338,13 @@ class Task(ABC, Generic[Config, AnyPredictor]):
     @abstractmethod
     def evaluate(self, predictor: AnyPredictor, folder: Path, options: Any, progress: Progress) -> Evaluation:
         """The scores of a run on data that it did not train on; `options` are those of the config's `Evaluate`."""
+
+    def bounded_examples(self, predictor: AnyPredictor, options: Any) -> tuple[Tensor, Tensor, str]:
+        """Held-out inputs from 0 to 1, the numbers of their classes, and the name of their split.
+
+        `options` are those of the config's `Attack`; a task without any is never asked.
+        """
+        raise AssertionError
 
     def example(self, folder: Path) -> str | None:
         """An input that was held out from training, for a first look at a run; None if an input must be named."""

@@ -20,7 +20,7 @@ from regard.training.checkpoint import Checkpoint
 from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
 from regard.training.epoch_plan import EpochPlan
-from regard.training.events import Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated
+from regard.training.events import Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated, Warned
 from regard.training.folder_lock import LockedFolder
 from regard.training.metrics_log import MetricsLog
 from regard.training.model_size import check_model_fits
@@ -366,6 +366,7 @@ class _Trainer:
             if keep:
                 checkpoint.write(self.run / BEST, weights, _facts(step, score))
                 events.append(Saved(self.run / BEST, step))
+            events += map(Warned, score.warnings)
         yield from events
         yield from self._save(stored)
         # after the checkpoint, so that a failure costs no validation

@@ -37,12 +37,13 @@ class Loss:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """The values of a validation, the name of the deciding one, and an example to read."""
+    """The values of a validation, the name of the deciding one, an example to read, and warnings."""
 
     values: Mapping[str, float]
     main: str
     higher_is_better: bool
     sample: str = ""
+    warnings: Sequence[str] = ()
 
     @property
     def value(self) -> float:

@@ -292,6 +292,13 @@ INPUTS: dict[str, tuple[str, str, tuple[str, ...], str]] = {
         (),
         "is a released model of classify-image, which only a run is evaluated for; use predict",
     ),
+    "no images to attack": (
+        "ViTForImageClassification",
+        "attack",
+        (),
+        "is a released model, which has no held-out images; attack it on your own in Python, by "
+        "regard.attack(regard.load(folder), inputs, targets, attack)",
+    ),
     "a text of no tokens": (
         "BertForMaskedLM",
         "evaluate",

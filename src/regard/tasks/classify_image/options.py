@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_share
-from regard.common.option_fields import left_open
+from regard.common.option_fields import left_open, resolve
 from regard.common.suggestions import known
-from regard.tasks._image_options import EvaluateImages, PredictImageClasses, ServeImages
+from regard.tasks._image_options import AttackImages, EvaluateImages, PredictImageClasses, ServeImages
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
@@ -110,12 +110,13 @@ class ClassifyImage(LabelledImageConfig):
     input_kind: ClassVar[Literal["text", "image", "class"]] = "image"
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.0), "files": Budget(minutes=20.0)}
     # few images are held out, and their likelihood shows smaller differences than their accuracy
-    metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True}
+    metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True, "robust_nll": False, "robust_accuracy": True}
     models: ClassVar[dict[str, type[ModelOptions]]] = {"convnet": ConvNetOptions, "rows": RowReaderOptions}
     varies: ClassVar[str] = "gate"
     varies_help: ClassVar[str] = "Gates by name, as `regard list gates` has them; none is a network without gates."
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateImages
+    Attack: ClassVar[type] = AttackImages
     Predict: ClassVar[type] = PredictImageClasses
     Serve: ClassVar[type] = ServeImages
 
@@ -125,6 +126,12 @@ class ClassifyImage(LabelledImageConfig):
     """Label smoothing: the share of the target's probability that is spread over all classes."""
     shift: int = 1
     """Training images are shifted at random by up to this many pixels each way."""
+    adversary: Literal["pgd", "fgsm"] | None = None
+    """Attack every training image first: by pgd, or by fgsm, one step from a random start, which is quicker."""
+    eps: float | None = left_open("0.1 with --adversary")
+    """The largest change of a pixel, from 0 to 1, by the adversary."""
+    attack_steps: int | None = left_open("5 with --adversary pgd")
+    """Steps of the adversary pgd."""
     batch: int = 64
     """Images per batch."""
     seed: int = 0
@@ -135,6 +142,26 @@ class ClassifyImage(LabelledImageConfig):
         check_at_least(self, 1, {"size": 32, "batch": 64})
         check_at_least(self, 0, {"shift": 0, "seed": 0})
         check_share(self, {"smoothing": 0.1})
+        self._check_adversary()
+
+    def _check_adversary(self) -> None:
+        """Raises for options of an adversary that is not there; fills in those that are open."""
+        if self.adversary is None and self.eps is not None:
+            raise ValueError(f"eps={self.eps:g} belongs to an adversary; give adversary=pgd as well")
+        if self.adversary != "pgd" and self.attack_steps is not None:
+            raise ValueError(f"attack_steps={self.attack_steps} belongs to adversary=pgd; give it, or leave this out")
+        if self.eps is not None and not 0 < self.eps <= 1:
+            raise ValueError(
+                f"eps must be more than 0 and at most 1, as pixels are from 0 to 1, got {self.eps:g}; 8 of 255 grey "
+                f"levels are eps={8 / 255:.3g}"
+            )
+        check_at_least(self, 1, {"attack_steps": 5})
+        if self.adversary is not None:
+            resolve(self, {"eps": 0.1, **({"attack_steps": 5} if self.adversary == "pgd" else {})})
+
+    @property
+    def metric(self) -> str:
+        return "nll" if self.adversary is None else "robust_nll"
 
     @property
     def title(self) -> str:

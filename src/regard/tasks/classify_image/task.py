@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
+from regard.attacks import Attack
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
 from regard.tasks._image_data import (
     ImageBatch,
     ImageStats,
     Planned,
+    bounded_examples,
     class_probabilities,
     data_summary,
     image_evaluation,
@@ -27,9 +29,10 @@ from regard.tasks._image_data import (
     require_two_classes,
     shifted_batch,
 )
-from regard.tasks._image_options import EvaluateImages
+from regard.tasks._image_options import AttackImages, EvaluateImages
 from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
+from regard.tasks.classify_image.adversary import attacked_batch, robust_scores, training_attack
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -37,7 +40,7 @@ from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 @dataclass(frozen=True, eq=False)
 class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
-    """The cross-entropy of the classes of images, with label smoothing."""
+    """The cross-entropy of the classes of images, attacked if there is an adversary, with label smoothing."""
 
     task: ClassifyImage
     train: Images
@@ -51,6 +54,14 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
         train, valid, stats = load_training_images(task, folder, new)
         require_two_classes(task, stats)
         return ClassifyImageProblem(task, train, valid, stats, data_summary(train, valid))
+
+    @property
+    def adversary(self) -> Attack | None:
+        """The attack on training images; None trains on clean ones."""
+        if self.task.adversary is None:
+            return None
+        assert self.task.eps is not None
+        return training_attack(self.task.adversary, self.task.eps, self.task.attack_steps)
 
     def build_model(self) -> nn.Module:
         return _build(self.task, self.stats)
@@ -71,14 +82,20 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
         return len(batch.labels)
 
     def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
+        if self.adversary is not None:
+            batch = attacked_batch(model, batch, self.stats, self.adversary)
         logits = model(batch.x)
         total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
         right = (logits.argmax(-1) == batch.labels).sum()
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
     def validate(self, model: nn.Module) -> ValidationResult:
-        scores = image_scores(model, self.valid, self.stats)
-        return ValidationResult(scores, self.task.metric, self.task.metrics[self.task.metric])
+        scores, warnings = image_scores(model, self.valid, self.stats), list[str]()
+        if self.adversary is not None:
+            robust, warnings = robust_scores(model, self.valid, self.stats, self.adversary, self.task.seed)
+            scores |= robust
+        metric = self.task.metric
+        return ValidationResult(scores, metric, self.task.metrics[metric], warnings=warnings)
 
 
 class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
@@ -111,6 +128,9 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         )
         seconds = time.perf_counter() - start
         return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds)
+
+    def bounded_examples(self, predictor: ImageClassifier, options: AttackImages) -> tuple[Tensor, Tensor, str]:
+        return bounded_examples(read_split(self.config, options.split, predictor.stats.classes), options.split)
 
 
 def _build(task: ClassifyImage, stats: ImageStats) -> nn.Module:

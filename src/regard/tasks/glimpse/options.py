@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open, resolve
-from regard.tasks._image_options import EvaluateImages, PredictImageClasses, ServeImages
+from regard.tasks._image_options import AttackImages, EvaluateImages, PredictImageClasses, ServeImages
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class Glimpse(LabelledImageConfig):
     training: ClassVar[dict[str, Any]] = {"lr": 2e-3, "warmup": 100}
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateGlimpses
+    Attack: ClassVar[type] = AttackImages
     Predict: ClassVar[type] = PredictImageClasses
     Serve: ClassVar[type] = ServeImages
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from regard.data.images.cluttered import compose
 from regard.data.images.labelled import Images
@@ -21,6 +22,7 @@ from regard.tasks._image_data import (
     ImageBatch,
     ImageStats,
     Planned,
+    bounded_examples,
     class_probabilities,
     classification_scores,
     data_summary,
@@ -34,6 +36,7 @@ from regard.tasks._image_data import (
     shard,
     shifted_batch,
 )
+from regard.tasks._image_options import AttackImages
 from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
 from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
@@ -160,6 +163,9 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
             note += f"one sampled path has an accuracy of {np.mean(single[1:]):.2f} %, {at_means}."
         facts = {"draws": options.draws, "at_the_means": single[0], "drawn": single[1:]}
         return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds, [note], facts)
+
+    def bounded_examples(self, predictor: GlimpseClassifier, options: AttackImages) -> tuple[Tensor, Tensor, str]:
+        return bounded_examples(read_scenes(self.config, options.split, predictor.stats.classes), options.split)
 
 
 def build_ram(task: Glimpse, stats: ImageStats) -> RAM:

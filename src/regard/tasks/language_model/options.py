@@ -286,6 +286,7 @@ class LanguageModelConfig(RunningTextConfig):
     }
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json")
     has_line_breaks: ClassVar[bool] = True
+    chats: ClassVar[Literal["reply", "state"] | None] = "reply"
     Evaluate: ClassVar[type] = EvaluateLanguageModel
     Predict: ClassVar[type] = GenerateText
     Serve: ClassVar[type] = ServeLanguageModel

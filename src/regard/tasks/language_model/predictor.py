@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural, shortened
 from regard.data.text.text_tokenizer import PromptTokenizer
+from regard.inference.chat import ChatAnswer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
@@ -135,6 +136,15 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         """The tokens of the prompt and of its first continuation: the last ones, if the model cannot read all."""
         tokens = [*output.encoded.tokens, *output.continuations[0].tokens]
         return tokens if self.longest is None else tokens[-self.longest :]
+
+    def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
+        """The turns are lines of a prompt, and the reply is the line behind them."""
+        options = GenerateText() if options is None else options
+        stop = replace(options, stop=(*options.stop, "\n"))
+        (output,) = self.predict(["".join(f"{turn}\n" for turn in turns)], stop, first=first)
+        dropped = output.encoded.num_dropped
+        note = f"left out: the first {plural(dropped, 'token')} of the conversation; the model reads {self.longest}"
+        return ChatAnswer(output.continuations[0].text, notes=(note,) if dropped else ())
 
     def text(self, output: GeneratedTexts) -> str:
         """Prompt and continuation in one line; line breaks are written as \\n."""

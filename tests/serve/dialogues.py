@@ -1,0 +1,59 @@
+"""A member of conversations behind HTTP: the words of a double, and the attention of a classifier of texts."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from tests.inference.conversations import Parrot, SlotFinder
+from tests.serve.texts import PredictLabels, TextClassifier
+from torch import Tensor
+
+from regard.inference.chat import ChatAnswer
+from regard.inference.limits import Limits
+from regard.inference.predictor import Observe, Predictor
+from regard.recording.recording import Recording
+from regard.serve.chat_endpoint import chat_endpoint
+from regard.serve.text_endpoint import TextEndpoint
+
+
+class DialogueDouble(Predictor[str, ChatAnswer]):
+    """Outputs are answers."""
+
+    def __init__(self, speaks: bool) -> None:
+        self.member = Parrot() if speaks else SlotFinder()
+        self.classifier = TextClassifier()
+        self.classifier.longest = 10_000
+        self.model = self.classifier.model
+
+    def read(self, argument: str) -> str:
+        return argument
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[ChatAnswer]:
+        self.classifier.predict(inputs, PredictLabels(), observe)
+        return [self.member.chat(text.split("\t")) for text in inputs]
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:
+        raise NotImplementedError
+
+    def text(self, output: ChatAnswer) -> str:
+        return output.text or ""
+
+    def json(self, output: ChatAnswer) -> dict[str, Any]:
+        return {"said": output.text}
+
+    def label(self, recording: Recording, given: str, output: ChatAnswer) -> Recording:
+        return self.classifier.label(recording, given, None)  # type: ignore[arg-type]
+
+
+def dialogue_endpoint(speaks: bool, **limits: int) -> TextEndpoint:
+    return chat_endpoint(
+        DialogueDouble(speaks),
+        Limits(**limits),
+        lambda text, output, recording: output,
+        name="respond" if speaks else "track",
+        title="Talk with tiny" if speaks else "Track with tiny",
+        speaks=speaks,
+        about={"run": "tiny", "step": 4},
+    )
