@@ -34,6 +34,8 @@ TASK = ClassifyImage.of(width=16, depths=(1, 1))
 TRAINING = TrainingConfig(
     epochs=20, lr=6e-3, schedule="cosine", warmup=30, weight_decay=0.01, validate_every=210, log_every=105, threads=1
 )
+# epochs on attacked images: a minute of CPU
+ROBUST_EPOCHS = 60
 # images of the timed PGD, and the factor of saturated logits
 TIMED, FACTOR = 128, 300.0
 
@@ -212,14 +214,20 @@ def main(
     hard = replace(task, adversary="pgd", eps=EPS, attack_steps=5)
     try:
         plain, _ = trained(task, training, given.runs / "attacks" / "plain", say)
-        robust, cpu = trained(hard, training, given.runs / "attacks" / "robust", say)
+        longer = replace(training, epochs=None if training.epochs is None else ROBUST_EPOCHS)
+        robust, cpu = trained(hard, longer, given.runs / "attacks" / "robust", say)
     except (Unfinished, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     x, y, _ = bounded_examples(read_split(task, "test", plain.stats.classes), "test")
     measured = Measured(plain, robust, x[:images], y[:images], Worst(EPS) if worst is None else worst, say)
-    rows, table = measured.rows(training, cpu, Effort(repeat=40, budget=60) if effort is None else effort)
-    settings = {"task": task.to_json(), "training": asdict(training), "warnings": list(measured.masked.warnings)}
+    rows, table = measured.rows(longer, cpu, Effort(repeat=40, budget=60) if effort is None else effort)
+    settings = {
+        "task": task.to_json(),
+        "training": asdict(training),
+        "robust": asdict(longer),
+        "warnings": list(measured.masked.warnings),
+    }
     about = About.now((*VISION, "torchattacks"))
     command = "python -m benchmarks.vision.attacks --runs runs"
     result = Result("attacks", "Attacks", SAID, rows, [table], commands=[command], settings=settings, about=about)

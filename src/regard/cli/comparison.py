@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.cli.attack_images import robust_accuracy
 from regard.cli.main import print_error
 from regard.cli.progress import clock, number
 from regard.cli.train_runner import DIVERGED
@@ -76,15 +77,20 @@ def _process(args: list[str]) -> int:
             return 130 if child.wait() else 0
 
 
-def write_results(base: TaskConfig, out: Path, training: TrainingConfig) -> str:
-    """Writes the table, all numbers as JSON and the scores over time; returns the table and the names of the files."""
+def write_results(
+    base: TaskConfig, out: Path, training: TrainingConfig, attack: tuple[str, float] | None = None
+) -> str:
+    """Writes the table, all numbers as JSON and the scores over time; returns the table and the names of the files.
+
+    `attack` is the name of an attack and its radius, whose accuracy on test images becomes another score.
+    """
     results = _read(out)
     curves: dict[str, list[tuple[float, float]]] = {}
     rows: list[dict[str, Any]] = []
     for name, result in results.items():
         if result.get("done"):
             row, curves[name] = _row(name, result, out / name)
-            rows.append(row)
+            rows.append(row if attack is None else _attacked(row, out / name, *attack))
     metric, higher = base.metric, base.metrics[base.metric]
     rows.sort(key=lambda row: row["scores"].get(metric, -np.inf if higher else np.inf), reverse=higher)
     _write(out, {row["name"]: row for row in rows})
@@ -129,6 +135,14 @@ def _row(name: str, result: Mapping[str, Any], run: Path) -> tuple[dict[str, Any
     scores = [line.get(metric) for line in validations]
     points = [(x, score) for x, score in zip(minutes.tolist(), scores, strict=True) if score is not None]
     return row, points
+
+
+def _attacked(row: dict[str, Any], run: Path, attack: str, eps: float) -> dict[str, Any]:
+    """The row with the accuracy that an attack leaves of the test images."""
+    if not (run / BEST).exists():
+        return row
+    print(f"regard: {attack} on {run}", file=sys.stderr, flush=True)
+    return row | {"scores": {**row["scores"], f"{attack} {eps:g}, test": robust_accuracy(run, attack, eps)}}
 
 
 # the half-width of a 95 % interval in standard errors, by the number of values  (Student 1908)

@@ -97,6 +97,16 @@ def check_finite(options: Any, *names: str) -> None:
             raise ValueError(f"{dashed(name)} must be a finite number, got {value}; {_remedy(options, name)}")
 
 
+def check_radius(options: Any, name: str) -> None:
+    """Raises for a radius of an attack that is not in the box of pixels; None is not checked."""
+    value = getattr(options, name)
+    if value is not None and not 0 < value <= 1:
+        raise ValueError(
+            f"{dashed(name)} must be more than 0 and at most 1, as pixels are from 0 to 1, got {value:g}; 8 of 255 "
+            f"grey levels are {dashed(name)} {8 / 255:.3g}"
+        )
+
+
 def check_seed(options: Any) -> None:
     """Raises for a `seed` that torch does not take; None is not checked."""
     if options.seed is not None and not 0 <= options.seed < 2**63:

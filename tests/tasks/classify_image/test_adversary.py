@@ -104,8 +104,8 @@ def test_open_options_are_filled() -> None:
         ({"eps": 0.1}, "eps=0.1 belongs to an adversary; give adversary=pgd as well"),
         (
             {"adversary": "pgd", "eps": 8},
-            "eps must be more than 0 and at most 1, as pixels are from 0 to 1, got 8; 8 of 255 grey levels are "
-            "eps=0.0314",
+            "--eps must be more than 0 and at most 1, as pixels are from 0 to 1, got 8; 8 of 255 grey levels are "
+            "--eps 0.0314",
         ),
         (
             {"adversary": "fgsm", "attack_steps": 3},

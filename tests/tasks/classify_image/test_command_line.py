@@ -7,10 +7,15 @@ import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
 
+from regard.attacks import FGSM
+from regard.attacks.attack import attack as attack_result
 from regard.cli.comparison import student
 from regard.cli.main import main
 from regard.cli.progress import number
 from regard.common.json_files import with_checksum
+from regard.tasks._image_data import bounded_examples, read_split
+from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.loading import load
 
 TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
 
@@ -69,11 +74,15 @@ def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("processes")
 def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    assert main(["compare", "classify-image", "--gate", "none,simam", *TINY, "--out", str(out)]) == 0
+    attack = ["--attack", "fgsm", "--attack-eps", "0.2"]
+    assert main(["compare", "classify-image", "--gate", "none,simam", *TINY, *attack, "--out", str(out)]) == 0
     assert "a network on digits, 3 steps each; the best validation, by nll." in capfd.readouterr().out
     told = json.loads((out / "results.json").read_text())
     assert told["none"]["parameters"] == told["simam"]["parameters"]
-    assert set(told["none"]["scores"]) == {"accuracy", "nll"}
+    assert set(told["none"]["scores"]) == {"accuracy", "nll", "fgsm 0.2, test"}
+    x, y, _ = bounded_examples(read_split(ClassifyImage.of(), "test"), "test")
+    wanted = attack_result(load(out / "simam"), x, y, FGSM(0.2)).accuracy
+    assert told["simam"]["scores"]["fgsm 0.2, test"] == pytest.approx(wanted)
 
 
 def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +107,20 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
             "--seeds must be 1 or more, got 0; try --seeds 5",
         ),
         (
+            ["compare", "classify-image", "--gate", "se", "--attack-eps", "0.2"],
+            "--attack-eps 0.2 belongs to --attack; give --attack worst as well",
+        ),
+        (
+            ["compare", "classify-image", "--gate", "se", "--attack", "pgd", "--attack-eps", "8"],
+            "--attack-eps must be more than 0 and at most 1, as pixels are from 0 to 1, got 8; 8 of 255 grey levels "
+            "are --attack-eps 0.0314",
+        ),
+        (
+            ["compare", "translate", "--attention", "dot", "--attack", "pgd"],
+            "--attack pgd changes the pixels of images, and translate reads none; leave it out, or compare "
+            "classify-image or glimpse",
+        ),
+        (
             ["evaluate", "RUN", "--beam", "3"],
             "--beam is an option of .*, not of this task; regard evaluate",
         ),
@@ -118,7 +141,7 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
         (["train", "classify-image", "--shift", "8"], "--shift 8 moves images of 8 × 8 pixels out of sight; try --shi"),
         (
             ["predict", "RUN", "a.png", "--seed", "3"],
-            "--seed is an option of translate, generate-image and language-model, not of this task; ",
+            "--seed is an option of translate, generate-image, .*, not of this task; ",
         ),
         (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0; try --top 1"),
         (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),

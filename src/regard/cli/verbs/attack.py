@@ -12,16 +12,17 @@ from regard.cli import run_options
 from regard.cli.output import check_writable, note
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
-from regard.common.option_checks import check_positive, check_seed
+from regard.common.option_checks import check_positive, check_radius, check_seed
 from regard.common.option_fields import flag, option, positional
 from regard.common.wording import plural
-from regard.tasks.base import NoOptions
+from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.registry import TASKS
 
 if TYPE_CHECKING:
     from regard.attacks import AccuracyCurve
     from regard.tasks.loading import LoadedRun
 
+AttackName = Literal["fgsm", "pgd", "mi-fgsm", "apgd-ce", "apgd-dlr", "square", "worst"]
 _FIGURES = (".png", ".svg", ".pdf")
 
 
@@ -34,7 +35,7 @@ class AttackOptions:
 
     run: Path = positional()
     """The folder of a run of classify-image or glimpse."""
-    attack: Literal["fgsm", "pgd", "mi-fgsm", "apgd-ce", "apgd-dlr", "square", "worst"] = "pgd"
+    attack: AttackName = "pgd"
     """The attack; worst takes the strongest per image, as AutoAttack does, and many times as long."""
     eps: float = 0.1
     """The largest change of a pixel; the curve goes from 0 to it."""
@@ -58,17 +59,18 @@ class AttackOptions:
         check_seed(self)
         if self.points < 2:
             raise ValueError(f"--points must be 2 or more, 0 and --eps, got {self.points}; try --points 5")
-        if not 0 < self.eps <= 1:
-            raise ValueError(
-                f"--eps must be more than 0 and at most 1, as pixels are from 0 to 1, got {self.eps:g}; 8 of 255 grey "
-                f"levels are --eps {8 / 255:.3g}"
-            )
+        check_radius(self, "eps")
+
+
+def attackable_tasks() -> dict[str, type[TaskConfig]]:
+    """The tasks whose runs can be attacked."""
+    return {name: config for name, config in TASKS.items() if config.Attack is not NoOptions}
 
 
 def run(args: Sequence[str]) -> int:
-    tasks = {name: config for name, config in TASKS.items() if config.Attack is not NoOptions}
+    tasks = attackable_tasks()
     options, config = parse_with_run(AttackOptions, "regard attack", args, "Attack", tasks)
-    if config.Attack is NoOptions:
+    if config.name not in tasks:
         raise ValueError(
             f"{options.run} is a run of {config.name}, and regard attack changes the pixels of images; name a run of "
             f"{' or '.join(tasks)}"
@@ -77,24 +79,21 @@ def run(args: Sequence[str]) -> int:
         check_writable(name, path, _FIGURES)
         not_an_input(name, path, options.run, {})
     loaded = run_options.load(options.run, options.load)
-    x, labels, split = loaded.bounded_examples(config.Attack(**options.task))
     from regard.attacks import ATTACKS, accuracy_curve
+    from regard.cli.attack_images import held_out_images
     from regard.cli.attack_pictures import draw_curve, draw_examples
-    from regard.inference.bounded_classifier import BoundedClassifier
 
-    assert isinstance(loaded.predictor, BoundedClassifier)
-    rows = [n * len(x) // min(options.count, len(x)) for n in range(min(options.count, len(x)))]
-    x, labels = x[rows], labels[rows]
+    predictor, x, labels, split = held_out_images(loaded, config.Attack(**options.task), options.count)
     epsilons = [options.eps * n / (options.points - 1) for n in range(options.points)]
     note(f"{options.attack} on {plural(len(x), 'image')}, {options.points} radii")
     start = time.perf_counter()
-    curve = accuracy_curve(loaded.predictor, x, labels, ATTACKS[options.attack](options.eps), epsilons, options.seed)
+    curve = accuracy_curve(predictor, x, labels, ATTACKS[options.attack](options.eps), epsilons, options.seed)
     seconds = time.perf_counter() - start
     if options.curve is not None:
         draw_curve(curve, options.attack, options.curve)
         note(f"the accuracy against eps is drawn in {options.curve}")
     if options.picture is not None:
-        draw_examples(loaded.predictor, x, labels, curve, options.attack, options.picture)
+        draw_examples(predictor, x, labels, curve, options.attack, options.picture)
         note(f"attacked images are drawn in {options.picture}")
     if options.json:
         print(json.dumps(_as_json(options, loaded, curve, split, seconds), indent=2))

@@ -9,8 +9,10 @@ from typing import Any
 
 from regard.cli.main import choose, print_error
 from regard.cli.parsing import toml_config
+from regard.cli.verbs.attack import AttackName, attackable_tasks
 from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
-from regard.common.option_fields import option
+from regard.common.option_checks import check_radius
+from regard.common.option_fields import left_open, option, resolve
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
 from regard.training.config import TrainingConfig
@@ -36,11 +38,22 @@ class CompareOptions:
     """The folder for the runs and the results; if left out, runs/compare-TASK."""
     seeds: int = 1
     """Train each this many times, with --seed and the numbers after it; the table then has means and 95 % intervals."""
+    attack: AttackName | None = None
+    """For classifiers of images: add the accuracy on test images under this attack to the table."""
+    attack_eps: float | None = left_open("0.1 with --attack")
+    """The largest change of a pixel by --attack."""
     config: Path | None = option(None, metavar="FILE")
     """A TOML file with options, such as the config.toml of a run; typed options win. Paths in it are relative to the
     working directory."""
     task: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.attack is None and self.attack_eps is not None:
+            raise ValueError(f"--attack-eps {self.attack_eps:g} belongs to --attack; give --attack worst as well")
+        check_radius(self, "attack_eps")
+        if self.attack is not None:
+            resolve(self, {"attack_eps": 0.1})
 
 
 def options_of(config: type[TaskConfig]) -> type[CompareOptions]:
@@ -60,6 +73,11 @@ def run(args: Sequence[str]) -> int:
     config = TASKS[name]
     options = parse_task(options_of(config), f"regard compare {name}", config, args[1:])
     out = Path("runs") / f"compare-{name}" if options.out is None else options.out
+    if options.attack is not None and name not in attackable_tasks():
+        raise ValueError(
+            f"--attack {options.attack} changes the pixels of images, and {name} reads none; leave it out, or compare "
+            f"{' or '.join(attackable_tasks())}"
+        )
     base = check_paths_exist(config(**options.task).with_absolute_paths())
     training, notes = training_config(options.training, base)
     values = split_values(config.varies, getattr(options, config.varies))
@@ -78,7 +96,8 @@ def run(args: Sequence[str]) -> int:
             return 130
         if code:
             return code
-    print(write_results(base, out, training))
+    attack = (options.attack, options.attack_eps) if options.attack and options.attack_eps else None
+    print(write_results(base, out, training, attack))
     return 0
 
 

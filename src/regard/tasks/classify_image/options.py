@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_share
+from regard.common.option_checks import check_at_least, check_radius, check_share
 from regard.common.option_fields import left_open, resolve
 from regard.common.suggestions import known
 from regard.tasks._image_options import AttackImages, EvaluateImages, PredictImageClasses, ServeImages
@@ -150,11 +150,7 @@ class ClassifyImage(LabelledImageConfig):
             raise ValueError(f"eps={self.eps:g} belongs to an adversary; give adversary=pgd as well")
         if self.adversary != "pgd" and self.attack_steps is not None:
             raise ValueError(f"attack_steps={self.attack_steps} belongs to adversary=pgd; give it, or leave this out")
-        if self.eps is not None and not 0 < self.eps <= 1:
-            raise ValueError(
-                f"eps must be more than 0 and at most 1, as pixels are from 0 to 1, got {self.eps:g}; 8 of 255 grey "
-                f"levels are eps={8 / 255:.3g}"
-            )
+        check_radius(self, "eps")
         check_at_least(self, 1, {"attack_steps": 5})
         if self.adversary is not None:
             resolve(self, {"eps": 0.1, **({"attack_steps": 5} if self.adversary == "pgd" else {})})
