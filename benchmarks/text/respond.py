@@ -26,10 +26,10 @@ from regard.training.config import TrainingConfig
 RESULTS = ROOT / "benchmarks" / "results" / "text"
 MODELS = ("flat", "hierarchical")
 TITLES = {"dailydialog": "DailyDialog", "bookings": "Bookings"}
-# steps of a training by model and turns, and validations in it; a history has more batches per epoch than one turn
-STEPS = {
-    "dailydialog": {"flat": (1000, 400), "hierarchical": (1000, 400)},
-    "bookings": {"flat": 3500, "hierarchical": 2500},
+# steps of a training with the history and with the last turn, which has fewer batches per epoch; validations in it
+STEPS: dict[str, dict[str, Any]] = {
+    "dailydialog": {"flat": (1200, 600), "hierarchical": (1200, 600)},
+    "bookings": {"flat": 2000, "hierarchical": 2000},
 }
 VALIDATIONS = 5
 SIZES: dict[str, dict[str, Any]] = {
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
                 chosen_options = {**data, **SIZES[name], **OF_MODEL.get((name, model), {}), "model": model, **options}
                 chosen_options |= {"turns": turns} if turns else {}
                 tasks[model, turns] = [Respond.of(**chosen_options, seed=seed) for seed in range(given.seeds)]
-                own: Any = STEPS[name][model]
+                own = STEPS[name][model]
                 steps = given.steps or (own[row] if name == "dailydialog" else own)
                 ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // VALIDATIONS, 1)}
                 trainings[model, turns] = TrainingConfig(**{**Respond.training, **LEARNING, **ends})

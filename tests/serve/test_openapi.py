@@ -48,7 +48,15 @@ def test_whole_numbers_may_have_a_point(task: str) -> None:
     )
     names = integers(schema)
     assert names == {"translate": ["beam", "nbest"], "language-model": ["tokens", "count", "top_k", "seed"]}.get(
-        task, {"tag": ["paths"], "read": ["spans"], "caption": [], "answer": [], "embed": []}.get(task, ["top"])
+        task,
+        {
+            "respond": ["beam", "top_k", "seed"],
+            "tag": ["paths"],
+            "read": ["spans"],
+            "caption": [],
+            "answer": [],
+            "embed": [],
+        }.get(task, ["top"]),
     )
     for name in names:
         body = json.dumps(given)[:-1]

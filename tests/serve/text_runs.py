@@ -17,6 +17,7 @@ TEXT_RUNS = {
     "answer": "--train {}/stories_train.txt --width 6 --hops 2 --restarts 2 --memory 8 --batch 16",
     "select-response": "--train {}/dialogues.tsv --embedding 5 --width 6 --levels 1 --filters 3 2 --turns 2 --words 4 "
     "--candidates 3 --batch 8",
+    "respond": "--train {}/dialogues.tsv --tokens words --width 8 --heads 2 --layers 1 --turns 4 --words 9 --batch 64",
     "read": "--train {}/questions.json --embedding 5 --characters 4 --hidden 6 --batch 256",
     "embed": "--train {}/pairs.tsv --tokens characters --width 8 --heads 2 --layers 1 --batch 16 --valid-pairs 5",
     "masked-lm": "--train {}/lines.txt --tokens characters --width 8 --heads 2 --layers 1 --segment 220 --batch 2 "
@@ -31,6 +32,8 @@ def text_for(task: str, text: str) -> str:
         return f"a {text}\tb {text[::-1]}"
     if task == "select-response":
         return f"a {text}\nb {text}\nc"
+    if task == "respond":
+        return f"a {text}\nb {text}"
     if task == "read":
         return f"It was {text or 'a'}.\nWhat was it?"
     if task == "answer":

@@ -15,11 +15,12 @@ from regard.common.option_checks import (
     check_positive,
     check_share,
 )
-from regard.common.option_fields import left_open
+from regard.common.option_fields import at_least, left_open
 from regard.tasks._text_options import EvaluateTextFile, SearchOptions, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
+    from regard.decoding.search import Search
     from regard.models.responding.responder import Responder
     from regard.tasks.respond.decoder import PretrainedDecoder
     from regard.tasks.respond.task import RespondTask
@@ -154,6 +155,36 @@ class PredictReplies(SearchOptions):
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
 
 
+# of probabilities, temperatures and seeds that a request may ask for; a schema states them
+_LEAST_SHARE, _MOST_TEMPERATURE, _MOST_SEED = 0.01, 100.0, 2**63 - 1
+
+
+@dataclass(frozen=True)
+class RequestReplies:
+    """Options of a request to `regard serve`: no two of them exclude each other."""
+
+    nbest: ClassVar[None] = None
+
+    beam: int = at_least(1, 1)
+    """Hypotheses kept at every step, where the temperature is 0."""
+    temperature: float = field(default=0.0, metadata={"minimum": 0.0, "maximum": _MOST_TEMPERATURE})
+    """0 searches for the best reply; above 0 a reply is sampled, from logits divided by it."""
+    top_k: int | None = field(default=None, metadata={"minimum": 1})
+    """Sample from this many of the likeliest tokens."""
+    top_p: float | None = field(default=None, metadata={"minimum": _LEAST_SHARE, "maximum": 1.0})
+    """Sample from the likeliest tokens that have this probability together."""
+    seed: int = field(default=0, metadata={"minimum": 0, "maximum": _MOST_SEED})
+    """Determines what is sampled."""
+
+    @property
+    def search(self) -> Search:
+        from regard.decoding.search import Beam, Greedy, Sampling
+
+        if self.temperature:
+            return Sampling(1, self.temperature, self.top_k, self.top_p, self.seed)
+        return Greedy() if self.beam == 1 else Beam(self.beam)
+
+
 @dataclass(frozen=True)
 class ServeDialogues:
     """Limits of `regard serve` for response generation."""
@@ -161,7 +192,7 @@ class ServeDialogues:
     characters: int = left_open("4,000")
     """Characters per dialogue, at most."""
     beam: int = left_open(10)
-    """Hypotheses and samples that a request may ask for, at most."""
+    """Hypotheses that a request may ask for, at most."""
     body: int = left_open("1,000,000")
     """Bytes per request, at most."""
 
@@ -200,7 +231,7 @@ class Respond(TextFileConfig):
             "words": 48,
             "replies": "second",
             "width": 64,
-            "layers": 2,
+            "layers": 4,
             "heads": 4,
             "hidden": 128,
             "dropout": 0.0,

@@ -24,7 +24,7 @@ from regard.recording.recording import Recording
 from regard.tasks._text_generation import GeneratedText, shift_right
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, ReplyBatch, history_batch
 from regard.tasks.respond.maps import draw_dialogue, label_dialogue
-from regard.tasks.respond.options import PredictReplies, Respond
+from regard.tasks.respond.options import PredictReplies, RequestReplies, Respond
 
 
 @dataclass(frozen=True)
@@ -236,8 +236,8 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
             limits,
             name=Respond.name,
             title=f"Respond with {run}: the turns of a dialogue, one per line",
-            options=PredictReplies,
-            maxima={"beam": limits.beam, "nbest": limits.beam},
+            options=RequestReplies,
+            maxima={"beam": limits.beam},
             about=about,
             example="a b\nc",
             text_schema={"format": "dialogue"},
