@@ -58,7 +58,12 @@ def score(name: str, task: Tag, training: TrainingConfig, run: Path, say: Say) -
 
 
 def rows_of(name: str, found: dict[str, Scored], training: TrainingConfig) -> list[Row]:
-    how = f"{training.minutes:g} minutes, {training.threads} thread{'s' * (training.threads != 1)}"
+    end = (
+        f"{training.minutes:g} minutes"
+        if training.epochs is None
+        else f"{training.epochs:g} epoch{'s' * (training.epochs != 1)}"
+    )
+    how = f"{end}, {training.threads} thread{'s' * (training.threads != 1)}"
     rows = []
     for model, scored in found.items():
         scores, intervals = scored.evaluation.scores, scored.evaluation.intervals
@@ -83,7 +88,8 @@ def run(name: str, tasks: dict[str, Tag], training: TrainingConfig, runs: Path, 
     for row in rows:
         say(" | ".join(row.cells()))
     option = ("--fields" if name == "fields" else f"--{name} FOLDER") + " --encoder FOLDER" * is_encoded
-    command = f"python -m benchmarks.text.tag {option} --minutes {training.minutes:g} --threads {training.threads}"
+    end = f"--minutes {training.minutes:g}" if training.epochs is None else f"--epochs {training.epochs:g}"
+    command = f"python -m benchmarks.text.tag {option} {end} --lr {training.lr:g} --threads {training.threads}"
     # the files without their paths
     settings = {
         "tasks": {model: _without_paths(task, name) for model, task in tasks.items()},
@@ -115,6 +121,8 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     chosen.add_argument("--fields", action="store_true", help="the embedded fields")
     parser.add_argument("--encoder", type=Path, metavar="FOLDER", help="fine-tune this pretrained encoder")
     parser.add_argument("--minutes", type=float, help="minutes per training (10 for snips, 20 for ncbi, 4 for fields)")
+    parser.add_argument("--epochs", type=float, help="end after this many epochs instead")
+    parser.add_argument("--lr", type=float, help="the peak of the learning rate (that of `regard train tag`)")
     parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="for the runs (%(default)s)")
     given = parser.parse_args(arguments)
@@ -131,7 +139,8 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
             models, data = ("pretrained",), {**data, "encoder": given.encoder}
         tasks = {model: Tag.of(**{**data, "model": model, **options}) for model in models}
         chosen_training = Tag.training_defaults(tasks[models[0]].model)
-        training = {**chosen_training, "minutes": given.minutes or MINUTES[name], "threads": given.threads}
+        end = {"minutes": given.minutes or MINUTES[name]} if given.epochs is None else {"epochs": given.epochs}
+        training = {**chosen_training, **end, "lr": given.lr or chosen_training["lr"], "threads": given.threads}
         written = run(
             name, tasks, TrainingConfig(**training), given.runs, results, lambda text: print(text, flush=True)
         )

@@ -39,13 +39,16 @@ def test_a_fine_tuned_encoder(tmp_path: Path) -> None:
     encoder = bert_folder(tmp_path / "encoder")
     for part in ("train", "devel"):
         (tmp_path / f"{part}.tsv.gz").write_bytes(gzip.compress(b"flu\tB-Disease\n\nno\tO\n"))
-    args = ["--ncbi", str(tmp_path), *TINY, "--encoder", str(encoder), "--runs", str(tmp_path / "runs")]
+    end = ["--epochs", "1", "--lr", "2e-3"]
+    args = ["--ncbi", str(tmp_path), *end, "--encoder", str(encoder), "--runs", str(tmp_path / "runs")]
     assert tag.main(args, tmp_path, batch=64) == 0
     found = Result.read(tmp_path / "ncbi-encoder.json")
     assert found.rows[0].what == "ncbi, pretrained, strict f1"
     assert found.rows[0].bound is not None
     assert found.rows[0].bound.value == tag.LEAST_ENCODED["ncbi"]
     assert "with a pretrained encoder" in found.said
+    assert "--encoder FOLDER --epochs 1 --lr 0.002 --threads 1" in found.commands[0]
+    assert found.rows[0].how == "1 epoch, 1 thread"
     assert str(tmp_path) not in (tmp_path / "ncbi-encoder.json").read_text()
 
 

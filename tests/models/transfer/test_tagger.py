@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.common.tag_schemes import TagScheme
+from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.subwords import RunSubwords
 from regard.data.text.tokenizer import Tokenizer
@@ -13,15 +14,16 @@ from regard.models.transfer.tagger import SUBWORD_STATES, EncoderTagger
 from regard.models.transfer.text_encoder import TextEncoder
 
 TOKENIZER = RunSubwords(Tokenizer.train("characters", ["a trip to bcd"], 30))
-ENCODER = SubwordEncoder(TOKENIZER, 40)
+ENCODER = SubwordEncoder(TOKENIZER, 40, "abirtTopcd")
 SENTENCES = [["a", "trip", "to", "b"], ["to"], ["bad", "\x00", "trip"]]
 
 
-def tagger(subwords: str = "first", crf: bool = True) -> EncoderTagger:
+def tagger(subwords: str = "first", crf: bool = True, characters: int = 5) -> EncoderTagger:
     torch.manual_seed(0)
     bert = BERT(TOKENIZER.size, width=6, layers=2, heads=2, longest=40, types=1)
     scheme = TagScheme("IOB2", ["O", "B-X", "I-X"])
-    return EncoderTagger(TextEncoder(bert), TaggerSizes(0, 0, 3, 2), subwords=subwords, crf=crf, scheme=scheme)
+    sizes = TaggerSizes(0, SPECIAL + 10, 3, 2)
+    return EncoderTagger(TextEncoder(bert), sizes, subwords=subwords, characters=characters, crf=crf, scheme=scheme)
 
 
 @pytest.mark.parametrize("subwords", SUBWORD_STATES)
@@ -44,6 +46,17 @@ def test_the_state_of_a_word_is_that_of_its_sub_words(subwords: str) -> None:
         for word in range(len(sentence)):
             own = states[row, [place for place, number in enumerate(numbers) if number == word]]
             torch.testing.assert_close(words[row, word], own[0] if subwords == "first" else own.mean(0))
+
+
+def test_characters_tell_upper_from_lower_case() -> None:
+    lower = RunSubwords(Tokenizer.train("characters", ["trip"], 30))
+    encoder = SubwordEncoder(lower, 40, "tT")
+    given = encoder.inputs([["t"], ["T"], ["T"]])
+    same = given._replace(tokens=given.tokens[:1].expand(3, -1))
+    spelled, plain = (tagger(characters=n).eval()(same).emissions for n in (5, 0))
+    assert not torch.allclose(spelled[0], spelled[1])
+    torch.testing.assert_close(spelled[1], spelled[2])
+    torch.testing.assert_close(plain[0], plain[1])
 
 
 def test_dropped_words_are_masked() -> None:

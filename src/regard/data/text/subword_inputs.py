@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.text.subwords import EncodedText, SubwordTokenizer
+from regard.data.text.words import WordEncoder
 
 
 class SubwordInputs(NamedTuple):
@@ -19,16 +20,22 @@ class SubwordInputs(NamedTuple):
     word_ids: Tensor  # "b p", the number of the word of each token; t, the longest sentence, for tokens of no word
     firsts: Tensor  # "b t", the place of the first sub-word of each word
     lengths: Tensor  # "b", in words
+    spellings: Tensor  # "b t", rows of characters
+    characters: Tensor  # "n c", of the distinct words of the batch
 
     def to(self, device: torch.device) -> "SubwordInputs":
         return SubwordInputs(*(t.to(device) for t in self))
 
 
 class SubwordEncoder:
-    """Words to the sub-words of an encoder that reads at most `longest` tokens; None is any number."""
+    """Words to the sub-words of an encoder that reads at most `longest` tokens; None is any number.
 
-    def __init__(self, tokenizer: SubwordTokenizer, longest: int | None) -> None:
+    Words are also given by their `characters`, which a tokenizer may have changed to lower case.
+    """
+
+    def __init__(self, tokenizer: SubwordTokenizer, longest: int | None, characters: Sequence[str] = ()) -> None:
         self.tokenizer, self.longest = tokenizer, longest
+        self.words = WordEncoder((), characters)
 
     def encode(self, words: Sequence[str]) -> EncodedText:
         (encoded,) = self.tokenizer.encode_words([words])
@@ -58,4 +65,6 @@ class SubwordEncoder:
             word_ids[n, : len(each)] = [longest if word is None else word for word in each.words]
             firsts[n, : lengths[n]] = each.firsts
         tokens[np.take_along_axis(masked, word_ids, 1)] = self.tokenizer.dropped
-        return SubwordInputs(*map(torch.from_numpy, (tokens, num_tokens, word_ids, firsts, lengths)))
+        _, spellings, spelled, _ = self.words.inputs(sentences)
+        arrays = map(torch.from_numpy, (tokens, num_tokens, word_ids, firsts, lengths))
+        return SubwordInputs(*arrays, spellings, spelled)

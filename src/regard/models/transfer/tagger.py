@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.common.tag_schemes import TagScheme
 from regard.data.text.subword_inputs import SubwordInputs
+from regard.layers.character_convolution import CharacterConvolution
 from regard.models.tagger import Tagger, TaggerOutput, TaggerSizes
 from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
 
@@ -16,7 +17,8 @@ SUBWORD_STATES = ("first", "mean")
 class EncoderTagger(Tagger):
     """e_t = W h_t + b, h_t the state of the first sub-word of word t, or the mean of all  (Devlin et al. 2019, 5.3).
 
-    `layer_decay` and `head_rate` are those of EncoderClassifier.
+    With `characters` filters, h_t also has a convolution over the characters of the word: the tokenizers of many
+    encoders ignore upper case. `layer_decay` and `head_rate` are those of EncoderClassifier.
     """
 
     def __init__(
@@ -25,6 +27,7 @@ class EncoderTagger(Tagger):
         sizes: TaggerSizes,
         *,
         subwords: str = "first",
+        characters: int = 0,
         crf: bool = True,
         scheme: TagScheme | None = None,
         dropout: float = 0.1,
@@ -34,7 +37,8 @@ class EncoderTagger(Tagger):
         super().__init__(sizes, crf=crf, scheme=scheme, dropout=dropout)
         checks.known("subwords", subwords, SUBWORD_STATES)
         self.encoder, self.subwords = encoder, subwords
-        self._finish(encoder.width)
+        self.characters = CharacterConvolution(sizes.characters, filters=characters) if characters else None
+        self._finish(encoder.width + characters)
         self.lr_multipliers = fine_tuning_rates(self, layer_decay, head_rate)
 
     @property
@@ -54,4 +58,7 @@ class EncoderTagger(Tagger):
         return (sums / counts.clamp_min(1).unsqueeze(-1))[:, :t]
 
     def forward(self, inputs: SubwordInputs) -> TaggerOutput:
-        return self.score(self.word_states(inputs), inputs.lengths)
+        states = self.word_states(inputs)
+        if self.characters is not None:
+            states = torch.cat([states, self.characters(inputs.characters)[inputs.spellings]], -1)
+        return self.score(states, inputs.lengths)

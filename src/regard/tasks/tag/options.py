@@ -155,6 +155,8 @@ class PretrainedTaggerOptions(EncoderOptions):
 
     subwords: Literal["first", "mean"] = "first"
     """The state of a word: that of its first sub-word, or the mean of all."""
+    characters: int = 48
+    """Filters of a convolution over the characters of a word, beside its state; 0 leaves it out."""
     output: Literal["crf", "softmax"] = "crf"
     """Tags that depend on their neighbours, by the rules of the scheme (crf), or one softmax per word."""
     dropout: float = left_open()
@@ -163,6 +165,7 @@ class PretrainedTaggerOptions(EncoderOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choices(self)
+        check_at_least(self, 0, {"characters": 48})
         check_share(self, {"dropout": 0.1})
 
     def build(self, encoder: TextEncoder, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
@@ -172,6 +175,7 @@ class PretrainedTaggerOptions(EncoderOptions):
             encoder,
             sizes,
             subwords=self.subwords,
+            characters=self.characters,
             crf=self.output == "crf",
             scheme=scheme,
             dropout=self.dropout,

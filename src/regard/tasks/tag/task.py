@@ -161,7 +161,9 @@ def build(config: Tag, vocabulary: TagVocabulary, pretrained: PretrainedEncoder 
 
 def word_encoder(vocabulary: TagVocabulary, pretrained: PretrainedEncoder | None) -> WordEncoder | SubwordEncoder:
     """Words to the inputs of the model."""
-    return vocabulary.encoder() if pretrained is None else SubwordEncoder(pretrained.tokenizer, pretrained.longest)
+    if pretrained is None:
+        return vocabulary.encoder()
+    return SubwordEncoder(pretrained.tokenizer, pretrained.longest, vocabulary.characters)
 
 
 def check_tokens(encoder: SubwordEncoder, sentences: Sequence[TaggedSentence], path: Path | None) -> None:
@@ -183,7 +185,10 @@ class TagTask(Task[Tag, TagPredictor]):
         options = self.config.model
         if isinstance(options, EncoderOptions):
             places = torch.tensor([[0, 1, 2], [0, 1, 1]])
-            subwords = SubwordInputs(places + 5, torch.tensor([3, 2]), places, places, torch.tensor([3, 2]))
+            lengths = torch.tensor([3, 2])
+            subwords = SubwordInputs(
+                places + 5, lengths, places, places, lengths, places, places[:, :2].repeat(2, 1) + 4
+            )
             with torch.random.fork_rng(devices=[]):
                 options.build(smallest_encoder(options), sizes, scheme)(subwords)
             return
