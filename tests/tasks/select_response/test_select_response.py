@@ -26,6 +26,7 @@ STEPS = ["--warmup", "1", "--validate-every", "2"]
 DEEP = ["--width", "6", "--levels", "1", "--filters", "3", "2"]
 MODELS = {
     "deep": [*DEEP, "--embedding", "4"],
+    "deep alone": [*DEEP, "--embedding", "4", "--similarity", "none"],
     "esim": ["--model", "esim", "--hidden", "4", "--embedding", "4"],
     "deep, frozen": [*DEEP, "--encoder", "BERT"],
     "esim, frozen": ["--model", "esim", "--hidden", "4", "--encoder", "BERT", "--attention", "additive"],

@@ -11,6 +11,7 @@ from regard.data.text.words import WordInputs
 from regard.layers.character_convolution import CharacterConvolution
 from regard.models.matching.deep_attention_matching import DeepAttentionMatching, TurnVectors
 from regard.models.matching.esim import ESIM
+from regard.models.matching.text_similarity import TextSimilarity
 from regard.models.transfer.text_encoder import TextEncoder
 
 
@@ -98,11 +99,19 @@ class JoinedTurns(nn.Module):
 
 
 class ResponseSelector(nn.Module):
-    """score = matcher(vectors of the turns, vectors of the response)."""
+    """score = matcher(u, r) + similarity(u, r), u the vectors of the turns and r those of the response.
 
-    def __init__(self, vectors: TextVectors, matcher: DeepAttentionMatching | JoinedTurns) -> None:
+    None leaves the similarity of whole texts out.
+    """
+
+    def __init__(
+        self,
+        vectors: TextVectors,
+        matcher: DeepAttentionMatching | JoinedTurns,
+        similarity: TextSimilarity | None = None,
+    ) -> None:
         super().__init__()
-        self.vectors, self.matcher = vectors, matcher
+        self.vectors, self.matcher, self.similarity = vectors, matcher, similarity
 
     def forward(self, inputs: DialogueInputs) -> Tensor:  # -> "b"
         vectors, lengths = self.vectors(inputs.texts), inputs.texts.lengths
@@ -111,6 +120,6 @@ class ResponseSelector(nn.Module):
         n, m = max(int(of_turns.max()), 1), max(int(of_responses.max()), 1)
         turns = vectors[: b * inputs.turns, :n].unflatten(0, (b, inputs.turns))
         response = vectors[b * inputs.turns :, :m]
-        return self.matcher(
-            TurnVectors(turns, response, of_turns.unflatten(0, (b, inputs.turns)), of_responses.clamp_min(1))
-        )
+        read = TurnVectors(turns, response, of_turns.unflatten(0, (b, inputs.turns)), of_responses.clamp_min(1))
+        scores: Tensor = self.matcher(read)
+        return scores if self.similarity is None else scores + self.similarity(read)

@@ -33,6 +33,8 @@ class SelectorOptions(ModelOptions):
     """Read tokens by the frozen states of this encoder, a BERT or a run of masked-lm, instead of trained vectors."""
     embedding: int | None = left_open()
     """The width of trained word vectors; an encoder has its own."""
+    similarity: Literal["mean", "none"] = "mean"
+    """Add the similarity of the context and the response as wholes to the score: of the means of their vectors."""
     dropout: float = left_open()
     """The share of activations that dropout sets to zero in training."""
 

@@ -32,6 +32,7 @@ from regard.models.matching.response_selector import (
     TokenTexts,
     WordVectors,
 )
+from regard.models.matching.text_similarity import TextSimilarity
 from regard.tasks._dialogue_data import evaluation_dialogues, read
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import FrozenEncoderOptions
@@ -88,7 +89,8 @@ def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: Pretra
             width = encoder.facts.width
             vectors = EncoderVectors(encoder.build(FrozenEncoderOptions(config.model.encoder)))
         matcher = config.model.build(width, config.turns, config.words)
-        return ResponseSelector(vectors, matcher)  # type: ignore[arg-type]
+        similarity = TextSimilarity(width, config.turns) if config.model.similarity == "mean" else None
+        return ResponseSelector(vectors, matcher, similarity)  # type: ignore[arg-type]
 
     return SelectorParts(reader, build)
 
