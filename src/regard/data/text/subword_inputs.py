@@ -65,6 +65,6 @@ class SubwordEncoder:
             word_ids[n, : len(each)] = [longest if word is None else word for word in each.words]
             firsts[n, : lengths[n]] = each.firsts
         tokens[np.take_along_axis(masked, word_ids, 1)] = self.tokenizer.dropped
-        _, spellings, spelled, _ = self.words.inputs(sentences)
+        spelled = self.words.inputs(sentences)
         arrays = map(torch.from_numpy, (tokens, num_tokens, word_ids, firsts, lengths))
-        return SubwordInputs(*arrays, spellings, spelled)
+        return SubwordInputs(*(*arrays, spelled.spellings, spelled.characters))
