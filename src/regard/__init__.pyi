@@ -1,6 +1,6 @@
 """The public names and where each is defined: `__init__.py` loads them from here, type checkers read them here."""
 
-from . import attacks as attacks, losses as losses
+from . import attacks as attacks, interop as interop, losses as losses
 from .attacks.attack import AttackResult as AttackResult, attack as attack
 from .attn.backends import BACKENDS as BACKENDS
 from .attn.call import Attended as Attended, Need as Need
@@ -96,6 +96,7 @@ from .gates.insert import insert as insert, remove as remove
 from .gates.non_local import NonLocal as NonLocal
 from .gates.parameter_free import MagnitudeSaliency as MagnitudeSaliency, MaxSaliency as MaxSaliency, SimAM as SimAM
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
+from .interop.intervene import intervene as intervene
 from .layers.crf import CRF as CRF, Constraints as Constraints, TagPath as TagPath
 from .models.bert import BERT as BERT, BERTClassifier as BERTClassifier, BERTMaskedLM as BERTMaskedLM
 from .models.gpt2 import GPT2 as GPT2

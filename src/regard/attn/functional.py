@@ -107,6 +107,9 @@ def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) ->
 
 def _observed_run(call: AttentionCall, backend: str | None, attention_observer: observer.AttentionObserver) -> Attended:
     """The same while an observer is installed. It also gets the output without dropout, unless the read is random."""
+    replaced = attention_observer.replace_result(call)
+    if replaced is not None:
+        return replaced
     with attention_observer.muted():
         result = backends.choose(call, backend).run(call)
         plain: Tensor | None = result.out

@@ -1,4 +1,4 @@
-"""The observer interface of regard.record: it is called wherever the equation runs. None is installed by default."""
+"""The interface of regard.record and regard.intervene, called wherever the equation runs; by default there is none."""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
@@ -7,7 +7,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor, nn
 
-from regard.attn.call import AttentionCall
+from regard.attn.call import Attended, AttentionCall
 from regard.attn.kv_cache import KVCache
 
 
@@ -17,6 +17,10 @@ class AttentionObserver(ABC):
     @abstractmethod
     def muted(self) -> AbstractContextManager[None]:
         """Calls inside belong to an attention that is reported as a whole and are not reported themselves."""
+
+    @abstractmethod
+    def replace_result(self, call: AttentionCall) -> Attended | None:
+        """The result to use in place of that of the equation; None lets the equation run."""
 
     @abstractmethod
     def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:

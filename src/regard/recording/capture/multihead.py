@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=1)
-def _undispatched() -> Callable[..., Any]:
+def undispatched() -> Callable[..., Any]:
     """multi_head_attention_forward without its dispatch to the function mode, which would recurse for ever."""
     function = F.multi_head_attention_forward
     names = {**vars(F), "has_torch_function": lambda tensors: False}
@@ -31,4 +31,4 @@ def capture(mode: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...]
     source = "key_value_states" if arguments["key"] is not arguments["query"] else "past_key_values"
     frame = frame._replace(kwargs={**frame.kwargs, source: arguments["key"]})
     with mode.inside("multi_head_attention", frame, arguments["num_heads"]):
-        return _undispatched()(*args, **kwargs)
+        return undispatched()(*args, **kwargs)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from torch import Tensor, nn
 
-from regard.attn.call import AttentionCall
+from regard.attn.call import Attended, AttentionCall
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.attn.mechanisms.key_value import KeyValue
@@ -37,6 +37,9 @@ class RegardCapture(AttentionObserver):
 
     def muted(self) -> AbstractContextManager[None]:
         return self.recorder.muted()
+
+    def replace_result(self, call: AttentionCall) -> Attended | None:
+        return None
 
     def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         with self.recorder.muted():

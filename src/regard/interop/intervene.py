@@ -1,0 +1,213 @@
+"""intervene: other attention weights inside a model, fused or not, while a block runs.
+
+    with regard.intervene(model, weights=regard.interop.uniform, layers="encoder.*"):
+        model(x)
+
+out = P' · v, where P' replaces P = normalize(score(q, k) + bias, mask).
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from regard.attn import checks, observer
+from regard.attn.call import Attended, AttentionCall, allowed_for, drop, scores
+from regard.attn.kv_cache import KVCache
+from regard.attn.terms.read import weighted_sum
+from regard.interop.replacements import Replacement
+from regard.recording.capture.module_stack import ModuleStack, checked_patterns
+from regard.recording.capture.multihead import undispatched
+from regard.recording.capture.sdpa import SdpaArguments, as_call
+
+_SDPA = (
+    F.scaled_dot_product_attention,
+    torch.ops.aten.scaled_dot_product_attention,
+    torch.ops.aten.scaled_dot_product_attention.default,
+)
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """The number of attentions whose weights were replaced, by the name of their module."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+
+
+@contextmanager
+def intervene(
+    model: nn.Module, weights: Replacement | Tensor, layers: str | Sequence[str] | None = None
+) -> Iterator[Intervention]:
+    """Replaces the attention weights of a model in the block: of torch's fused attention, and so of the models of
+    torch and transformers that use it, and of the layers of this library.
+
+    `weights` is a function of the model's own weights, "*b q k", and of the keys that each query may attend to, a
+    boolean tensor or None, such as `regard.interop.uniform` and `regard.interop.Permuted()`; or a tensor, which
+    broadcasts to the weights. `layers` are names or patterns of modules, all if left out. Gradients pass through both
+    weights and values. Gates over feature maps keep their weights. A block in which nothing was replaced raises.
+    """
+    stack = ModuleStack(model)
+    replacement = _Replacement(stack, _as_function(weights), checked_patterns(layers, list(stack.modules)))
+    with ExitStack() as exits:
+        if "torch._dynamo" in sys.modules:
+            # a compiled graph calls neither hooks nor the function mode
+            exits.enter_context(torch.compiler.set_stance("force_eager"))
+        for handle in stack.attach():
+            exits.callback(handle.remove)
+        before = observer.set_observer(_Intervener(replacement))
+        exits.callback(observer.set_observer, before)
+        exits.enter_context(_InterveningMode(replacement))
+        yield replacement.intervention
+    if not replacement.intervention.calls:
+        raise ValueError(
+            "intervene replaced no weights: no selected module attended by scaled_dot_product_attention or by a layer "
+            "of regard; widen layers=, or load a model of transformers with attn_implementation='sdpa'"
+        )
+
+
+def _as_function(weights: Replacement | Tensor) -> Replacement:
+    if isinstance(weights, Tensor):
+        given = weights
+
+        def replace_by_given(own: Tensor, allowed: Tensor | None) -> Tensor:
+            try:
+                return given.to(own).expand_as(own)
+            except RuntimeError as error:
+                raise ValueError(
+                    f"weights must broadcast to those of the model, {checks.shape(own)}, got {checks.shape(given)}; "
+                    "give one map per layer with layers="
+                ) from error
+
+        return replace_by_given
+    if not callable(weights):
+        raise TypeError(
+            f"weights must be a function of weights, or a tensor, got {type(weights).__name__}; try "
+            "weights=regard.interop.uniform"
+        )
+    return weights
+
+
+class _Replacement:
+    """The function, the modules that it is for, and the calls so far."""
+
+    def __init__(self, stack: ModuleStack, function: Replacement, patterns: list[str] | None) -> None:
+        self.stack, self.function, self.patterns = stack, function, patterns
+        self.intervention = Intervention()
+        self.pauses = 0
+
+    @property
+    def is_selected(self) -> bool:
+        name = self.stack.current.name
+        return self.patterns is None or any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+    def weights(self, own: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
+        """The weights in place of the model's own."""
+        with self.paused():
+            other = self.function(own, allowed)
+        if not isinstance(other, Tensor) or other.shape != own.shape:
+            got = checks.shape(other) if isinstance(other, Tensor) else type(other).__name__
+            raise ValueError(
+                f"weights must return a tensor of the shape of its argument, {checks.shape(own)}, got {got}; return "
+                "one weight per query and key"
+            )
+        name = self.stack.current.name
+        self.intervention.calls[name] = self.intervention.calls.get(name, 0) + 1
+        return other
+
+    def attended(self, call: AttentionCall) -> Attended:
+        """The result of a call with other weights."""
+        with self.paused():
+            s = scores(call)
+            allowed = allowed_for(call, s)
+            own = call.normalize.weights(s, allowed)
+            other = self.weights(own, allowed)
+            dropped = other if call.dropout == 0.0 else drop(other, call.dropout, None)
+            result = call.read.read(dropped, call.expand_kv_heads(call.v))
+        return Attended(result.out, weights=other, log_prob=result.log_prob, key_index=result.key_index)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Calls inside belong to an attention that is replaced as a whole, or to none."""
+        self.pauses += 1
+        try:
+            yield
+        finally:
+            self.pauses -= 1
+
+
+class _InterveningMode(TorchFunctionMode):
+    """Replaces torch's own attention, in which a layer of this library is not involved."""
+
+    def __init__(self, replacement: _Replacement) -> None:
+        super().__init__()
+        self.replacement = replacement
+        self.latest: Tensor | None = None  # the weights of the latest call, "*b h q k"
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self.replacement.pauses or not self.replacement.is_selected:
+            return func(*args, **kwargs)
+        if func in _SDPA:
+            return self._attend(SdpaArguments(*args, **kwargs))
+        if func is F.multi_head_attention_forward:
+            return self._attend_heads(args, kwargs)
+        return func(*args, **kwargs)
+
+    def _attend(self, given: SdpaArguments) -> Tensor:
+        call = as_call(given.query, given.key, given.value, given.attn_mask, given.is_causal, given.scale)
+        call.dropout = given.dropout_p
+        attended = self.replacement.attended(call)
+        self.latest = attended.weights
+        return attended.out.to(given.value.dtype)
+
+    def _attend_heads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+        """torch's function for several heads, by its fused path; the weights that it returns are the replaced ones."""
+        need_weights = kwargs.get("need_weights", True)
+        average = kwargs.get("average_attn_weights", True)
+        with self:
+            out, _ = undispatched()(*args, **{**kwargs, "need_weights": False})
+        if not need_weights or self.latest is None:
+            return out, None
+        latest = self.latest.mean(-3) if average else self.latest
+        # a query without a batch has none in its weights
+        return out, latest if args[0].ndim == 3 else latest.squeeze(0)
+
+
+class _Intervener(observer.AttentionObserver):
+    """Replaces the weights of the layers of this library."""
+
+    def __init__(self, replacement: _Replacement) -> None:
+        self.replacement = replacement
+
+    def muted(self) -> AbstractContextManager[None]:
+        return self.replacement.paused()
+
+    def replace_result(self, call: AttentionCall) -> Attended | None:
+        return self.replacement.attended(call) if self.replacement.is_selected else None
+
+    def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
+        pass
+
+    def mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
+        return weighted_sum(self.replacement.weights(weights, None) if self.replacement.is_selected else weights, v)
+
+    def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        pass
+
+    def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+        pass
+
+    def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def alignment_steps(self, memory: KVCache | None) -> AbstractContextManager[None]:
+        return nullcontext()

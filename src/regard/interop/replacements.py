@@ -1,0 +1,37 @@
+"""Weights to put in place of those of a model: uniform, or permuted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# weights "*b q k", and the keys that each query may attend to, None if all -> other weights of the same shape
+Replacement = Callable[[Tensor, Tensor | None], Tensor]
+
+
+def uniform(weights: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
+    """The same weight for every key that a query may attend to  (Wiegreffe & Pinter 2019); their sum is kept."""
+    open_keys = torch.ones_like(weights) if allowed is None else allowed.expand_as(weights).to(weights.dtype)
+    count = open_keys.sum(-1, keepdim=True).clamp_min(1)
+    return open_keys * (weights.sum(-1, keepdim=True) / count)
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """The weights of each query in another order of the keys that it may attend to  (Jain & Wallace 2019).
+
+    The same seed gives the same order in every call of the same shape.
+    """
+
+    seed: int = 0
+
+    def __call__(self, weights: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
+        noise = torch.rand(weights.shape, generator=torch.Generator().manual_seed(self.seed)).to(weights.device)
+        if allowed is None:
+            return weights.gather(-1, noise.argsort(-1))
+        is_open = allowed.expand_as(weights)
+        # open keys first: in their own order, and in a random one
+        own = is_open.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
+        random = noise.masked_fill(~is_open, -1.0).argsort(dim=-1, descending=True, stable=True)
+        return torch.zeros_like(weights).scatter(-1, own, weights.gather(-1, random))

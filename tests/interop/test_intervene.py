@@ -1,0 +1,159 @@
+"""Other attention weights inside a model: laws, over torch's, transformers' and this library's attention."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import Tensor, nn
+
+import regard
+from regard.interop import Permuted, uniform
+
+IDENTITY = lambda weights, allowed: weights  # noqa: E731
+
+
+class Fused(nn.Module):
+    """torch's fused attention with a causal mask and shared key heads."""
+
+    def forward(self, x: Tensor) -> Tensor:  # "b 4 t d"
+        k, v = x[:, :2] * 0.7, x[:, 2:] * 1.3
+        return F.scaled_dot_product_attention(x, k, v, is_causal=True, enable_gqa=True)
+
+
+def torch_encoder() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
+    layer = nn.TransformerEncoderLayer(12, 3, 7, dropout=0.0, batch_first=True)
+    x, padding = torch.randn(2, 5, 12), torch.tensor([[False] * 5, [False, False, False, True, True]])
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), lambda m: m(x, src_key_padding_mask=padding)
+
+
+def bert() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 7}
+    config = transformers.BertConfig(**sizes, vocab_size=11, attn_implementation="sdpa", initializer_range=0.5)
+    ids, mask = torch.randint(11, (2, 5)), torch.tensor([[1] * 5, [1, 1, 1, 0, 0]])
+    return transformers.BertModel(config), lambda m: m(ids, attention_mask=mask).last_hidden_state
+
+
+def fused() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
+    x = torch.randn(2, 4, 5, 6)
+    return Fused(), lambda m: m(x)
+
+
+def multihead() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
+    x = torch.randn(2, 5, 12)
+    return regard.MultiHead(12, 3), lambda m: m(x, mask=regard.Causal())
+
+
+def additive() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
+    q, k = torch.randn(2, 3, 5), torch.randn(2, 7, 4)
+    return regard.Attention(regard.Additive(5, 4, 6)), lambda m: m(q, k, mask=regard.Lengths(torch.tensor([7, 2])))
+
+
+MODELS = {"encoder": torch_encoder, "bert": bert, "fused": fused, "multihead": multihead, "additive": additive}
+
+
+def made(name: str) -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
+    torch.manual_seed(0)
+    model, call = MODELS[name]()
+    return model.eval(), call
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_replaced_by_themselves_change_nothing(name: str) -> None:
+    model, call = made(name)
+    with torch.no_grad():
+        want = call(model)
+        with regard.intervene(model, IDENTITY) as intervention:
+            out = call(model)
+        assert sum(intervention.calls.values()) == (2 if name in ("encoder", "bert") else 1)
+        torch.testing.assert_close(out, want, rtol=1e-5, atol=1e-5)
+        assert torch.equal(call(model), want)  # after the block everything is as before
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("weights", [uniform, Permuted(1)], ids=["uniform", "permuted"])
+def test_other_weights_are_distributions_over_the_same_keys(name: str, weights: Callable[..., Tensor]) -> None:
+    model, call = made(name)
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def watched(own: Tensor, allowed: Tensor | None) -> Tensor:
+        seen.append((own, weights(own, allowed)))
+        return seen[-1][1]
+
+    with torch.no_grad():
+        want = call(model)
+        with regard.intervene(model, watched):
+            out = call(model)
+    assert not torch.allclose(out, want, atol=1e-4)
+    for own, other in seen:
+        torch.testing.assert_close(other.sum(-1), own.sum(-1))
+        assert torch.equal(other[own == 0], torch.zeros_like(other[own == 0]))
+        if weights is not uniform:
+            torch.testing.assert_close(other.sort(-1).values, own.sort(-1).values)
+
+
+def test_uniform_weights_are_a_mean_of_values() -> None:
+    q, k, v = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5, 6)
+    model = regard.Attention()
+    with regard.intervene(model, uniform):
+        out = model(q, k, v)
+    torch.testing.assert_close(out, v.mean(1, keepdim=True).expand(2, 3, 6))
+
+
+def test_a_given_map_and_its_gradient() -> None:
+    model = nn.MultiheadAttention(12, 3, batch_first=True)
+    x, given = torch.randn(2, 5, 12), torch.rand(5, 5).softmax(-1).requires_grad_()
+    with regard.intervene(model, given):
+        out, weights = model(x, x, x)
+        _, per_head = model(x, x, x, average_attn_weights=False)
+    torch.testing.assert_close(weights, given.expand(2, 5, 5))
+    assert per_head.shape == (2, 3, 5, 5)
+    out.sum().backward()
+    assert given.grad is not None
+    assert given.grad.abs().sum() > 0
+
+
+def test_only_the_selected_layers() -> None:
+    model, call = made("encoder")
+    with torch.no_grad(), regard.intervene(model, uniform, layers="layers.1.*") as intervention:
+        call(model)
+    assert intervention.calls == {"layers.1.self_attn": 1}
+
+
+@pytest.mark.parametrize(
+    ("weights", "options", "sentence"),
+    [
+        (
+            "uniform",
+            {},
+            "weights must be a function of weights, or a tensor, got str; try weights=regard.interop.uniform",
+        ),
+        (
+            torch.ones(7, 7),
+            {},
+            "weights must broadcast to those of the model, (2, 4, 5, 5), got (7, 7); give one map per layer with "
+            "layers=",
+        ),
+        (
+            lambda own, allowed: own[..., :1],
+            {},
+            "weights must return a tensor of the shape of its argument, (2, 4, 5, 5), got (2, 4, 5, 1); return one "
+            "weight per query and key",
+        ),
+        (uniform, {"layers": "encoder.*"}, "unknown layers 'encoder.*'; known are: "),
+    ],
+)
+def test_refusals(weights: object, options: dict[str, str], sentence: str) -> None:
+    model, call = made("fused")
+    with pytest.raises((ValueError, TypeError)) as caught, regard.intervene(model, weights, **options):
+        call(model)
+    assert str(caught.value) == sentence
+
+
+def test_a_block_without_attention() -> None:
+    model = nn.Linear(3, 2)
+    with pytest.raises(ValueError, match="^intervene replaced no weights: no selected module attended by "
+                       "scaled_dot_product_attention or by a layer of regard; widen layers=, or load a model of "
+                       "transformers with attn_implementation='sdpa'$"), regard.intervene(model, uniform):  # fmt: skip
+        model(torch.randn(2, 3))
