@@ -53,6 +53,8 @@ class Pixels(nn.Module):
     def __init__(self, model: nn.Module, stats: ImageStats, factor: float = 1.0) -> None:
         super().__init__()
         self.model, self.stats, self.factor = model, stats, factor
+        # torchattacks puts all modules back into the mode of the outermost one
+        self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(normalized(x, self.stats)) * self.factor
