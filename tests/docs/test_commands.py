@@ -48,6 +48,7 @@ NESTED = {
     "translate": "Predict",
     "generate": "Predict",
     "embed": "Predict",
+    "chat": "Predict",
     "serve": "Serve",
 }
 # verbs for the runs of one task

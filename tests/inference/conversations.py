@@ -32,7 +32,8 @@ class SlotFinder:
     def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
         state: dict[str, str] = {}
         for n, turn in enumerate(turns):
-            if n % 2 == 0:
+            # the last turn is the user's
+            if (len(turns) - n) % 2:
                 text = f"{turns[n - 1]} {turn}" if n and turn == "yes" else turn
                 state |= dict(re.findall(r"(\w+)=(\w+)", text))
                 for slot in re.findall(r"no (\w+)", turn):

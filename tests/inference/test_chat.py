@@ -3,7 +3,7 @@
 import pytest
 from tests.inference.conversations import Parrot, SlotFinder
 
-from regard.inference.chat import Chat, ChatAnswer, WordWeight
+from regard.inference.chat import Chat, ChatAnswer, WordWeight, joined_words
 
 
 def test_a_speaker_hears_all_turns_and_its_own_replies() -> None:
@@ -84,3 +84,19 @@ def test_an_answer_as_json_has_the_parts_that_the_model_gives() -> None:
         "behind": {},
         "notes": ["c"],
     }
+
+
+def test_tokens_are_joined_to_words() -> None:
+    def weights(*pieces: str) -> list[WordWeight]:
+        return [WordWeight(piece, 0.25) for piece in pieces]
+
+    assert joined_words([weights("▁th", "ai", "▁food", "?"), []]) == [
+        (WordWeight("thai", 0.5), WordWeight("food?", 0.5)),
+        (),
+    ]
+    assert joined_words([weights("th", "ai", "Ġfood")]) == [(WordWeight("thai", 0.5), WordWeight("food", 0.25))]
+    assert joined_words([weights(*"hi␣ho"), weights("a")]) == [
+        (WordWeight("hi", 0.5), WordWeight("ho", 0.5)),
+        (WordWeight("a", 0.25),),
+    ]
+    assert joined_words([weights("a", "b")]) == [(WordWeight("a", 0.25), WordWeight("b", 0.25))]

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+# begin a token of bpe that begins a word: of regard and sentencepiece, and of GPT-2
+_WORD_STARTS = ("▁", "Ġ")
+
 
 class WordWeight(NamedTuple):
     """A word of a conversation, and the attention that it received."""
@@ -41,6 +44,29 @@ class ChatAnswer:
             behind = {slot: [word.json() for word in words] for slot, words in self.behind.items()}
             parts |= {"state": dict(self.state), "requested": list(self.requested), "behind": behind}
         return {**parts, "notes": list(self.notes)}
+
+
+def joined_words(turns: Sequence[Sequence[WordWeight]]) -> list[tuple[WordWeight, ...]]:
+    """The words of each turn out of its tokens, with the sums of their weights.
+
+    A word starts at ▁ or Ġ in tokens of bpe, and behind ␣ in characters; tokens of a conversation without these are
+    words.
+    """
+    pieces = {token.word for turn in turns for token in turn}
+    has_marks, has_spaces = any(piece.startswith(_WORD_STARTS) for piece in pieces), "␣" in pieces
+    joined = []
+    for turn in turns:
+        words: list[WordWeight] = []
+        before = "␣"
+        for piece, weight in turn:
+            is_start = piece.startswith(_WORD_STARTS) if has_marks else before == "␣" if has_spaces else True
+            if piece != "␣" and (is_start or not words):
+                words.append(WordWeight(piece.lstrip("".join(_WORD_STARTS)), weight))
+            elif piece != "␣":
+                words[-1] = WordWeight(words[-1].word + piece, words[-1].weight + weight)
+            before = piece
+        joined.append(tuple(words))
+    return joined
 
 
 class ChatPredictor(Protocol):

@@ -54,11 +54,14 @@ def test_a_language_model_writes_the_next_line(regard: Regard, writer: Path, pip
 def test_a_conversation_longer_than_the_model_reads_is_cut_with_a_note(
     regard: Regard, writer: Path, pipe: io.BytesIO
 ) -> None:
-    pipe.write(b"a b c d e a b c d e a b c d e\n")
+    pipe.write(b"a b c d e\na b c d e a b c d e a b c d e\n")
     pipe.seek(0)
     ran = regard("chat", writer, "--tokens", 3)
     assert ran.code == 0
-    assert ran.err.splitlines()[1:] == ["regard: left out: the first 6 tokens of the conversation; the model reads 24"]
+    assert ran.err.splitlines()[1:] == [
+        "regard: left out: the first 2 turns of the conversation; the model reads 24 tokens",
+        "regard: left out: the first 6 tokens of the conversation; the model reads 24 tokens",
+    ]
 
 
 def test_wrong_input_is_one_sentence(

@@ -175,7 +175,7 @@ def test_a_request_leaves_out_the_first_turns_of_a_long_conversation(opened: Any
     for letter in "abc":
         act(seen, letter * 20)
     a, b, c = (letter * 20 for letter in "abc")
-    assert [json.loads(body)["text"] for body in sent] == [a, f"\t{a}\t{b}", f"\t{b}\t{c}"]
+    assert [json.loads(body)["text"] for body in sent] == [a, f"{a}\t{b}", f"{b}\t{c}"]
     assert seen.page.locator(".exchange .hint").all_text_contents() == [
         f"Left out: the first {count} of your turns; a request has 60 characters at most." for count in (1, 2)
     ]

@@ -1,7 +1,9 @@
 """Every command that takes a run takes a released folder of every supported architecture as well."""
 
+import io
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,20 @@ def test_predict(name: str, released: Callable[[str], Path], capsys: pytest.Capt
     together = predictor.predict(read_inputs)
     alone = [predictor.predict([each], first=n)[0] for n, each in enumerate(read_inputs)]
     assert [predictor.text(output) for output in together] == [predictor.text(output) for output in alone]
+
+
+def test_chat_leaves_out_the_turns_that_a_model_has_no_positions_for(
+    released: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the cat\n" * 4 + b"the cat sat on it " * 9)))
+    assert main(["chat", str(released("GPT2LMHeadModel")), "--tokens", "9", "--seed", "3", "--json"]) == 2
+    said = capsys.readouterr()
+    *_, last = map(json.loads, said.out.splitlines())
+    assert last["turn"] == 4
+    (note,) = last["notes"]
+    assert re.fullmatch("left out: the first [0-9]+ turns? of the conversation; the model reads 40 tokens", note)
+    # a single turn that is too long is refused
+    assert re.search(r"\nregard: stdin:5: the prompt '.*' has [0-9]+ tokens, and this model has 40 positions", said.err)
 
 
 @every_architecture

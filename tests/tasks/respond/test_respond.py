@@ -15,6 +15,7 @@ from regard.cli.main import main
 from regard.data.embedded import bookings
 from regard.data.text.special_tokens import EOS
 from regard.data.text.tokenizer import Tokenizer
+from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns
@@ -320,3 +321,45 @@ def test_options() -> None:
         PredictReplies(top_k=2)
     with pytest.raises(ValueError, match="--turns must be 1 or more, got 0"):
         EvaluateReplies(turns=0)
+
+
+@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+def test_a_conversation_has_the_reply_and_the_words_behind_it(runs: dict[str, Path], name: str) -> None:
+    predictor = loaded(runs[name])
+    turns = ["good film", "it", "bad trip", "", "was it to bad good film trip"]
+    answer = predictor.chat(turns, PredictReplies(beam=2))
+    (output,) = predictor.predict(["\t".join(turns)], PredictReplies(beam=2))
+    assert answer.text == output.best.text
+    # three turns are read, and of each the last five words
+    assert [[word for word, _ in turn] for turn in answer.attended] == [
+        [],
+        [],
+        ["bad", "trip"],
+        [],
+        ["to", "bad", "good", "film", "trip"],
+    ]
+    expected = [float(turn.weights[:, :-1].mean(0).sum()) for turn in predictor.attended(output)]
+    assert [sum(weight for _, weight in turn) for turn in answer.attended[2:]] == pytest.approx(expected, abs=1e-6)
+    assert 0 < sum(expected) <= 1
+    assert answer.notes == (
+        "left out: the first 2 turns of the conversation; the model reads 3",
+        "of 1 turn only the last 5 tokens are read",
+    )
+    assert predictor.chat(["it"]).notes == ()
+
+
+def test_samples_of_a_conversation_go_by_its_turns(runs: dict[str, Path]) -> None:
+    predictor, sampling = loaded(runs["flat"]), PredictReplies(sample=True, temperature=9.0, seed=2)
+    replies = [predictor.chat(["it"], sampling, first=n).text for n in range(6)]
+    assert replies == [predictor.chat(["it"], sampling, first=n).text for n in range(6)]
+    assert len(set(replies)) > 1
+
+
+def test_it_is_served_as_a_conversation(runs: dict[str, Path]) -> None:
+    predictor = loaded(runs["flat"])
+    endpoint = predictor.endpoint(Limits(), run="tiny", step=2)
+    assert (endpoint.page.form, endpoint.page.title) == ("chat_form", "Talk with tiny")
+    body = endpoint.schema.request(text="good film\tit\tbad", attention=True)
+    (answer,) = endpoint.answer([endpoint.read(body)])[0]["answers"]  # type: ignore[misc]
+    assert answer["chat"]["reply"] == answer["replies"][0]["text"] == predictor.chat(["good film", "it", "bad"]).text
+    assert [len(turn) for turn in answer["chat"]["attended"]] == [2, 1, 1]

@@ -22,9 +22,8 @@ document.getElementById("page").append(make("h1", {}, data.title), log, results,
 
 let exchanges = []; // [{system, user, answer}]; `system` is said before `user`
 
-// Turns alternate, the user's first; the reply of an exchange is the system's turn of the next one.
+// Turns alternate, and the last one is the user's; the reply of an exchange is the system's turn of the next one.
 const turnsOf = (list) => list.flatMap(({ system, user }, n) => (n || system ? [system, user] : [user]));
-const opened = (list) => (list.length && list[0].system ? [""] : []);
 
 function turn(speaker, words) {
   return make("p", { class: `turn ${speaker}` }, make("b", {}, `${speaker}: `), make("bdi", { lang: "" }, words));
@@ -75,7 +74,7 @@ function drawAll() {
 // A request holds `data.characters` at most: the first exchanges are left out of a longer conversation.
 function fitting(list) {
   let first = 0;
-  const joined = () => [...opened(list.slice(first)), ...turnsOf(list.slice(first))].join("\t");
+  const joined = () => turnsOf(list.slice(first)).join("\t");
   while (joined().length > data.characters && first < list.length - 1) first++;
   return [joined(), first];
 }

@@ -138,13 +138,21 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         return tokens if self.longest is None else tokens[-self.longest :]
 
     def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
-        """The turns are lines of a prompt, and the reply is the line behind them."""
+        """The turns are lines of a prompt, and the reply is the line behind them; of a conversation that is longer than
+        the model reads, the first turns are left out."""
         options = GenerateText() if options is None else options
+        lines, start = [f"{turn}\n" for turn in turns], 0
+        while encode_prompt(self.tokenizer, "".join(lines[start:]), self.longest).num_dropped and lines[start + 1 :]:
+            start += 1
         stop = replace(options, stop=(*options.stop, "\n"))
-        (output,) = self.predict(["".join(f"{turn}\n" for turn in turns)], stop, first=first)
-        dropped = output.encoded.num_dropped
-        note = f"left out: the first {plural(dropped, 'token')} of the conversation; the model reads {self.longest}"
-        return ChatAnswer(output.continuations[0].text, notes=(note,) if dropped else ())
+        (output,) = self.predict(["".join(lines[start:])], stop, first=first)
+        left_out = {"turn": start, "token": output.encoded.num_dropped}
+        notes = [
+            f"left out: the first {plural(count, noun)} of the conversation; the model reads {self.longest} tokens"
+            for noun, count in left_out.items()
+            if count
+        ]
+        return ChatAnswer(output.continuations[0].text, notes=tuple(notes))
 
     def text(self, output: GeneratedTexts) -> str:
         """Prompt and continuation in one line; line breaks are written as \\n."""

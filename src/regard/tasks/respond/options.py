@@ -257,6 +257,7 @@ class Respond(TextFileConfig):
     run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", "tokens.json", *DECODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json", *DECODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "turns", "words")
+    chats: ClassVar[Literal["reply", "state"] | None] = "reply"
     Evaluate: ClassVar[type] = EvaluateReplies
     Predict: ClassVar[type] = PredictReplies
     Serve: ClassVar[type] = ServeDialogues

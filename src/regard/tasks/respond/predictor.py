@@ -16,6 +16,7 @@ from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.decoding.search import Greedy, Search, run_search
+from regard.inference.chat import ChatAnswer, WordWeight, joined_words
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
@@ -204,6 +205,27 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
         by_turn = weights.unflatten(1, (len(turns), -1))
         return [AttendedTurn(self.tokenizer.pieces(turn), by_turn[:, n, : len(turn)]) for n, turn in enumerate(turns)]
 
+    def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
+        (output,) = self.predict(["\t".join(turns)], options, first=first)
+        return self.chat_answer(output)
+
+    def chat_answer(self, output: GeneratedReplies) -> ChatAnswer:
+        """The best reply, and the mean attention of its tokens to the words of all turns."""
+        encoded, reader = output.encoded, self.reader
+        # without the token that ends a turn
+        tokens = [
+            [WordWeight(*each) for each in zip(turn.pieces[:-1], turn.weights.mean(0).tolist(), strict=False)]
+            for turn in self.attended(output)
+        ]
+        notes = []
+        if encoded.num_dropped:
+            count = plural(encoded.num_dropped, "turn")
+            notes.append(f"left out: the first {count} of the conversation; the model reads {reader.turns}")
+        if encoded.num_cut:
+            notes.append(f"of {plural(encoded.num_cut, 'turn')} only the last {reader.words} tokens are read")
+        words = ((),) * encoded.num_dropped + tuple(joined_words(tokens))
+        return ChatAnswer(output.best.text, words, notes=tuple(notes))
+
     def label(self, recording: Recording, given: str, output: GeneratedReplies) -> Recording:
         """Rows are the tokens of the reply, columns those of all turns: a map over words, and one over turns."""
         queries = self.tokenizer.pieces(output.best.with_eos or [output.best.eos])
@@ -222,7 +244,7 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
+        from regard.serve.chat_endpoint import chat_endpoint
 
         about = {
             "run": run,
@@ -231,16 +253,16 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
             "turns": self.reader.turns,
             "words": self.reader.words,
         }
-        return TextEndpoint(
+        return chat_endpoint(
             self,
             limits,
+            lambda text, output, recording: self.chat_answer(output),
             name=Respond.name,
-            title=f"Respond with {run}: the turns of a dialogue, one per line",
+            title=f"Talk with {run}",
+            speaks=True,
             options=RequestReplies,
             maxima={"beam": limits.beam},
             about=about,
-            example="a b\nc",
-            text_schema={"format": "dialogue"},
         )
 
 
