@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard import KVCache, Need
+from regard.attn import functional
 from regard.attn.backends import BACKENDS
 
 T = 7
@@ -132,6 +133,37 @@ def test_explain_names_the_backend_that_runs(
     assert [name for name, line in lines.items() if " runs: " in line] == ran[:1]
     for name in BACKENDS:
         assert (" cannot: " in lines[name]) == (name not in willing(q, k, v, **terms))
+
+
+@pytest.mark.parametrize("mask", [None, regard.Causal()])
+@pytest.mark.parametrize("is_cached", [False, True])
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_a_plain_call_is_the_fused_one_without_being_resolved(
+    needs_grad: bool, is_cached: bool, mask: regard.Mask | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    q, k, v = (t.detach().requires_grad_(needs_grad) for t in tensors(Sizes(q=T, k=T, d=5, v=5), torch.float32))
+
+    def run(backend: str | None) -> list[Tensor]:
+        arguments = (q, KVCache(k, v)) if is_cached else (q, k, v)
+        out = regard.attend(*arguments, mask=mask, backend=backend).out
+        return [out, *torch.autograd.grad(out.square().sum(), (q, k, v))] if needs_grad else [out]
+
+    want = run("fused")
+    monkeypatch.setattr(functional, "build_call", None)
+    for one, other in zip(run(None), want, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_causal_call_that_holds_a_nan_is_resolved(is_cached: bool) -> None:
+    q, k, v = (t.detach() for t in tensors(Sizes(q=T, k=T, d=5, v=5), torch.float32))
+    want = regard.attention(q, k, v, mask=regard.Causal())
+    k[0, 0, 4], v[1, 0, 5] = torch.nan, torch.inf
+    out = regard.attention(*((q, KVCache(k, v)) if is_cached else (q, k, v)), mask=regard.Causal())
+    is_nan = torch.zeros(out.shape[:-1], dtype=torch.bool)
+    is_nan[0, 0, 4:], is_nan[1, 0, 5:] = True, True
+    assert torch.equal(out.isnan().all(-1), is_nan)
+    torch.testing.assert_close(out[~is_nan], want[~is_nan])
 
 
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])

@@ -12,7 +12,7 @@ from regard.attn.call_builder import build_call
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.bias import Bias
-from regard.attn.terms.mask import Mask
+from regard.attn.terms.mask import Causal, Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.read import Read
@@ -82,9 +82,9 @@ def attend(
 def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Attended:
     """`attend` with its arguments in two values."""
     q, k, v, mask, positions, need = inputs
-    is_plain = mask is None and positions is None and need is NOTHING and terms.bias is None and backend is None
-    if is_plain and terms.dropout == 0.0:
-        out = fused.plain_attention(q, k, v, terms.score, terms.normalize, terms.read)
+    is_plain = positions is None and need is NOTHING and terms.bias is None and backend is None
+    if is_plain and terms.dropout == 0.0 and (mask is None or type(mask) is Causal):
+        out = fused.plain_attention(q, k, v, terms.score, terms.normalize, terms.read, mask)
         if out is not None:
             return Attended(out)
     attention_observer = observer.current_observer()

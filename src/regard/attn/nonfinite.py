@@ -1,5 +1,7 @@
 """Keeps NaN and inf in masked keys from reaching the output: they are zeroed before any matrix product."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -98,5 +100,4 @@ def finite(*tensors: Tensor) -> bool:
     """Whether the tensors surely contain no NaN or inf, by one sum each. A sum that overflows its dtype counts as
     non-finite.
     """
-    with torch.no_grad():
-        return all(bool(torch.isfinite(t.sum())) for t in tensors)
+    return all(math.isfinite(t.detach().sum().item()) for t in tensors)

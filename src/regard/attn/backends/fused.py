@@ -14,27 +14,40 @@ from torch import Tensor
 from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.backends._flash_cpu import Flash, available, pad_to_same_width
 from regard.attn.call import Attended, AttentionCall
+from regard.attn.kv_cache import KVCache
+from regard.attn.nonfinite import finite
 from regard.attn.observer import current_observer
 from regard.attn.terms.bias import Bias, TensorBias
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Dot
-from regard.kernels.dispatch import in_functorch_transform
+from regard.kernels.dispatch import choose_route, in_functorch_transform, is_autocasting
 
 # above this many numbers a bias should be computed block by block
 _DENSE = 1 << 24
 
 
 def plain_attention(
-    q: object, k: object, v: object, score: object = None, normalize: object = None, read: object = None
+    q: object,
+    k: object,
+    v: object,
+    score: object = None,
+    normalize: object = None,
+    read: object = None,
+    mask: object = None,
 ) -> Tensor | None:
     """softmax(scale · q kᵀ) v without resolving a call, which takes longer than a small attention; None if it does not
     apply.
 
-    Only for calls that need no check, no choice and no gradient: one shape, one dtype, one device, and terms that are
-    the default ones or written out.
+    Only for calls that need no check and no choice: one shape, one dtype, one device, no mask or a causal one, and
+    terms that are the default ones or written out.
     """
+    cache = k if isinstance(k, KVCache) else None
+    if cache is not None:
+        if v is not None or cache.positions is not None:
+            return None
+        k, v = cache.keys, cache.values
     if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor:
         return None
     shape = q.shape
@@ -42,19 +55,27 @@ def plain_attention(
         return None
     if not q.is_floating_point() or q.device != k.device or q.device != v.device or 0 in shape:
         return None
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        return None
     if in_functorch_transform() or current_observer() is not None:
         return None
-    scale = None
+    scale = shape[-1] ** -0.5
     if score is not None or normalize is not None or read is not None:
         is_dot = score is None or (type(score) is Dot and (score.scale is None or type(score.scale) in (int, float)))
         is_softmax = normalize is None or (type(normalize) is Softmax and normalize.temperature is not None)
         if not is_dot or not is_softmax or not (read is None or type(read) is WeightedSum):
             return None
-        scale = shape[-1] ** -0.5 if score is None or score.scale is None else score.scale  # type: ignore[attr-defined]
+        scale = scale if score is None or score.scale is None else score.scale  # type: ignore[attr-defined]
         scale = scale if normalize is None else scale / normalize.temperature  # type: ignore[attr-defined]
-    return F.scaled_dot_product_attention(q, k, v, scale=scale)
+    needs_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if mask is None and not needs_grad:
+        return F.scaled_dot_product_attention(q, k, v, scale=scale)
+    if choose_route(q, k, v) != "direct" or is_autocasting(q) or not available(q):
+        return None
+    # non-finite numbers behind the mask must not reach the output: then the call is resolved
+    if mask is not None and not (finite(q) and (finite(k, v) if cache is None else cache.finite)):
+        return None
+    if not needs_grad:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    return Flash.apply(q, k, v, [_whole(q, k, True)], None, scale, mask is not None)[0]
 
 
 def not_dot_softmax(call: AttentionCall) -> str | None:
@@ -182,14 +203,18 @@ def run(call: AttentionCall) -> Attended:
         mask = additive_mask(call)
         mask = as_four_axes(mask, call, _heads(mask))
     if _has_no_dropout(call) and available(q) and (call.need.lse or _needs_grad(call)):
-        spans = [BlockSpan(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), mask is None)]
         biases = None if mask is None else functools.partial(_constant_bias, _float_mask(mask, q, k))
-        return to_attended(call, *Flash.apply(q, k, v, spans, biases, scale(call), causal))
+        return to_attended(call, *Flash.apply(q, k, v, [_whole(q, k, mask is None)], biases, scale(call), causal))
     has_shared_heads = q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(
         q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=has_shared_heads
     )
     return to_attended(call, out, None)
+
+
+def _whole(q: Tensor, k: Tensor, full: bool) -> BlockSpan:
+    """The one span of all queries and keys."""
+    return BlockSpan(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), full)
 
 
 def _float_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
