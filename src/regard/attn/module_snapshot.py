@@ -103,3 +103,14 @@ def derived(roots: Sequence[nn.Module], derive: Callable[..., Value]) -> Value:
 def has_global_hooks() -> bool:
     """Whether torch has forward hooks for all modules."""
     return bool(torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether the module, or torch for all modules, has hooks of the forward or the backward pass."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or torch_module._has_any_global_hook()
+    )

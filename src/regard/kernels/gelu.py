@@ -21,6 +21,12 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return _GELUFunction.apply(x) if torch.is_grad_enabled() and x.requires_grad else _run(x, None)
 
 
+def gelu_tanh_grad_(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of gelu_tanh at x, in the memory of `grad`; both contiguous and such as `can_run_native` takes."""
+    call_kernel("regard_gelu", x, x.numel(), x.data_ptr(), grad.data_ptr(), grad.data_ptr())
+    return grad
+
+
 def _run(x: Tensor, grad: Tensor | None) -> Tensor:
     x = x.contiguous()
     grad = None if grad is None else grad.contiguous()

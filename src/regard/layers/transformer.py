@@ -13,10 +13,13 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.kv_cache import KVCache
+from regard.attn.module_snapshot import has_hooks
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.position import Positions
+from regard.kernels.feed_forward import can_fuse_feed_forward, gelu_feed_forward
 from regard.layers.dropout import Dropout
+from regard.layers.gelu import is_tanh_gelu
 
 Activation = Callable[[Tensor], Tensor]
 Norm = Callable[[int], nn.Module]
@@ -56,7 +59,20 @@ class FeedForward(nn.Module):
         _init_linears(self.inner, self.outer)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self._is_fused(x):
+            return gelu_feed_forward(x, self.inner.weight, self.inner.bias, self.outer.weight, self.outer.bias)
         return self.outer(self.dropout(self.activation(self.inner(x))))
+
+    def _is_fused(self, x: Tensor) -> bool:
+        """Whether one function computes both products and the gelu between them: in training, without dropout."""
+        if not isinstance(self.activation, nn.GELU) or not is_tanh_gelu(self.activation):
+            return False
+        if (self.dropout.training and self.dropout.p) or any(has_hooks(module) for module in self.children()):
+            return False
+        linears = self.inner, self.outer
+        if any(type(linear) is not nn.Linear or linear.bias is None for linear in linears):
+            return False
+        return can_fuse_feed_forward(x, *(p for linear in linears for p in (linear.weight, linear.bias)))
 
 
 class GatedFeedForward(nn.Module):
