@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, native_heads, observer
+from regard.attn import checks, fused_heads, native_heads, observer
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.call_builder import check_positions
@@ -146,7 +146,8 @@ class MultiHead(AttentionModule):
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
         attention_observer = observer.current_observer()
         if attention_observer is None:
-            return self._attend_heads(inputs)
+            out = fused_heads.self_attention(self, inputs) if type(self) is MultiHead else None
+            return self._attend_heads(inputs) if out is None else Attended(out)
         with attention_observer.muted():  # the inner attention is observed by itself
             return self._attend_heads(inputs)
 
@@ -229,7 +230,7 @@ class MultiHead(AttentionModule):
         mask = self._union_mask(mask)
         if mask is None or isinstance(k, KVCache) or not values_are_readable(q):
             return q, k, v, None
-        if finite(q, k, q if v is None else v):
+        if finite(*{id(t): t for t in (q, k, v) if t is not None}.values()):
             return q, k, v, None
         batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), self.heads)
         fitted = as_mask(mask).fit(batch, q.shape[-2], k.shape[-2], q.device)

@@ -22,6 +22,20 @@ def available(t: Tensor) -> bool:
     return t.device.type == "cpu" and _FORWARD is not None and _BACKWARD is not None
 
 
+def flash_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """out and lse of a whole call, "b h q c"; the last axis of each tensor has stride 1."""
+    out, lse = _FORWARD(q, k, v, 0.0, causal, scale=scale)
+    return out, lse
+
+
+def flash_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v of a whole call."""
+    dq, dk, dv = _BACKWARD(grad, q, k, v, out, lse, 0.0, causal, scale=scale)
+    return dq, dk, dv
+
+
 def pad_to_same_width(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Pads q, k and v with zeros to one width: with unequal widths the kernel uses a slow path."""
     missing = k.shape[-1] - v.shape[-1]
@@ -57,7 +71,7 @@ class Flash(torch.autograd.Function):
         originals = q, k, v  # the original tensors: a copy made here would have no graph
         q, k, v = _unit_stride(q), _unit_stride(k), _unit_stride(v)
         if biases is None:
-            out, lse = _FORWARD(q, k, v, 0.0, causal, scale=scale)
+            out, lse = flash_forward(q, k, v, causal, scale)
         else:
             b, h, n, _ = q.shape
             out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype).transpose(1, 2)
@@ -90,7 +104,7 @@ class Flash(torch.autograd.Function):
             return (*_differentiable(q, k, v, g, spans, biases, scale, causal), None, None, None, None)
         g, q, k, v = _unit_stride(g), _unit_stride(q), _unit_stride(k), _unit_stride(v)
         if biases is None:
-            return (*_BACKWARD(g, q, k, v, out, lse, 0.0, causal, scale=scale), None, None, None, None)
+            return (*flash_backward(g, q, k, v, out, lse, causal, scale), None, None, None, None)
         dq = torch.empty_like(q) if _covers_all_queries(spans, q.shape[0], q.shape[2]) else torch.zeros_like(q)
         dk, dv = _GradientSum(k), _GradientSum(v)
         for span in spans:

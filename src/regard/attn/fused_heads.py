@@ -1,0 +1,127 @@
+"""Self-attention of a MultiHead in training as one function: the projections, torch's flash kernel, and their gradient.
+
+The same as the layer computes step by step, with one product for queries, keys and values, and fewer tensors written
+and read: a small model takes as long for those as for its products.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from regard.attn.backends._block_plan import BlockSpan
+from regard.attn.backends._flash_cpu import Flash, available, flash_backward, flash_forward
+from regard.attn.call import NOTHING, AttentionInputs
+from regard.attn.module_snapshot import has_hooks
+from regard.attn.native_heads import dot_product_scale
+from regard.attn.nonfinite import finite
+from regard.attn.terms.mask import Causal
+from regard.kernels.dispatch import choose_route, is_autocasting
+
+
+def self_attention(heads: nn.Module, inputs: AttentionInputs) -> Tensor | None:  # "b t d" -> "b t d"
+    """The output of a MultiHead that attends to its own input, causally or without a mask; None if it cannot run."""
+    x, k, v, mask, positions, need = inputs
+    if k is not x or v is not None or positions is not None or need is not NOTHING or not torch.is_grad_enabled():
+        return None
+    if x.ndim != 3 or not (mask is None or type(mask) is Causal) or choose_route(x) != "direct" or not x.numel():
+        return None
+    parameters = _parameters(heads, x)
+    scale = None if parameters is None else _scale(heads)
+    if parameters is None or scale is None or not available(x) or is_autocasting(x):
+        return None
+    with torch.no_grad():
+        qkv = F.linear(x, torch.cat(parameters[:6:2]), torch.cat(parameters[1:6:2]))
+    # non-finite numbers behind the mask must not reach the output: the layer hides them
+    if mask is not None and not finite(qkv):
+        return None
+    out: Tensor = _SelfAttentionFunction.apply(x, *parameters, qkv, heads.heads, scale, mask is not None)
+    return out
+
+
+def _parameters(heads: nn.Module, x: Tensor) -> list[Tensor] | None:
+    """Weights and biases of the four projections; None if one of them is no plain linear layer that fits x."""
+    parameters: list[Tensor] = []
+    for name in ("query", "key", "value", "out"):
+        linear = heads._modules[name]
+        if type(linear) is not nn.Linear or linear.bias is None or has_hooks(linear) or "forward" in linear.__dict__:
+            return None
+        parameters += [linear.weight, linear.bias]
+    if choose_route(*parameters) != "direct" or any(t.dtype != x.dtype or t.device != x.device for t in parameters):
+        return None
+    needs_grad = x.requires_grad or any(t.requires_grad for t in parameters)
+    return parameters if needs_grad and all(t.shape[1] == x.shape[-1] for t in parameters[:6:2]) else None
+
+
+def _scale(heads: nn.Module) -> float | None:
+    """The factor on q·k; None if the heads are more than a softmax of dot products, or share keys."""
+    attention = heads.attention
+    if heads.rotate is not None or heads.heads != heads.kv_heads or not isinstance(attention, nn.Module):
+        return None
+    scale = dot_product_scale(attention, heads.head_dim)
+    return scale if scale is not None and attention.mask is None else None
+
+
+class _SelfAttentionFunction(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *rest: Any) -> Tensor:
+        *parameters, qkv, heads, scale, causal = rest
+        attended, lse = flash_forward(*_split(qkv, heads), causal, scale)  # "b h t d"
+        ctx.save_for_backward(x, *parameters, qkv, attended, lse)
+        ctx.rest = heads, scale, causal
+        return F.linear(attended.transpose(1, 2).flatten(2), *parameters[6:])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, *parameters, qkv, attended, lse = ctx.saved_tensors
+        heads, scale, causal = ctx.rest
+        if torch.is_grad_enabled():
+            return (*_differentiable([x, *parameters], grad, heads, scale, causal), None, None, None, None)
+        needed = ctx.needs_input_grad
+        rows, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
+        gradients: list[Tensor | None] = [None] * len(needed)
+        if needed[7]:
+            gradients[7] = grad.t() @ attended.transpose(1, 2).reshape(len(rows), -1)
+        if needed[8]:
+            gradients[8] = grad.sum(0)
+        if not any(needed[:7]):
+            return tuple(gradients)
+        attended_grad = (grad @ parameters[6]).view(*x.shape[:2], heads, -1).transpose(1, 2)
+        parts = flash_backward(attended_grad, *_split(qkv, heads), attended, lse, causal, scale)
+        for n, part in enumerate(parts):
+            part_rows = part.transpose(1, 2).reshape(len(rows), -1)
+            if needed[0] and n == 0:
+                gradients[0] = part_rows @ parameters[0]
+            elif needed[0]:
+                gradients[0].addmm_(part_rows, parameters[2 * n])  # type: ignore[union-attr]
+            if needed[2 * n + 1]:
+                gradients[2 * n + 1] = part_rows.t() @ rows
+            if needed[2 * n + 2]:
+                gradients[2 * n + 2] = part_rows.sum(0)
+        gradients[0] = None if gradients[0] is None else gradients[0].view(x.shape)
+        return tuple(gradients)
+
+
+def _split(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:  # "b t 3·h·d" -> "b h t d", three times
+    q, k, v = qkv.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    return q, k, v
+
+
+def _differentiable(
+    inputs: list[Tensor], grad: Tensor, heads: int, scale: float, causal: bool
+) -> tuple[Tensor | None, ...]:
+    """The first derivative by functions that can be differentiated again."""
+    # separate views: each gradient belongs to one argument, even if two of them are one tensor
+    leaves = [t.view_as(t) for t in inputs]
+    x, *parameters = leaves
+    q, k, v = (
+        F.linear(x, *parameters[n : n + 2]).unflatten(-1, (heads, -1)).transpose(1, 2) for n in (0, 2, 4)
+    )  # "b h t d"
+    span = BlockSpan(None, slice(0, x.shape[1]), slice(0, x.shape[1]), True)
+    attended = Flash.apply(q, k, v, [span], None, scale, causal)[0]
+    out = F.linear(attended.transpose(1, 2).flatten(2), *parameters[6:])
+    needed = [t for t in leaves if t.requires_grad]
+    gradients = iter(torch.autograd.grad(out, needed, grad, create_graph=True))
+    return tuple(next(gradients) if t.requires_grad else None for t in leaves)
