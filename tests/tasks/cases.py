@@ -38,6 +38,12 @@ CASES: dict[str, Case] = {
         ("dot", "entmax"),
         ("O O O B-PLACE I-PLACE", "O B-PLACE"),
     ),
+    "caption+encoder": Case(
+        "--train CAPTIONS --tokens words --encoder VIT --freeze 1 --width 5 --hidden 7 --batch 64 --valid-lines 3",
+        ("IMAGE",) * 2,
+        ("soft", "hard"),
+        ("one", "two"),
+    ),
     "translate": Case(
         "--train PAIRS --tokens words --width 6 --hidden 8 --batch 64 --valid-lines 3",
         ("a b c", "c a"),
@@ -142,9 +148,10 @@ def task_of(name: str) -> str:
 def write_files(folder: Path) -> None:
     """An image of 8 by 8 random grey values, pairs of sentences, images with captions, and labelled texts."""
     # tests.tasks.encoders imports transformers
-    from tests.tasks.encoders import bert_folder
+    from tests.tasks.encoders import bert_folder, vit_encoder_folder
 
     bert_folder(folder / "bert")
+    vit_encoder_folder(folder / "vit")
     draw = np.random.default_rng(0)
     for name in ("random", *range(12)):
         Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(folder / f"{name}.png")
@@ -183,6 +190,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
     """The arguments with the paths of files for their names."""
     paths = {
         "BERT": "bert",
+        "VIT": "vit",
         "IMAGE": "random.png",
         "PAIRS": "pairs.tsv",
         "CAPTIONS": "captions.tsv",

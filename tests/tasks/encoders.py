@@ -1,4 +1,4 @@
-"""Tiny pretrained encoders: a BERT in transformers' layout with random weights, and a run of masked-lm."""
+"""Tiny pretrained encoders: a BERT and a ViT in transformers' layout with random weights, and a run of masked-lm."""
 
 import json
 from pathlib import Path
@@ -31,6 +31,23 @@ def bert_folder(folder: Path, kind: str = "BertModel", longest: int = 40, **choi
             p.data.add_(torch.randn_like(p), alpha=0.2)
         model.save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n", encoding="utf-8")
+    return folder
+
+
+def vit_encoder_folder(folder: Path, kind: str = "ViTModel", **choices: Any) -> Path:
+    """A ViT of any head for grey images of 8 by 8 pixels, made by transformers."""
+    sizes = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 10}
+    config = transformers.ViTConfig(**{"image_size": 8, "patch_size": 4, "num_channels": 1, **sizes, **choices})
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = getattr(transformers, kind)(config)
+        for p in model.parameters():
+            p.data.add_(torch.randn_like(p), alpha=0.2)
+        model.save_pretrained(folder)
+    side, channels = config.image_size, config.num_channels
+    size = {"height": side, "width": side}
+    processor = transformers.ViTImageProcessorPil(size=size, image_mean=[0.4] * channels, image_std=[0.3] * channels)
+    processor.save_pretrained(folder)
     return folder
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.tasks._large_batches import large_batch_warnings
+from regard.common.option_checks import large_batch_warnings
 from regard.tasks.registry import TASKS
 
 

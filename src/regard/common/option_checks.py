@@ -141,3 +141,17 @@ def check_split(options: Any) -> None:
         test = options.test[0] if isinstance(options.test, tuple) else options.test
         raise ValueError(f"--split {options.split} and --test {test} exclude each other; give one of them")
     resolve(options, {"split": "test"})
+
+
+# A batch of fewer samples may hold a small data set without a warning.
+_MANY_SAMPLES = 1 << 10
+
+
+def large_batch_warnings(batch: int, count: int, noun: str) -> list[str]:
+    """A sentence if a batch of many samples holds all `count` of them and more; `noun` is their plural."""
+    if batch <= max(count, _MANY_SAMPLES):
+        return []
+    return [
+        f"--batch {batch:,} is more than the {count:,} {noun} there are: an epoch is one step, in which all of them "
+        f"take memory at once; try --batch {max(count // 16, 1)}"
+    ]

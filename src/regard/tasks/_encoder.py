@@ -14,11 +14,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.common import atomic_files
 from regard.common.dataclass_json import dataclass_from_file
@@ -34,8 +34,9 @@ from regard.models.bert import BERT
 from regard.models.pretrained import load_pretrained
 from regard.models.pretrained.architecture import ACTIVATIONS, activation_name
 from regard.models.pretrained.folder import CONFIG, read_config
-from regard.models.transfer.text_encoder import TextEncoder, copy_weights
-from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions
+from regard.models.transfer.fine_tuned_encoder import copy_weights
+from regard.models.transfer.text_encoder import TextEncoder
+from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FineTuningOptions
 from regard.tasks._text_generation import read_tokenizer
 from regard.training import checkpoint
 from regard.training.run_folder import BEST, LAST, RECORD, RunRecord, initial_folder
@@ -70,7 +71,7 @@ class EncoderFacts:
         assert isinstance(layer, EncoderLayer)
         return EncoderFacts(
             source=folder.name,
-            weights_sha256=_fingerprint(weights),
+            weights_sha256=weights_fingerprint(weights),
             vocabulary=bert.embedding.num_embeddings,
             width=bert.width,
             layers=len(bert.layers),
@@ -167,23 +168,7 @@ class PretrainedEncoder:
     @staticmethod
     def prepare(options: EncoderOptions, run: Path, new: bool) -> "PretrainedEncoder":
         """The encoder of a training: a new run reads its folder and writes what it needs later; others load that."""
-        if not new and (run / _FACTS).exists() and (run / LAST).exists():
-            return PretrainedEncoder.of_run(run)
-        initial = initial_folder(run)
-        # the weights of a run to start from replace those of the folder
-        encoder = PretrainedEncoder.of_folder(options.encoder) if initial is None else PretrainedEncoder.of_run(initial)
-        options.frozen_parts(encoder.facts.layers)
-        if (run / _FACTS).exists() and not new:
-            # the first checkpoint is not there yet, so the weights come from the folder again
-            before = PretrainedEncoder.of_run(run).facts
-            if before.weights_sha256 != encoder.facts.weights_sha256:
-                raise ValueError(
-                    f"the weights of {options.encoder} have changed since {run} began, which has no checkpoint yet; "
-                    "put them back, or train in another folder"
-                )
-            return encoder
-        encoder.write(run)
-        return encoder
+        return prepare_encoder(PretrainedEncoder, options, run, new)
 
     def write(self, run: Path) -> None:
         """Writes the files of ENCODER_FILES."""
@@ -197,16 +182,69 @@ class PretrainedEncoder:
         if self.folder is not None and not bert.embedding.weight.is_meta:
             weights = _read(self.folder).weights
             encoder = TextEncoder(bert, frozen=frozen)
-            random = [name for name, p in bert.named_parameters() if name not in weights and not p.requires_grad]
-            if random:
-                raise ValueError(
-                    f"attention={options.attention!r} has weights of its own, {random[0]!r} first, and "
-                    f"freeze={options.freeze} would leave them random; train all layers with freeze=none"
-                )
-            own = dict(bert.named_parameters())
-            copy_weights(bert, {name: tensor for name, tensor in weights.items() if name in own})
+            load_initial_weights(bert, weights, options.attention, options.freeze)
             return encoder
         return TextEncoder(bert, frozen=frozen)
+
+
+class _SizedFacts(Protocol):
+    @property
+    def layers(self) -> int: ...
+
+    @property
+    def weights_sha256(self) -> str: ...
+
+
+class EncoderOfRun(Protocol):
+    """An encoder in a task, read from a folder or from a run."""
+
+    @property
+    def facts(self) -> _SizedFacts: ...
+
+    @staticmethod
+    def of_folder(folder: Path) -> Any: ...
+
+    @staticmethod
+    def of_run(run: Path) -> Any: ...
+
+    def write(self, run: Path) -> None: ...
+
+
+Encoder = TypeVar("Encoder", bound=EncoderOfRun)
+
+
+def prepare_encoder(kind: type[Encoder], options: FineTuningOptions, run: Path, new: bool) -> Encoder:
+    """The encoder of a training: a new run reads its folder and writes what it needs later; others load that."""
+    encoder: Encoder
+    if not new and (run / _FACTS).exists() and (run / LAST).exists():
+        encoder = kind.of_run(run)
+        return encoder
+    initial = initial_folder(run)
+    # the weights of a run to start from replace those of the folder
+    encoder = kind.of_folder(options.encoder) if initial is None else kind.of_run(initial)
+    options.frozen_parts(encoder.facts.layers)
+    if (run / _FACTS).exists() and not new:
+        # the first checkpoint is not there yet, so the weights come from the folder again
+        if kind.of_run(run).facts.weights_sha256 != encoder.facts.weights_sha256:
+            raise ValueError(
+                f"the weights of {options.encoder} have changed since {run} began, which has no checkpoint yet; "
+                "put them back, or train in another folder"
+            )
+        return encoder
+    encoder.write(run)
+    return encoder
+
+
+def load_initial_weights(model: nn.Module, weights: Mapping[str, Tensor], attention: str | None, freeze: str) -> None:
+    """Copies the weights of a folder; raises if parameters that are frozen would stay random."""
+    random = [name for name, p in model.named_parameters() if name not in weights and not p.requires_grad]
+    if random:
+        raise ValueError(
+            f"attention={attention!r} has weights of its own, {random[0]!r} first, and "
+            f"freeze={freeze} would leave them random; train all layers with freeze=none"
+        )
+    own = dict(model.named_parameters())
+    copy_weights(model, {name: tensor for name, tensor in weights.items() if name in own})
 
 
 def _read(folder: Path) -> _Source:
@@ -239,7 +277,7 @@ def _read_run(folder: Path) -> _Source:
         facts, tokenizer = before.facts, before.tokenizer
         attention = record.options["model"].get("attention") or facts.attention
         weights = stored.under("model.encoder.bert.")
-        facts = replace(facts, source=folder.name, attention=attention, weights_sha256=_fingerprint(weights))
+        facts = replace(facts, source=folder.name, attention=attention, weights_sha256=weights_fingerprint(weights))
         return _Source(facts, tokenizer, weights)
     tokenizer = RunSubwords(read_tokenizer(folder / "tokens.json"))
     weights = stored.under("model.encoder.")
@@ -283,7 +321,8 @@ def _read_pretrained(folder: Path) -> _Source:
     return _Source(EncoderFacts.of(bert, None, folder, weights), tokenizer, weights)
 
 
-def _fingerprint(weights: Mapping[str, Tensor]) -> str:
+def weights_fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of names, shapes and numbers."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         digest.update(f"{name} {tuple(weights[name].shape)}\n".encode())

@@ -1,4 +1,4 @@
-"""Options of models around a pretrained encoder of texts.  No torch here: a command line reads them."""
+"""Options of models around a pretrained encoder of texts or images.  No torch here: a command line reads them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 PRETRAINED = "pretrained"
 # files that they leave in the folder of a run
 ENCODER_FILES = ("encoder.json", "encoder-tokens.json")
+IMAGE_ENCODER_FILES = ("encoder.json",)
 
 
 @dataclass(frozen=True)
-class EncoderOptions(ModelOptions):
-    """A pretrained encoder and new layers above it, trained together  (Devlin et al. 2019)."""
+class FineTuningOptions(ModelOptions):
+    """How a pretrained encoder and new layers above it are trained together."""
 
     training_only: ClassVar[tuple[str, ...]] = ("dropout", "freeze", "layer_decay", "head_rate")
     training: ClassVar[dict[str, Any]] = {
@@ -32,12 +33,9 @@ class EncoderOptions(ModelOptions):
         "save_every": 200,
         "betas": (0.9, 0.999),
     }
-    task_defaults: ClassVar[dict[str, Any]] = {"word_dropout": 0.0, "dropout": 0.1, "batch": 512}
 
     encoder: Path = field(metadata={"metavar": "FOLDER"})
-    """A run of masked-lm, a run with an encoder, or a BERT in transformers' layout; only a new run reads it."""
-    attention: str | None = left_open("that of the encoder")
-    """Another mechanism in all heads of the encoder, by name (see `regard list`)."""
+    """The folder of the encoder; only a new run reads it."""
     freeze: str = "none"
     """Parts that keep their weights: none, embeddings, all, or a number of lowest layers with the embeddings."""
     layer_decay: float = 0.9
@@ -69,6 +67,18 @@ class EncoderOptions(ModelOptions):
 
 
 @dataclass(frozen=True)
+class EncoderOptions(FineTuningOptions):
+    """A pretrained encoder of texts and new layers above it, trained together  (Devlin et al. 2019)."""
+
+    task_defaults: ClassVar[dict[str, Any]] = {"word_dropout": 0.0, "dropout": 0.1, "batch": 512}
+
+    encoder: Path = field(metadata={"metavar": "FOLDER"})
+    """A run of masked-lm, a run with an encoder, or a BERT in transformers' layout; only a new run reads it."""
+    attention: str | None = left_open("that of the encoder")
+    """Another mechanism in all heads of the encoder, by name (see `regard list`)."""
+
+
+@dataclass(frozen=True)
 class FrozenEncoderOptions(EncoderOptions):
     """An encoder whose states are the vectors of tokens."""
 
@@ -76,3 +86,11 @@ class FrozenEncoderOptions(EncoderOptions):
 
     def build(self, encoder: TextEncoder) -> TextEncoder:
         return encoder
+
+
+@dataclass(frozen=True)
+class ImageEncoderOptions(FineTuningOptions):
+    """A pretrained encoder of images and new layers above it, trained together  (Dosovitskiy et al. 2021)."""
+
+    encoder: Path = field(metadata={"metavar": "FOLDER"})
+    """A ViT in transformers' layout, or a run of classify-image or caption with one; only a new run reads it."""

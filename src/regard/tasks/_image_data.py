@@ -215,11 +215,17 @@ def bounded_examples(images: Images, split: str) -> tuple[Tensor, Tensor, str]:
     return pixel_tensor(images.pixels), torch.from_numpy(images.labels), f"the {split} split"
 
 
-def load_training_images(source: ImageSource, folder: Path, new: bool) -> tuple[Images, Images, ImageStats]:
-    """The images to train on, those to validate on, and their statistics, which the folder keeps."""
+def load_training_images(
+    source: ImageSource, folder: Path, new: bool, adapt: Callable[[ImageStats], ImageStats] | None = None
+) -> tuple[Images, Images, ImageStats]:
+    """The images to train on, those to validate on, and their statistics, which the folder keeps.
+
+    `adapt` changes the statistics of a new run, or raises if a model cannot read such images.
+    """
     initial = initial_stats(folder)
     train, _ = read_train_and_test(source, None if initial is None else initial.classes)
     stats = with_initial_stats(ImageStats.of(train), folder)
+    stats = stats if adapt is None else adapt(stats)
     save_or_check_stats(stats, folder, new)
     if source.shift >= min(stats.height, stats.width):
         raise ValueError(

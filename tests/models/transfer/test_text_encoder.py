@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.models.bert import BERT
-from regard.models.transfer.text_encoder import TextEncoder, copy_weights, fine_tuning_rates
+from regard.models.transfer.fine_tuned_encoder import copy_weights, fine_tuning_rates
+from regard.models.transfer.text_encoder import TextEncoder
 from regard.training.config import TrainingConfig
 from regard.training.step import optimizer
 

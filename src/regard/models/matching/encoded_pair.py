@@ -12,7 +12,8 @@ from regard.layers.dropout import Dropout
 from regard.layers.text_pooling import inside_lengths, pool
 from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention, pool_both
 from regard.models.matching.word_matcher import PairModel
-from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
+from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
+from regard.models.transfer.text_encoder import TextEncoder
 
 
 class TokenizedPairs(NamedTuple):

@@ -9,7 +9,8 @@ from regard.attn.call import NOTHING, Need
 from regard.layers.dropout import Dropout
 from regard.layers.text_pooling import inside_lengths, pool
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
-from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
+from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
+from regard.models.transfer.text_encoder import TextEncoder
 
 
 class EncoderClassifier(TextClassifier):

@@ -8,7 +8,8 @@ from regard.common.tag_schemes import TagScheme
 from regard.data.text.subword_inputs import SubwordInputs
 from regard.layers.character_convolution import CharacterConvolution
 from regard.models.tagger import Tagger, TaggerOutput, TaggerSizes
-from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
+from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
+from regard.models.transfer.text_encoder import TextEncoder
 
 # the state of a word, from those of its sub-words
 SUBWORD_STATES = ("first", "mean")

@@ -18,11 +18,15 @@ from regard.common.option_checks import (
     check_split,
 )
 from regard.common.option_fields import left_open, option, resolve
+from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
 from regard.tasks._image_options import ServeImages
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from regard.models.show_attend_tell.model import ShowAttendTell
+    from regard.models.transfer.image_encoder import ImageEncoder
     from regard.tasks.caption.task import CaptionTask
 
 # options of one kind of attention, and their values where they are left open
@@ -30,17 +34,13 @@ _OF_ATTENTION: dict[str, dict[str, float]] = {"soft": {"doubly": 0.01}, "hard": 
 
 
 @dataclass(frozen=True)
-class ShowAttendTellOptions(ModelOptions):
-    """A convolutional encoder, and a decoder that attends to patches for every word."""
+class CaptionDecoderOptions(ModelOptions):
+    """A decoder that attends to patches for every word."""
 
     attention: Literal["soft", "hard"] = "soft"
     """Mix all patches by their weights (soft), or read one, sampled in training and the likeliest then (hard)."""
     expected: float | None = left_open("0.5")
     """hard: the probability that the patches of a training image are mixed instead of sampled."""
-    annotation: int = 64
-    """The width of an annotation vector, which describes one patch."""
-    channels: int = 32
-    """Channels of the encoder's first layer; the second has twice as many."""
     width: int = 64
     """The width of embeddings."""
     hidden: int = 96
@@ -54,17 +54,17 @@ class ShowAttendTellOptions(ModelOptions):
         check_at_least(self, 0, {"expected": 0.5})
         if self.expected is not None and self.expected > 1:
             raise ValueError(f"expected must be a probability from 0 to 1, got {self.expected}; try expected=0.5")
-        check_at_least(self, 1, dict.fromkeys(("annotation", "channels", "width", "hidden"), 64))
+        check_at_least(self, 1, dict.fromkeys(("width", "hidden"), 64))
         check_share(self, {"dropout": 0.1})
         resolve(self, _OF_ATTENTION[self.attention])
 
-    def build(self, image_channels: int, vocabulary: int) -> ShowAttendTell:
+    def build_decoder(self, encoder: nn.Module, vocabulary: int) -> ShowAttendTell:
+        """The model whose encoder is any that makes annotation vectors."""
         from regard.data.text.special_tokens import PAD
-        from regard.models.show_attend_tell.encoder import AnnotationEncoder
         from regard.models.show_attend_tell.model import ShowAttendTell
 
         return ShowAttendTell(
-            AnnotationEncoder(image_channels, self.annotation, width=self.channels),
+            encoder,
             vocabulary,
             width=self.width,
             hidden=self.hidden,
@@ -74,6 +74,45 @@ class ShowAttendTellOptions(ModelOptions):
             dropout=self.dropout,
             padding=PAD,
         )
+
+
+@dataclass(frozen=True)
+class ShowAttendTellOptions(CaptionDecoderOptions):
+    """A convolutional encoder, and a decoder that attends to patches for every word."""
+
+    annotation: int = 64
+    """The width of an annotation vector, which describes one patch."""
+    channels: int = 32
+    """Channels of the encoder's first layer; the second has twice as many."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, dict.fromkeys(("annotation", "channels"), 64))
+
+    def build(self, image_channels: int, vocabulary: int) -> ShowAttendTell:
+        from regard.models.show_attend_tell.encoder import AnnotationEncoder
+
+        encoder = AnnotationEncoder(image_channels, self.annotation, width=self.channels)
+        return self.build_decoder(encoder, vocabulary)
+
+
+@dataclass(frozen=True)
+class PretrainedCaptionOptions(CaptionDecoderOptions, ImageEncoderOptions):
+    """A pretrained ViT, and a decoder that attends to the states of its patches for every word."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ImageEncoderOptions.__post_init__(self)
+
+    def build(self, encoder: ImageEncoder, vocabulary: int) -> ShowAttendTell:
+        from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
+        from regard.models.transfer.image_encoder import PatchAnnotations
+
+        model = self.build_decoder(PatchAnnotations(encoder), vocabulary)
+        slow = {name: self.head_rate * rate for name, rate in model.lr_multipliers.items()}
+        rates = fine_tuning_rates(model, self.layer_decay, self.head_rate, "encoder.encoder")
+        model.lr_multipliers = {**rates, **slow}
+        return model
 
 
 @dataclass(frozen=True)
@@ -126,11 +165,15 @@ class Caption(TaskConfig):
         "nll": False,
     }
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"scenes": {"tokens": "words"}, "files": {"tokens": "bpe"}}
-    models: ClassVar[dict[str, type[ModelOptions]]] = {"show-attend-tell": ShowAttendTellOptions}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "show-attend-tell": ShowAttendTellOptions,
+        PRETRAINED: PretrainedCaptionOptions,
+    }
+    chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "soft, hard: all patches mixed by their weights, or one that is sampled."
-    run_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json")
-    vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json")
+    run_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json", *IMAGE_ENCODER_FILES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json", *IMAGE_ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("size", "tokens", "vocabulary")
     training: ClassVar[dict[str, Any]] = {
         "lr": 4e-3,
@@ -162,8 +205,8 @@ class Caption(TaskConfig):
     max_length: int = 60
     """Longer captions, in tokens, are dropped from training; no caption that the model writes is longer."""
 
-    model: ShowAttendTellOptions = left_open()
-    """A convolutional encoder, and a recurrent decoder that attends."""
+    model: ShowAttendTellOptions | PretrainedCaptionOptions = left_open()
+    """A convolutional encoder or a pretrained ViT, and a recurrent decoder that attends."""
     doubly: float | None = left_open("0.01")
     """soft: λ of Σ_i (1 − Σ_t α_ti)², which makes captions attend to every patch."""
     entropy: float | None = left_open("0.002")

@@ -20,6 +20,7 @@ from regard.inference.predictor import Observe
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.recording.recording import Recording
 from regard.tasks._image_data import ImageStats, image_tensor, read_stats
+from regard.tasks._image_encoder import PretrainedImageEncoder
 from regard.tasks._image_predictors import ImageInput, ImagePredictor
 from regard.tasks._text_generation import (
     GeneratedText,
@@ -29,7 +30,7 @@ from regard.tasks._text_generation import (
     read_tokenizer,
     shift_right,
 )
-from regard.tasks.caption.options import Caption, PredictCaptions
+from regard.tasks.caption.options import Caption, PredictCaptions, PretrainedCaptionOptions
 from regard.viz.text import labels
 
 # the file of a run that holds the vocabulary
@@ -52,6 +53,16 @@ class ImageCaptions:
         return self.hypotheses[0]
 
 
+def build_captioner(
+    config: Caption, stats: ImageStats, tokenizer: Tokenizer, encoder: PretrainedImageEncoder | None
+) -> ShowAttendTell:
+    """The model with initial weights; those of an encoder come from its folder if the run has none yet."""
+    if isinstance(config.model, PretrainedCaptionOptions):
+        assert encoder is not None
+        return config.model.build(encoder.build(config.model), len(tokenizer))
+    return config.model.build(stats.channels, len(tokenizer))
+
+
 class Captioner(ImagePredictor[ImageCaptions]):
     """image -> annotation vectors -> search -> text; no caption is longer than `max_length` tokens."""
 
@@ -65,8 +76,10 @@ class Captioner(ImagePredictor[ImageCaptions]):
     @staticmethod
     def of(config: Caption, folder: Path) -> "Captioner":
         """A captioner with the vocabulary of a run, whose model has initial weights."""
-        tokenizer, stats = read_tokenizer(folder / TOKENS), read_stats(folder)
-        return Captioner(config.model.build(stats.channels, len(tokenizer)), tokenizer, stats, config.max_length)
+        tokenizer, stats, encoder = read_tokenizer(folder / TOKENS), read_stats(folder), None
+        if isinstance(config.model, PretrainedCaptionOptions):
+            encoder = PretrainedImageEncoder.of_run(folder)
+        return Captioner(build_captioner(config, stats, tokenizer, encoder), tokenizer, stats, config.max_length)
 
     # Prediction
 

@@ -31,6 +31,7 @@ from regard.tasks._image_data import (
     value_counts,
     with_initial_stats,
 )
+from regard.tasks._image_encoder import PretrainedImageEncoder, smallest_image_encoder
 from regard.tasks._text_generation import (
     GeneratedText,
     TokenLoss,
@@ -42,8 +43,8 @@ from regard.tasks._text_generation import (
     write_tokenizer,
 )
 from regard.tasks.base import Progress, Task
-from regard.tasks.caption.options import Caption, EvaluateCaptions
-from regard.tasks.caption.predictor import TOKENS, Captioner
+from regard.tasks.caption.options import Caption, EvaluateCaptions, PretrainedCaptionOptions
+from regard.tasks.caption.predictor import TOKENS, Captioner, build_captioner
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 # the share of the training images that is held out where files have no validation images
@@ -80,15 +81,20 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
     tokenizer: Tokenizer
     stats: ImageStats
     summary: str
+    encoder: PretrainedImageEncoder | None = None
     unit: str = "tokens"
 
     @staticmethod
     def of(task: Caption, folder: Path, new: bool) -> "CaptionProblem":
-        train, valid = read_train_and_valid(task)
-        stats = with_initial_stats(caption_stats(train, valid), folder)
-        _check_same_shape(valid, f"valid={task.valid}", stats)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not (folder / TOKENS).exists()
+        encoder = None
+        if isinstance(task.model, PretrainedCaptionOptions):
+            encoder = PretrainedImageEncoder.prepare(task.model, folder, new)
+        train, valid = read_train_and_valid(task)
+        stats = with_initial_stats(caption_stats(train, valid), folder)
+        stats = stats if encoder is None else encoder.adapt(stats)
+        _check_same_shape(valid, f"valid={task.valid}", stats)
         # test images are needed only after training, but raise before it
         if new and task.test is not None:
             _check_same_shape(read_captioned(task, "test"), f"test={task.test}", stats)
@@ -109,10 +115,10 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
         summary = f"{len(pairs):,} captions of {images:,} images to train on, {len(valid):,} images to validate, "
         summary += f"{len(tokenizer):,} tokens"
         summary += f"; dropped {dropped:,} captions of more than {task.max_length} tokens" if dropped else ""
-        return CaptionProblem(task, train, valid[: task.valid_lines], pairs, tokenizer, stats, summary)
+        return CaptionProblem(task, train, valid[: task.valid_lines], pairs, tokenizer, stats, summary, encoder)
 
     def build_model(self) -> ShowAttendTell:
-        return self.task.model.build(self.stats.channels, len(self.tokenizer))
+        return build_captioner(self.task, self.stats, self.tokenizer, self.encoder)
 
     def warnings(self) -> Sequence[str]:
         return long_sample_warnings([np.array([len(ids) for _, ids in self.pairs])], self.task.batch)
@@ -187,8 +193,13 @@ class CaptionTask(Task[Caption, Captioner]):
         return CaptionProblem.of(self.config, folder, new)
 
     def dry_run(self) -> None:
+        options = self.config.model
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            self.config.model.build(1, 11)(torch.zeros(2, 1, 8, 8), torch.full((2, 3), BOS))
+            if isinstance(options, PretrainedCaptionOptions):
+                model = options.build(smallest_image_encoder(options), 11)
+            else:
+                model = options.build(1, 11)
+            model(torch.zeros(2, 1, 8, 8), torch.full((2, 3), BOS))
 
     def predictor(self, folder: Path) -> Captioner:
         return Captioner.of(self.config, folder)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_radius, check_share
+from regard.common.option_checks import check_at_least, check_choices, check_radius, check_share
 from regard.common.option_fields import left_open, resolve
 from regard.common.suggestions import known
+from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
 from regard.tasks._image_options import AttackImages, EvaluateImages, PredictImageClasses, ServeImages
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from regard.models.convnet import ConvNet
     from regard.models.row_reader import RowReader
+    from regard.models.transfer.image_encoder import ImageEncoder, ImageEncoderClassifier
     from regard.tasks.classify_image.task import ClassifyImageTask
 
 
@@ -102,8 +104,42 @@ class RowReaderOptions(ImageClassifierOptions):
 
 
 @dataclass(frozen=True)
+class PretrainedImageOptions(ImageEncoderOptions):
+    """A pretrained ViT, whose class token or patches become the vector of an image  (Dosovitskiy et al. 2021)."""
+
+    map_axes: ClassVar[Mapping[str, str]] = {}
+
+    attention: str | None = left_open("that of the encoder")
+    """Another mechanism in all heads of the encoder, by name (see `regard list`)."""
+    pooling: Literal["first", "mean"] = "first"
+    """The vector of an image: the state of the class token, or the mean of the states of its patches."""
+    dropout: float = 0.1
+    """The share of features that dropout sets to zero in training, above the encoder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choices(self)
+        check_share(self, {"dropout": 0.1})
+
+    def build(self, encoder: ImageEncoder, classes: int) -> ImageEncoderClassifier:
+        from regard.models.transfer.image_encoder import ImageEncoderClassifier
+
+        return ImageEncoderClassifier(
+            encoder,
+            classes,
+            pooling=self.pooling,
+            dropout=self.dropout,
+            layer_decay=self.layer_decay,
+            head_rate=self.head_rate,
+        )
+
+    def resolved_by(self, size: tuple[int, int]) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
 class ClassifyImage(LabelledImageConfig):
-    """Classify images: folders of images, IDX files, or embedded digits, by a network with any gate."""
+    """Classify images: folders of images, IDX files, or embedded digits, by a network with any gate, or a ViT."""
 
     name: ClassVar[str] = "classify-image"
     summary: ClassVar[str] = "classify images: folders of images, IDX files, or handwritten digits"
@@ -111,7 +147,14 @@ class ClassifyImage(LabelledImageConfig):
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.0), "files": Budget(minutes=20.0)}
     # few images are held out, and their likelihood shows smaller differences than their accuracy
     metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True, "robust_nll": False, "robust_accuracy": True}
-    models: ClassVar[dict[str, type[ModelOptions]]] = {"convnet": ConvNetOptions, "rows": RowReaderOptions}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "convnet": ConvNetOptions,
+        "rows": RowReaderOptions,
+        PRETRAINED: PretrainedImageOptions,
+    }
+    chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
+    run_files: ClassVar[tuple[str, ...]] = ("images.json", *IMAGE_ENCODER_FILES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", *IMAGE_ENCODER_FILES)
     varies: ClassVar[str] = "gate"
     varies_help: ClassVar[str] = "Gates by name, as `regard list gates` has them; none is a network without gates."
     is_served: ClassVar[bool] = True
@@ -120,8 +163,8 @@ class ClassifyImage(LabelledImageConfig):
     Predict: ClassVar[type] = PredictImageClasses
     Serve: ClassVar[type] = ServeImages
 
-    model: ImageClassifierOptions = left_open()
-    """Residual blocks that may have a gate, or a gated attention cell that reads row by row."""
+    model: ImageClassifierOptions | PretrainedImageOptions = left_open()
+    """Residual blocks that may have a gate, a gated attention cell that reads row by row, or a pretrained ViT."""
     smoothing: float = 0.0
     """Label smoothing: the share of the target's probability that is spread over all classes."""
     shift: int = 1
@@ -161,7 +204,8 @@ class ClassifyImage(LabelledImageConfig):
 
     @property
     def title(self) -> str:
-        return f"{'a network' if self.model_name == 'convnet' else 'a reader of rows'} on {self.dataset_label}"
+        names = {"convnet": "a network", "rows": "a reader of rows"}
+        return f"{names.get(self.model_name, 'a pretrained ViT')} on {self.dataset_label}"
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these gates; "none" is without."""

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attacks import Attack
+from regard.common.option_checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
 from regard.tasks._image_data import (
@@ -29,11 +30,11 @@ from regard.tasks._image_data import (
     require_two_classes,
     shifted_batch,
 )
+from regard.tasks._image_encoder import PretrainedImageEncoder, smallest_image_encoder
 from regard.tasks._image_options import AttackImages, EvaluateImages
-from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_image.adversary import attacked_batch, robust_scores, training_attack
-from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.classify_image.options import ClassifyImage, PretrainedImageOptions
 from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
@@ -47,13 +48,17 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     valid: Images
     stats: ImageStats
     summary: str = ""
+    encoder: PretrainedImageEncoder | None = None
     unit: str = "images"
 
     @staticmethod
     def of(task: ClassifyImage, folder: Path, new: bool) -> "ClassifyImageProblem":
-        train, valid, stats = load_training_images(task, folder, new)
+        options, encoder = task.model, None
+        if isinstance(options, PretrainedImageOptions):
+            encoder = PretrainedImageEncoder.prepare(options, folder, new)
+        train, valid, stats = load_training_images(task, folder, new, encoder.adapt if encoder else None)
         require_two_classes(task, stats)
-        return ClassifyImageProblem(task, train, valid, stats, data_summary(train, valid))
+        return ClassifyImageProblem(task, train, valid, stats, data_summary(train, valid), encoder)
 
     @property
     def adversary(self) -> Attack | None:
@@ -64,7 +69,7 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
         return training_attack(self.task.adversary, self.task.eps, self.task.attack_steps)
 
     def build_model(self) -> nn.Module:
-        return _build(self.task, self.stats)
+        return _build(self.task, self.stats, self.encoder)
 
     def resolved_options(self) -> dict[str, Any]:
         return {"model": self.task.model.resolved_by((self.stats.height, self.stats.width))}
@@ -105,13 +110,18 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         return ClassifyImageProblem.of(self.config, folder, new)
 
     def dry_run(self) -> None:
-        side = max(8, getattr(self.config.model, "stride", None) or 0)
+        options = self.config.model
+        side = max(8, getattr(options, "stride", None) or 0)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            self.config.model.build(1, (side, side), 2)(torch.zeros(2, 1, side, side))
+            if isinstance(options, PretrainedImageOptions):
+                options.build(smallest_image_encoder(options, options.attention), 2)(torch.zeros(2, 1, 8, 8))
+            else:
+                options.build(1, (side, side), 2)(torch.zeros(2, 1, side, side))
 
     def predictor(self, folder: Path) -> ImageClassifier:
-        stats = read_stats(folder)
-        return ImageClassifier(_build(self.config, stats), stats, self.config.model.map_axes)
+        stats, options = read_stats(folder), self.config.model
+        encoder = PretrainedImageEncoder.of_run(folder) if isinstance(options, PretrainedImageOptions) else None
+        return ImageClassifier(_build(self.config, stats, encoder), stats, options.map_axes)
 
     def evaluate(
         self, predictor: ImageClassifier, folder: Path, options: EvaluateImages, progress: Progress
@@ -133,5 +143,9 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         return bounded_examples(read_split(self.config, options.split, predictor.stats.classes), options.split)
 
 
-def _build(task: ClassifyImage, stats: ImageStats) -> nn.Module:
+def _build(task: ClassifyImage, stats: ImageStats, encoder: PretrainedImageEncoder | None) -> nn.Module:
+    """The model with initial weights; those of an encoder come from its folder if the run has none yet."""
+    if isinstance(task.model, PretrainedImageOptions):
+        assert encoder is not None
+        return task.model.build(encoder.build(task.model, task.model.attention), len(stats.classes))
     return task.model.build(stats.channels, (stats.height, stats.width), len(stats.classes))

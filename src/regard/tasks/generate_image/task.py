@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard.common.option_checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
 from regard.losses.hinge import hinge
@@ -27,7 +28,6 @@ from regard.tasks._image_data import (
     with_initial_stats,
 )
 from regard.tasks._image_options import EvaluateImages
-from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
 from regard.tasks.generate_image.options import JUDGE, TEST_JUDGE, GenerateImage

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.common.option_checks import large_batch_warnings
 from regard.data.images.cluttered import compose
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
@@ -37,7 +38,6 @@ from regard.tasks._image_data import (
     shifted_batch,
 )
 from regard.tasks._image_options import AttackImages
-from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks.base import Progress, Task
 from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
 from regard.tasks.glimpse.predictor import GlimpseClassifier

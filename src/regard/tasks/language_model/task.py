@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.common.option_checks import large_batch_warnings
 from regard.data.text.running_text import token_stream
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.language_model import LanguageModel
-from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task

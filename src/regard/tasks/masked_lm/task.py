@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from regard.common.option_checks import large_batch_warnings
 from regard.data.text.masking import mask_token
 from regard.data.text.running_text import token_stream
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.bert import BERTMaskedLM
-from regard.tasks._large_batches import large_batch_warnings
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks._text_options import EvaluateTextFiles
