@@ -11,8 +11,12 @@ from regard.data.tracking.dialogue import Ontology, State, SystemAct
 _SPELLINGS = {wrong: right for layout in CORRECTIONS.values() for wrong, right in layout.items()}
 
 
+# letters that a word has before an ending, and letters of an ending, at most
+_STEM, _ENDING = 4, 5
+
+
 class Mention(NamedTuple):
-    """A value of a slot, or a request, and the places of its words."""
+    """A value of a slot, or a slot or request by its name without a value, and the places of its words."""
 
     slot: str
     value: str
@@ -21,7 +25,10 @@ class Mention(NamedTuple):
 
 
 class MentionFinder:
-    """Finds the values and requests of an ontology in words, the longest first where several begin at one word."""
+    """Finds the values and names of an ontology in words, the longest first where several begin at one word.
+
+    The last word may have an ending: "cheapest" names cheap, "northern" north.
+    """
 
     def __init__(self, ontology: Ontology) -> None:
         self.of_values = _Phrases(
@@ -30,23 +37,28 @@ class MentionFinder:
             for value in values
             for phrase in _spellings(value)
         )
-        self.of_requests = _Phrases(
-            (phrase, (request, ""))
-            for request in ontology.requests
-            for phrase in _spellings(request.rpartition("-")[2])
+        # the domain in front of a name, as in hotel-area, is seldom said
+        self.of_names = _Phrases(
+            (phrase, (name, ""))
+            for name in dict.fromkeys((*ontology.slots, *ontology.requests))
+            for phrase in _spellings(name.rpartition("-")[2])
         )
 
     def values(self, text: str) -> list[Mention]:
         """The values that a text names, in the order of their words."""
         return self.of_values.find(split_words(text)[0])
 
-    def requests(self, text: str) -> list[Mention]:
-        """The requests that a text names, in the order of their words."""
-        return self.of_requests.find(split_words(text)[0])
+    def names(self, text: str) -> list[Mention]:
+        """The slots and requests that a text names, in the order of their words."""
+        return self.of_names.find(split_words(text)[0])
 
-    def acts(self, text: str) -> tuple[SystemAct, ...]:
-        """The acts of the system that can be found in its words: the values that it names."""
-        return tuple(dict.fromkeys(SystemAct(each.slot, each.value) for each in self.values(text)))
+    def acts(self, text: str) -> dict[SystemAct, Mention]:
+        """The acts of the system that can be found in its words, the values and slots that it names, with the first
+        mention of each."""
+        found: dict[SystemAct, Mention] = {}
+        for mention in sorted((*self.values(text), *self.names(text)), key=lambda each: each.start):
+            found.setdefault(SystemAct(mention.slot, mention.value), mention)
+        return found
 
     def informs(self, text: str) -> State:
         """String matching: every value that the user names, the last one of a slot."""
@@ -67,12 +79,20 @@ class _Phrases:
         found: list[Mention] = []
         start = 0
         while start < len(words):
-            end = min(start + self.longest, len(words))
-            while end > start and tuple(words[start:end]) not in self.named:
-                end -= 1
-            found += [Mention(*name, start, end) for name in self.named.get(tuple(words[start:end]), ())]
+            end, names = self._longest(words, start)
+            found += [Mention(*name, start, end) for name in names]
             start = max(end, start + 1)
         return found
+
+    def _longest(self, words: Sequence[str], start: int) -> tuple[int, Sequence[tuple[str, str]]]:
+        """The end of the longest phrase that begins at a word, and its names; none is as long as no word."""
+        for end in range(min(start + self.longest, len(words)), start, -1):
+            *front, last = words[start:end]
+            stems = (last[:length] for length in range(len(last) - 1, max(len(last) - _ENDING, _STEM) - 1, -1))
+            for stem in (last, *stems):
+                if (names := self.named.get((*front, stem))) is not None:
+                    return end, names
+        return start, ()
 
 
 def _spellings(value: str) -> list[tuple[str, ...]]:
