@@ -39,6 +39,7 @@ COMMANDED = {
         "read",
         "select-response",
         "respond",
+        "track",
         "language-model",
         "masked-lm",
         "images",

@@ -18,6 +18,7 @@ TEXT_RUNS = {
     "select-response": "--train {}/dialogues.tsv --embedding 5 --width 6 --levels 1 --filters 3 2 --turns 2 --words 4 "
     "--candidates 3 --batch 8",
     "respond": "--train {}/dialogues.tsv --tokens words --width 8 --heads 2 --layers 1 --turns 4 --words 9 --batch 64",
+    "track": "--train {}/turns.tsv --embedding 5 --hidden 6 --batch 8",
     "read": "--train {}/questions.json --embedding 5 --characters 4 --hidden 6 --batch 256",
     "embed": "--train {}/pairs.tsv --tokens characters --width 8 --heads 2 --layers 1 --batch 16 --valid-pairs 5",
     "masked-lm": "--train {}/lines.txt --tokens characters --width 8 --heads 2 --layers 1 --segment 220 --batch 2 "
@@ -34,6 +35,8 @@ def text_for(task: str, text: str) -> str:
         return f"a {text}\nb {text}\nc"
     if task == "respond":
         return f"a {text}\nb {text}"
+    if task == "track":
+        return f"a {text}\nfood?\n{text}"
     if task == "read":
         return f"It was {text or 'a'}.\nWhat was it?"
     if task == "answer":
@@ -56,6 +59,8 @@ def text_run(task: str, folder: Path) -> LoadedRun:
     (folder / "questions.json").write_text(json.dumps({"data": [{"paragraphs": passages}]}))
     (folder / "pairs.tsv").write_text("".join(f"{w}\t{w[::-1]}\n" for w in words))
     (folder / "dialogues.tsv").write_text("".join(f"{w}\t{w[0]} a\t{w[-1]}\n" for w in words))
+    turns = (f"{n}\t1\tfood?\t{w}\tfood={w[0]}\n" for n, w in enumerate(words))
+    (folder / "turns.tsv").write_text("dialogue\tturn\tsystem\tuser\tinform\n" + "".join(turns))
     options = [*TEXT_RUNS[task].format(folder).split(), "--threads", "1", "--steps", "2"]
     threads = torch.get_num_threads()
     try:

@@ -112,6 +112,18 @@ CASES: dict[str, Case] = {
         ("dot", "entmax"),
         ("b", "c c"),
     ),
+    "track": Case(
+        "--train TURNS --embedding 5 --hidden 6 --batch 8",
+        ("a table\nfood?\nb food", "area?\tc\td, no wait, e"),
+        ("dot", "additive"),
+        ("food=b; phone", "area=d"),
+    ),
+    "track+encoder": Case(
+        "--train TURNS --encoder BERT --freeze embeddings --hidden 6 --batch 8",
+        ("a table\nfood?\nb food", "area?\tc\td, no wait, e"),
+        ("dot", "entmax"),
+        ("food=b; phone", "area=d"),
+    ),
     "language-model": Case(
         "--train LINES --model transformer-xl --memory 9 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
         ("a good film", "bad"),
@@ -170,6 +182,7 @@ def write_files(folder: Path) -> None:
     turns = ["\t".join([line, f"{line[0]} {n}", line[::-1]]) for n, line in enumerate(words)]
     (folder / "dialogues.tsv").write_text("".join(f"{line}\n" for line in turns))
     (folder / "sentences.tsv").write_text("".join(matched))
+    write_turns(folder / "turns.tsv")
     moves = [(each.split()[0], each.split()[2]) for each in words]
     rows_of_stories = [f"1 Al went to {a}.\n2 Bo went to {b}.\n3 Where is Al?\t{a}\t1\n" for a, b in moves]
     (folder / "stories_train.txt").write_text("".join(rows_of_stories))
@@ -178,6 +191,15 @@ def write_files(folder: Path) -> None:
     ]
     (folder / "questions.json").write_text(json.dumps({"data": [{"paragraphs": stories}]}))
     (folder / "lines.txt").write_text("".join(f"{line[::-1]}\n" for line in texts))
+
+
+def write_turns(path: Path) -> None:
+    """Dialogues of three turns: a table, the food that is not offered, and the area."""
+    rows = [
+        f"{n}\t1\t\ta table\t\t\n{n}\t2\tfood? {a}\tno, {b}\tfood={b}\tphone\n{n}\t3\tarea?\t{c}\tarea={c}\t\n"
+        for n, (a, b, c) in enumerate(permutations("abcde", 3))
+    ]
+    path.write_text("dialogue\tturn\tsystem\tuser\tinform\trequest\n" + "".join(rows))
 
 
 def question(line: str, number: int) -> dict[str, Any]:
@@ -199,6 +221,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "LINES": "lines.txt",
         "SENTENCES": "sentences.tsv",
         "DIALOGUES": "dialogues.tsv",
+        "TURNS": "turns.tsv",
         "STORIES": "stories_train.txt",
         "QUESTIONS": "questions.json",
     }

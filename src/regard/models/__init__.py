@@ -24,7 +24,9 @@ from regard.models.self_attentive import SelfAttentive
 from regard.models.seq2seq import Seq2Seq
 from regard.models.show_attend_tell.model import ShowAttendTell
 from regard.models.tagger import RecurrentTagger, TransformerTagger, WindowTagger
+from regard.models.tracking.slot_tracker import RecurrentSlotTracker
 from regard.models.transfer.classifier import EncoderClassifier
+from regard.models.transfer.slot_tracker import EncoderSlotTracker
 from regard.models.transfer.tagger import EncoderTagger
 from regard.models.transformer import Transformer
 from regard.models.transformer_xl import TransformerXL
@@ -62,6 +64,8 @@ MODELS: dict[str, type[nn.Module]] = {
     "deep-attention": DeepAttentionMatching,
     "flat": FlatResponder,
     "hran": HRAN,
+    "slot-tracker": RecurrentSlotTracker,
+    "encoder-slot-tracker": EncoderSlotTracker,
 }
 
 __all__ = [
@@ -80,6 +84,7 @@ __all__ = [
     "BiDAF",
     "ConvNet",
     "EncoderClassifier",
+    "EncoderSlotTracker",
     "EncoderTagger",
     "Decomposable",
     "DeepAttentionMatching",
@@ -88,6 +93,7 @@ __all__ = [
     "Llama",
     "MemN2N",
     "RecurrentLanguageModel",
+    "RecurrentSlotTracker",
     "RowReader",
     "SelfAttentionGAN",
     "SelfAttentive",

@@ -17,6 +17,7 @@ from regard.tasks.read.options import ReadConfig
 from regard.tasks.respond.options import Respond
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.tag.options import Tag
+from regard.tasks.track.options import Track
 from regard.tasks.translate.options import Translate
 from regard.training.run_folder import RECORD, RunRecord
 
@@ -31,6 +32,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "match": Match,
     "select-response": SelectResponse,
     "respond": Respond,
+    "track": Track,
     "answer": Answer,
     "read": ReadConfig,
     "language-model": LanguageModelConfig,

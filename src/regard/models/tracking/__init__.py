@@ -1,0 +1,1 @@
+"""Models that track the state of a dialogue."""

@@ -1,0 +1,68 @@
+"""The tensors of turns that a tracker reads."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.data.text.subword_inputs import SubwordInputs
+from regard.data.text.words import WordInputs
+
+Words = WordInputs | SubwordInputs
+
+# acts of the same topic in one turn, and earlier turns, are counted up to these numbers
+PLACES, AGES = 5, 5
+
+
+class TurnWords(NamedTuple):
+    """The words of one speaker in n turns; an empty text is one unknown word, whose length is 0."""
+
+    words: Words  # n texts
+    lengths: Tensor  # "n"
+    topics: Tensor  # "n t m", 1 where a word is part of name m, or of a value of that slot
+
+    def to(self, device: torch.device) -> "TurnWords":
+        return TurnWords(self.words.to(device), self.lengths.to(device), self.topics.to(device))
+
+
+class ActInputs(NamedTuple):
+    """The acts of the system up to a turn. The first is none, so that a turn need not attend to any other."""
+
+    names: Tensor  # "n a", the number of its slot's name, −1 for the first one, −2 for padding
+    candidates: Tensor  # "n a", the value that it names, −1 for none
+    places: Tensor  # "n a 3", its place among those of its topic and turn, from the front and the back, and its age
+
+    def to(self, device: torch.device) -> "ActInputs":
+        return ActInputs(*(t.to(device) for t in self))
+
+
+class TrackingInputs(NamedTuple):
+    """n turns, and the phrases to score: those of topics, then those of candidates.
+
+    Topics are slots and requests; candidates are the values of all slots, and the requests themselves.
+    """
+
+    user: TurnWords
+    system: TurnWords
+    mentions: Tensor  # "n t c", 1 where a word of the user is one of candidate c
+    acts: ActInputs
+    phrases: Words  # k + c texts
+    topics: Tensor  # "c", the topic of a candidate
+    names: Tensor  # "k", the number of a topic's name: a slot that can be asked for is two topics with one name
+
+    def to(self, device: torch.device) -> "TrackingInputs":
+        return TrackingInputs(
+            self.user.to(device),
+            self.system.to(device),
+            self.mentions.to(device),
+            self.acts.to(device),
+            self.phrases.to(device),
+            self.topics.to(device),
+            self.names.to(device),
+        )
+
+
+def mean_words(x: Tensor, lengths: Tensor) -> Tensor:  # "p w d", "p" -> "p d"
+    """The mean of the vectors of every phrase."""
+    inside = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)
+    return (x * inside.unsqueeze(-1)).sum(1) / lengths.clamp_min(1).unsqueeze(1)

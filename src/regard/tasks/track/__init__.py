@@ -1,0 +1,1 @@
+"""The task track: the state of a dialogue."""

@@ -1,0 +1,179 @@
+"""The dialogues of a run: their splits, the ontology and words that the run records, and string matching."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+from regard.data.embedded import bookings
+from regard.data.splitting import held_out_items
+from regard.data.text.words import normal, repeated_words, split_words
+from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedSplits, TrackedTurn
+from regard.data.tracking.files import TrackedFile, read_ontology, read_tracked
+from regard.data.tracking.mentions import MentionFinder
+from regard.metrics.tracking import TurnLabels
+from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.track.options import Track
+
+
+@dataclass(frozen=True)
+class OntologySplits(TrackedSplits):
+    """The dialogues of a run, its ontology, and the corrections of its labels with their numbers."""
+
+    ontology: Ontology
+    corrections: Mapping[str, int] = field(default_factory=dict)
+
+
+def read(config: Track) -> OntologySplits:
+    """The dialogues to train on, to validate and to test on, all of whose labels are in the ontology."""
+    if config.dataset != "files":
+        parts = bookings.splits(config.seed)
+        train, valid, test = (
+            [bookings.tracked(booking, str(n)) for n, booking in enumerate(part)]
+            for part in (parts.train, parts.valid, parts.test)
+        )
+        return OntologySplits(train, valid, test, bookings.ontology())
+    assert config.train is not None
+    files = {path: read_tracked(path) for path in (config.train, config.valid, config.test) if path is not None}
+    corrections = sum((Counter(file.corrections) for file in files.values()), Counter[str]())
+    train = files[config.train].dialogues
+    if config.valid is None:
+        train, valid = _hold_out(train, config)
+    else:
+        valid = files[config.valid].dialogues
+    ontology = _ontology(config, [*train, *valid])
+    for path, file in files.items():
+        ontology.check(file.dialogues, path)
+    test = valid if config.test is None else files[config.test].dialogues
+    return OntologySplits(train, valid, test, ontology, corrections)
+
+
+def read_file(path: Path, ontology: Ontology) -> TrackedFile:
+    """The dialogues of a file, all of whose labels are in the ontology."""
+    file = read_tracked(path)
+    ontology.check(file.dialogues, path)
+    return file
+
+
+def _ontology(config: Track, dialogues: Sequence[TrackedDialogue]) -> Ontology:
+    found = Ontology.of(dialogues) if config.ontology is None else read_ontology(config.ontology)
+    # the file of MultiWOZ names no requests
+    return found if found.requests else replace(found, requests=Ontology.of(dialogues).requests)
+
+
+def _hold_out(
+    dialogues: Sequence[TrackedDialogue], config: Track
+) -> tuple[list[TrackedDialogue], list[TrackedDialogue]]:
+    """Two parts without a common dialogue."""
+    texts = [_text(dialogue) for dialogue in dialogues]
+    distinct = sorted({*texts})
+    if len(distinct) < 2:
+        raise ValueError(
+            f"train={config.train} has no dialogue to hold out: all of its {len(dialogues)} are equal; give more "
+            "dialogues, or --valid as well"
+        )
+    held = held_out_items(distinct, config.valid_share, config.seed)
+    pairs = list(zip(texts, dialogues, strict=True))
+    return [each for text, each in pairs if text not in held], [each for text, each in pairs if text in held]
+
+
+def _text(dialogue: TrackedDialogue) -> str:
+    return "\n".join(f"{turn.system}\t{turn.user}" for turn in dialogue.turns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackingFacts(DataFingerprint):
+    """The ontology and the words of a run, and fingerprints of its dialogues."""
+
+    file: ClassVar[str] = "ontology.json"
+    unit: ClassVar[str] = "dialogues"
+
+    slots: dict[str, list[str]]
+    requests: list[str]
+    words: list[str]
+
+    @staticmethod
+    def of(splits: OntologySplits, vocabulary: int) -> "TrackingFacts":
+        ontology = splits.ontology
+        turns = [turn for dialogue in splits.train for turn in dialogue.turns]
+        repeated = repeated_words([split_words(text)[0] for turn in turns for text in turn[::2][:2]], vocabulary)
+        phrases = [*ontology.requests, *(text for slot in ontology.slots for text in (slot, *ontology.values(slot)))]
+        # all words of the ontology have vectors, also those of values that occur once or never
+        named = [normal(word) for phrase in phrases for word in split_words(phrase)[0]]
+        empty = TrackingFacts(
+            slots={slot: list(values) for slot, values in ontology.slots.items()},
+            requests=list(ontology.requests),
+            words=list(dict.fromkeys((*repeated, *named))),
+            train=0,
+            valid=0,
+            train_sha256="",
+            valid_sha256="",
+        )
+        return empty.for_data(splits)
+
+    def for_data(self, splits: OntologySplits) -> "TrackingFacts":
+        """The same ontology and words for other dialogues, whose labels must be in the ontology."""
+        for part in (splits.train, splits.valid):
+            self.ontology.check(part, Path("the data"))
+        return replace(
+            self,
+            train=len(splits.train),
+            valid=len(splits.valid),
+            train_sha256=digest(splits.train),
+            valid_sha256=digest(splits.valid),
+        )
+
+    @property
+    def ontology(self) -> Ontology:
+        return Ontology({slot: tuple(values) for slot, values in self.slots.items()}, tuple(self.requests))
+
+
+def digest(dialogues: Sequence[TrackedDialogue]) -> str:
+    """The fingerprint of dialogues and their labels."""
+    return sha256_of(
+        f"{turn.system}\t{turn.user}\t{sorted(turn.informs.items())}\t{turn.requests}\t{sorted(turn.state.items())}\n"
+        for dialogue in dialogues
+        for turn in dialogue.turns
+    )
+
+
+def parse_conversation(text: str) -> tuple[TrackedTurn, ...]:
+    """The turns of a conversation, separated by line breaks or tabs: the last is of the user, before it they alternate.
+
+    They have no labels.
+    """
+    said = [" ".join(line.split()) for line in text.strip("\n").replace("\t", "\n").split("\n")]
+    if not any(said):
+        raise ValueError(
+            "the conversation is empty; give the turns of user and system on lines of their own, the user last"
+        )
+    # a conversation that the user begins has no words of the system in front
+    lines = ["", *said] if len(said) % 2 else list(said)
+    return tuple(TrackedTurn(lines[n], (), lines[n + 1], {}, (), {}) for n in range(0, len(lines), 2))
+
+
+def write_conversation(dialogue: TrackedDialogue) -> str:
+    """The text that `parse_conversation` reads."""
+    lines = [line for turn in dialogue.turns for line in (turn.system, turn.user)]
+    return "\n".join(" ".join(line.split()) for line in (lines if lines[0] else lines[1:]))
+
+
+def right_labels(dialogues: Sequence[TrackedDialogue]) -> list[list[TurnLabels]]:
+    """The labels of every turn."""
+    return [
+        [TurnLabels(turn.informs, frozenset(turn.requests), turn.state) for turn in dialogue.turns]
+        for dialogue in dialogues
+    ]
+
+
+def matched_labels(dialogues: Sequence[TrackedDialogue], ontology: Ontology) -> list[list[TurnLabels]]:
+    """String matching, the baseline: the values and requests that the words of the user name."""
+    finder, requests = MentionFinder(ontology), frozenset(ontology.requests)
+    return [
+        [
+            TurnLabels(finder.informs(turn.user), requests & {each.slot for each in finder.names(turn.user)})
+            for turn in dialogue.turns
+        ]
+        for dialogue in dialogues
+    ]

@@ -1,0 +1,162 @@
+"""The options of the task track and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import check_at_least, check_choices, check_share
+from regard.common.option_fields import left_open
+from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
+from regard.tasks._text_options import EvaluateTextFile, TextFileConfig
+from regard.tasks.base import Budget, ModelOptions
+
+if TYPE_CHECKING:
+    from regard.models.tracking.slot_tracker import SlotTracker
+    from regard.models.transfer.text_encoder import TextEncoder
+    from regard.tasks.track.task import TrackTask
+
+
+@dataclass(frozen=True)
+class TrackerOptions(ModelOptions):
+    """Values asked for by attention over the words of a recurrent encoder, and over the acts of the system
+    (after Zhong et al. 2018)."""
+
+    attention: str = "scaled-dot"
+    """How slots and values attend to the words: a mechanism by name (see `regard list`)."""
+    embedding: int = 64
+    """The width of word vectors."""
+    hidden: int = 64
+    """The width of the recurrent state in each direction."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_at_least(self, 1, {"embedding": 64, "hidden": 64})
+        check_share(self, {"dropout": 0.3})
+
+    def build(self, words: int, names: int) -> SlotTracker:
+        from regard.models.tracking.slot_tracker import RecurrentSlotTracker
+
+        return RecurrentSlotTracker(
+            words,
+            names,
+            embedding=self.embedding,
+            hidden=self.hidden,
+            attention=self.attention,
+            dropout=self.dropout,
+        )
+
+
+@dataclass(frozen=True)
+class PretrainedTrackerOptions(EncoderOptions):
+    """The same attention over the words of a pretrained encoder  (Devlin et al. 2019)."""
+
+    task_defaults: ClassVar[dict[str, Any]] = {**EncoderOptions.task_defaults, "batch": 16, "dropout": 0.1}
+
+    hidden: int = 128
+    """The width of the states of words above the encoder."""
+    dropout: float = left_open()
+    """The share of activations that dropout sets to zero in training, above the encoder."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": 128})
+        check_share(self, {"dropout": 0.1})
+
+    def build(self, encoder: TextEncoder, names: int) -> SlotTracker:
+        from regard.models.transfer.slot_tracker import EncoderSlotTracker
+
+        return EncoderSlotTracker(
+            encoder,
+            names,
+            hidden=self.hidden,
+            dropout=self.dropout,
+            layer_decay=self.layer_decay,
+            head_rate=self.head_rate,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateStates(EvaluateTextFile):
+    """Options of `regard evaluate` for trackers."""
+
+    ontology: Path | None = None
+    """Other values to choose from, a file as that of --ontology of the training; its slots must be those of the run."""
+
+
+@dataclass(frozen=True)
+class Track(TextFileConfig):
+    """Track the state of a dialogue: dialogues with slots and values, or embedded ones, train the model."""
+
+    name: ClassVar[str] = "track"
+    summary: ClassVar[str] = "track the slots of a dialogue: your own WoZ 2.0, MultiWOZ or columns, or bookings"
+    unit: ClassVar[str] = "turns"
+    content: ClassVar[str] = "dialogues"
+    embedded: ClassVar[str] = "bookings"
+    budgets: ClassVar[dict[str, Budget]] = {"bookings": Budget(minutes=4.0), "files": Budget(minutes=10.0)}
+    metrics: ClassVar[dict[str, bool]] = {"joint goal": True, "turn inform": True, "turn request": True, "nll": False}
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 3e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 400,
+        "save_every": 500,
+        "average": 5,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "bookings": {"dropout": 0.1, "word_dropout": 0.0, "batch": 32},
+        "files": {"dropout": 0.3, "word_dropout": 0.1, "batch": 32},
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "recurrent": TrackerOptions,
+        PRETRAINED: PretrainedTrackerOptions,
+    }
+    chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
+    run_files: ClassVar[tuple[str, ...]] = ("ontology.json", *ENCODER_FILES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("ontology.json", *ENCODER_FILES)
+    weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
+    has_line_breaks: ClassVar[bool] = True
+    chats: ClassVar[Literal["reply", "state"] | None] = "state"
+    Evaluate: ClassVar[type] = EvaluateStates
+
+    data: Literal["bookings"] | None = None
+    """An embedded data set that needs no file: dialogues in which a table is booked."""
+    train: Path | None = None
+    """Your own dialogues: JSON of WoZ 2.0 or MultiWOZ, or columns with tabs, one turn per line. .gz is unpacked."""
+    ontology: Path | None = None
+    """The slots and their values, JSON of WoZ 2.0 or MultiWOZ; if left out, the labels of --train and --valid."""
+
+    acts: Literal["words", "labels"] = "words"
+    """The acts of the system: values and slots that its words name, or the labels of files, which predictions lack."""
+    history: int = 10
+    """Earlier turns whose acts a turn attends to; those of turns before them are left out."""
+    vocabulary: int = 20_000
+    """The largest number of word vectors; words that occur once share one. A pretrained encoder has its own."""
+    max_length: int = 500
+    """Turns of more words, or of more tokens than a pretrained encoder reads, are an error: none is cut off."""
+    model: TrackerOptions | PretrainedTrackerOptions = left_open()
+    """A recurrent encoder of words with attention, or a pretrained encoder."""
+    word_dropout: float = left_open()
+    """The share of words whose vector is that of unknown words in training."""
+    value_dropout: float = 0.6
+    """The same for the words of values: a model that knows them by their place reads values that it has not seen."""
+
+    batch: int = left_open()
+    """Turns per batch."""
+
+    def __post_init__(self) -> None:
+        if self.ontology is not None:
+            object.__setattr__(self, "ontology", Path(self.ontology))
+        super().__post_init__()
+        self._check_files_given(["ontology"], self.content, "train")
+        check_at_least(self, 1, {"vocabulary": 20_000, "max_length": 500, "batch": 32})
+        check_at_least(self, 0, {"history": 10})
+        check_share(self, {"word_dropout": 0.1, "value_dropout": 0.6})
+
+    def load(self) -> TrackTask:
+        from regard.tasks.track.task import TrackTask
+
+        return TrackTask(self)

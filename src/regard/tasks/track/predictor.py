@@ -1,0 +1,292 @@
+"""TrackPredictor: a conversation in, the state after its last turn out."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attn.maps.attention_map import DenseMap
+from regard.common.eval_mode import eval_mode
+from regard.common.suggestions import known
+from regard.common.wording import plural
+from regard.data.tracking.dialogue import Ontology, TrackedTurn
+from regard.inference.chat import ChatAnswer, WordWeight
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, labelled_recording
+from regard.models.tracking.slot_tracker import SlotTracker
+from regard.recording.analysis.derived_maps import derive
+from regard.recording.recorded_map import RecordedMap
+from regard.recording.recording import Recording
+from regard.tasks.track.candidates import SlotCandidates, TurnDecision
+from regard.tasks.track.data import parse_conversation
+from regard.tasks.track.options import Track
+from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder
+from regard.viz.plots.figure_file import SUFFIXES
+from regard.viz.recording.figures import draw_recording
+from regard.viz.show import show
+
+# the modules whose attention is shown
+_OF_WORDS, _OF_ACTS = "candidate_attention", "act_attention"
+# words behind a slot in a conversation
+_MOST_BEHIND = 3
+
+
+class SlotValue(NamedTuple):
+    """The value of a slot, its probability, and the turn of the user, counted from 0, that has set it."""
+
+    value: str
+    probability: float
+    turn: int
+
+
+@dataclass(frozen=True)
+class TrackOutput:
+    """The decisions of every turn of the user."""
+
+    turns: tuple[TurnDecision, ...]
+
+    @property
+    def state(self) -> dict[str, SlotValue]:
+        """The last value of every slot that was set."""
+        return {
+            slot: SlotValue(value, share, n)
+            for n, turn in enumerate(self.turns)
+            for slot, (value, share) in turn.informs.items()
+        }
+
+    @property
+    def requests(self) -> dict[str, float]:
+        """The requests of the last turn with their probabilities."""
+        return dict(self.turns[-1].requests)
+
+
+class TrackPredictor(Predictor[str, TrackOutput]):
+    """conversation -> turns -> values of slots; every turn is scored by its own words and by earlier acts.
+
+    A conversation has a turn per line, or between tabs; the last one is of the user, before it the speakers alternate.
+    """
+
+    model: SlotTracker
+
+    def __init__(self, model: SlotTracker, encoder: TurnEncoder, *, batch: int = 64) -> None:
+        self.model, self.encoder, self.batch = model, encoder, batch
+
+    @property
+    def candidates(self) -> SlotCandidates:
+        return self.encoder.candidates
+
+    # Prediction
+
+    def read(self, argument: str) -> str:
+        self.encoder.encode(parse_conversation(argument))
+        return argument
+
+    def predict(
+        self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[TrackOutput]:
+        conversations = [self.encoder.encode(parse_conversation(text)) for text in inputs]
+        with observe():
+            return [TrackOutput(tuple(turns)) for turns in self.decide(conversations)]
+
+    def decide(self, dialogues: Sequence[Sequence[EncodedTurn]]) -> list[list[TurnDecision]]:
+        """The decisions of every turn of every dialogue."""
+        decisions = iter(self.candidates.decide(self.all_scores([turn for each in dialogues for turn in each])))
+        return [[next(decisions) for _ in dialogue] for dialogue in dialogues]
+
+    @torch.no_grad()
+    def all_scores(self, turns: Sequence[EncodedTurn], done: Callable[[int], object] = lambda count: None) -> Tensor:
+        """The scores of all candidates for any number of turns, "n c", on the processor."""
+        parts = []
+        with eval_mode(self.model):
+            for start in range(0, len(turns), self.batch):
+                parts.append(self.scores(turns[start : start + self.batch]).float().cpu())
+                done(min(start + self.batch, len(turns)))
+        return torch.cat(parts)
+
+    def scores(self, turns: Sequence[EncodedTurn]) -> Tensor:  # -> "n c"
+        """The scores of all candidates, differentiable."""
+        return self.model(self.encoder.inputs(turns).to(self.device))
+
+    def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
+        """The state after the last of these turns, which is the user's as the first is, and the words behind it."""
+        output, recording = labelled_recording(self, "\n".join(" ".join(turn.split()) for turn in turns))
+        weights, keys = _mean_of(list(recording))[0], recording.keys or ()
+        behind = {}
+        for row, (name, _, _) in enumerate(_rows(output, self.candidates)):
+            best = weights[row].topk(min(_MOST_BEHIND, len(keys)))
+            words = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            # a later turn that sets the same slot replaces the words of an earlier one
+            behind[name] = tuple(WordWeight(keys[n], weight) for weight, n in words if weight > 0)
+        state, requests = output.state, output.requests
+        notes = []
+        if (count := len(output.turns) - 1 - self.encoder.history) > 0:
+            notes.append(f"of the first {plural(count, 'turn')} of the system only the state is kept, not its words")
+        return ChatAnswer(
+            state={slot: each.value for slot, each in state.items()},
+            requested=tuple(requests),
+            behind={name: words for name, words in behind.items() if name in state or name in requests},
+            notes=tuple(notes),
+        )
+
+    def text(self, output: TrackOutput) -> str:
+        parts = [f"{slot}={each.value} {100 * each.probability:.1f} %" for slot, each in output.state.items()]
+        parts += [f"request {name} {100 * share:.1f} %" for name, share in output.requests.items()]
+        return "\t".join(parts) or "no slots"
+
+    def json(self, output: TrackOutput) -> dict[str, Any]:
+        return {
+            "state": {slot: each._asdict() for slot, each in output.state.items()},
+            "requests": output.requests,
+            "turns": [
+                {
+                    "informs": {slot: value for slot, (value, _) in turn.informs.items()},
+                    "requests": list(turn.requests),
+                }
+                for turn in output.turns
+            ],
+        }
+
+    def margin(self, output: TrackOutput) -> float:
+        return min(turn.margin for turn in output.turns)
+
+    # Gradients
+
+    def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """−log p of the labels of the last turn, such as "food=thai; address": slots with values, and requests."""
+        turns = [self.encoder.encode(parse_conversation(text))[-1] for text in inputs]
+        values, requests = self.candidates.targets([self._labelled(target) for target in targets])
+        with eval_mode(self.model):
+            scores = self.scores(turns)
+        return self.candidates.nll(scores, values.to(self.device), requests.to(self.device))
+
+    def _labelled(self, target: str) -> TrackedTurn:
+        """A turn with these labels."""
+        labels = [part.strip() for part in target.split(";") if part.strip()]
+        pairs = [label.partition("=") for label in labels if "=" in label]
+        informs = {slot.strip(): value.strip() for slot, _, value in pairs}
+        turn = TrackedTurn("", (), "", informs, tuple(label for label in labels if "=" not in label), {})
+        self.candidates.ontology.check_turn(turn)
+        return turn
+
+    def with_ontology(self, ontology: Ontology) -> "TrackPredictor":
+        """The same model with other values to choose from, of the same slots and requests."""
+        own = self.candidates.ontology
+        for slot in ontology.slots:
+            known("slot", slot, own.slots)
+        if missing := [slot for slot in own.slots if slot not in ontology.slots]:
+            raise ValueError(f"the ontology has no slot {missing[0]!r}, which this run tracks; give it values")
+        slots = {slot: ontology.slots[slot] for slot in own.slots}
+        candidates = SlotCandidates(Ontology(slots, own.requests))
+        return TrackPredictor(self.model, self.encoder.with_candidates(candidates), batch=self.batch)
+
+    # The attention behind a state
+
+    def label(self, recording: Recording, given: str, output: TrackOutput) -> Recording:
+        """Rows are slots with the values that turns give them, and requests; columns the words of all turns.
+
+        The map "words" has the words of the user that the value attends to, "acts" those of the system that name acts.
+        """
+        turns = self.encoder.encode(parse_conversation(given))
+        keys = [word for turn in turns for word in (*turn.system, *turn.user)]
+        starts, rows = _starts(turns), _rows(output, self.candidates)
+        about = {
+            **recording.about,
+            "text": given,
+            "said": self.text(output).replace("\t", ", "),
+            "queries": "slots",
+            "keys": "words",
+        }
+        words, acts = (torch.zeros(len(rows), len(keys)) for _ in range(2))
+        of_words, of_acts = (
+            [item for item in recording if item.name.startswith(name)] for name in (_OF_WORDS, _OF_ACTS)
+        )
+        for row, (name, value, n) in enumerate(rows):
+            call, line = divmod(n, self.batch)
+            candidate = self.candidates.index[name, value]
+            user = starts[n][1]
+            weights = _weights(of_words, call)[line, candidate, : len(turns[n].user)]
+            words[row, user : user + len(turns[n].user)] = weights
+            shares = _weights(of_acts, call)[line, self.candidates.topic_of[candidate]]
+            for share, act in zip(shares[1:].tolist(), turns[n].acts, strict=False):
+                if act.mention is not None:
+                    start = starts[act.turn][0]
+                    span = slice(start + act.mention.start, start + act.mention.end)
+                    acts[row, span] += share / (act.mention.end - act.mention.start)
+        maps = [
+            derive("words", "cross", DenseMap(words.unsqueeze(0)), of_words, "words"),
+            derive("acts", "cross", DenseMap(acts.unsqueeze(0)), of_acts, "acts"),
+        ]
+        queries = [f"{n + 1}: {name}{f' = {value}' if value else '?'}" for name, value, n in rows]
+        return replace(recording, maps=tuple(maps), queries=tuple(queries), keys=tuple(keys), about=about)
+
+    def draw(self, recording: Recording, given: str, output: TrackOutput, path: Path) -> Path:
+        """The mean of the weights of words and acts."""
+        if path.suffix not in SUFFIXES:
+            return show(recording).save(path)
+        both = derive("words and acts", "cross", DenseMap(_mean_of(list(recording))), list(recording), "mean")
+        return draw_recording(replace(recording, maps=(both,)), path, what="map", layer=0)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        return PictureSession(self, options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.text_endpoint import TextEndpoint
+
+        ontology = self.candidates.ontology
+        about = {
+            "run": run,
+            "step": step,
+            "slots": {slot: list(values) for slot, values in ontology.slots.items()},
+            "requests": list(ontology.requests),
+            "history": self.encoder.history,
+            "max_length": self.encoder.max_length,
+        }
+        return TextEndpoint(
+            self,
+            limits,
+            name=Track.name,
+            title=f"Track dialogues with {run}: a turn per line, the last of the user",
+            about=about,
+            text_schema={"format": "dialogue"},
+        )
+
+
+def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, str, int]]:
+    """Every slot and request with its value and turn; if there are none, the first value of every slot, last turn."""
+    found = [
+        row
+        for n, turn in enumerate(output.turns)
+        for row in (
+            *((slot, value, n) for slot, (value, _) in turn.informs.items()),
+            *((name, "", n) for name in turn.requests),
+        )
+    ]
+    first = [(slot, candidates.ontology.values(slot)[0], len(output.turns) - 1) for slot in candidates.slots]
+    return found or first
+
+
+def _starts(turns: Sequence[EncodedTurn]) -> list[tuple[int, int]]:
+    """The columns of the first words of system and user in every turn."""
+    starts, end = [], 0
+    for turn in turns:
+        starts.append((end, end + len(turn.system)))
+        end += len(turn.system) + len(turn.user)
+    return starts
+
+
+def _weights(items: Sequence[RecordedMap], call: int) -> Tensor:  # -> "n q k"
+    """The weights of one call, the mean over heads."""
+    weights = torch.stack([item.weights.dense().float() for item in items if item.call == call]).mean(0)
+    return weights if weights.dim() == 3 else weights.mean(1)
+
+
+def _mean_of(maps: Sequence[RecordedMap]) -> Tensor:  # -> "1 r w"
+    return torch.stack([item.weights.dense() for item in maps]).mean(0)

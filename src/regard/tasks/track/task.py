@@ -1,0 +1,310 @@
+"""The task track: its training problem and its evaluation."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.common.wording import plural
+from regard.data.text.special_tokens import SPECIAL
+from regard.data.text.subword_inputs import SubwordEncoder
+from regard.data.text.words import WordEncoder
+from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedTurn
+from regard.data.tracking.files import read_ontology
+from regard.inference.evaluation import Evaluation
+from regard.metrics.tracking import DEFINITIONS, TurnLabels, states, tracking_scores
+from regard.models.tracking.inputs import TrackingInputs
+from regard.models.tracking.slot_tracker import SlotTracker
+from regard.tasks._encoder import PretrainedEncoder
+from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._frozen_states import smallest_pretrained
+from regard.tasks.base import Progress, Task
+from regard.tasks.track.candidates import SlotCandidates, TurnDecision
+from regard.tasks.track.data import (
+    TrackingFacts,
+    digest,
+    matched_labels,
+    read,
+    read_file,
+    right_labels,
+    write_conversation,
+)
+from regard.tasks.track.options import EvaluateStates, Track
+from regard.tasks.track.predictor import TrackPredictor
+from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+_SAMPLES = 5
+# corrections of labels that a note lists
+_LISTED = 20
+
+
+@dataclass(frozen=True, eq=False)
+class TrackBatch:
+    """Turns with their labels."""
+
+    inputs: TrackingInputs
+    values: Tensor  # "n s", 0 for no value
+    requests: Tensor  # "n r", 1.0 or 0.0
+
+    def to(self, device: torch.device) -> "TrackBatch":
+        return TrackBatch(self.inputs.to(device), self.values.to(device), self.requests.to(device))
+
+
+class PlannedTurns(NamedTuple):
+    """The turns of a batch, and the seed of the words that are dropped from them."""
+
+    seed: tuple[int, int, int]
+    rows: NDArray[np.int64]  # "n"
+
+
+def turn_encoder(config: Track, facts: TrackingFacts, pretrained: PretrainedEncoder | None) -> TurnEncoder:
+    """Turns to the inputs of the model."""
+    words: WordEncoder | SubwordEncoder = WordEncoder(facts.words, ())
+    if pretrained is not None:
+        words = SubwordEncoder(pretrained.tokenizer, pretrained.longest)
+    return TurnEncoder(
+        SlotCandidates(facts.ontology), words, acts=config.acts, history=config.history, max_length=config.max_length
+    )
+
+
+def build(config: Track, facts: TrackingFacts, pretrained: PretrainedEncoder | None) -> SlotTracker:
+    """The model with initial weights; those of an encoder come from its folder if the run has none yet."""
+    names = len(SlotCandidates(facts.ontology).names)
+    options = config.model
+    if isinstance(options, EncoderOptions):
+        assert pretrained is not None
+        return options.build(pretrained.build(options), names)
+    return options.build(SPECIAL + len(facts.words), names)
+
+
+def encode_all(
+    encoder: TurnEncoder, dialogues: Sequence[TrackedDialogue], path: Path | None = None
+) -> list[list[EncodedTurn]]:
+    """The turns of every dialogue; an error names the dialogue."""
+    return [encoder.encode(each.turns, f"dialogue {each.name}", path) for each in dialogues]
+
+
+@dataclass(frozen=True, eq=False)
+class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
+    """−log p of the value of every slot, none included, and of every request, per turn."""
+
+    task: Track
+    facts: TrackingFacts
+    encoder: TurnEncoder
+    turns: Sequence[TrackedTurn]
+    encoded: Sequence[EncodedTurn]
+    valid: Sequence[TrackedDialogue]
+    valid_encoded: Sequence[Sequence[EncodedTurn]]
+    summary: str
+    corrections: str
+    pretrained: PretrainedEncoder | None = None
+    unit: str = "turns"
+
+    @staticmethod
+    def of(task: Track, folder: Path, new: bool) -> "TrackProblem":
+        splits = read(task)
+        options = task.model
+        pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
+        initial = initial_folder(folder)
+        known = None if initial is None else TrackingFacts.read(initial)
+        facts = TrackingFacts.of(splits, task.vocabulary) if known is None else known.for_data(splits)
+        if new or not TrackingFacts.is_saved(folder):
+            facts.write(folder)
+        else:
+            facts = facts.check_same(folder)
+        encoder = turn_encoder(task, facts, pretrained)
+        encoded = encode_all(encoder, splits.train, task.train)
+        valid = encode_all(encoder, splits.valid, task.valid or task.train)
+        turns = [turn for dialogue in splits.train for turn in dialogue.turns]
+        ontology = facts.ontology
+        summary = f"{plural(len(splits.train), 'dialogue')} to train on with {plural(len(turns), 'turn')}, "
+        summary += f"{len(splits.valid):,} to validate, {plural(len(ontology.slots), 'slot')} with "
+        summary += f"{plural(sum(map(len, ontology.slots.values())), 'value')}, "
+        summary += f"{plural(len(ontology.requests), 'request')}, {plural(len(facts.words), 'word')}"
+        flat = [turn for dialogue in encoded for turn in dialogue]
+        return TrackProblem(
+            task, facts, encoder, turns, flat, splits.valid, valid, summary, describe(splits.corrections), pretrained
+        )
+
+    def build_model(self) -> SlotTracker:
+        return build(self.task, self.facts, self.pretrained)
+
+    def warnings(self) -> Sequence[str]:
+        return [self.corrections] if self.corrections else []
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedTurns]:
+        order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.turns))
+        size = self.task.batch
+        batches = [order[n : n + size] for n in range(0, len(order), size)]
+        return [PlannedTurns((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+
+    def load_batch(self, planned: PlannedTurns, rank: int, world: int) -> TrackBatch | None:
+        rows = planned.rows[rank::world].tolist()
+        if not rows:
+            return None
+        rng = np.random.default_rng([*planned.seed, rank])
+        inputs = self.encoder.inputs(
+            [self.encoded[n] for n in rows], rng, self.task.word_dropout, self.task.value_dropout
+        )
+        return TrackBatch(inputs, *self.encoder.candidates.targets([self.turns[n] for n in rows]))
+
+    def num_terms(self, batch: TrackBatch) -> int:
+        return len(batch.values)
+
+    def loss(self, model: SlotTracker, batch: TrackBatch) -> Loss:
+        scores = model(batch.inputs).float()
+        return Loss(self.encoder.candidates.nll(scores, batch.values, batch.requests).sum(), len(batch.values), {})
+
+    def validate(self, model: SlotTracker) -> ValidationResult:
+        tracked = track_dialogues(TrackPredictor(model, self.encoder), self.valid, self.valid_encoded)
+        return ValidationResult(tracked.scores, "joint goal", True, _sample(self.valid[0], tracked.labels[0]))
+
+    def locate(self, planned: Sequence[PlannedTurns]) -> str:
+        """The number of the turns of these batches, and the first."""
+        index = np.concatenate([each.rows for each in planned])
+        first = self.turns[int(index[0])].user[:60]
+        return f"{plural(len(index), 'turn')} of {self.task.dataset_label}, the first {first!r}"
+
+
+class TrackTask(Task[Track, TrackPredictor]):
+    """Trains, loads and evaluates trackers."""
+
+    def prepare(self, folder: Path, new: bool) -> TrackProblem:
+        return TrackProblem.of(self.config, folder, new)
+
+    def _predictor(self, facts: TrackingFacts, pretrained: PretrainedEncoder | None) -> TrackPredictor:
+        model = build(self.config, facts, pretrained)
+        return TrackPredictor(model, turn_encoder(self.config, facts, pretrained))
+
+    def dry_run(self) -> None:
+        counts = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}
+        facts = TrackingFacts(slots={"x": ["y", "z"]}, requests=["w"], words=["x", "y"], **counts)  # type: ignore[arg-type]
+        with torch.random.fork_rng(devices=[]):
+            pretrained = smallest_pretrained() if isinstance(self.config.model, EncoderOptions) else None
+            predictor = self._predictor(facts, pretrained)
+            turns = [TrackedTurn("", (), "x y", {}, (), {}), TrackedTurn("x z", (), "y", {}, (), {})]
+            predictor.scores(predictor.encoder.encode(turns))
+
+    def predictor(self, folder: Path) -> TrackPredictor:
+        is_pretrained = isinstance(self.config.model, EncoderOptions)
+        return self._predictor(TrackingFacts.read(folder), PretrainedEncoder.of_run(folder) if is_pretrained else None)
+
+    def example(self, folder: Path) -> str:
+        return write_conversation(read(self.config).valid[0])
+
+    def evaluate(
+        self, predictor: TrackPredictor, folder: Path, options: EvaluateStates, progress: Progress
+    ) -> Evaluation:
+        facts = TrackingFacts.read(folder)
+        if options.ontology is not None:
+            predictor = predictor.with_ontology(read_ontology(options.ontology))
+        ontology = predictor.candidates.ontology
+        dialogues, split, corrections = self._dialogues(facts, folder, options, ontology)
+        encoded = encode_all(predictor.encoder, dialogues)
+        count = sum(map(len, encoded))
+        progress(0, count)
+        start = time.perf_counter()
+        tracked = track_dialogues(predictor, dialogues, encoded, lambda done: progress(done, count))
+        seconds, found = time.perf_counter() - start, tracked.labels
+        of_baseline, _ = tracking_scores(matched_labels(dialogues, ontology), right_labels(dialogues))
+        named = ", ".join(f"{name} {value:.2f}" for name, value in of_baseline.items())
+        notes = [
+            *(f"{name}: the share of {definition}" for name, definition in DEFINITIONS.items()),
+            f"string matching on the words of the user, the baseline: {named}",
+            *([corrections] if corrections else []),
+        ]
+        step = max(1, len(dialogues) // _SAMPLES)
+        samples = [_sample(dialogues[n], found[n]) for n in range(0, len(dialogues), step)[:_SAMPLES]]
+        predictions = [_written(state) for dialogue in found for state in states(dialogue)]
+        return Evaluation(
+            tracked.scores,
+            count,
+            "turns",
+            split,
+            seconds,
+            predictions,
+            samples,
+            notes,
+            {"baseline": {"scores": of_baseline}, "definitions": DEFINITIONS},
+            tracked.intervals,
+        )
+
+    def _dialogues(
+        self, facts: TrackingFacts, folder: Path, options: EvaluateStates, ontology: Ontology
+    ) -> tuple[Sequence[TrackedDialogue], str, str]:
+        """The dialogues to evaluate, their name, and the corrections of their labels."""
+        config = self.config
+        path = options.test or (config.test if options.split == "test" else None) or config.valid
+        if path is not None:
+            file = read_file(path, ontology)
+            return file.dialogues, str(path), describe(file.corrections)
+        splits = read(config)
+        if config.dataset != "files":
+            part = "test" if options.split == "test" else "validation"
+            return splits.test if part == "test" else splits.valid, f"the {part} dialogues of {config.dataset}", ""
+        facts.check_held_out(digest(splits.valid), folder)
+        none = ", which has no test dialogues" if options.split == "test" else ""
+        return splits.valid, f"the validation dialogues of {folder}{none}", describe(splits.corrections)
+
+
+class TrackedLabels(NamedTuple):
+    """The labels that a predictor gives to dialogues, and how they score."""
+
+    labels: list[list[TurnLabels]]
+    scores: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+
+
+def track_dialogues(
+    predictor: TrackPredictor,
+    dialogues: Sequence[TrackedDialogue],
+    encoded: Sequence[Sequence[EncodedTurn]],
+    done: Callable[[int], object] = lambda count: None,
+) -> TrackedLabels:
+    """The labels of all turns, their metrics, and −log p of the right ones per turn."""
+    scores = predictor.all_scores([turn for dialogue in encoded for turn in dialogue], done)
+    decisions = iter(predictor.candidates.decide(scores))
+    labels = labels_of([[next(decisions) for _ in dialogue] for dialogue in encoded])
+    named, intervals = tracking_scores(labels, right_labels(dialogues))
+    turns = [turn for dialogue in dialogues for turn in dialogue.turns]
+    named["nll"] = float(predictor.candidates.nll(scores, *predictor.candidates.targets(turns)).mean())
+    return TrackedLabels(labels, named, intervals)
+
+
+def labels_of(decisions: Sequence[Sequence[TurnDecision]]) -> list[list[TurnLabels]]:
+    """The labels that were decided for, without probabilities."""
+    return [
+        [
+            TurnLabels({slot: value for slot, (value, _) in turn.informs.items()}, frozenset(turn.requests))
+            for turn in dialogue
+        ]
+        for dialogue in decisions
+    ]
+
+
+def describe(corrections: Mapping[str, int]) -> str:
+    """A sentence about corrected labels; empty if there are none."""
+    if not corrections:
+        return ""
+    listed = [f"{arrow} ({count:,})" for arrow, count in list(corrections.items())[:_LISTED]]
+    more = f" and {len(corrections) - _LISTED:,} more" if len(corrections) > _LISTED else ""
+    return f"labels were corrected: {', '.join(listed)}{more}"
+
+
+def _written(state: dict[str, str]) -> str:
+    return "; ".join(f"{slot}={value}" for slot, value in sorted(state.items()))
+
+
+def _sample(dialogue: TrackedDialogue, found: Sequence[TurnLabels]) -> str:
+    got, want = _written(states(found)[-1]) or "no slots", _written(dict(dialogue.turns[-1].state)) or "no slots"
+    said = dialogue.turns[-1].user
+    text = said if len(said) <= 80 else said[:79] + "…"
+    return f"{text} → {got}" + ("" if got == want else f"   right: {want}")
