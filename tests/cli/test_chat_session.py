@@ -158,7 +158,7 @@ def test_a_conversation_in_a_terminal(script: str, monkeypatch: pytest.MonkeyPat
     shown = typed(monkeypatch, lines, lambda: session(speaks, tracks).run())
     introduction = {
         REPLIES: "parrot replies to every line that you type",
-        TRACKS: "finder tracks the state of what you type; begin a line of the system with system:",
+        TRACKS: 'finder tracks the state of what you type; begin a line of the system with "system:"',
         BOTH: "parrot replies to every line that you type, and the state is tracked beside it",
     }[speaks, tracks]
     assert shown.rstrip() == f"regard: {introduction}; /help lists commands, Ctrl-D ends{expected.rstrip()}"
@@ -220,6 +220,7 @@ def test_a_pipe_gives_one_object_per_turn(monkeypatch: pytest.MonkeyPatch, capsy
     [
         (b"a\n\nb\n", "stdin:2: an empty line says nothing; type a turn, or /quit to end"),
         (b"a b c d e f", "stdin:1: a turn may have 5 words, got 6; say less"),
+        (b"/" + b"a" * 99, f"stdin:1: unknown command of regard chat: '/{'a' * 38}…'; known are: /undo, /new, "),
         (b"/undo", "stdin:1: nothing was said yet, so there is nothing to take back; type a turn"),
         (b"a" * 100_001, "stdin:1: a turn may have 100,000 characters, got 100,001; say it in several turns"),
         (b"a\n\xff\n", "stdin:2: "),

@@ -12,6 +12,7 @@ from regard.cli.output import note
 from regard.common.atomic_files import write_atomically
 from regard.common.suggestions import known
 from regard.inference.chat import Chat
+from regard.viz.text import labels
 
 COMMANDS = {
     "/undo": "take back the last turn",
@@ -22,8 +23,8 @@ COMMANDS = {
 # begins a line that the system says, where no model speaks
 SYSTEM = "system:"
 _PROMPT = "you: "
-# characters of a turn
-_LONGEST = 100_000
+# characters of a turn, and of an unknown command in its error
+_LONGEST, _SHOWN = 100_000, 40
 
 
 class ChatSession:
@@ -45,7 +46,7 @@ class ChatSession:
     def introduction(self) -> str:
         """The first line of a session: who speaks, and how it is typed."""
         if self.conversation.speaker is None:
-            role = f"{self.name} tracks the state of what you type; begin a line of the system with {SYSTEM}"
+            role = f'{self.name} tracks the state of what you type; begin a line of the system with "{SYSTEM}"'
         elif self.conversation.tracker is None:
             role = f"{self.name} replies to every line that you type"
         else:
@@ -96,9 +97,9 @@ class ChatSession:
         self._save()
 
     def _command(self, text: str) -> None:
-        known("command of regard chat:", text, COMMANDS)
+        known("command of regard chat:", labels.shorten(text, _SHOWN), COMMANDS)
         if text == "/undo":
-            note(f"taken back: {self.conversation.undo()}")
+            note(f"taken back: {labels.printable(self.conversation.undo())}")
             self._save()
         elif text == "/new":
             if self.conversation.answers:

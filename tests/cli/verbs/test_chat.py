@@ -5,13 +5,15 @@ import io
 import json
 import os
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import LINES, Regard
 
+from regard import load
 from regard.cli.main import main
-from regard.tasks.language_model.options import LanguageModelConfig
+from regard.tasks.respond.options import PredictReplies
 
 OPTIONS = "--width 8 --heads 2 --layers 1 --segment 24 --valid-tokens 30 --batch 3 --threads 1 --steps 2"
 
@@ -93,12 +95,59 @@ def test_wrong_input_is_one_sentence(
         assert f"\nregard: {sentence}" in ran.err
 
 
-def test_a_run_that_tracks_needs_no_other(regard: Regard, writer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LanguageModelConfig, "chats", "state")
-    ran = regard("chat", writer, "--track", writer)
-    assert ran.code == 2
-    assert ran.err == (
-        f"regard: {writer} tracks the state itself, and --track {writer} is for a run that replies; leave it out\n"
+@pytest.fixture(scope="module")
+def booking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run of respond, and one of track."""
+    folder = tmp_path_factory.mktemp("booking")
+    dishes = ["soup", "rice", "fish", "tea"]
+    spoken = [f"hello\twhat food?\t{a} or {b}\tonly {b}\n" for a, b in permutations(dishes, 2)]
+    (folder / "dialogues.tsv").write_text("".join(spoken), encoding="utf-8")
+    turns = [f"{n}\t1\twhat food?\t{dish} please\tfood={dish}\n" for n, dish in enumerate(dishes * 2)]
+    (folder / "turns.tsv").write_text("dialogue\tturn\tsystem\tuser\tinform\n" + "".join(turns), encoding="utf-8")
+    commands = {
+        "respond": "--train {}/dialogues.tsv --tokens words --width 8 --heads 2 --layers 1 --turns 3 --words 4",
+        "track": "--train {}/turns.tsv --embedding 5 --hidden 6 --batch 8",
+    }
+    for task, options in commands.items():
+        args = ["train", task, *options.format(folder).split(), "--steps", "2", "--threads", "1"]
+        assert main([*args, "--out", str(folder / task)]) == 0
+    return folder / "respond", folder / "track"
+
+
+def test_one_run_replies_and_another_tracks(
+    regard: Regard, booking: tuple[Path, Path], pipe: io.BytesIO, tmp_path: Path
+) -> None:
+    responder, tracker = booking
+    pipe.write(b"hello\nfish or tea\n")
+    pipe.seek(0)
+    ran = regard("chat", responder, "--track", tracker, "--json", "--beam", 2)
+    assert ran.code == 0, ran.err
+    speaker, follower = (load(folder, device="cpu") for folder in booking)
+    turns: list[str] = []
+    for line, said in zip(ran.out.splitlines(), ("hello", "fish or tea"), strict=True):
+        turns.append(said)
+        record = json.loads(line)
+        reply, state = speaker.chat(turns, PredictReplies(beam=2)), follower.chat(turns)  # type: ignore[attr-defined]
+        assert record["reply"] == reply.text
+        assert record["attended"] == [[word.json() for word in turn] for turn in reply.attended]
+        assert (record["state"], tuple(record["requested"])) == (state.state, state.requested)
+        turns.append(reply.text)
+
+
+def test_a_run_tracks_what_both_sides_say(regard: Regard, booking: tuple[Path, Path], pipe: io.BytesIO) -> None:
+    _, tracker = booking
+    pipe.write(b"system: what food?\nfish please\n")
+    pipe.seek(0)
+    ran = regard("chat", tracker, "--json")
+    assert ran.code == 0, ran.err
+    record = json.loads(ran.out)
+    answer = load(tracker, device="cpu").chat(["", "what food?", "fish please"])  # type: ignore[attr-defined]
+    assert (record["system"], record["user"], record["state"]) == ("what food?", "fish please", answer.state)
+    assert "reply" not in record
+    refused = regard("chat", tracker, "--track", tracker)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        f"regard: {tracker} tracks the state itself, and --track {tracker} is for a run that replies; leave it out\n"
     )
 
 

@@ -12,6 +12,7 @@ from tests.tasks.cases import write_turns
 import regard
 from regard.cli.main import main
 from regard.data.tracking.dialogue import Ontology
+from regard.inference.limits import Limits
 from regard.tasks.track.candidates import SlotCandidates
 from regard.tasks.track.data import TrackingFacts, parse_conversation, read, write_conversation
 from regard.tasks.track.options import Track
@@ -89,6 +90,15 @@ def test_chat(predictor: TrackPredictor) -> None:
     assert short.chat(["a table", "food? a", "no, b", "area?", "c"]).notes == (
         "of the first 1 turn of the system only the state is kept, not its words",
     )
+
+
+def test_it_is_served_as_a_conversation(predictor: TrackPredictor) -> None:
+    endpoint = predictor.endpoint(Limits(), run="tiny", step=80)
+    assert (endpoint.page.form, endpoint.page.data["speaks"]) == ("chat_form", False)
+    body = endpoint.schema.request(text="food? a\tno, b\tarea?\tc", attention=True)
+    (answer,) = endpoint.answer([endpoint.read(body)])[0]["answers"]  # type: ignore[misc]
+    assert answer["chat"]["state"] == {slot: each["value"] for slot, each in answer["state"].items()}
+    assert [list(answer["chat"]["behind"]), len(answer["attention"])] == [["food", "area"], 2]
 
 
 def replaced_history(encoder: TurnEncoder, history: int) -> TurnEncoder:

@@ -114,7 +114,11 @@ class TrackPredictor(Predictor[str, TrackOutput]):
 
     def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
         """The state after the last of these turns, which is the user's as the first is, and the words behind it."""
-        output, recording = labelled_recording(self, "\n".join(" ".join(turn.split()) for turn in turns))
+        text = "\n".join(" ".join(turn.split()) for turn in turns)
+        return self.chat_answer(*labelled_recording(self, text))
+
+    def chat_answer(self, output: TrackOutput, recording: Recording) -> ChatAnswer:
+        """The state of a conversation, and the words behind it by the labelled recording."""
         weights, keys = _mean_of(list(recording))[0], recording.keys or ()
         behind = {}
         for row, (name, _, _) in enumerate(_rows(output, self.candidates)):
@@ -238,7 +242,7 @@ class TrackPredictor(Predictor[str, TrackOutput]):
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
+        from regard.serve.chat_endpoint import chat_endpoint
 
         ontology = self.candidates.ontology
         about = {
@@ -249,13 +253,14 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             "history": self.encoder.history,
             "max_length": self.encoder.max_length,
         }
-        return TextEndpoint(
+        return chat_endpoint(
             self,
             limits,
+            lambda text, output, recording: self.chat_answer(output, recording),
             name=Track.name,
-            title=f"Track dialogues with {run}: a turn per line, the last of the user",
+            title=f"Track dialogues with {run}",
+            speaks=False,
             about=about,
-            text_schema={"format": "dialogue"},
         )
 
 
