@@ -55,6 +55,7 @@ def test_whole_numbers_may_have_a_point(task: str) -> None:
             "read": ["spans"],
             "caption": [],
             "answer": [],
+            "track": [],
             "embed": [],
         }.get(task, ["top"]),
     )

@@ -7,7 +7,8 @@ from regard.attn import checks
 from regard.data.text.subword_inputs import SubwordInputs
 from regard.models.tracking.inputs import TurnWords, Words, mean_words
 from regard.models.tracking.slot_tracker import SlotTracker
-from regard.models.transfer.text_encoder import TextEncoder, fine_tuning_rates
+from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
+from regard.models.transfer.text_encoder import TextEncoder
 
 
 class EncoderSlotTracker(SlotTracker):
