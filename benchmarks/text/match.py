@@ -31,6 +31,8 @@ MINUTES = {"sick": 5.0, "snli": 10.0, "quantifiers": 2.0}
 SEEDS = {"sick": 3, "snli": 1, "quantifiers": 3}
 # the least accuracy, and the least distance from the bag of words
 LEAST = {"sick": (82.0, 1.0), "snli": (0.0, 5.0), "quantifiers": (95.0, 20.0)}
+# a co-encoder of states that are not trained, whose layers above them are wide for few pairs
+FROZEN: dict[str, Any] = {"freeze": "all", "dropout": 0.3, "width": 150}
 SELECTED = "The best weights are chosen on the pairs that are scored, so the accuracy is somewhat too high.\n"
 SAID = {
     "sick": "Entailment of sentences about pictures, on the 500 trial pairs. " + SELECTED,
@@ -79,7 +81,8 @@ def rows_of(name: str, model: str, found: Sequence[Scored], training: TrainingCo
         "bag of words, accuracy": (bags, 0.0),
         f"{model} above the bag of words": ([a - b for a, b in zip(own, bags, strict=True)], LEAST[name][1]),
     }
-    how = f"{training.minutes:g} minutes, {training.threads} thread{'s' * (training.threads != 1)}"
+    end = f"{training.minutes:g} minutes" if training.epochs is None else f"{training.epochs:g} epochs"
+    how = f"{end}, {training.threads} thread{'s' * (training.threads != 1)}"
     how += f", {len(found)} seed{'s' * (len(found) != 1)}"
     cpu = statistics.mean(each.cpu or 0.0 for each in found)
     return [
@@ -106,7 +109,11 @@ def run(name: str, tasks: Sequence[Match], training: TrainingConfig, runs: Path,
         say(" | ".join(row.cells()))
     option = {"sick": "--sick FOLDER", "snli": "--snli FILE", "quantifiers": "--quantifiers"}[name]
     option += " --encoder FOLDER" if is_encoded else ""
-    command = f"python -m benchmarks.text.match {option} --minutes {training.minutes:g} --seeds {len(tasks)}"
+    end = f"--minutes {training.minutes:g}" if training.epochs is None else f"--epochs {training.epochs:g}"
+    command = f"python -m benchmarks.text.match {option} --model {tasks[0].model_name} {end}"
+    command += f" --lr {training.lr:g} --seeds {len(tasks)}"
+    if levels := getattr(tasks[0].model, "levels", ()):
+        command += f" --levels {' '.join(map(str, levels))}"
     # the files without their paths
     task = {**tasks[0].to_json(), **dict.fromkeys(("train", "valid", "test")), "data": name}
     task["model"] = {key: value for key, value in task["model"].items() if not key.endswith("encoder")}
@@ -124,10 +131,12 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     chosen.add_argument("--snli", type=Path, metavar="FILE", help="JSON lines of SNLI")
     chosen.add_argument("--quantifiers", action="store_true", help="the embedded twins")
     parser.add_argument("--encoder", type=Path, metavar="FOLDER", help="a released encoder, for frozen token vectors")
-    parser.add_argument("--model", default="esim", choices=("esim", "decomposable"), help="(%(default)s)")
+    parser.add_argument("--model", default="esim", choices=("esim", "decomposable", "co-encoder"), help="(%(default)s)")
+    parser.add_argument("--levels", type=int, nargs="+", default=[], help="layers of the encoder, 0 its embeddings")
     parser.add_argument("--minutes", type=float, help="minutes per training (5 for SICK, 10 for SNLI, 2 for twins)")
+    parser.add_argument("--epochs", type=float, help="end after this many epochs instead")
     parser.add_argument("--seeds", type=int, help="number of trainings, one per seed (3, or 1 for SNLI)")
-    parser.add_argument("--lr", type=float, default=1e-3, help="the peak of the learning rate (%(default)s)")
+    parser.add_argument("--lr", type=float, help="the peak of the learning rate (1e-3; 1e-4 for co-encoder)")
     parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="for the runs (%(default)s)")
     given = parser.parse_args(arguments)
@@ -138,12 +147,17 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     elif name == "snli":
         data = {"train": given.snli}
     if given.encoder is not None:
-        data["encoder"] = given.encoder
-    ends = {"minutes": given.minutes or MINUTES[name], "threads": given.threads, "lr": given.lr}
+        data |= {"encoder": given.encoder, "levels": tuple(given.levels)}
+    if given.model == "co-encoder":
+        data |= FROZEN
+    end = {"minutes": given.minutes or MINUTES[name]} if given.epochs is None else {"epochs": given.epochs}
+    rates = {} if given.model == "co-encoder" else {"lr": 1e-3}
+    rates = rates if given.lr is None else {"lr": given.lr}
     seeds = range(given.seeds or SEEDS[name])
     try:
         tasks = [Match.of(**{**data, "model": given.model, **options, "seed": seed}) for seed in seeds]
-        training = TrainingConfig(**{**Match.training, **ends})
+        defaults = Match.training_defaults(tasks[0].model)
+        training = TrainingConfig(**{**defaults, **rates, **end, "threads": given.threads})
         written = run(name, tasks, training, given.runs, results, lambda text: print(text, flush=True))
         print("written:", written)
     except (Unfinished, ValueError, OSError) as error:

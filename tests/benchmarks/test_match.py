@@ -42,6 +42,13 @@ def test_sick_and_snli(tmp_path: Path) -> None:
         assert bounds == expected[name]
         assert len(found.settings["seeds"]) == 2
         assert str(tmp_path) not in (tmp_path / "results" / f"{name}.json").read_text()
+    options = ["--model", "co-encoder", "--levels", "0", "2", "--epochs", "0.5", "--seeds", "1"]
+    args = ["--sick", str(tmp_path), *encoder, *options, "--runs", str(tmp_path / "runs")]
+    assert match.main(args, tmp_path / "results", width=3) == 0
+    found = Result.read(tmp_path / "results" / "sick-co-encoder-encoder.json")
+    assert found.rows[0].how == "0.5 epochs, 1 thread, 1 seed"
+    assert found.settings["task"]["model"]["freeze"] == "all"
+    assert found.commands[0].endswith("--model co-encoder --epochs 0.5 --lr 0.0001 --seeds 1 --levels 0 2")
 
 
 def test_quantifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,15 @@ class BERT(nn.Module):
             x, _, weights = layer(x, mask, positions=both, need=wanted)
         return self.norm(x), weights
 
+    def levels(
+        self, tokens: Tensor, mask: Mask | Tensor | None = None, *, types: Tensor | None = None
+    ) -> list[Tensor]:  # "b t" -> "b t d" each
+        """The embedded tokens and the states behind every layer; the last are those of `forward`."""
+        states = [self.embed(tokens, types=types)]
+        for layer in self.layers:
+            states.append(layer(states[-1], mask)[0])
+        return [*states[:-1], self.norm(states[-1])]
+
 
 class BERTMaskedLM(nn.Module):
     """p(w | text) = softmax(E norm(gelu(W x)) + b) at every token; E is the embedding of the encoder."""

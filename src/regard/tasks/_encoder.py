@@ -35,8 +35,8 @@ from regard.models.pretrained import load_pretrained
 from regard.models.pretrained.architecture import ACTIVATIONS, activation_name
 from regard.models.pretrained.folder import CONFIG, read_config
 from regard.models.transfer.fine_tuned_encoder import copy_weights
-from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FineTuningOptions
+from regard.models.transfer.text_encoder import TextEncoder, check_levels
+from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FineTuningOptions, LevelEncoderOptions
 from regard.tasks._text_generation import read_tokenizer
 from regard.training import checkpoint
 from regard.training.run_folder import BEST, LAST, RECORD, RunRecord, initial_folder
@@ -116,6 +116,11 @@ def smallest_encoder(options: EncoderOptions) -> TextEncoder:
     return TextEncoder(SMALLEST.build(options.attention), frozen=frozen)
 
 
+def levels_of(options: FineTuningOptions) -> tuple[int, ...]:
+    """The layers whose states are read; none are the last alone."""
+    return options.levels if isinstance(options, LevelEncoderOptions) else ()
+
+
 class _Source(NamedTuple):
     """The content of a folder: an encoder, its tokenizer, and its weights by the names of BERT."""
 
@@ -178,13 +183,10 @@ class PretrainedEncoder:
     def build(self, options: EncoderOptions) -> TextEncoder:
         """The encoder of a model, with the weights of the folder if the run has none yet."""
         bert = self.facts.build(options.attention)
-        frozen = options.frozen_parts(self.facts.layers)
+        encoder = TextEncoder(bert, frozen=options.frozen_parts(self.facts.layers), levels=levels_of(options))
         if self.folder is not None and not bert.embedding.weight.is_meta:
-            weights = _read(self.folder).weights
-            encoder = TextEncoder(bert, frozen=frozen)
-            load_initial_weights(bert, weights, options.attention, options.freeze)
-            return encoder
-        return TextEncoder(bert, frozen=frozen)
+            load_initial_weights(bert, _read(self.folder).weights, options.attention, options.freeze)
+        return encoder
 
 
 class _SizedFacts(Protocol):
@@ -223,6 +225,7 @@ def prepare_encoder(kind: type[Encoder], options: FineTuningOptions, run: Path, 
     # the weights of a run to start from replace those of the folder
     encoder = kind.of_folder(options.encoder) if initial is None else kind.of_run(initial)
     options.frozen_parts(encoder.facts.layers)
+    check_levels(levels_of(options), encoder.facts.layers)
     if (run / _FACTS).exists() and not new:
         # the first checkpoint is not there yet, so the weights come from the folder again
         if kind.of_run(run).facts.weights_sha256 != encoder.facts.weights_sha256:

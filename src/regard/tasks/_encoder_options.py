@@ -79,7 +79,15 @@ class EncoderOptions(FineTuningOptions):
 
 
 @dataclass(frozen=True)
-class FrozenEncoderOptions(EncoderOptions):
+class LevelEncoderOptions(EncoderOptions):
+    """A pretrained encoder of which the states of several layers may be read."""
+
+    levels: tuple[int, ...] = ()
+    """Layers of the encoder whose states are read side by side, 0 for its embeddings; if left out, the last alone."""
+
+
+@dataclass(frozen=True)
+class FrozenEncoderOptions(LevelEncoderOptions):
     """An encoder whose states are the vectors of tokens."""
 
     freeze: str = "all"

@@ -1,4 +1,4 @@
-"""Decomposable and ESIM: their formulas by loops, padding, the order of words, and attention by name."""
+"""Decomposable, ESIM and CoMatcher: their formulas by loops, padding, the order of words, and attention by name."""
 
 from collections.abc import Callable
 
@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.models.matching.decomposable import Decomposable, DistanceBias, TransformedDot
+from regard.models.matching.encoded_pair import CoMatcher
 from regard.models.matching.esim import ESIM
 from regard.models.matching.pair_matcher import PairMatcher, named_coattention
 from regard.recording.record import record
@@ -20,6 +21,9 @@ MATCHERS: dict[str, Callable[[], PairMatcher]] = {
     "esim": lambda: ESIM(DIM, CLASSES, hidden=7),
     "esim, gru": lambda: ESIM(DIM, CLASSES, hidden=7, cell="gru"),
     "esim, additive": lambda: ESIM(DIM, CLASSES, hidden=7, attention="additive"),
+    "one encoder": lambda: CoMatcher(DIM, CLASSES, width=7),
+    "two encoders": lambda: CoMatcher(DIM, CLASSES, second_dim=DIM, width=7),
+    "one encoder, additive": lambda: CoMatcher(DIM, CLASSES, width=7, attention="additive"),
 }
 every_matcher = pytest.mark.parametrize("name", MATCHERS)
 
@@ -90,6 +94,31 @@ def test_esim_by_loops() -> None:
     torch.testing.assert_close(model(x, y, torch.tensor([4]), torch.tensor([3]))[0], expected)
 
 
+@pytest.mark.parametrize("name", ["one encoder", "two encoders"])
+def test_co_matcher_by_loops(name: str) -> None:
+    model = build(name)
+    assert isinstance(model, CoMatcher)
+    x, z = texts(4)[0], texts(3)[0]
+    maps = model.first, model.first if model.second is None else model.second
+    a, b = maps[0](x), maps[1](z)
+    sides = []
+    for states, own, others, theirs in ((x, a, z, b), (z, b, x, a)):
+        compared = []
+        for state, vector in zip(states, own, strict=True):
+            if model.second is None:
+                # softmax weights sum to one, so that the map of a mean is the mean of maps
+                read = soft([10 * F.cosine_similarity(state, other, dim=0) for other in others], theirs)
+            else:
+                read = soft([vector @ other / 7**0.5 for other in theirs], theirs)
+            features = torch.cat([vector, read, vector - read, vector * read])
+            compared.append(torch.relu(model.compare(features)))
+        sides += [torch.stack(compared).mean(0), torch.stack(compared).amax(0)]
+    means = a.mean(0), b.mean(0)
+    features = torch.cat([*sides, (means[0] - means[1]).abs(), means[0] * means[1]])
+    found = model(x.unsqueeze(0), z.unsqueeze(0), torch.tensor([4]), torch.tensor([3]))
+    torch.testing.assert_close(found[0], model.output(torch.tanh(model.feed(features))))
+
+
 @every_matcher
 def test_padding_is_absent(name: str) -> None:
     model = build(name)
@@ -102,19 +131,19 @@ def test_padding_is_absent(name: str) -> None:
         torch.testing.assert_close(alone[0], together[n])
     junk = first.clone()
     junk[1, 2:], junk[2, 1:] = torch.nan, 1e9
-    assert model(junk.nan_to_num(7.0), second, *lengths).equal(together)
+    torch.testing.assert_close(model(junk.nan_to_num(7.0), second, *lengths), together)
 
 
 @every_matcher
 def test_the_order_of_words(name: str) -> None:
-    """Decomposable attention ignores it; attention within a text, or recurrence, does not."""
+    """Attention between texts ignores it; attention within a text, or recurrence, does not."""
     model = build(name)
     if isinstance(model, Decomposable) and model.intra is not None:
         nn.init.normal_(model.intra.bias.table)  # type: ignore[union-attr, arg-type]
     first, second, lengths = texts(5), texts(4), (torch.tensor([5]), torch.tensor([4]))
     order = torch.tensor([3, 0, 4, 2, 1])
     before, after = model(first, second, *lengths), model(first[:, order], second, *lengths)
-    ignores_order = isinstance(model, Decomposable) and model.intra is None
+    ignores_order = isinstance(model, CoMatcher) or (isinstance(model, Decomposable) and model.intra is None)
     assert torch.allclose(before, after, atol=1e-10) == ignores_order
     swapped = model(first, second[:, [1, 0, 3, 2]], *lengths)
     assert torch.allclose(before, swapped, atol=1e-10) == ignores_order

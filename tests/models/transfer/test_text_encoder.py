@@ -43,6 +43,28 @@ def test_a_batch_is_its_texts() -> None:
     torch.testing.assert_close(model(tokens, torch.full((3,), 7)), model.bert(tokens))
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_states_of_several_layers_side_by_side(norm: str) -> None:
+    bert = encoder(norm=norm).eval().bert
+    model = TextEncoder(bert, levels=(0, 2, LAYERS)).eval()
+    tokens, lengths = torch.randint(19, (2, 7)), torch.tensor([7, 4])
+    states = model(tokens, lengths)
+    assert model.width == states.shape[-1] == 18
+    embedded, middle, last = states.chunk(3, -1)
+    torch.testing.assert_close(embedded, bert.embed(tokens))
+    torch.testing.assert_close(last, TextEncoder(bert)(tokens, lengths))
+    below = BERT(19, width=6, layers=2, heads=2, longest=11, norm=norm, pooler=True).eval()
+    below.load_state_dict({name: t for name, t in bert.state_dict().items() if "layers.2" not in name}, strict=False)
+    below.norm = nn.Identity()
+    torch.testing.assert_close(middle, TextEncoder(below)(tokens, lengths))
+
+
+def test_levels_that_an_encoder_has_not() -> None:
+    for levels in ((0, 4), (-1,)):
+        with pytest.raises(ValueError, match=r"levels must be from 0 to 3, the layers of the encoder, got .*; try lev"):
+            TextEncoder(encoder().bert, levels=levels)
+
+
 @pytest.mark.parametrize("frozen", range(LAYERS + 2))
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_frozen_parts_are_the_lowest(frozen: int, norm: str) -> None:

@@ -23,6 +23,8 @@ MODELS = {
     "pair": ["--model", "pair"],
     "co-encoder": ["--model", "co-encoder", "--width", "6"],
     "frozen co-encoder": ["--model", "co-encoder", "--width", "6", "--freeze", "all", "--joint-attention", "additive"],
+    "frozen levels": ["--hidden", "5", "--levels", "0", "2"],
+    "levels": ["--model", "co-encoder", "--width", "6", "--levels", "0", "1"],
     "two encoders": ["--model", "co-encoder", "--width", "6", "--second-encoder", "SECOND"],
     "two frozen encoders": ["--model", "co-encoder", "--width", "6", "--freeze", "all", "--second-encoder", "SECOND"],
 }
@@ -154,9 +156,18 @@ def test_options_that_exclude_each_other(folder: Path, tmp_path: Path, capsys: p
         (["--word-dropout", "0.1"], "--word-dropout 0.1 drops words, and a pretrained encoder reads tokens of its own"),
         (["--model", "bag-of-words"], "--encoder"),
         (["--model", "pair", "--freeze", "9"], "freeze 9 is more than the 2 layers"),
+        (
+            ["--levels", "0", "3"],
+            "--levels must be from 0 to 2, the layers of the encoder, got (0, 3); try --levels 0 2",
+        ),
     ):
         assert main([*base, *options, "--out", str(tmp_path / "run")]) == 2
         assert message in capsys.readouterr().err
+    assert main(["train", "match", "--levels", "1", "--steps", "1"]) == 2
+    assert (
+        "--levels 1 are layers of an encoder, and there is none; give --encoder FOLDER as well"
+        in capsys.readouterr().err
+    )
     assert main(["train", "match", "--model", "pair", "--steps", "1"]) == 2
     assert "--encoder" in capsys.readouterr().err
 

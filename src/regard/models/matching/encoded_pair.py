@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.mechanisms.coattention import CoAttention
-from regard.attn.terms.score import Dot
+from regard.attn.terms.learnable import Learnable
+from regard.attn.terms.score import Cosine, Dot
 from regard.layers.dropout import Dropout
 from regard.layers.text_pooling import inside_lengths, pool
 from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention, pool_both
@@ -81,10 +82,12 @@ class EncodedPairModel(PairModel):
 
 
 class CoMatcher(PairMatcher):
-    """y = W tanh(V [mean v_a; max v_a; mean v_b; max v_b]), v_a = relu(P [a; ã; a − ã; a∘ã]), ã = softmax(a bᵀ/√d) b.
+    """y = W tanh(V [p_a; p_b; |ā − b̄|; ā∘b̄]), p_a = mean and max of relu(C [a; ã; a − ã; a∘ã]), ā = mean a, a = P x.
 
-    a and b are linear maps of the states of two encoders, of any widths. `attention` is a name of MECHANISMS whose
-    score and normalizer replace the scaled dot product and the softmax.
+    x and z are the states of the texts. If one encoder reads both, ã = P Σ_j softmax_j(β cos(x_i, z_j)) z_j: such
+    states are comparable before any training. With another encoder of states of the width `second_dim`,
+    ã = softmax(a bᵀ/√d) b, and b has a map of its own. `attention` is a name of MECHANISMS whose score and normalizer
+    compare a and b instead.
     """
 
     def __init__(
@@ -100,23 +103,35 @@ class CoMatcher(PairMatcher):
         super().__init__()
         checks.positive_ints("CoMatcher", dim=dim, classes=classes, width=width)
         self.first = nn.Linear(dim, width)
-        self.second = nn.Linear(dim if second_dim is None else second_dim, width)
-        self.attention = CoAttention(Dot()) if attention is None else named_coattention(attention, width)
+        self.second = None if second_dim is None else nn.Linear(second_dim, width)
+        self.compares_states = attention is None and second_dim is None
+        if self.compares_states:
+            self.attention = CoAttention(Cosine(Learnable(10.0)))
+        else:
+            self.attention = CoAttention(Dot()) if attention is None else named_coattention(attention, width)
         self.compare = nn.Linear(4 * width, width)
-        self.feed = nn.Linear(4 * width, width)
+        self.feed = nn.Linear(6 * width, width)
         self.output = nn.Linear(width, classes)
         self.dropout = Dropout(dropout)
 
     def forward(
         self, first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
     ) -> Tensor:  # "b n d", "b m e", "b", "b" -> "b k"
-        a, b = self.first(self.dropout(first)), self.second(self.dropout(second))
-        read = cross_attend(self.attention, a, b, first_lengths, second_lengths)
+        lengths = first_lengths, second_lengths
+        a = self.first(self.dropout(first))
+        b = (self.first if self.second is None else self.second)(self.dropout(second))
+        if self.compares_states:
+            states = cross_attend(self.attention, first, second, *lengths)
+            read = tuple(self.first(self.dropout(x)) for x in states)
+        else:
+            read = cross_attend(self.attention, a, b, *lengths)
         pooled = [
-            pool_both(torch.relu(self.compare(torch.cat([x, other, x - other, x * other], -1))), lengths)
-            for x, other, lengths in zip((a, b), read, (first_lengths, second_lengths), strict=True)
+            pool_both(torch.relu(self.compare(torch.cat([x, other, x - other, x * other], -1))), count)
+            for x, other, count in zip((a, b), read, lengths, strict=True)
         ]
-        hidden = torch.tanh(self.feed(self.dropout(torch.cat(pooled, -1))))
+        means = [pool(x, inside_lengths(count, x.shape[1]), "mean") for x, count in zip((a, b), lengths, strict=True)]
+        features = torch.cat([*pooled, (means[0] - means[1]).abs(), means[0] * means[1]], -1)
+        hidden = torch.tanh(self.feed(self.dropout(features)))
         return self.output(self.dropout(hidden))
 
 

@@ -1,7 +1,9 @@
 """TextEncoder: a pretrained BERT inside of another model."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
@@ -11,14 +13,18 @@ from regard.models.transfer.fine_tuned_encoder import FineTunedEncoder
 
 
 class TextEncoder(FineTunedEncoder):
-    """h = BERT(tokens), whose lowest parts keep their weights  (Devlin et al. 2019)."""
+    """h = BERT(tokens), whose lowest parts keep their weights  (Devlin et al. 2019).
+
+    With `levels`, h are the states of several layers side by side: 0 the embedded tokens, n those behind layer n.
+    """
 
     transformer_name: ClassVar[str] = "bert"
     embedding_names: ClassVar[tuple[str, ...]] = ("embedding", "place", "types", "embedding_norm")
 
-    def __init__(self, bert: BERT, *, frozen: int = 0) -> None:
+    def __init__(self, bert: BERT, *, frozen: int = 0, levels: Sequence[int] = ()) -> None:
         super().__init__()
-        self.bert = bert
+        check_levels(levels, len(bert.layers))
+        self.bert, self.levels = bert, tuple(levels)
         # the pooler reads the first token for a classifier of its own, which this model has not
         self.bert.pooler = None
         self.freeze(frozen)
@@ -28,6 +34,10 @@ class TextEncoder(FineTunedEncoder):
         return self.bert
 
     @property
+    def width(self) -> int:
+        return self.bert.width * max(len(self.levels), 1)
+
+    @property
     def embedding(self) -> nn.Embedding:
         return self.bert.embedding
 
@@ -35,11 +45,26 @@ class TextEncoder(FineTunedEncoder):
         self, tokens: Tensor, lengths: Tensor, types: Tensor | None = None
     ) -> Tensor:  # "b t", "b", "b t" -> "b t d"
         """The states of texts that are padded behind their `lengths`."""
-        return self.attend(tokens, lengths, types)[0]
+        if not self.levels:
+            return self.attend(tokens, lengths, types)[0]
+        states = self.bert.levels(tokens, _mask(tokens, lengths), types=types)
+        return torch.cat([states[n] for n in self.levels], -1)
 
     def attend(
         self, tokens: Tensor, lengths: Tensor, types: Tensor | None = None, need: Need = NOTHING
     ) -> tuple[Tensor, Tensor | None]:  # "b t", "b", "b t" -> "b t d", "b h t t"
-        """The states, and the weights of the last layer if they are requested."""
-        is_ragged = bool((lengths != tokens.shape[1]).any())
-        return self.bert.attend(tokens, Lengths(lengths) if is_ragged else None, types=types, need=need)
+        """The states of the last layer, and its weights if they are requested."""
+        return self.bert.attend(tokens, _mask(tokens, lengths), types=types, need=need)
+
+
+def _mask(tokens: Tensor, lengths: Tensor) -> Lengths | None:
+    return Lengths(lengths) if bool((lengths != tokens.shape[1]).any()) else None
+
+
+def check_levels(levels: Sequence[int], layers: int) -> None:
+    """Raises if an encoder of so many layers does not have one of these levels."""
+    if levels and not 0 <= min(levels) <= max(levels) <= layers:
+        raise ValueError(
+            f"levels must be from 0 to {layers}, the layers of the encoder, got {tuple(levels)}; "
+            f"try levels=(0, {layers})"
+        )

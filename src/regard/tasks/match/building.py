@@ -7,7 +7,6 @@ from regard.layers.character_convolution import CharacterConvolution
 from regard.models.matching.encoded_pair import CoMatcher, EncodedPairModel, PairEncoder
 from regard.models.matching.word_matcher import BagOfPairs, PairModel, WordMatcher
 from regard.tasks._encoder import PretrainedEncoder
-from regard.tasks._encoder_options import FrozenEncoderOptions
 from regard.tasks.match.data import PairFacts
 from regard.tasks.match.encoders import EncoderReader, JoinedReader, PairParts
 from regard.tasks.match.options import (
@@ -36,13 +35,13 @@ def word_parts(options: MatcherOptions, facts: PairFacts) -> PairParts:
 
 def frozen_parts(options: MatcherOptions, facts: PairFacts, encoder: PretrainedEncoder) -> PairParts:
     """The states of a frozen encoder as vectors."""
-    assert options.encoder is not None
-    of_encoder = FrozenEncoderOptions(options.encoder)
+    of_encoder = options.frozen_encoder
+    width = encoder.facts.width * max(len(of_encoder.levels), 1)
 
     def build() -> PairModel:
-        return EncodedPairModel(encoder.build(of_encoder), options.matcher(encoder.facts.width, len(facts.classes)))
+        return EncodedPairModel(encoder.build(of_encoder), options.matcher(width, len(facts.classes)))
 
-    return PairParts(EncoderReader(encoder, encoder), build, is_frozen=True)
+    return PairParts(EncoderReader(encoder, encoder), build, (width, width))
 
 
 def joined_parts(options: PairEncoderOptions, facts: PairFacts, encoder: PretrainedEncoder) -> PairParts:
@@ -66,12 +65,14 @@ def co_parts(
 ) -> PairParts:
     """One encoder per text; without `second` the same for both."""
     other = encoder if second is None else second
+    levels = max(len(options.levels), 1)
+    width, second_width = encoder.facts.width * levels, other.facts.width * levels
 
     def build() -> PairModel:
         matcher = CoMatcher(
-            encoder.facts.width,
+            width,
             len(facts.classes),
-            second_dim=other.facts.width,
+            second_dim=None if second is None else second_width,
             width=options.width,
             attention=None if options.joint_attention == PAPER else options.joint_attention,
             dropout=options.dropout,
@@ -84,7 +85,8 @@ def co_parts(
             head_rate=options.head_rate,
         )
 
-    return PairParts(EncoderReader(encoder, other), build, is_frozen=options.freeze == "all")
+    frozen = (width, second_width) if options.freeze == "all" else None
+    return PairParts(EncoderReader(encoder, other), build, frozen)
 
 
 def feature_parts(options: BagOfPairsOptions, facts: PairFacts) -> PairParts:

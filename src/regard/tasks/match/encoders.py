@@ -10,7 +10,7 @@ from regard.common.wording import shortened
 from regard.data.text.subwords import EncodedText, SubwordTokenizer
 from regard.models.matching.encoded_pair import EncodedPairModel, JoinedTexts, TokenizedPairs, VectorPairs
 from regard.models.matching.word_matcher import PairModel
-from regard.tasks._encoder import PretrainedEncoder, pad_texts
+from regard.tasks._encoder import PretrainedEncoder, levels_of, pad_texts
 from regard.tasks._encoder_options import EncoderOptions
 from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks.match.readers import PairReader
@@ -28,7 +28,8 @@ class PairParts(NamedTuple):
 
     reader: PairReader[Any]
     build: Callable[[], PairModel]
-    is_frozen: bool = False  # whether the states of texts never change, so that they are computed once
+    # the widths of the states of first and second texts, if they never change, so that they are computed once
+    frozen: tuple[int, int] | None = None
 
 
 def training_source(folder: Path, new: bool) -> EncoderSource:
@@ -51,8 +52,8 @@ def run_source(folder: Path) -> EncoderSource:
 
 def smallest_source(options: EncoderOptions, name: str) -> PretrainedEncoder:
     """An encoder for a first call of a model, before anything is read, with as many layers as are frozen."""
-    layers = min(int(options.freeze), _MOST_LAYERS) if options.freeze.isdigit() else 1
-    return smallest_pretrained(max(layers, 1))
+    layers = int(options.freeze) if options.freeze.isdigit() else max(levels_of(options), default=1)
+    return smallest_pretrained(min(max(layers, 1), _MOST_LAYERS))
 
 
 def _whole(encoded: EncodedText, text: str, longest: int | None) -> EncodedText:
@@ -136,7 +137,7 @@ class JoinedReader(PairReader[EncodedText]):
 class FrozenVectors:
     """The states of the texts of a run by frozen encoders, each computed once."""
 
-    def __init__(self, reader: EncoderReader, pairs: Sequence[EncodedPair]) -> None:
+    def __init__(self, reader: EncoderReader, pairs: Sequence[EncodedPair], widths: tuple[int, int]) -> None:
         first, second = reader.encoders
         texts = [[pair[side].ids for pair in pairs] for side in range(2)]
         if first is second:
@@ -144,7 +145,7 @@ class FrozenVectors:
             self.sides = [shared, shared]
         else:
             self.sides = [FrozenStates(texts[n], each.tokenizer.pad) for n, each in enumerate(reader.encoders)]
-        distinct = {id(side): side.num_tokens * reader.encoders[n].facts.width for n, side in enumerate(self.sides)}
+        distinct = {id(side): side.num_tokens * width for side, width in zip(self.sides, widths, strict=True)}
         self.fits = 4 * sum(distinct.values()) <= MOST_BYTES
 
     def pairs(self, model: PairModel, inputs: TokenizedPairs) -> VectorPairs:

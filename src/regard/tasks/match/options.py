@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
 from regard.data.text.pair_columns import Columns
-from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions
+from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
 from regard.tasks._text_options import PredictTextClasses, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
 
@@ -55,6 +55,8 @@ class MatcherOptions(PairModelOptions):
     """How words of one text attend to the other: that of the paper, or a mechanism by name (see `regard list`)."""
     encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
     """Read tokens by the frozen states of this encoder, a BERT or a run of masked-lm, instead of trained vectors."""
+    levels: tuple[int, ...] = ()
+    """Layers of the encoder whose states are read side by side, 0 for its embeddings; if left out, the last alone."""
     embedding: int | None = left_open()
     """The width of word vectors; an encoder has its own."""
     characters: int | None = left_open()
@@ -72,6 +74,10 @@ class MatcherOptions(PairModelOptions):
                         f"{name}={value} is of trained vectors, and encoder={self.encoder} has its own; "
                         "leave one of them out"
                     )
+        elif self.levels:
+            raise ValueError(
+                f"levels={self.levels} are layers of an encoder, and there is none; give encoder=FOLDER as well"
+            )
         check_at_least(self, 1, {"embedding": 100})
         check_at_least(self, 0, {"characters": 32})
         check_share(self, {"dropout": 0.3})
@@ -89,6 +95,12 @@ class MatcherOptions(PairModelOptions):
         """The name of the mechanism, None for that of the paper."""
         return None if self.attention == PAPER else self.attention
 
+    @property
+    def frozen_encoder(self) -> FrozenEncoderOptions:
+        """The options of the encoder, which must be given."""
+        assert self.encoder is not None
+        return FrozenEncoderOptions(self.encoder, levels=self.levels)
+
     @abstractmethod
     def matcher(self, dim: int, classes: int) -> PairMatcher:
         """The model above vectors of this width."""
@@ -98,7 +110,7 @@ class MatcherOptions(PairModelOptions):
 
         if self.encoder is None:
             return building.word_parts(self, facts)
-        return building.frozen_parts(self, facts, source(FrozenEncoderOptions(self.encoder), ""))
+        return building.frozen_parts(self, facts, source(self.frozen_encoder, ""))
 
 
 @dataclass(frozen=True)
@@ -190,13 +202,14 @@ class PairEncoderOptions(EncoderOptions, PairModelOptions):
 
 
 @dataclass(frozen=True)
-class CoEncoderOptions(EncoderOptions, PairModelOptions):
+class CoEncoderOptions(LevelEncoderOptions, PairModelOptions):
     """One pretrained encoder per text, or the same for both, joined by attention in both directions."""
 
     second_encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
     """The encoder of the second texts; if left out, that of the first ones, with the same weights."""
     joint_attention: str = PAPER
-    """How the texts attend to each other: by scaled dot products (paper), or a mechanism by name."""
+    """How the texts attend to each other: by cosines of states, of two encoders by scaled dot products (paper), or a
+    mechanism by name."""
     width: int = 200
     """The width of the layers above the encoders."""
     dropout: float = left_open()

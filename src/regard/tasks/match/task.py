@@ -88,9 +88,9 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
             summary += f"; {plural(train.num_unlabelled, 'pair')} without a label {are} left out"
         tokens, valid_tokens = (parts.reader.tokenize(data.first, data.second) for data in (train, valid))
         vectors = None
-        if parts.is_frozen:
+        if parts.frozen is not None:
             assert isinstance(parts.reader, EncoderReader)
-            vectors = FrozenVectors(parts.reader, [*tokens, *valid_tokens])
+            vectors = FrozenVectors(parts.reader, [*tokens, *valid_tokens], parts.frozen)
             # states that do not fit into memory are computed again in every step
             vectors = vectors if vectors.fits else None
         return MatchProblem(task, facts, parts, tokens, train, valid, valid_tokens, vectors, summary)
