@@ -67,7 +67,7 @@ class WordVectors(TextVectors):
 
 
 class EncoderVectors(TextVectors):
-    """The states of a frozen encoder; those that are computed already are returned as they are."""
+    """The states of a frozen encoder, which reads each distinct text once; states that are given stay as they are."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         super().__init__()
@@ -77,8 +77,12 @@ class EncoderVectors(TextVectors):
         if isinstance(texts, StateTexts):
             return texts.states
         assert isinstance(texts, TokenTexts)
+        # the turns of a dialogue are repeated for each of its candidates
+        rows = torch.cat([texts.lengths.unsqueeze(1), texts.tokens], 1)
+        distinct, index = rows.unique(dim=0, return_inverse=True)
         # an empty text is read as one token, whose state nothing attends to
-        return self.encoder(texts.tokens, texts.lengths.clamp_min(1))
+        states: Tensor = self.encoder(distinct[:, 1:], distinct[:, 0].clamp_min(1))
+        return states[index]
 
 
 class JoinedTurns(nn.Module):
