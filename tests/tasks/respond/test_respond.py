@@ -95,7 +95,7 @@ def test_every_model(file: Path, tmp_path: Path, options: Sequence[str]) -> None
     if reply.best.finished:
         nll = float(predictor.loss(INPUTS[:1], [reply.best.text]).detach())
         assert -nll == pytest.approx(reply.best.log_prob, abs=1e-4)
-    for n, (text, output) in enumerate(zip(INPUTS, predictor.predict(INPUTS), strict=True)):
+    for n, text in enumerate(INPUTS):
         output, recording = labelled_recording(predictor, text)
         assert recording.names == ("words", "turns")
         assert all(item.verified for item in recording)
@@ -111,7 +111,8 @@ def test_every_model(file: Path, tmp_path: Path, options: Sequence[str]) -> None
         sums = torch.stack([turn.weights.sum(1) for turn in attended if turn.pieces], 1)
         torch.testing.assert_close(turns[:, ends], sums)
         assert float(turns.sum(1).max()) <= 1 + 1e-5
-        assert predictor.draw(recording, text, output, tmp_path / f"{n}.png").stat().st_size > 100
+        if not n:
+            assert predictor.draw(recording, text, output, tmp_path / "x.png").stat().st_size > 100
     assert predictor.predict([]) == []
 
 
@@ -146,7 +147,7 @@ def test_the_last_turns_and_tokens_are_read_and_notes_say_so(
     assert re.match(r"1\t-\d+\.\d{4}\t.*\n2\t-", capsys.readouterr().out)
     # turns on lines of their own, as a page has them
     predictor = loaded(runs["flat"])
-    assert predictor.reader.parse("a\nb\tc") == ("a", "b", "c")
+    assert predictor.reader.parse("a\nb\tc\n\n") == ("a", "b", "c")
 
 
 def test_training_says_what_is_cut(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,8 +274,6 @@ def test_bookings_are_evaluated_by_their_values(
 SENTENCES = {
     "": "a dialogue must be its turns so far, separated by tabs, got ''; give one turn with words at least",
     " \t ": r"a dialogue must be its turns so far, separated by tabs, got ' \\t '; give one turn with words at least",
-    "a\t\t\t": r"the dialogue 'a\\t\\t\\t' has no words in its last turns=3, which are those that the model reads; "
-    "end it with a turn that has some",
 }
 
 
