@@ -28,10 +28,10 @@ MODELS = ("flat", "hierarchical")
 TITLES = {"dailydialog": "DailyDialog", "bookings": "Bookings"}
 # steps of a training with the history and with the last turn, which has fewer batches per epoch; validations in it
 STEPS: dict[str, dict[str, Any]] = {
-    "dailydialog": {"flat": (1200, 600), "hierarchical": (1200, 600)},
-    "bookings": {"flat": 2000, "hierarchical": 2000},
+    "dailydialog": {"flat": (2400, 1200), "hierarchical": (1600, 800)},
+    "bookings": {"flat": 2500, "hierarchical": 2500},
 }
-VALIDATIONS = 5
+VALIDATIONS = 8
 SIZES: dict[str, dict[str, Any]] = {
     "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2, "batch": 2000},
     "bookings": {},
@@ -40,7 +40,10 @@ OF_MODEL: dict[tuple[str, str], dict[str, Any]] = {
     ("dailydialog", "flat"): {"layers": 2, "heads": 4},
     ("dailydialog", "hierarchical"): {"hidden": 96},
 }
-LEARNING = {"lr": 2e-3, "warmup": 50}
+LEARNING: dict[str, dict[str, Any]] = {
+    "dailydialog": {"lr": 2e-3, "warmup": 50},
+    "bookings": {"lr": 4e-3, "warmup": 50, "weight_decay": 0.01},
+}
 SAID = {
     "dailydialog": (
         "Perplexity per token of the replies, the ends of turns included, on the same tokens in all rows; replies by "
@@ -189,7 +192,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
                 own = STEPS[name][model]
                 steps = given.steps or (own[row] if name == "dailydialog" else own)
                 ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // VALIDATIONS, 1)}
-                trainings[model, turns] = TrainingConfig(**{**Respond.training, **LEARNING, **ends})
+                trainings[model, turns] = TrainingConfig(**{**Respond.training, **LEARNING[name], **ends})
         written = run(name, tasks, trainings, given.runs, results, lambda text: print(text, flush=True))
         print("written:", written)
     except (Unfinished, ValueError, OSError) as error:

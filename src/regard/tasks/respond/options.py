@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,20 +70,23 @@ class FlatOptions(ResponderOptions):
 
     def build(self, vocabulary: int, longest: int) -> Responder:
         from regard.models.gpt2 import GPT2
+        from regard.models.language_model import init_weights
         from regard.models.responding.flat import FlatResponder
 
-        return FlatResponder(
-            GPT2(
-                vocabulary,
-                width=self.width,
-                layers=self.layers,
-                heads=self.heads,
-                longest=longest,
-                positions=self.positions,
-                attention=self.attention,
-                dropout=self.dropout,
-            )
+        decoder = GPT2(
+            vocabulary,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            longest=longest,
+            positions=self.positions,
+            attention=self.attention,
+            dropout=self.dropout,
         )
+        # GPT-2's 0.02 suits widths near 1,000: in a narrow model attention would begin uniform, and copy late
+        std = self.width**-0.5
+        init_weights(decoder, std=std, residual_std=std / math.sqrt(2 * self.layers))
+        return FlatResponder(decoder)
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,7 @@ class Respond(TextFileConfig):
             "words": 48,
             "replies": "second",
             "width": 64,
-            "layers": 4,
+            "layers": 3,
             "heads": 4,
             "hidden": 128,
             "dropout": 0.0,
