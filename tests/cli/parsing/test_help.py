@@ -141,7 +141,7 @@ def test_help_shows_the_end_and_the_schedule_of_a_task(regard: Regard, monkeypat
         "End after this many steps (updates of the weights). (default: 1600 for scenes, if no end is given)" in caption
     )
     assert "unless validation takes long. (default: 60 for files, if no end is given)" in caption
-    assert "as the measured speed allows. (default: cosine)" in caption
+    assert "as the measured speed allows. (default: cosine, linear for pretrained)" in caption
     translate = plain(regard("train", "translate", "--help").out)
     assert "End after this many steps (updates of the weights). --epochs" in translate
     assert "as the measured speed allows. (default: inverse-sqrt)" in translate
