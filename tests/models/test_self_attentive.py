@@ -21,6 +21,7 @@ small = functools.partial(
 WAYS = {
     "the paper's": {},
     "gru, 3 layers": {"cell": "gru", "layers": 3},
+    "no cell": {"cell": "none"},
     "additive": {"attention": "additive"},
     "heads": {"attention": "multi-head"},
     "a factory": {"attention": MECHANISMS["sparsemax"]},
@@ -52,6 +53,25 @@ def test_the_paper_written_out() -> None:
         m = torch.cat([a[hop] @ h[0] for hop in range(HOPS)])
         torch.testing.assert_close(got.weights[b, :, :length], a)
         torch.testing.assert_close(got.logits[b], model.output(F.relu(model.feed(m))))
+
+
+def test_without_a_cell_hops_read_embeddings() -> None:
+    model = built("no cell")
+    tokens, lengths = given()
+    got = model.classify(tokens, lengths, Need(weights=True))
+    assert got.weights is not None
+    assert model.encoder is None
+    read = (got.weights @ model.embedding(tokens)).flatten(1)
+    torch.testing.assert_close(got.logits, model.output(F.relu(model.feed(read))))
+
+
+def test_the_spread_of_initial_embeddings() -> None:
+    torch.manual_seed(1)
+    model = SelfAttentive(500, 2, width=40, embedding_std=0.05)
+    assert model.embedding.weight[1:].std().item() == pytest.approx(0.05, rel=0.05)
+    assert not model.embedding.weight[0].any()
+    with pytest.raises(ValueError, match="embedding_std must be positive for SelfAttentive, got 0.0"):
+        small(embedding_std=0.0)
 
 
 @every

@@ -15,9 +15,11 @@ from regard.models.text_classifier import TextClassifier, TextClassifierOutput, 
 class SelfAttentive(TextClassifier):
     """logits = W relu(V vec(M) + c) + b, M = A H, A = softmax(W_s2 tanh(W_s1 Hᵀ))  (Lin et al. 2017).
 
-    H are the states of a bidirectional LSTM (or GRU, by `cell`). `hops` are the rows of A, `attention_hidden` those of
-    W_s1, `feed` those of V. `attention` is a name of MECHANISMS or a factory like those in it, by which learned queries
-    read H; None is the paper's. The penalty that makes hops differ reads the weights:
+    H are the states of a bidirectional LSTM (or GRU, by `cell`), or the embeddings themselves (cell="none"). Initial
+    embeddings have the standard deviation `embedding_std`: if it is small, rare words say little. `hops` are the rows
+    of A, `attention_hidden` those of W_s1, `feed` those of V. `attention` is a name of MECHANISMS or a factory like
+    those in it, by which learned queries read H; None is the paper's. The penalty that makes hops differ reads the
+    weights:
 
         out = model.classify(tokens, lengths, Need(weights=True))
         loss = cross_entropy(out.logits, labels) + 0.3 * frobenius_penalty(out.weights).mean()
@@ -37,15 +39,20 @@ class SelfAttentive(TextClassifier):
         attention: str | Factory | None = None,
         feed: int = 256,
         dropout: float = 0.1,
+        embedding_std: float = 1.0,
         padding: int = 0,
     ) -> None:
         super().__init__()
         checks.positive_ints("SelfAttentive", vocabulary=vocabulary, classes=classes, width=width, hops=hops, feed=feed)
+        checks.positive("embedding_std", embedding_std, "SelfAttentive")
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=padding)
-        self.encoder = Encoder(width, hidden, layers=layers, cell=cell, dropout=dropout)
-        self.pooling = QueryPooling(
-            self.encoder.out_features, hops, hidden=attention_hidden, bias=False, attention=attention
-        )
+        with torch.no_grad():
+            self.embedding.weight.mul_(embedding_std)
+        self.encoder = None
+        if cell != "none":
+            self.encoder = Encoder(width, hidden, layers=layers, cell=cell, dropout=dropout)
+        states = width if self.encoder is None else self.encoder.out_features
+        self.pooling = QueryPooling(states, hops, hidden=attention_hidden, bias=False, attention=attention)
         self.feed = nn.Linear(hops * self.pooling.out_features, feed)
         self.output = nn.Linear(feed, classes)
         self.dropout = Dropout(dropout)
@@ -55,7 +62,9 @@ class SelfAttentive(TextClassifier):
         return self.classify(tokens, lengths).logits
 
     def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
-        states = self.encoder(self.dropout(self.embedding(tokens)), lengths).outputs
+        states = self.dropout(self.embedding(tokens))
+        if self.encoder is not None:
+            states = self.encoder(states, lengths).outputs
         read = self.pooling.attend(states, lengths, need)
         hidden = torch.relu(self.feed(self.dropout(read.out.flatten(1))))
         log_prob, entropy = (None if t is None else t.sum(1) for t in (read.log_prob, read.entropy))

@@ -80,6 +80,23 @@ def test_squad_2_counts_questions_without_an_answer(tmp_path: Path) -> None:
     assert found.num_impossible == 2
 
 
+def test_a_turn_of_quac_without_an_answer_stays_in_the_history(tmp_path: Path) -> None:
+    content = squad("a b c", ("b", 2))
+    qas = content["data"][0]["paragraphs"][0]["qas"]
+    qas[0]["orig_answer"] = {"text": "b", "answer_start": 2}
+    said = {"text": "CANNOTANSWER", "answer_start": 5}
+    qas += [
+        {"id": "q2", "question": "why?", "answers": [], "is_impossible": True, "orig_answer": said},
+        {"id": "q3", "question": "how?", "answers": [], "followup": "y"},
+        {"id": "q4", "question": "who?", "answers": [{"text": "c", "answer_start": 4}], "followup": "y"},
+    ]
+    found = read_questions(write(tmp_path / "a.json", content))
+    assert found.num_impossible == 2
+    assert [question.id for question in found.questions] == ["q1", "q4"]
+    first = (found.questions[0].question, "b")
+    assert found.questions[1].history == (first, ("why?", "CANNOTANSWER"))
+
+
 def test_gzip_and_byte_order_mark(tmp_path: Path) -> None:
     text = b"\xef\xbb\xbf" + json.dumps(squad("a b", ("b", 2))).encode()
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(text))

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -55,12 +56,24 @@ def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[s
     assert "accuracy  " in printed
     assert "bag of words, the baseline: accuracy " in printed
     assert printed.count("95 % interval") == 5
+    # as many digits as the score itself
+    (nll,) = [line for line in printed.splitlines() if line.startswith("nll")]
+    assert re.search(r"95 % interval \d\.\d{3,4} to \d\.\d{3,4}\)", nll), nll
     assert main(["evaluate", str(run), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["scores"]) == {"accuracy", "macro f1", "nll"} == set(found["intervals"])
     for name, (low, high) in found["intervals"].items():
         assert low <= found["scores"][name] <= high
     assert set(found["baseline"]["scores"]) == set(found["scores"])
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_text_is_refused(text: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["predict", str(run), "It rained.", text]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"regard: a text of regard predict {run} is empty; give at least one word\n"
 
 
 def test_predict(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

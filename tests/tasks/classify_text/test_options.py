@@ -37,6 +37,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no gradient": ({"attention": "hard-argmax"}, "attention='hard-argmax' cannot be learned, since no gradient goes"),
     "hops": ({"hops": 0}, "hops must be 1 or more, got 0; try hops=4"),
     "hidden": ({"hidden": 0}, "hidden must be 1 or more, got 0; try hidden="),
+    "std": (
+        {"embedding_std": 0.0},
+        "embedding_std must be positive and finite, got 0.0; try embedding_std=0.05",
+    ),
     "penalty": ({"penalty": -1.0}, "penalty must be 0 or more and finite, got -1.0; try penalty="),
     "bigrams": ({"model": "bag-of-words", "bigrams": -1}, "bigrams must be 0 or more, got -1; try bigrams=20000"),
     "dropout": ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout="),
@@ -61,8 +65,8 @@ def test_a_wrong_option_is_one_sentence(name: str) -> None:
 def test_words_are_those_that_the_parts_know() -> None:
     assert literal_choices(ClassifyText)["data"] == tuple(TEXTS)
     assert set(literal_choices(ClassifyText)["tokens"]) == set(get_args(Kind))
-    for options in (SelfAttentiveOptions, HierarchicalOptions):
-        assert set(literal_choices(options)["cell"]) == set(CELLS)
+    assert set(literal_choices(SelfAttentiveOptions)["cell"]) == {*CELLS, "none"}
+    assert set(literal_choices(HierarchicalOptions)["cell"]) == set(CELLS)
 
 
 @pytest.mark.parametrize("data", [None, *TEXTS])

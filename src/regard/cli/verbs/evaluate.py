@@ -81,7 +81,7 @@ def _print(evaluation: "Evaluation", loaded: "LoadedRun") -> None:
     width = max(10, *(len(name) + 2 for name in evaluation.scores))
     for name, value in evaluation.scores.items():
         low_high = evaluation.intervals.get(name)
-        interval = "" if low_high is None else f"   (95 % interval {low_high[0]:.2f} to {low_high[1]:.2f})"
+        interval = "" if low_high is None else f"   (95 % interval {number(low_high[0])} to {number(low_high[1])})"
         print(f"{name:{width}}{number(value)}{interval}")
     count = plural(evaluation.count, evaluation.unit.removesuffix("s"))
     step = f", of step {loaded.step:,}" if loaded.step else ""

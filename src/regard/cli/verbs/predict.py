@@ -98,6 +98,8 @@ def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> N
             raise ValueError(f"--file {options.file} and the text {text!r} exclude each other; give one of them")
         if "-" in options.inputs and len(options.inputs) > 1:
             raise ValueError("- reads all text from stdin, so it must stand alone; leave the other words out")
+        if not config.reads_empty_texts and any(not text.strip() for text in options.inputs):
+            raise ValueError(f"a text of regard predict {options.run} is empty; give at least one word")
     else:
         if options.file is not None:
             raise ValueError(

@@ -103,21 +103,22 @@ def _paragraph(paragraph: Mapping[str, Any], file: JsonLayout, place: str) -> It
         name = _id(item.get("id"), file.path, place)
         question = file.text(item, "question", name)
         is_turn = "orig_answer" in item or "followup" in item
-        if item.get("is_impossible") is True:
+        said = item.get("orig_answer")
+        given: list[GoldAnswer] = []
+        if item.get("is_impossible") is not True:
+            given = [
+                _gold(file.checked(answer, dict, f"an answer of {name}"), passage, file, name)
+                for answer in file.get(item, "answers", list, name)
+            ]
+        if given:
+            yield SpanQuestion(name, passage, question, tuple(dict.fromkeys(given)), tuple(turns) if is_turn else ())
+        else:
             yield None
-            continue
-        given = [
-            _gold(file.checked(answer, dict, f"an answer of {name}"), passage, file, name)
-            for answer in file.get(item, "answers", list, name)
-        ]
-        if not given:
-            yield None
-            continue
-        yield SpanQuestion(name, passage, question, tuple(dict.fromkeys(given)), tuple(turns) if is_turn else ())
-        if is_turn:
-            said = item.get("orig_answer")
-            answer = file.text(said, "text", name) if isinstance(said, Mapping) else given[0].text
-            turns.append((question, answer))
+        # a turn without an answer in the passage has its reply, such as CANNOTANSWER, and later turns may refer to it
+        if is_turn and isinstance(said, Mapping):
+            turns.append((question, file.text(said, "text", name)))
+        elif is_turn and given:
+            turns.append((question, given[0].text))
 
 
 def _story(article: Mapping[str, Any], file: JsonLayout, place: str) -> Iterator[SpanQuestion | None]:

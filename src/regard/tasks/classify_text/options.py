@@ -73,8 +73,11 @@ class AttentiveOptions(TextModelOptions):
 class SelfAttentiveOptions(AttentiveOptions):
     """Several hops of attention over the states of a text  (Lin et al. 2017)."""
 
-    cell: Literal["lstm", "gru"] = "lstm"
-    """The recurrent cell."""
+    cell: Literal["lstm", "gru", "none"] = "lstm"
+    """The recurrent cell; none attends to the embeddings themselves."""
+    embedding_std: float = 1.0
+    """The standard deviation of initial embeddings; for few texts a small one, such as 0.05, so that words that are
+    rare in training say little."""
     hops: int = 4
     """Rows of attention: the vectors that a text becomes."""
     attention_hidden: int = 64
@@ -89,6 +92,10 @@ class SelfAttentiveOptions(AttentiveOptions):
         check_at_least(self, 1, {"hops": 4, "attention_hidden": 64, "feed": 128})
         if not 0 <= self.penalty < float("inf"):
             raise ValueError(f"penalty must be 0 or more and finite, got {self.penalty}; try penalty=0.1")
+        if not 0 < self.embedding_std < float("inf"):
+            raise ValueError(
+                f"embedding_std must be positive and finite, got {self.embedding_std}; try embedding_std=0.05"
+            )
 
     @property
     def hop_penalty(self) -> float:
@@ -110,6 +117,7 @@ class SelfAttentiveOptions(AttentiveOptions):
             attention=self.mechanism,
             feed=self.feed,
             dropout=self.dropout,
+            embedding_std=self.embedding_std,
             padding=PAD,
         )
 
@@ -221,6 +229,7 @@ class ClassifyText(TextFileConfig):
         PRETRAINED: PretrainedTextOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
+    reads_empty_texts: ClassVar[bool] = False
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; paper is that of the model's paper. "
         "A bag of words is compared with them, except with --encoder, whose learning rate does not suit it."
