@@ -110,8 +110,10 @@ def test_recordings_have_a_row_per_slot_that_a_turn_sets(predictor: TrackPredict
     recorded = regard.inference.predictor.record_run(predictor, text).recording
     assert recorded.queries == ("2: food = b", "2: phone?", "3: area = c")
     assert recorded.keys == ("a", "table", "food", "?", "a", "no", ",", "b", "area", "?", "c")
-    words, acts = recorded
-    assert (words.name, acts.name) == ("words", "acts")
+    words, matches, acts = recorded
+    assert recorded.names == ("words", "matches", "acts")
+    # the words that name b and c; phone was not said
+    assert matches.weights.dense()[0].nonzero().tolist() == [[0, 7], [2, 10]]
     sums = words.weights.dense().sum(-1)
     torch.testing.assert_close(sums, torch.ones_like(sums))
     # the words of a turn are those of its user, the acts those of the system so far
@@ -217,6 +219,24 @@ def test_bad_files_leave_no_run(tmp_path: Path, text: str, message: str, capsys:
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+    assert not (tmp_path / "run" / "best.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"version": 1},
+            "is JSON of another layout: it must hold dialogues in the layout of WoZ 2.0 or MultiWOZ; convert",
+        ),
+        ([{"dialogue_idx": 7, "dialogue": []}], "dialogue 7 is empty; give it a turn, or leave it out"),
+    ],
+)
+def test_other_json_leaves_no_run(tmp_path: Path, content: object, message: str, capsys: Any) -> None:
+    path = tmp_path / "dialogues.json"
+    path.write_text(json.dumps(content))
+    assert main(["train", "track", "--train", str(path), *SMALL, "--steps", "1", "--out", str(tmp_path / "run")]) == 2
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "run" / "best.safetensors").exists()
 
 

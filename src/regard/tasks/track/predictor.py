@@ -19,7 +19,7 @@ from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, labelled_recording
 from regard.models.tracking.slot_tracker import SlotTracker
-from regard.recording.analysis.derived_maps import derive
+from regard.recording.analysis.derived_maps import derive, normalize_rows
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
@@ -193,7 +193,8 @@ class TrackPredictor(Predictor[str, TrackOutput]):
     def label(self, recording: Recording, given: str, output: TrackOutput) -> Recording:
         """Rows are slots with the values that turns give them, and requests; columns the words of all turns.
 
-        The map "words" has the words of the user that the value attends to, "acts" those of the system that name acts.
+        The map "words" has the words of the user that the value attends to, "matches" those that name it, each with the
+        same weight, and "acts" the words of the system that name acts.
         """
         turns = self.encoder.encode(parse_conversation(given))
         keys = [word for turn in turns for word in (*turn.system, *turn.user)]
@@ -205,7 +206,7 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             "queries": "slots",
             "keys": "words",
         }
-        words, acts = (torch.zeros(len(rows), len(keys)) for _ in range(2))
+        words, matches, acts = (torch.zeros(len(rows), len(keys)) for _ in range(3))
         of_words, of_acts = (
             [item for item in recording if item.name.startswith(name)] for name in (_OF_WORDS, _OF_ACTS)
         )
@@ -215,6 +216,9 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             user = starts[n][1]
             weights = _weights(of_words, call)[line, candidate, : len(turns[n].user)]
             words[row, user : user + len(turns[n].user)] = weights
+            for each in turns[n].user_mentions:
+                if (each.slot, each.value) == (name, value):
+                    matches[row, user + each.start : user + each.end] = 1
             shares = _weights(of_acts, call)[line, self.candidates.topic_of[candidate]]
             for share, act in zip(shares[1:].tolist(), turns[n].acts, strict=False):
                 if act.mention is not None:
@@ -223,16 +227,17 @@ class TrackPredictor(Predictor[str, TrackOutput]):
                     acts[row, span] += share / (act.mention.end - act.mention.start)
         maps = [
             derive("words", "cross", DenseMap(words.unsqueeze(0)), of_words, "words"),
+            derive("matches", "cross", DenseMap(normalize_rows(matches).unsqueeze(0)), of_words, "string matching"),
             derive("acts", "cross", DenseMap(acts.unsqueeze(0)), of_acts, "acts"),
         ]
         queries = [f"{n + 1}: {name}{f' = {value}' if value else '?'}" for name, value, n in rows]
         return replace(recording, maps=tuple(maps), queries=tuple(queries), keys=tuple(keys), about=about)
 
     def draw(self, recording: Recording, given: str, output: TrackOutput, path: Path) -> Path:
-        """The mean of the weights of words and acts."""
+        """The mean of the weights of words, matches and acts."""
         if path.suffix not in SUFFIXES:
             return show(recording).save(path)
-        both = derive("words and acts", "cross", DenseMap(_mean_of(list(recording))), list(recording), "mean")
+        both = derive("words, matches and acts", "cross", DenseMap(_mean_of(list(recording))), list(recording), "mean")
         return draw_recording(replace(recording, maps=(both,)), path, what="map", layer=0)
 
     # Services
