@@ -114,6 +114,46 @@ def test_a_given_map_and_its_gradient() -> None:
     assert given.grad.abs().sum() > 0
 
 
+def test_all_that_a_call_needs_is_of_the_other_weights() -> None:
+    layer, q = regard.Attention(), torch.randn(2, 3, 5)
+    own = layer.attend(q, q, need=regard.Need(lse=True))
+    with regard.intervene(layer, uniform):
+        got = layer.attend(q, q, need=regard.Need(weights=True, map=True, entropy=True, lse=True))
+        assert layer.attend(q, q).weights is None
+    torch.testing.assert_close(got.weights, torch.full((2, 3, 3), 1 / 3))
+    torch.testing.assert_close(got.map.dense(), got.weights)
+    torch.testing.assert_close(got.entropy, torch.full((2, 3), 3.0).log())
+    torch.testing.assert_close(got.lse, own.lse)
+
+
+@pytest.mark.parametrize("kind", ["torch", "regard"])
+def test_nested_blocks_for_several_layers(kind: str) -> None:
+    torch.manual_seed(0)
+    x, first, second = torch.randn(2, 5, 12), *torch.rand(2, 5, 5).softmax(-1)
+    layer = {"torch": lambda: nn.MultiheadAttention(12, 3, batch_first=True), "regard": lambda: regard.MultiHead(12, 3)}
+    a, b = layer[kind](), layer[kind]()
+    model = nn.ModuleDict({"a": a, "b": b})
+
+    def call(part: nn.Module) -> Tensor:
+        return part(x, x, x)[0] if kind == "torch" else part(x)
+
+    with torch.no_grad():
+        with regard.intervene(a, first), regard.intervene(model, second, layers="b*") as inner:
+            got = [call(part) for part in (a, b)]
+        for part, given, out in zip((a, b), (first, second), got, strict=True):
+            with regard.intervene(part, given):
+                torch.testing.assert_close(out, call(part))
+    assert sum(inner.calls.values()) == 1
+
+
+def test_a_block_inside_of_a_record_is_refused() -> None:
+    model, _ = made("multihead")
+    said = "a record is running in this thread, which would miss replaced weights; end that block first"
+    with pytest.raises(RuntimeError) as caught, regard.record(model), regard.intervene(model, uniform):
+        pass
+    assert str(caught.value) == said
+
+
 def test_only_the_selected_layers() -> None:
     model, call = made("encoder")
     with torch.no_grad(), regard.intervene(model, uniform, layers="layers.1.*") as intervention:

@@ -234,7 +234,7 @@ def test_inference_mode_is_recorded() -> None:
 def test_one_tape_at_a_time() -> None:
     net = model()
     with regard.record(net) as tape:
-        said = "another record is running in this thread; end that with-block first"
+        said = "another record, or an intervene, is running in this thread; end that with-block first"
         with pytest.raises(RuntimeError, match=said), regard.record(net[1]):
             pass
         net(x())

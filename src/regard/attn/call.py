@@ -197,12 +197,21 @@ def allowed_for(call: AttentionCall, s: Tensor) -> Tensor | None:
     return allowed
 
 
-def equation(call: AttentionCall, generator: torch.Generator | None = None, compare: Compare | None = None) -> Attended:
-    """weights = normalize(score(q, k) + bias, mask); out = read(weights, v)."""
+def equation(
+    call: AttentionCall,
+    generator: torch.Generator | None = None,
+    compare: Compare | None = None,
+    replacement: Callable[[Tensor, Tensor | None], Tensor] | None = None,
+) -> Attended:
+    """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
+
+    `replacement` makes other weights of these and of the mask.
+    """
     need = call.need
     s = scores(call, compare)
     allowed = allowed_for(call, s)
     weights = call.normalize.weights(s, allowed)
+    weights = weights if replacement is None else replacement(weights, allowed)
     dropped = weights if call.dropout == 0.0 else drop(weights, call.dropout, generator)
     result = call.read.read(dropped, call.expand_kv_heads(call.v), generator)
     return Attended(

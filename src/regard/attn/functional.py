@@ -102,7 +102,8 @@ def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) ->
     )
     if nonfinite_rows is not None:
         result = set_rows_nan(result, nonfinite_rows)
-    return result._replace(map=LazyMap(call)) if need.map else result
+    # an observer that replaces weights has their map
+    return result._replace(map=LazyMap(call)) if need.map and result.map is None else result
 
 
 def _observed_run(call: AttentionCall, backend: str | None, attention_observer: observer.AttentionObserver) -> Attended:

@@ -9,7 +9,7 @@ out = P' · v, where P' replaces P = normalize(score(q, k) + bias, mask).
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attn import checks, observer
-from regard.attn.call import Attended, AttentionCall, allowed_for, drop, scores
+from regard.attn.call import Attended, AttentionCall, Need, equation
 from regard.attn.kv_cache import KVCache
+from regard.attn.maps.attention_map import DenseMap
 from regard.attn.terms.read import weighted_sum
 from regard.interop.replacements import Replacement
 from regard.recording.capture.module_stack import ModuleStack, checked_patterns
@@ -51,8 +52,14 @@ def intervene(
     `weights` is a function of the model's own weights, "*b q k", and of the keys that each query may attend to, a
     boolean tensor or None, such as `regard.interop.uniform` and `regard.interop.Permuted()`; or a tensor, which
     broadcasts to the weights. `layers` are names or patterns of modules, all if left out. Gradients pass through both
-    weights and values. Gates over feature maps keep their weights. A block in which nothing was replaced raises.
+    weights and values. Gates over feature maps keep their weights. Blocks may be nested: the inner one decides about
+    the layers of both. A block in which nothing was replaced raises.
     """
+    outer = observer.current_observer()
+    if outer is not None and not isinstance(outer, _Intervener):
+        raise RuntimeError(
+            "a record is running in this thread, which would miss replaced weights; end that block first"
+        )
     stack = ModuleStack(model)
     replacement = _Replacement(stack, _as_function(weights), checked_patterns(layers, list(stack.modules)))
     with ExitStack() as exits:
@@ -61,8 +68,7 @@ def intervene(
             exits.enter_context(torch.compiler.set_stance("force_eager"))
         for handle in stack.attach():
             exits.callback(handle.remove)
-        before = observer.set_observer(_Intervener(replacement))
-        exits.callback(observer.set_observer, before)
+        exits.callback(observer.set_observer, observer.set_observer(_Intervener(replacement, outer)))
         exits.enter_context(_InterveningMode(replacement))
         yield replacement.intervention
     if not replacement.intervention.calls:
@@ -123,14 +129,15 @@ class _Replacement:
 
     def attended(self, call: AttentionCall) -> Attended:
         """The result of a call with other weights."""
+        need = call.need
         with self.paused():
-            s = scores(call)
-            allowed = allowed_for(call, s)
-            own = call.normalize.weights(s, allowed)
-            other = self.weights(own, allowed)
-            dropped = other if call.dropout == 0.0 else drop(other, call.dropout, None)
-            result = call.read.read(dropped, call.expand_kv_heads(call.v))
-        return Attended(result.out, weights=other, log_prob=result.log_prob, key_index=result.key_index)
+            result = equation(
+                replace(call, need=replace(need, weights=need.weights or need.map)), replacement=self.weights
+            )
+        if not need.map:
+            return result
+        assert result.weights is not None
+        return result._replace(map=DenseMap(result.weights), weights=result.weights if need.weights else None)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -164,7 +171,7 @@ class _InterveningMode(TorchFunctionMode):
 
     def _attend(self, given: SdpaArguments) -> Tensor:
         call = as_call(given.query, given.key, given.value, given.attn_mask, given.is_causal, given.scale)
-        call.dropout = given.dropout_p
+        call = replace(call, dropout=given.dropout_p, need=Need(weights=True))
         attended = self.replacement.attended(call)
         self.latest = attended.weights
         return attended.out.to(given.value.dtype)
@@ -183,22 +190,28 @@ class _InterveningMode(TorchFunctionMode):
 
 
 class _Intervener(observer.AttentionObserver):
-    """Replaces the weights of the layers of this library."""
+    """Replaces the weights of the layers of this library; `outer` decides about those that are not selected."""
 
-    def __init__(self, replacement: _Replacement) -> None:
-        self.replacement = replacement
+    def __init__(self, replacement: _Replacement, outer: "_Intervener | None") -> None:
+        self.replacement, self.outer = replacement, outer
 
-    def muted(self) -> AbstractContextManager[None]:
-        return self.replacement.paused()
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        with self.replacement.paused(), nullcontext() if self.outer is None else self.outer.muted():
+            yield
 
     def replace_result(self, call: AttentionCall) -> Attended | None:
-        return self.replacement.attended(call) if self.replacement.is_selected else None
+        if self.replacement.is_selected:
+            return self.replacement.attended(call)
+        return None if self.outer is None else self.outer.replace_result(call)
 
     def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         pass
 
     def mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
-        return weighted_sum(self.replacement.weights(weights, None) if self.replacement.is_selected else weights, v)
+        if self.replacement.is_selected:
+            return weighted_sum(self.replacement.weights(weights, None), v)
+        return weighted_sum(weights, v) if self.outer is None else self.outer.mix(owner, weights, v)
 
     def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         pass

@@ -48,7 +48,8 @@ def record(
     """
     if observer.current_observer() is not None:
         raise RuntimeError(
-            "another record is running in this thread; end that with-block first, or select its modules with layers="
+            "another record, or an intervene, is running in this thread; end that with-block first, or select the "
+            "modules of one record with layers="
         )
     checks.instance_of("model", model, nn.Module, "your model")
     stack = ModuleStack(model)
