@@ -59,13 +59,14 @@ def _turns_of_log(log: list[Any], name: str, file: JsonLayout, labels: LabelCorr
         place = f"turn {n // 2 + 1} of dialogue {name}"
         said = file.checked(log[n], dict, place)
         # a dialogue that ends with the user has no state behind its last words
-        answer = file.checked(log[n + 1], dict, place) if n + 1 < len(log) else {"text": "", "metadata": None}
-        if file.get(said, "metadata", dict, place) or answer["metadata"] == {}:
+        answer = file.checked(log[n + 1], dict, place) if n + 1 < len(log) else {"text": ""}
+        given = file.get(answer, "metadata", dict, place) if n + 1 < len(log) else None
+        if file.get(said, "metadata", dict, place) or given == {}:
             raise ValueError(
                 f"{file.path}: {place} must be the words of the user, without metadata, and those of the system, with "
                 "it; put the turns of a dialogue in order, the user first"
             )
-        state = before if answer["metadata"] is None else _state(answer, file, place, labels)
+        state = before if given is None else _state(given, file, place, labels)
         requests = [slot for slot, value in _acts(said, file, place, labels) if value == "?"]
         yield TrackedTurn(
             system, acts, file.text(said, "text", place).strip(), _new(state, before), _unique(requests), state
@@ -76,9 +77,9 @@ def _turns_of_log(log: list[Any], name: str, file: JsonLayout, labels: LabelCorr
         )
 
 
-def _state(answer: Mapping[str, Any], file: JsonLayout, place: str, labels: LabelCorrector) -> dict[str, str]:
+def _state(metadata: Mapping[str, Any], file: JsonLayout, place: str, labels: LabelCorrector) -> dict[str, str]:
     state = {}
-    for domain, parts in file.get(answer, "metadata", dict, place).items():
+    for domain, parts in metadata.items():
         parts = file.checked(parts, dict, f"{domain!r} of {place}")
         for part, prefix in (("semi", ""), ("book", "book ")):
             for slot, given in file.get(parts, part, dict, f"{domain!r} of {place}").items():
@@ -93,7 +94,12 @@ def _acts(turn: Mapping[str, Any], file: JsonLayout, place: str, labels: LabelCo
     """The slots and values of "dialog_act", which 2.0 keeps in a file of its own."""
     for act, pairs in file.checked(turn.get("dialog_act", {}), dict, f"'dialog_act' of {place}").items():
         for pair in file.checked(pairs, list, f"{act!r} of {place}"):
-            slot, value = map(str, file.checked(pair, list, f"{act!r} of {place}")[:2])
+            if len(file.checked(pair, list, f"{act!r} of {place}")) < 2:
+                raise ValueError(
+                    f"{file.path}: {act!r} of {place} must hold slots with values, got {pair!r}; {file.layouts}; "
+                    "convert it"
+                )
+            slot, value = map(str, pair[:2])
             if slot.lower() != "none":
                 named = labels.correct(slot)
                 yield f"{act.partition('-')[0].lower()}-{_ACT_SLOTS.get(named, named)}", labels.correct(value)
@@ -119,9 +125,11 @@ def _turns_of_frames(turns: list[Any], name: str, file: JsonLayout, labels: Labe
         for frame in file.get(item, "frames", list, place):
             given = file.checked(frame, dict, f"'frames' of {place}").get("state", {})
             given = file.checked(given, dict, f"'state' of {place}")
-            requests += [labels.correct(str(request)) for request in given.get("requested_slots", ())]
-            for slot, values in given.get("slot_values", {}).items():
-                value = str(file.checked(values, list, f"{slot!r} of {place}")[0])
+            asked = file.texts(given.get("requested_slots", []), f"'requested_slots' of {place}")
+            requests += map(labels.correct, asked)
+            for slot, values in file.checked(given.get("slot_values", {}), dict, f"'slot_values' of {place}").items():
+                # several values are spellings of one
+                value = next(iter(file.texts(values, f"{slot!r} of {place}")), "")
                 if value.strip().lower() not in _NONE:
                     state[slot_name(labels.correct(slot))] = labels.correct(value)
         yield TrackedTurn(

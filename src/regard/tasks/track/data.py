@@ -97,7 +97,8 @@ class TrackingFacts(DataFingerprint):
     def of(splits: OntologySplits, vocabulary: int) -> "TrackingFacts":
         ontology = splits.ontology
         turns = [turn for dialogue in splits.train for turn in dialogue.turns]
-        repeated = repeated_words([split_words(text)[0] for turn in turns for text in turn[::2][:2]], vocabulary)
+        texts = [text for turn in turns for text in (turn.system, turn.user)]
+        repeated = repeated_words([split_words(text)[0] for text in texts], vocabulary)
         phrases = [*ontology.requests, *(text for slot in ontology.slots for text in (slot, *ontology.values(slot)))]
         # all words of the ontology have vectors, also those of values that occur once or never
         named = [normal(word) for phrase in phrases for word in split_words(phrase)[0]]
