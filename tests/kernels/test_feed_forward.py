@@ -78,7 +78,12 @@ def add_activation_hook(feed: FeedForward, calls: list[str]) -> None:
     feed.activation.register_forward_hook(lambda module, inputs, output: calls.append("hook"))
 
 
-@pytest.mark.parametrize("add", [add_backward_hook, add_forward_hook, add_activation_hook])
+def replace_forward(feed: FeedForward, calls: list[str]) -> None:
+    own = feed.outer.forward
+    feed.outer.forward = lambda x: (calls.append("hook"), own(x))[1]
+
+
+@pytest.mark.parametrize("add", [add_backward_hook, add_forward_hook, add_activation_hook, replace_forward])
 def test_hooks_of_the_layers_are_called(add: Callable[[FeedForward, list[str]], None]) -> None:
     feed, calls = FeedForward(5, 11, dropout=0.0, activation=TanhGELU()), list[str]()
     x = torch.randn(2, 5, requires_grad=True)

@@ -67,7 +67,9 @@ class FeedForward(nn.Module):
         """Whether one function computes both products and the gelu between them: in training, without dropout."""
         if not isinstance(self.activation, nn.GELU) or not is_tanh_gelu(self.activation):
             return False
-        if (self.dropout.training and self.dropout.p) or any(has_hooks(module) for module in self.children()):
+        if self.dropout.training and self.dropout.p:
+            return False
+        if any(has_hooks(module) or "forward" in module.__dict__ for module in self.children()):
             return False
         linears = self.inner, self.outer
         if any(type(linear) is not nn.Linear or linear.bias is None for linear in linears):
