@@ -107,6 +107,8 @@ def test_patches_are_a_map() -> None:
     annotations = PatchAnnotations(encoder)(images)
     assert annotations.shape == (2, 6, 2, 3)
     torch.testing.assert_close(annotations[:, :, 1, 2], encoder(images)[:, 6])
+    with pytest.raises(ValueError, match="unknown pooling 'max'; known are: first, mean"):
+        ImageEncoderClassifier(encoder, 3, pooling="max")
     pooled = {name: ImageEncoderClassifier(encoder, 3, pooling=name).eval() for name in ("first", "mean")}
     for name, vector in (("first", encoder(images)[:, 0]), ("mean", encoder(images)[:, 1:].mean(1))):
         torch.testing.assert_close(pooled[name](images), pooled[name].output(vector))

@@ -23,7 +23,7 @@ def draw_curve(curve: AccuracyCurve, attack: str, path: Path) -> None:
     draw_line({attack: points}, path, "eps, the largest change of a pixel", "accuracy in percent", floor=0.0)
 
 
-def draw_examples(predictor: Any, clean: Tensor, labels: Tensor, curve: AccuracyCurve, attack: str, path: Path) -> None:
+def draw_examples(predictor: Any, clean: Tensor, curve: AccuracyCurve, attack: str, path: Path) -> None:
     """The first images that the largest radius broke and the model had right, each broken by as little as was found."""
     was_right, result = ~curve.results[0].broken, curve.results[-1]
     rows = (was_right & result.broken).nonzero().flatten()[:_IMAGES].tolist()

@@ -93,7 +93,7 @@ def run(args: Sequence[str]) -> int:
         draw_curve(curve, options.attack, options.curve)
         note(f"the accuracy against eps is drawn in {options.curve}")
     if options.picture is not None:
-        draw_examples(predictor, x, labels, curve, options.attack, options.picture)
+        draw_examples(predictor, x, curve, options.attack, options.picture)
         note(f"attacked images are drawn in {options.picture}")
     if options.json:
         print(json.dumps(_as_json(options, loaded, curve, split, seconds), indent=2))

@@ -12,8 +12,8 @@ class FineTunedEncoder(nn.Module, ABC):
     """A Transformer whose lowest parts keep their weights  (Howard & Ruder 2018; Devlin et al. 2019).
 
     `frozen` parts are not trained and have no dropout in training: 0 none, 1 the embeddings, n + 1 also the lowest n
-    layers; `parts` is the number of all. A subclass names its attribute with the Transformer, which has `layers`,
-    `norm`, `dropout` and a width, and the attributes of the Transformer up to the first layer.
+    layers. A subclass names its attribute with the Transformer, which has `layers`, `norm`, `dropout` and a width, and
+    the attributes of the Transformer up to the first layer.
     """
 
     transformer_name: ClassVar[str]

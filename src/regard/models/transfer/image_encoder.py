@@ -64,6 +64,7 @@ class ImageEncoderClassifier(nn.Module):
     ) -> None:
         super().__init__()
         checks.positive_ints("ImageEncoderClassifier", classes=classes)
+        checks.known("pooling", pooling, ("first", "mean"))
         self.encoder, self.pooling = encoder, pooling
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(encoder.width, classes)
