@@ -255,7 +255,7 @@ def test_values_are_counted_where_the_dialogue_determines_them() -> None:
     assert named_values(dialogues, replies, [text.replace("people", "") for text in right], 0).share == 100
     assert named_values(dialogues, replies, [f"{text} thai italian" for text in right], 0).share < 20
     assert named_values(dialogues, replies, [""] * len(right), 0).share == 0
-    assert named_values([("a", "b")], [], [], 0).share == 0
+    assert named_values([("a", "b")], [], [], 0).num_scored == 0
 
 
 def test_bookings_are_evaluated_by_their_values(

@@ -33,8 +33,8 @@ class NamedValues(NamedTuple):
 
     @property
     def share(self) -> float:
-        """In percent."""
-        return 100 * self.num_right / self.num_scored if self.num_scored else 0.0
+        """In percent, if any is scored."""
+        return 100 * self.num_right / self.num_scored
 
 
 def named_values(

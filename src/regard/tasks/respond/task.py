@@ -219,12 +219,14 @@ class RespondTask(Task[Respond, RespondPredictor]):
         ]
         if config.dataset == "bookings":
             values = named_values(dialogues, replies, texts, config.seed)
-            scores["values"] = values.share
-            notes.append(
-                f"values: {values.num_right:,} of {values.num_scored:,} replies name all values of the state that the "
-                "right one names, and no other; of the replies whose values follow from the dialogue: the right one "
-                "names values, and all of them are in the state"
-            )
+            # the states of other dialogues, those of --test, are not known
+            if values.num_scored:
+                scores["values"] = values.share
+                notes.append(
+                    f"values: {values.num_right:,} of {values.num_scored:,} replies name all values of the state that "
+                    "the right one names, and no other; of the replies whose values follow from the dialogue: the "
+                    "right one names values, and all of them are in the state"
+                )
         if num_cut := sum(reply.is_cut for reply in replies):
             notes.append(
                 f"of {plural(num_cut, 'reply', 'replies')} the first {config.words} tokens are scored, and no end"
