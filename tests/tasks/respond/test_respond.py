@@ -269,6 +269,9 @@ def test_bookings_are_evaluated_by_their_values(
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"values: 0 of \d+ replies name all values of the state that the right one names", printed)
+    (tmp_path / "other.tsv").write_text("hello\tgood day\n")
+    assert main(["evaluate", str(tmp_path / "run"), "--test", str(tmp_path / "other.tsv")]) == 0
+    assert "values" not in capsys.readouterr().out
 
 
 SENTENCES = {
