@@ -15,11 +15,12 @@ from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import can_step, dot_product_scale, has_plain_calls
 from regard.attn.terms.position import Rotary
+from regard.kernels.linear import linear, linear_add, linear_gelu
 from regard.kernels.ragged_attention import ragged_attention
 from regard.layers.transformer import Activation, EncoderLayer, FeedForward, Sublayer
 
-# Rows whose hidden activations stay in the cache of a processor; more rows make products no faster.
-_BLOCK = 384
+# Rows that are multiplied at once: more rows make products no faster, and hidden activations need more memory.
+_BLOCK = 2048
 
 
 class _PlainLayer(NamedTuple):
@@ -50,35 +51,30 @@ def packed_layers(
     plan = derived((layers,), _plan)
     if plan is None or any(layer.out.weight.dtype != x.dtype for layer in plan):
         return None
-    columns = 3 * plan[0].heads * (plan[0].out.in_features // plan[0].heads)
-    qkv = x.new_empty(len(x), columns)
     for layer in plan:
-        _run(layer, x, qkv, lengths, positions)
+        _run(layer, x, lengths, positions)
     return x
 
 
-def _run(layer: _PlainLayer, x: Tensor, qkv: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
+def _run(layer: _PlainLayer, x: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
     """One layer, in place."""
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(x), _BLOCK)]
-    width = qkv.shape[1] // 3
-    for rows in blocks:
-        entered = _norm(layer.norms[0], x[rows]) if layer.norm_first else x[rows]
-        for n, linear in enumerate(layer.projections):
-            torch.mm(entered, linear.weight.t(), out=qkv[rows, n * width : (n + 1) * width])
-    # the kernel adds the bias while it copies keys and values
-    bias = torch.cat([linear.bias for linear in layer.projections])
+    weight, bias = (torch.cat([getattr(each, name) for each in layer.projections]) for name in ("weight", "bias"))
+    parts = [linear(_norm(layer.norms[0], x[rows]) if layer.norm_first else x[rows], weight) for rows in blocks]
+    qkv = parts[0] if len(parts) == 1 else torch.cat(parts)
     if layer.rotate is not None:
         qkv += bias
-        both = qkv[:, : 2 * width].unflatten(1, (2 * layer.heads, -1))  # "n 2h d"
+        both = qkv[:, : 2 * (qkv.shape[1] // 3)].unflatten(1, (2 * layer.heads, -1))  # "n 2h d"
         both.copy_(layer.rotate(both.transpose(0, 1), positions).transpose(0, 1))
+    # the kernel adds the bias while it copies keys and values
     added = bias if layer.rotate is None else None
     attended = ragged_attention(qkv, lengths, layer.heads, layer.scale, bias=added)
     for rows in blocks:
-        y = F.linear(attended[rows], layer.out.weight, layer.out.bias).add_(x[rows])
+        y = linear_add(attended[rows], layer.out.weight, layer.out.bias, x[rows])
         if not layer.norm_first:
             y = _norm(layer.norms[0], y)
-        hidden = F.linear(_norm(layer.norms[1], y) if layer.norm_first else y, layer.inner.weight, layer.inner.bias)
-        y = F.linear(_activate(layer.activation, hidden), layer.outer.weight, layer.outer.bias).add_(y)
+        hidden = _hidden(layer, _norm(layer.norms[1], y) if layer.norm_first else y)
+        y = linear_add(hidden, layer.outer.weight, layer.outer.bias, y)
         x[rows] = y if layer.norm_first else _norm(layer.norms[1], y)
 
 
@@ -86,11 +82,12 @@ def _norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-def _activate(activation: Activation, x: Tensor) -> Tensor:
-    """The activation, in place if it is gelu: x is read by nobody else."""
+def _hidden(layer: _PlainLayer, x: Tensor) -> Tensor:
+    """The hidden activations of the feed-forward network."""
+    weight, bias, activation = layer.inner.weight, layer.inner.bias, layer.activation
     if isinstance(activation, nn.GELU):
-        return torch.ops.aten.gelu_(x, approximate=activation.approximate)
-    return activation(x)
+        return linear_gelu(x, weight, bias, activation.approximate)
+    return activation(linear(x, weight, bias))
 
 
 def _plan(layers: nn.ModuleList) -> list[_PlainLayer] | None:

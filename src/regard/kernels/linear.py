@@ -1,0 +1,36 @@
+"""W x + b with an activation or a sum behind it in one pass, without a gradient: by oneDNN, where torch has it.
+
+On a CPU torch's own product of float32 matrices is slower, and the activation and the sum read all numbers once more.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+
+
+def has_onednn(x: Tensor) -> bool:
+    """Whether oneDNN multiplies matrices such as x."""
+    return _ONEDNN is not None and torch.backends.mkldnn.is_available() and x.is_cpu and x.dtype == torch.float32
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # "n d", "f d", "f" -> "n f"
+    """W x + b."""
+    return _ONEDNN(x, weight, bias, "none", [], "") if has_onednn(x) else F.linear(x, weight, bias)
+
+
+def linear_add(x: Tensor, weight: Tensor, bias: Tensor, other: Tensor) -> Tensor:  # "n d", "f d", "f", "n f" -> "n f"
+    """W x + b + other."""
+    if has_onednn(x):
+        return _ONEDNN.binary(x, other, weight, bias, "add")
+    return F.linear(x, weight, bias).add_(other)
+
+
+def linear_gelu(x: Tensor, weight: Tensor, bias: Tensor, approximate: str) -> Tensor:  # "n d", "f d", "f" -> "n f"
+    """gelu(W x + b), `approximate` as torch's gelu has it."""
+    if has_onednn(x):
+        return _ONEDNN(x, weight, bias, "gelu", [], approximate)
+    return torch.ops.aten.gelu_(F.linear(x, weight, bias), approximate=approximate)
