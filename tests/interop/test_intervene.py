@@ -9,7 +9,7 @@ import transformers
 from torch import Tensor, nn
 
 import regard
-from regard.interop import Permuted, uniform
+from regard.interop import Permutation, uniform
 
 IDENTITY = lambda weights, allowed: weights  # noqa: E731
 
@@ -72,7 +72,7 @@ def test_weights_replaced_by_themselves_change_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("weights", [uniform, Permuted(1)], ids=["uniform", "permuted"])
+@pytest.mark.parametrize("weights", [uniform, Permutation(1)], ids=["uniform", "permuted"])
 def test_other_weights_are_distributions_over_the_same_keys(name: str, weights: Callable[..., Tensor]) -> None:
     model, call = made(name)
     seen: list[tuple[Tensor, Tensor]] = []

@@ -50,7 +50,7 @@ def intervene(
     torch and transformers that use it, and of the layers of this library.
 
     `weights` is a function of the model's own weights, "*b q k", and of the keys that each query may attend to, a
-    boolean tensor or None, such as `regard.interop.uniform` and `regard.interop.Permuted()`; or a tensor, which
+    boolean tensor or None, such as `regard.interop.uniform` and `regard.interop.Permutation()`; or a tensor, which
     broadcasts to the weights. `layers` are names or patterns of modules, all if left out. Gradients pass through both
     weights and values. Gates over feature maps keep their weights. Blocks may be nested: the inner one decides about
     the layers of both. A block in which nothing was replaced raises.

@@ -18,8 +18,8 @@ def uniform(weights: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
 
 
 @dataclass(frozen=True)
-class Permuted:
-    """The weights of each query in another order of the keys that it may attend to  (Jain & Wallace 2019).
+class Permutation:
+    """The weights of each query in a random order of the keys that it may attend to  (Jain & Wallace 2019).
 
     The same seed gives the same order in every call of the same shape.
     """
