@@ -78,9 +78,7 @@ class TaskConfig(ABC):
     varies: ClassVar[str]  # the option that `regard compare` varies
     varies_help: ClassVar[str]
     models: ClassVar[dict[str, type[ModelOptions]]]  # the first is the default
-    reads_empty_texts: ClassVar[bool] = (
-        True  # whether a typed text may be empty, such as the prompt of a language model
-    )
+    reads_empty_texts: ClassVar[bool] = True  # whether a typed text may be empty, as the prompt of a language model
     chosen_by: ClassVar[dict[str, str]] = {}  # the model of an option that chooses its model where none is typed
     run_files: ClassVar[tuple[str, ...]]  # files that it leaves in the folder of a run
     vocabulary_files: ClassVar[tuple[str, ...]]  # those of them that decide inputs and outputs of the model

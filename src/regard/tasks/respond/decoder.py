@@ -8,14 +8,11 @@ A run has decoder.json, the options or the config.json that the decoder is built
 tokenizer; its checkpoints have all weights.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
-
-from torch import nn
 
 from regard.common import atomic_files
 from regard.common.dataclass_json import dataclass_from_file
@@ -27,6 +24,7 @@ from regard.models.pretrained.folder import CheckpointConfig, read_config
 from regard.models.pretrained.loading import ARCHITECTURES, architecture_name
 from regard.models.pretrained.prompt_tokenizer import ReleasedTokenizer
 from regard.models.responding.flat import FlatResponder
+from regard.tasks._encoder import weights_fingerprint
 from regard.tasks._text_generation import read_tokenizer
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.registry import TASKS
@@ -112,7 +110,7 @@ class PretrainedDecoder:
         is_run = loaded.weights != "released"
         facts = DecoderFacts(
             folder.name,
-            _fingerprint(predictor.model),
+            weights_fingerprint(dict(predictor.model.named_parameters())),
             predictor.longest,
             loaded.config.to_json() if is_run else None,
             None if is_run else dict(read_config(folder).values),
@@ -193,11 +191,3 @@ def _load(folder: Path) -> LoadedRun:
             "name a run of language-model with --model gpt2"
         )
     return loaded
-
-
-def _fingerprint(model: nn.Module) -> str:
-    digest = hashlib.sha256()
-    for name, p in sorted(model.named_parameters()):
-        digest.update(f"{name} {tuple(p.shape)}\n".encode())
-        digest.update(p.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()
