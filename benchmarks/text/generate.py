@@ -29,6 +29,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "text"
 SAID = """\
 Texts of the Python manual, cut to different lengths, are continued by sampling. One by one and in one batch take turns;
 the ratio is that of a round. A text that noise of the batch might change is generated again alone, which is included.
+Where a text grows past the context, the state of the whole batch is made anew.
 """
 
 
@@ -57,26 +58,31 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS) -> int
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text.generate", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run of language-model, or a folder with a decoder")
     parser.add_argument("--requests", type=int, default=8, help="requests per batch (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=100, help="tokens per text, at most (%(default)s)")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[40, 100], help="tokens per text (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="repetitions (%(default)s)")
     given = parser.parse_args(arguments)
     predictor: Any = load_run(given.run, device="cpu").predictor
     torch.set_num_threads(1)
     endpoint = predictor.endpoint(Limits(), run=given.run.name, step=0)
-    bodies = bodies_of(given.requests, given.tokens)
-    requests = [endpoint.read(validate(endpoint.schema.request, body)) for body in bodies]
-    times = cpu_seconds(endpoint, requests, given.rounds)
-    rows = [row for request in requests for row in predictor.rows(*request.texts, 0, request.options)]
-    again = sum(each.margin <= NOISE for each in predictor.continuations(rows))
-    ratio = spread([one / batch for one, batch in times])
     size = sum(parameter.numel() for parameter in predictor.model.parameters())
-    how = f"{size:,} parameters, {given.tokens} tokens, 1 thread, {given.rounds} rounds, {again} texts generated again"
-    what = f"{given.requests} requests in one batch, speed against one by one"
-    row = Row(what, ratio.median, "times", Bound("least", 1.0), how, beside=f"{ratio.low:.2f} to {ratio.high:.2f}")
-    print(" | ".join(row.cells()))
-    command = f"python -m benchmarks.text.generate RUN --requests {given.requests} --tokens {given.tokens}"
-    settings = {"seconds": times, "parameters": size}
-    result = Result("generate", "Generation in batches", SAID, [row], (), (), [command], settings, About.now())
+    rows, seconds = [], {}
+    for tokens in given.tokens:
+        bodies = bodies_of(given.requests, tokens)
+        requests = [endpoint.read(validate(endpoint.schema.request, body)) for body in bodies]
+        times = seconds[tokens] = cpu_seconds(endpoint, requests, given.rounds)
+        texts = [row for request in requests for row in predictor.rows(*request.texts, 0, request.options)]
+        again = sum(each.margin <= NOISE for each in predictor.continuations(texts))
+        ratio = spread([one / batch for one, batch in times])
+        what = f"{given.requests} requests of {tokens} tokens in one batch, speed against one by one"
+        model = f"{size:,} parameters, context {predictor.longest}"
+        how = f"{model}, 1 thread, {given.rounds} rounds, {again} generated again"
+        row = Row(what, ratio.median, "times", Bound("least", 1.0), how, beside=f"{ratio.low:.2f} to {ratio.high:.2f}")
+        print(" | ".join(row.cells()))
+        rows.append(row)
+    words = " ".join(map(str, given.tokens))
+    command = f"python -m benchmarks.text.generate RUN --requests {given.requests} --tokens {words}"
+    settings = {"seconds": seconds, "parameters": size}
+    result = Result("generate", "Generation in batches", SAID, rows, (), (), [command], settings, About.now())
     print("written:", result.write(results))
     return 0
 

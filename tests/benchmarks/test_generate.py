@@ -14,9 +14,9 @@ def test_a_ratio_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     arguments = [str(tmp_path / "language-model"), "--requests", "3", "--tokens", "5", "--rounds", "2"]
     assert generate.main(arguments, tmp_path / "results") == 0
     (row,) = Result.read(tmp_path / "results" / "generate.json").rows
-    assert row.what == "3 requests in one batch, speed against one by one"
+    assert row.what == "3 requests of 5 tokens in one batch, speed against one by one"
     assert row.value > 0
-    assert "5 tokens, 1 thread, 2 rounds" in row.how
+    assert "context 24, 1 thread, 2 rounds" in row.how
     assert "written:" in capsys.readouterr().out
 
 
