@@ -28,10 +28,10 @@ MODELS = ("flat", "hierarchical")
 TITLES = {"dailydialog": "DailyDialog", "bookings": "Bookings"}
 # steps of a training with the history and with the last turn, which has fewer batches per epoch; validations in it
 STEPS: dict[str, dict[str, Any]] = {
-    "dailydialog": {"flat": (2400, 1200), "hierarchical": (1600, 800)},
-    "bookings": {"flat": 2500, "hierarchical": 2500},
+    "dailydialog": {"flat": (1200, 600), "hierarchical": (1200, 600)},
+    "bookings": {"flat": 1300, "hierarchical": 1300},
 }
-VALIDATIONS = 8
+VALIDATIONS = 5
 SIZES: dict[str, dict[str, Any]] = {
     "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2, "batch": 2000},
     "bookings": {},
