@@ -24,7 +24,7 @@ from regard.tasks.track.options import EvaluateStates, Track
 from regard.training.config import TrainingConfig
 
 RESULTS = ROOT / "benchmarks" / "results" / "text"
-TITLES = {"woz": "WoZ 2.0", "bookings": "Bookings"}
+TITLES = {"woz": "States of WoZ 2.0", "bookings": "States of bookings"}
 MINUTES = {"woz": 10.0, "bookings": 4.0}
 # the least scores, and the least distance of the joint goal from string matching
 LEAST = {"woz": {"joint goal": 85.0, "turn request": 96.0}, "bookings": {"joint goal": 95.0}}
@@ -105,7 +105,9 @@ def run(name: str, tasks: Sequence[Track], training: TrainingConfig, runs: Path,
     # the files without their paths
     task = {**tasks[0].to_json(), **dict.fromkeys(("train", "valid", "test", "ontology")), "data": name}
     settings = {"task": task, "training": asdict(training), "seeds": [each.json() for each in found]}
-    result = Result(name, TITLES[name], SAID[name], rows, commands=[command], settings=settings, about=About.now())
+    result = Result(
+        f"track-{name}", TITLES[name], SAID[name], rows, commands=[command], settings=settings, about=About.now()
+    )
     return result.write(results)
 
 

@@ -21,12 +21,12 @@ def test_woz(tmp_path: Path) -> None:
     shutil.copy(FIXTURES / "ontology-woz.json", tmp_path / "ontology_dstc2_en.json")
     args = ["--woz", str(tmp_path), *TINY, "--runs", str(tmp_path / "runs")]
     assert track.main(args, tmp_path / "results", hidden=3, embedding=4) == 0
-    found = Result.read(tmp_path / "results" / "woz.json")
+    found = Result.read(tmp_path / "results" / "track-woz.json")
     bounds = {row.what: row.bound.value for row in found.rows if row.bound is not None}
     assert bounds == {"woz, joint goal": 85, "woz, turn request": 96}
     assert "woz, string matching, joint goal" in [row.what for row in found.rows]
     assert len(found.settings["seeds"]) == 2
-    assert str(tmp_path) not in (tmp_path / "results" / "woz.json").read_text()
+    assert str(tmp_path) not in (tmp_path / "results" / "track-woz.json").read_text()
 
 
 def test_bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bookings, "splits", lambda seed=0: few)
     args = ["--bookings", "--steps", "1", "--runs", str(tmp_path / "runs")]
     assert track.main(args, tmp_path, hidden=3, embedding=4) == 0
-    rows = Result.read(tmp_path / "bookings.json").rows
+    rows = Result.read(tmp_path / "track-bookings.json").rows
     assert {row.what: row.bound.value for row in rows if row.bound is not None} == {
         "bookings, joint goal": 95,
         "bookings, joint goal above string matching": 20,
