@@ -98,7 +98,8 @@ def run(
         say(" | ".join(row.cells()))
     option = ("--bookings" if name == "bookings" else "--dailydialog FOLDER") + " --encoder FOLDER" * is_encoded
     command = f"python -m benchmarks.text.select_response {option} --model {model} --epochs {training.epochs:g}"
-    command += f" --lr {training.lr:g} --seeds {len(tasks)} --threads {training.threads}"
+    command += f" --turns {tasks[0].turns} --words {tasks[0].words} --lr {training.lr:g} --seeds {len(tasks)}"
+    command += f" --threads {training.threads}"
     # the files without their paths
     options = {**tasks[0].to_json(), **dict.fromkeys(("train", "valid", "test")), "data": name}
     if is_encoded:
@@ -118,6 +119,8 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     chosen.add_argument("--bookings", action="store_true", help="the embedded bookings")
     parser.add_argument("--encoder", type=Path, metavar="FOLDER", help="a released encoder, for frozen token vectors")
     parser.add_argument("--model", default="deep-attention", choices=tuple(SelectResponse.models), help="(%(default)s)")
+    parser.add_argument("--turns", type=int, help="turns before a response that are read (5; 6 for bookings)")
+    parser.add_argument("--words", type=int, help="tokens of a turn that are read (30; 12 for bookings)")
     parser.add_argument("--epochs", type=float, help="passes over the training dialogues (3)")
     parser.add_argument("--seeds", type=int, default=1, help="number of trainings, one per seed (%(default)s)")
     parser.add_argument("--lr", type=float, default=SelectResponse.training["lr"], help="its peak (%(default)s)")
@@ -131,6 +134,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
         data = {"train": folder / "dialogues_text_En.txt.gz", "valid": folder / "en_dev_human.txt.gz"}
     if given.encoder is not None:
         data["encoder"] = given.encoder
+    data |= {size: getattr(given, size) for size in ("turns", "words") if getattr(given, size) is not None}
     ends = {"epochs": given.epochs or EPOCHS[name], "threads": given.threads, "lr": given.lr}
     try:
         tasks = [

@@ -30,7 +30,7 @@ def test_dailydialog(tmp_path: Path) -> None:
     bounds = [None if row.bound is None else row.bound.value for row in found.rows]
     assert bounds == [round(max(42, found.rows[1].value), 2), *[None] * 5]
     assert len(found.settings["seeds"]) == 2
-    assert "--encoder FOLDER --model deep-attention --epochs 0.01 --lr 0.001 --seeds 2" in found.commands[0]
+    assert "--encoder FOLDER --model deep-attention --epochs 0.01 --turns 2 --words 4 --lr 0.001" in found.commands[0]
     assert str(tmp_path) not in (tmp_path / "dailydialog-deep-attention-encoder.json").read_text()
 
 
