@@ -317,6 +317,10 @@ def test_wrong_files_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_options() -> None:
     assert Respond.of(model="hierarchical").longest == 13 * 49
     assert PredictReplies().search == PredictReplies(beam=1).search
+    with pytest.raises(ValueError, match="init_std must be above 0 and finite, got 0.0; try init_std=0.02"):
+        Respond.of(init_std=0.0)
+    wide, narrow = (Respond.of(init_std=std, dropout=0.0).model.build(300, 50) for std in (0.125, 0.02))
+    assert 5 < wide.embedding.weight.std() / narrow.embedding.weight.std() < 7.5
     with pytest.raises(ValueError, match="--nbest 2 exceeds --beam 1; raise --beam"):
         PredictReplies(nbest=2)
     with pytest.raises(ValueError, match="--beam 2 means nothing with --sample; leave one of them out"):

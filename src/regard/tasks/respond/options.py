@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from regard.tasks.respond.task import RespondTask
 
 
+# the standard deviation of GPT-2's first weights
+_INIT_STD = 0.02
 # files that a run with a pretrained decoder has in place of tokens.json
 DECODER_FILES = ("decoder.json", "decoder-tokens.json")
 
@@ -62,10 +64,14 @@ class FlatOptions(ResponderOptions):
     """Heads per layer."""
     positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "rotary"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
+    init_std: float = left_open()
+    """The standard deviation of the first weights; a narrow model that copies values learns sooner with more."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, {"layers": 2, "heads": 4})
+        if self.init_std is not None and not 0 < self.init_std < float("inf"):
+            raise ValueError(f"init_std must be above 0 and finite, got {self.init_std}; try init_std={_INIT_STD}")
         check_even_heads(self.width, self.heads)
 
     def build(self, vocabulary: int, longest: int) -> Responder:
@@ -83,9 +89,8 @@ class FlatOptions(ResponderOptions):
             attention=self.attention,
             dropout=self.dropout,
         )
-        # GPT-2's 0.02 suits widths near 1,000: in a narrow model attention would begin uniform, and copy late
-        std = self.width**-0.5
-        init_weights(decoder, std=std, residual_std=std / math.sqrt(2 * self.layers))
+        if self.init_std != _INIT_STD:
+            init_weights(decoder, std=self.init_std, residual_std=self.init_std / math.sqrt(2 * self.layers))
         return FlatResponder(decoder)
 
 
@@ -236,6 +241,7 @@ class Respond(TextFileConfig):
             "replies": "second",
             "width": 64,
             "layers": 3,
+            "init_std": 0.125,
             "heads": 4,
             "hidden": 128,
             "dropout": 0.0,
@@ -247,6 +253,7 @@ class Respond(TextFileConfig):
             "replies": "all",
             "width": 128,
             "layers": 2,
+            "init_std": _INIT_STD,
             "heads": 4,
             "hidden": 128,
             "dropout": 0.2,

@@ -162,7 +162,7 @@ class RespondTask(Task[Respond, RespondPredictor]):
         with torch.random.fork_rng(devices=[]):
             options = self.config.model
             if isinstance(options, DecoderOptions):  # the folder decides
-                options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0)
+                options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0, init_std=0.02)
             model = options.build(11, max(self.config.longest, 6))
             model(history, target)
             model.step(target, model.init_state(history))
