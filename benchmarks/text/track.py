@@ -25,6 +25,8 @@ from regard.training.config import TrainingConfig
 
 RESULTS = ROOT / "benchmarks" / "results" / "text"
 TITLES = {"woz": "States of WoZ 2.0", "bookings": "States of bookings"}
+# weights of as many last validations are averaged at the end
+AVERAGE = 5
 MINUTES = {"woz": 10.0, "bookings": 4.0}
 # the least scores, and the least distance of the joint goal from string matching
 LEAST = {"woz": {"joint goal": 85.0, "turn request": 96.0}, "bookings": {"joint goal": 95.0}}
@@ -136,7 +138,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     ends = {"minutes": minutes, "steps": given.steps, "threads": given.threads}
     try:
         tasks = [Track.of(**{**data, **options, "seed": seed}) for seed in range(given.seeds)]
-        training = TrainingConfig(**{**Track.training, **ends})
+        training = TrainingConfig(**{**Track.training, "average": AVERAGE, **ends})
         written = run(name, tasks, training, given.runs, results, lambda text: print(text, flush=True))
         print("written:", written)
     except (Unfinished, ValueError, OSError) as error:

@@ -104,7 +104,6 @@ class Track(TextFileConfig):
         "warmup": 100,
         "validate_every": 400,
         "save_every": 500,
-        "average": 5,
     }
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "bookings": {"dropout": 0.1, "word_dropout": 0.0, "batch": 32},
