@@ -31,7 +31,7 @@ from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
 from regard.training.events import Started
 from regard.training.fit import fit
-from regard.training.run_folder import AVERAGE, RunRecord
+from regard.training.run_folder import RunRecord
 
 every_task = pytest.mark.parametrize("name", CASES)
 STEPS = ["--threads", "1", "--device", "cpu", "--validate-every", "2", "--log-every", "1", "--warmup", "1"]
@@ -379,8 +379,7 @@ def test_a_wrong_option_is_one_sentence(
         ["compare", task_of(name)],
         *([verb, run, "--colour", "red"] for verb in ("evaluate", "predict", "serve")),
         *([verb, run, "--weights", "worst"] for verb in ("evaluate", "predict", "serve")),
-        # a task that averages by default has such weights
-        *([] if (Path(run) / AVERAGE).exists() else [["evaluate", run, "--weights", "average"]]),
+        ["evaluate", run, "--weights", "average"],
         ["predict", run, "x", "--picture", str(tmp_path / "missing" / "x.png")],
     ]
     capsys.readouterr()
