@@ -91,7 +91,7 @@ def test_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dialogue\tturn\n", "1: the file must have a line of column names .*, got 'dialogue, turn'; name the columns"),
+        ("Dialogue\tturn\n", "1: the file must have a line of column names .*, got 'Dialogue, turn'; name the columns"),
         (HEADER + "a\t1\n", "2: a line must have 7 columns as the first line, got 2; put a tab between columns"),
         (HEADER + ROWS + "a\t3\t\t\tyes\t\t\n", "5: dialogue a goes on behind another one; put the turns of a"),
         (HEADER + ROWS + "b\t3\t\t\tyes\t\t\n", "5: dialogue b has turn 3 where turn 2 must stand; put the turns of"),

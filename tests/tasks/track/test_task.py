@@ -267,6 +267,18 @@ def test_targets_outside_of_the_ontology(predictor: TrackPredictor) -> None:
         predictor.loss(["a table"], ["food=z"])
 
 
+def test_acts_by_labels_need_labels(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "turns.tsv"
+    path.write_text("dialogue\tturn\tsystem\tuser\tinform\na\t1\t\tb\tfood=b\nb\t1\t\tc\tfood=c\n")
+    arguments = ["train", "track", "--train", str(path), "--acts", "labels", "--steps", "1", *SMALL]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 2
+    assert (
+        f"--acts labels needs labels of what the system does, but no turn of --train {path} has one; add them, in a "
+        "column acts, or find acts in the words of the system by --acts words" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_init_from_refuses_other_values(run: Path, tmp_path: Path, capsys: Any) -> None:
     text = (run.parent / "turns.tsv").read_text()
     path = tmp_path / "more.tsv"

@@ -69,7 +69,9 @@ def _read_columns(path: Path) -> Iterator[TrackedDialogue]:
     rows: list[tuple[int, list[str]]] = [(n, line.split("\t")) for n, line in enumerate(read_lines(path, _HOLDS), 1)]
     header = [name.strip().lower() for name in rows[0][1]]
     if not {*_NEEDED} <= {*header} <= {*_NEEDED, *_OPTIONAL} or len(header) != len({*header}):
-        raise ValueError(f"{path}:1: the file must have {_HOLDS}, got {shortened(', '.join(header))}; name the columns")
+        raise ValueError(
+            f"{path}:1: the file must have {_HOLDS}, got {shortened(', '.join(rows[0][1]))}; name the columns"
+        )
     place = {name: header.index(name) for name in header}
     dialogues: dict[str, list[tuple[int, dict[str, str]]]] = {}
     last = None

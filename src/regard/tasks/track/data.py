@@ -38,6 +38,11 @@ def read(config: Track) -> OntologySplits:
     files = {path: read_tracked(path) for path in (config.train, config.valid, config.test) if path is not None}
     corrections = sum((Counter(file.corrections) for file in files.values()), Counter[str]())
     train = files[config.train].dialogues
+    if config.acts == "labels" and not any(turn.acts for dialogue in train for turn in dialogue.turns):
+        raise ValueError(
+            f"acts='labels' needs labels of what the system does, but no turn of train={config.train} has one; add "
+            "them, in a column acts, or find acts in the words of the system by --acts words"
+        )
     if config.valid is None:
         train, valid = _hold_out(train, config)
     else:
