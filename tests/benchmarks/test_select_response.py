@@ -37,7 +37,7 @@ def test_dailydialog(tmp_path: Path) -> None:
 def test_bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = bookings.splits(0)
     few = bookings.BookingSplits(parts.train[:6], parts.valid[:6], parts.test[:6])
-    monkeypatch.setattr(bookings, "splits", lambda seed=0: few)
+    monkeypatch.setattr(bookings, "splits", lambda seed=0, train=6: few)
     args = ["--bookings", "--model", "esim", *TINY[:2], "--runs", str(tmp_path / "runs")]
     assert select_response.main(args, tmp_path, hidden=3, embedding=4, turns=2, words=4) == 0
     rows = Result.read(tmp_path / "bookings-esim.json").rows

@@ -98,7 +98,7 @@ def test_it_is_served_as_a_conversation(predictor: TrackPredictor) -> None:
     body = endpoint.schema.request(text="food? a\tno, b\tarea?\tc", attention=True)
     (answer,) = endpoint.answer([endpoint.read(body)])[0]["answers"]  # type: ignore[misc]
     assert answer["chat"]["state"] == {slot: each["value"] for slot, each in answer["state"].items()}
-    assert [list(answer["chat"]["behind"]), len(answer["attention"])] == [["food", "area"], 2]
+    assert [list(answer["chat"]["behind"]), len(answer["attention"])] == [["food", "area"], 3]
 
 
 def replaced_history(encoder: TurnEncoder, history: int) -> TurnEncoder:
