@@ -154,7 +154,11 @@ def test_woz_with_its_ontology(tmp_path: Path, capsys: pytest.CaptureFixture[str
     arguments = ["evaluate", str(tmp_path / "run"), "--ontology", str(tmp_path / "more.json"), "--test", woz]
     assert main(arguments) == 0
     assert "labels were corrected" in capsys.readouterr().out
-    del more["informable"]["food"]
+    more["informable"]["weather"] = ["rain"]
+    (tmp_path / "more.json").write_text(json.dumps(more))
+    assert main(arguments) == 2
+    assert "unknown slot of the ontology 'weather'; known are: " in capsys.readouterr().err
+    del more["informable"]["weather"], more["informable"]["food"]
     (tmp_path / "more.json").write_text(json.dumps(more))
     assert main(arguments) == 2
     assert "the ontology has no slot 'food', which this run tracks; give it values" in capsys.readouterr().err

@@ -181,7 +181,7 @@ class TrackPredictor(Predictor[str, TrackOutput]):
         """The same model with other values to choose from, of the same slots and requests."""
         own = self.candidates.ontology
         for slot in ontology.slots:
-            known("slot", slot, own.slots)
+            known("slot of the ontology", slot, own.slots)
         if missing := [slot for slot in own.slots if slot not in ontology.slots]:
             raise ValueError(f"the ontology has no slot {missing[0]!r}, which this run tracks; give it values")
         slots = {slot: ontology.slots[slot] for slot in own.slots}
