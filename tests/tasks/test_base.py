@@ -13,6 +13,8 @@ from regard.tasks.base import LabelledImageConfig, TaskConfig
 from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
 from regard.tasks.glimpse.options import RAMOptions
 from regard.tasks.registry import TASKS, task_from_record
+from regard.tasks.select_response.options import SelectResponse
+from regard.tasks.tag.options import Tag
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord, TrainingChange
 
@@ -47,6 +49,23 @@ def of_files(name: str, *paths: Path) -> TaskConfig:
     files = [(path,) if name == "translate" else path for path in paths]
     options: dict[str, Any] = dict(zip(("train", "valid"), files, strict=False))
     return TASKS[name].of(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "missing", "value"),
+    [
+        (SelectResponse.of(model="esim"), "similarity", "none"),
+        (SelectResponse.of(similarity="mean"), "similarity", "none"),
+        (Tag.of(encoder="bert"), "characters", 0),
+        (Tag.of(), "characters", 48),
+    ],
+)
+def test_a_record_from_before_an_option_has_the_model_of_its_version(
+    options: TaskConfig, missing: str, value: object
+) -> None:
+    recorded = options.to_json()
+    assert getattr(TASKS[options.name].from_json(recorded).model, missing) == recorded["model"].pop(missing)
+    assert getattr(TASKS[options.name].from_json(recorded).model, missing) == value
 
 
 @each_task

@@ -50,6 +50,8 @@ class ModelOptions(ABC):
     task_defaults: ClassVar[dict[str, Any]] = {}  # values of open fields, the task's and its own, for any data set
     # those that matter in training alone, so that trained weights do not depend on them
     training_only: ClassVar[tuple[str, ...]] = ("dropout",)
+    # values of options that records of earlier versions lack: those by which their runs were trained
+    before_recorded: ClassVar[dict[str, Any]] = {}
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         """The same with every open field filled; `defaults` are those of the task's data set."""
@@ -248,7 +250,7 @@ class TaskConfig(ABC):
         model = {option: value for option, value in model.items() if option != "name"}
         known("model", name, cls.models)
         of_task = {option: value for option, value in options.items() if option != "model"}
-        built = cls.models[name](**fields_from_json(cls.models[name], model))
+        built = cls.models[name](**fields_from_json(cls.models[name], {**cls.models[name].before_recorded, **model}))
         return cls(**{**fields_from_json(cls, of_task), "model": built})
 
     @classmethod

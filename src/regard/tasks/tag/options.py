@@ -153,6 +153,8 @@ class WindowTaggerOptions(TaggerOptions):
 class PretrainedTaggerOptions(EncoderOptions):
     """A pretrained encoder, whose states of the words have tags  (Devlin et al. 2019)."""
 
+    before_recorded: ClassVar[dict[str, Any]] = {"characters": 0}
+
     subwords: Literal["first", "mean"] = "first"
     """The state of a word: that of its first sub-word, or the mean of all."""
     characters: int = 48
