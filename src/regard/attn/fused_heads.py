@@ -1,7 +1,7 @@
 """Self-attention of a MultiHead in training as one function: the projections, torch's flash kernel, and their gradient.
 
-The same as the layer computes step by step, with one product for queries, keys and values, and fewer tensors written
-and read: a small model takes as long for those as for its products.
+The same bits as the layer computes step by step, so that a recording changes nothing, with fewer tensors written and
+read: a small model takes as long for those as for its products.
 """
 
 from typing import Any
@@ -33,11 +33,11 @@ def self_attention(heads: nn.Module, inputs: AttentionInputs) -> Tensor | None: 
     if parameters is None or scale is None or not available(x) or is_autocasting(x):
         return None
     with torch.no_grad():
-        qkv = F.linear(x, torch.cat(parameters[:6:2]), torch.cat(parameters[1:6:2]))
+        qkv = [F.linear(x, *parameters[n : n + 2]) for n in (0, 2, 4)]
     # non-finite numbers behind the mask must not reach the output: the layer hides them
-    if mask is not None and not finite(qkv):
+    if mask is not None and not all(map(finite, qkv)):
         return None
-    out: Tensor = _SelfAttentionFunction.apply(x, *parameters, qkv, heads.heads, scale, mask is not None)
+    out: Tensor = _SelfAttentionFunction.apply(x, *parameters, *qkv, heads.heads, scale, mask is not None)
     return out
 
 
@@ -67,18 +67,19 @@ def _scale(heads: nn.Module) -> float | None:
 class _SelfAttentionFunction(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, *rest: Any) -> Tensor:
-        *parameters, qkv, heads, scale, causal = rest
-        attended, lse = flash_forward(*_split(qkv, heads), causal, scale)  # "b h t d"
-        ctx.save_for_backward(x, *parameters, qkv, attended, lse)
+        *parameters, q, k, v, heads, scale, causal = rest
+        q, k, v = (_split(each, heads) for each in (q, k, v))
+        attended, lse = flash_forward(q, k, v, causal, scale)  # "b h t d"
+        ctx.save_for_backward(x, *parameters, q, k, v, attended, lse)
         ctx.rest = heads, scale, causal
         return F.linear(attended.transpose(1, 2).flatten(2), *parameters[6:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, *parameters, qkv, attended, lse = ctx.saved_tensors
+        x, *parameters, q, k, v, attended, lse = ctx.saved_tensors
         heads, scale, causal = ctx.rest
         if torch.is_grad_enabled():
-            return (*_differentiable([x, *parameters], grad, heads, scale, causal), None, None, None, None)
+            return (*_differentiable([x, *parameters], grad, heads, scale, causal), *[None] * 6)
         needed = ctx.needs_input_grad
         rows, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
         gradients: list[Tensor | None] = [None] * len(needed)
@@ -89,7 +90,7 @@ class _SelfAttentionFunction(Function):
         if not any(needed[:7]):
             return tuple(gradients)
         attended_grad = (grad @ parameters[6]).view(*x.shape[:2], heads, -1).transpose(1, 2)
-        parts = flash_backward(attended_grad, *_split(qkv, heads), attended, lse, causal, scale)
+        parts = flash_backward(attended_grad, q, k, v, attended, lse, causal, scale)
         for n, part in enumerate(parts):
             part_rows = part.transpose(1, 2).reshape(len(rows), -1)
             if needed[0] and n == 0:
@@ -104,9 +105,8 @@ class _SelfAttentionFunction(Function):
         return tuple(gradients)
 
 
-def _split(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:  # "b t 3·h·d" -> "b h t d", three times
-    q, k, v = qkv.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-    return q, k, v
+def _split(x: Tensor, heads: int) -> Tensor:  # "b t h·d" -> "b h t d"
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def _differentiable(
@@ -116,9 +116,7 @@ def _differentiable(
     # separate views: each gradient belongs to one argument, even if two of them are one tensor
     leaves = [t.view_as(t) for t in inputs]
     x, *parameters = leaves
-    q, k, v = (
-        F.linear(x, *parameters[n : n + 2]).unflatten(-1, (heads, -1)).transpose(1, 2) for n in (0, 2, 4)
-    )  # "b h t d"
+    q, k, v = (_split(F.linear(x, *parameters[n : n + 2]), heads) for n in (0, 2, 4))  # "b h t d"
     span = BlockSpan(None, slice(0, x.shape[1]), slice(0, x.shape[1]), True)
     attended = Flash.apply(q, k, v, [span], None, scale, causal)[0]
     out = F.linear(attended.transpose(1, 2).flatten(2), *parameters[6:])
