@@ -18,9 +18,14 @@ _CAPTION: dict[str, Any] = {"tokens": "words", "batch": 16, "annotation": 6, "ch
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "convnet": ("classify-image", {"width": 4, "depths": (1,), "gate": "se", "batch": 5}),
     "adversary": ("classify-image", {"width": 4, "depths": (1,), "batch": 5, "adversary": "pgd", "attack_steps": 2}),
+    "fine-tuned": ("classify-image", {"model": "pretrained", "batch": 5}),
     "rows": ("classify-image", {"model": "rows", "width": 3, "heads": 2, "batch": 5, "dropout": 0.0}),
     "soft": ("caption", {**_CAPTION, "attention": "soft"}),
     "hard": ("caption", {**_CAPTION, "attention": "hard"}),
+    "fine-tuned captions": (
+        "caption",
+        {"tokens": "words", "batch": 16, "width": 5, "hidden": 7, "model": "pretrained"},
+    ),
     "glimpse": ("glimpse", {"what": 4, "where": 4, "glimpse": 6, "hidden": 6, "glimpses": 2, "batch": 5}),
     "generate-image": ("generate-image", {"width": 2, "noise": 3, "judge": 1, "batch": 5, "keep": 0.5}),
 }
@@ -29,7 +34,11 @@ EXACT = ("rows", "soft")
 
 
 def write_data(folder: Path) -> None:
-    """Images with captions, and images by class."""
+    """Images with captions, images by class, and a released encoder."""
+    # tests.tasks.encoders imports transformers
+    from tests.tasks.encoders import vit_encoder_folder
+
+    vit_encoder_folder(folder / "vit")
     draw, lines = np.random.default_rng(0), []
     for n in range(24):
         name = ("cat", "dog")[n % 2]
@@ -43,7 +52,8 @@ def write_data(folder: Path) -> None:
 def task(name: str, folder: Path) -> Any:
     task_name, options = SMALL[name]
     train = folder / ("captions.tsv" if task_name == "caption" else "classes")
-    return TASKS[task_name].of(train=train, **options)
+    encoder = {"encoder": folder / "vit"} if options.get("model") == "pretrained" else {}
+    return TASKS[task_name].of(train=train, **options, **encoder)
 
 
 def training(**options: Any) -> TrainingConfig:
