@@ -1,5 +1,6 @@
 """`regard serve` as a process: hard bodies, one after the other, and it stays up; signals end it well."""
 
+import http.client
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.serve.conftest import LINES, Gated, Service
-from tests.serve.http.test_h11_timeouts import WHOLE, until
+from tests.serve.http.test_h11_timeouts import WHOLE, until, waiting
 from tests.serve.http.test_metrics import samples
 
 from regard.decoding.search import Beam
@@ -21,8 +22,6 @@ from regard.serve.server import listen, serve, server
 from regard.tasks.loading import LoadedRun
 
 JSON = {"content-type": "application/json"}
-# so long that some still wait when the last has arrived
-LONG_LINES = [" ".join([line] * 4) for line in LINES[:32]]
 
 
 def test_it_answers_as_the_interpreter(service: Service, loaded: LoadedRun) -> None:
@@ -74,34 +73,24 @@ def test_it_counts(service: Service) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_lets_it_finish(name: str, run: Path) -> None:
-    """What waits when it is told to stop is answered; it says so and ends with 0. Texts are not logged."""
+def test_a_signal_ends_it_well(name: str, run: Path) -> None:
+    """What has arrived when it is told to stop is answered; it says so and ends with 0. Texts are not logged."""
     open_to_all = ["--host", "0.0.0.0", "--log"] if name == "SIGTERM" else []
     service = Service(run, "--batch", 1, *open_to_all)
-    address, statuses = f"http://127.0.0.1:{service.port}", []
-    # made beforehand: it takes longer than an answer does
-    clients = [httpx.Client(base_url=address, timeout=60) for _ in range(8)]
-
-    def ask(client: httpx.Client) -> None:
-        statuses.append(client.post("/v1/translate", json={"texts": LONG_LINES, "beam": 10}).status_code)
-
-    first, *others = clients
-    first.post("/v1/translate?text=a+b+c", json={"text": ["a b c"]})
-    threads = [threading.Thread(target=ask, args=[client]) for client in others]
-    for thread in threads:
-        thread.start()
-    answered = waiting = 0.0
-    # all seven have arrived: answered, in the model, or waiting for it
-    while answered + waiting / len(LONG_LINES) < 6 and any(thread.is_alive() for thread in threads):
-        found = samples(first.get("/metrics").text)
-        answered = found.get(("regard_requests_total", 'path="/v1/translate",status="200"'), 0.0)
-        waiting = found["regard_waiting_sentences", ""]
+    asked = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=60) for _ in range(7)]
+    with httpx.Client(base_url=f"http://127.0.0.1:{service.port}", timeout=60) as client:
+        client.post("/v1/translate?text=a+b+c", json={"text": ["a b c"]})
+        for connection in asked:
+            connection.request("POST", "/v1/translate", json.dumps({"texts": LINES[:32], "beam": 10}), JSON)
+        arrived = 0.0
+        while arrived < 6:  # the seventh is in the model, or among them
+            found = samples(client.get("/metrics").text)
+            answered = found.get(("regard_requests_total", 'path="/v1/translate",status="200"'), 0.0)
+            arrived = answered + found["regard_waiting_sentences", ""] / 32
     code, said = service.stop(getattr(signal, name))
-    for thread in threads:
-        thread.join(60)
-    for client in clients:
-        client.close()
-    assert waiting, "all was answered before it could be told to stop"
+    statuses = [connection.getresponse().status for connection in asked]
+    for connection in asked:
+        connection.close()
     assert statuses == [200] * 7
     assert code == 0
     *lines, last = said.splitlines()
@@ -124,13 +113,45 @@ def test_a_signal_before_the_first_request(gated: Gated) -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_second_interrupt_does_not_wait(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
-    gated.gate.clear()
-    servers: list[Any] = []
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The servers that `serve` made."""
+    found: list[Any] = []
 
     def made(*args: Any, **options: Any) -> Any:
-        servers.append(server(*args, **options))
-        return servers[-1]
+        found.append(server(*args, **options))
+        return found[-1]
+
+    monkeypatch.setattr("regard.serve.server.server", made)
+    return found
+
+
+def test_a_signal_waits_for_the_answers(gated: Gated, servers: list[Any]) -> None:
+    """One request is in the model and one waits for it when the signal comes; both are answered."""
+    gated.gate.clear()
+    heads: list[bytes] = []
+
+    def patient(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as one, socket.create_connection(("127.0.0.1", port)) as two:
+            one.sendall(WHOLE)
+            assert gated.begun.wait(60)
+            two.sendall(WHOLE)
+            until(lambda: waiting(port) == 1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda: servers[0].should_exit)
+            gated.gate.set()
+            heads.extend(each.recv(12) for each in (one, two))
+
+    with listen("127.0.0.1", 0) as at:
+        thread = threading.Thread(target=patient, args=at.getsockname()[1:2])
+        thread.start()
+        serve(gated, Limits(), at, host="127.0.0.1")
+        thread.join()
+    assert heads == [b"HTTP/1.1 200"] * 2
+
+
+def test_a_second_interrupt_does_not_wait(gated: Gated, servers: list[Any]) -> None:
+    gated.gate.clear()
 
     def impatient(port: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as one:
@@ -142,7 +163,6 @@ def test_a_second_interrupt_does_not_wait(gated: Gated, monkeypatch: pytest.Monk
             until(lambda: servers[0].force_exit)
             gated.gate.set()  # a model that is at work cannot be stopped
 
-    monkeypatch.setattr("regard.serve.server.server", made)
     with listen("127.0.0.1", 0) as at:
         thread = threading.Thread(target=impatient, args=at.getsockname()[1:2])
         thread.start()
