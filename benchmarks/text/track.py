@@ -27,6 +27,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "text"
 TITLES = {"woz": "States of WoZ 2.0", "bookings": "States of bookings"}
 # weights of as many last validations are averaged at the end
 AVERAGE = 5
+CONTEXTS = ("acts", "recurrent", "attention")
 MINUTES = {"woz": 10.0, "bookings": 4.0}
 # the least scores, and the least distance of the joint goal from string matching
 LEAST = {"woz": {"joint goal": 85.0, "turn request": 96.0}, "bookings": {"joint goal": 95.0}}
@@ -97,18 +98,29 @@ def rows_of(name: str, found: Sequence[ScoredTracker], training: TrainingConfig)
 
 
 def run(name: str, tasks: Sequence[Track], training: TrainingConfig, runs: Path, results: Path, say: Say) -> Path:
-    found = [score(f"{name}-{task.seed}", task, training, runs / f"{name}-{task.seed}", say) for task in tasks]
+    labels = [f"{name}-{task.model.context}-{task.seed}" for task in tasks]
+    found = [score(label, task, training, runs / label, say) for label, task in zip(labels, tasks, strict=True)]
     rows = rows_of(name, found, training)
     for row in rows:
         say(" | ".join(row.cells()))
+    context = tasks[0].model.context
+    # the files of the default are named by the data alone
+    suffix = "" if context == CONTEXTS[0] else f"-{context}"
     option = "--woz FOLDER" if name == "woz" else "--bookings"
+    option += f" --context {context}" if suffix else ""
     end = f"--minutes {training.minutes:g}" if training.steps is None else f"--steps {training.steps}"
     command = f"python -m benchmarks.text.track {option} {end} --seeds {len(tasks)}"
     # the files without their paths
     task = {**tasks[0].to_json(), **dict.fromkeys(("train", "valid", "test", "ontology")), "data": name}
     settings = {"task": task, "training": asdict(training), "seeds": [each.json() for each in found]}
     result = Result(
-        f"track-{name}", TITLES[name], SAID[name], rows, commands=[command], settings=settings, about=About.now()
+        f"track-{name}{suffix}",
+        TITLES[name],
+        SAID[name],
+        rows,
+        commands=[command],
+        settings=settings,
+        about=About.now(),
     )
     return result.write(results)
 
@@ -118,6 +130,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     chosen = parser.add_mutually_exclusive_group(required=True)
     chosen.add_argument("--woz", type=Path, metavar="FOLDER", help="with the files of WoZ 2.0")
     chosen.add_argument("--bookings", action="store_true", help="the embedded dialogues")
+    parser.add_argument("--context", default=CONTEXTS[0], choices=CONTEXTS, help="of earlier turns (%(default)s)")
     parser.add_argument("--minutes", type=float, help="minutes per training (10 for WoZ 2.0, 4 for bookings)")
     parser.add_argument(
         "--steps", type=int, help="steps per training instead of minutes, for a machine with other work"
@@ -137,7 +150,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     minutes = None if given.steps else given.minutes or MINUTES[name]
     ends = {"minutes": minutes, "steps": given.steps, "threads": given.threads}
     try:
-        tasks = [Track.of(**{**data, **options, "seed": seed}) for seed in range(given.seeds)]
+        tasks = [Track.of(**{**data, "context": given.context, **options, "seed": seed}) for seed in range(given.seeds)]
         training = TrainingConfig(**{**Track.training, "average": AVERAGE, **ends})
         written = run(name, tasks, training, given.runs, results, lambda text: print(text, flush=True))
         print("written:", written)

@@ -29,12 +29,15 @@ def test_woz(tmp_path: Path) -> None:
     assert str(tmp_path) not in (tmp_path / "results" / "track-woz.json").read_text()
 
 
-def test_bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("chosen", "suffix"), [([], ""), (["--context", "recurrent"], "-recurrent")])
+def test_bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: list[str], suffix: str) -> None:
     few = bookings.splits(0, 4, 2, 2)
     monkeypatch.setattr(bookings, "splits", lambda seed=0: few)
-    args = ["--bookings", "--steps", "1", "--runs", str(tmp_path / "runs")]
+    args = ["--bookings", *chosen, "--steps", "1", "--runs", str(tmp_path / "runs")]
     assert track.main(args, tmp_path, hidden=3, embedding=4) == 0
-    rows = Result.read(tmp_path / "track-bookings.json").rows
+    result = Result.read(tmp_path / f"track-bookings{suffix}.json")
+    rows = result.rows
+    assert all(word in result.commands[0] for word in chosen)
     assert {row.what: row.bound.value for row in rows if row.bound is not None} == {
         "bookings, joint goal": 95,
         "bookings, joint goal above string matching": 20,

@@ -1,6 +1,7 @@
 """SlotTracker: its formula by explicit loops, gradients, padding, order, and values that no training has shown."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from regard.data.text.words import WordEncoder, split_words
 from regard.data.tracking.dialogue import Ontology, TrackedTurn
+from regard.models.tracking.context import CONTEXTS, AttentiveContext, RecurrentContext
 from regard.models.tracking.inputs import TrackingInputs
 from regard.models.tracking.slot_tracker import RecurrentSlotTracker, SlotTracker
 from regard.tasks.track.candidates import SlotCandidates
@@ -29,10 +31,12 @@ def turn_encoder(ontology: Ontology = ONTOLOGY, history: int = 3) -> TurnEncoder
     return TurnEncoder(SlotCandidates(ontology), words, acts="words", history=history, max_length=20)
 
 
-def build(attention: str = "scaled-dot") -> SlotTracker:
+def build(attention: str = "scaled-dot", context: str = "acts") -> SlotTracker:
     torch.manual_seed(0)
+    sizes = {"embedding": 5, "hidden": 3}
     names = len(SlotCandidates(ONTOLOGY).names)
-    return RecurrentSlotTracker(4 + len(WORDS), names, embedding=5, hidden=3, attention=attention).double().eval()
+    model = RecurrentSlotTracker(4 + len(WORDS), names, **sizes, attention=attention, context=context)
+    return model.double().eval()
 
 
 def in_double(inputs: TrackingInputs) -> TrackingInputs:
@@ -91,8 +95,9 @@ def test_the_formula_by_loops() -> None:
                 assert abs(float(found[n, c] - expected)) < 1e-10, (n, name, value)
 
 
-def test_gradients() -> None:
-    model, encoder = build(), turn_encoder()
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_gradients(context: str) -> None:
+    model, encoder = build(context=context), turn_encoder()
     inputs = in_double(encoder.inputs(encoder.encode(TURNS)))
     model(inputs).square().sum().backward()
     assert all(p.grad is not None and bool(p.grad.abs().sum()) for p in model.parameters())
@@ -114,6 +119,52 @@ def test_alone_in_a_batch_and_in_any_order(attention: str) -> None:
         reverse = scores(model, turns[::-1], encoder).flip(0)
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-12)
     torch.testing.assert_close(together, reverse, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("context", ["recurrent", "attention"])
+def test_dialogues_alone_in_a_batch_and_in_any_order(context: str) -> None:
+    model, encoder = build(context=context), turn_encoder()
+    dialogues = [encoder.encode(turns) for turns in (TURNS, TURNS[1:2], TURNS[::-1], TURNS[2:])]
+    with torch.no_grad():
+        alone = [scores(model, turns, encoder) for turns in dialogues]
+        together = scores(model, [turn for turns in dialogues for turn in turns], encoder)
+        reverse = scores(model, [turn for turns in dialogues[::-1] for turn in turns], encoder)
+        shorter = scores(model, dialogues[0][:2], encoder)
+    torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=1e-12)
+    torch.testing.assert_close(reverse, torch.cat(alone[::-1]), rtol=0, atol=1e-12)
+    # later turns change nothing, earlier ones do
+    torch.testing.assert_close(alone[0][:2], shorter, rtol=0, atol=1e-12)
+    assert not torch.allclose(alone[0][1], alone[1][0])
+
+
+def test_contexts_by_loops() -> None:
+    """One dialogue, one topic and one turn at a time."""
+    torch.manual_seed(0)
+    recurrent, attentive = RecurrentContext(3).double(), AttentiveContext(3).double()
+    turns, numbers = torch.randn(7, 2, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 0, 1, 2])
+    with torch.no_grad():
+        by_states, by_attention = recurrent(turns, numbers), attentive(turns, numbers)
+        for first, last in ((0, 2), (3, 3), (4, 6)):
+            for k in range(2):
+                own = turns[first : last + 1, k]
+                by_torch, _ = recurrent.encoder.rnn(own.unsqueeze(0))
+                torch.testing.assert_close(by_states[first : last + 1, k], by_torch[0], rtol=0, atol=1e-12)
+                for t in range(len(own)):
+                    query = attentive.query(own[t])
+                    table = attentive.turn_attention.bias.table.weight[:, 0]
+                    alpha = softmax([query @ attentive.key(own[j]) / 3**0.5 + table[t - j] for j in range(t + 1)])
+                    read = sum(a * attentive.value(z) for a, z in zip(alpha, own, strict=False))
+                    torch.testing.assert_close(by_attention[first + t, k], read, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("numbers", [[], [1, 2], [0, 2], [0, 1, 1]])
+def test_contexts_need_whole_dialogues(numbers: list[int]) -> None:
+    message = (
+        f"numbers must count the turns of whole dialogues from 0, got {numbers}; give all turns of a dialogue in their "
+        "order"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        AttentiveContext(3)(torch.zeros(len(numbers), 2, 3), torch.tensor(numbers))
 
 
 def test_history_ends_where_it_is_told() -> None:
@@ -146,3 +197,5 @@ def test_copies() -> None:
 def test_mistakes() -> None:
     with pytest.raises(ValueError, match="names must be .* got 0"):
         RecurrentSlotTracker(5, 0)
+    with pytest.raises(ValueError, match="unknown context 'recurent'; did you mean 'recurrent'"):
+        RecurrentSlotTracker(5, 2, context="recurent")

@@ -164,6 +164,24 @@ def test_woz_with_its_ontology(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "the ontology has no slot 'food', which this run tracks; give it values" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("context", "batch", "longest"), [("acts", 4, 4), ("attention", 4, 4), ("recurrent", 2, 3)])
+def test_batches_have_whole_dialogues_where_turns_read_those_before(
+    tmp_path: Path, context: str, batch: int, longest: int
+) -> None:
+    """The dialogues have one, two and three turns."""
+    woz = FIXTURES / "woz.json"
+    problem = Track.of(train=woz, valid=woz, context=context, batch=batch, embedding=4, hidden=3).prepare(tmp_path)
+    batches = [problem.load_batch(planned, 0, 1) for planned in problem.plan_epoch(0)]
+    numbers = [each.inputs.numbers.tolist() for each in batches if each is not None]
+    assert sorted(n for each in numbers for n in each) == sorted(turn.number for turn in problem.encoded)
+    assert max(map(len, numbers)) <= longest
+    if context != "acts":
+        assert all(first == 0 for first, *_ in numbers)
+        # one of two processes has the first dialogue of a batch, the other one the second
+        parts = [problem.load_batch(problem.plan_epoch(0)[0], rank, 2) for rank in range(2)]
+        assert [n for part in parts if part is not None for n in part.inputs.numbers.tolist()] == numbers[0]
+
+
 def test_acts_of_labels(tmp_path: Path) -> None:
     woz = FIXTURES / "woz.json"
     config = Track.of(train=woz, valid=woz, acts="labels", embedding=4, hidden=3)

@@ -39,6 +39,8 @@ class ActInputs(NamedTuple):
 class TrackingInputs(NamedTuple):
     """n turns, and the phrases to score: those of topics, then those of candidates.
 
+    A tracker that reads the turns before needs whole dialogues, one after the other.
+
     Topics are slots and requests; candidates are the values of all slots, and the requests themselves.
     """
 
@@ -46,6 +48,7 @@ class TrackingInputs(NamedTuple):
     system: TurnWords
     mentions: Tensor  # "n t c", 1 where a word of the user is one of candidate c
     acts: ActInputs
+    numbers: Tensor  # "n", of the turns in their dialogues, from 0 on
     phrases: Words  # k + c texts
     topics: Tensor  # "c", the topic of a candidate
     names: Tensor  # "k", the number of a topic's name: a slot that can be asked for is two topics with one name
@@ -56,6 +59,7 @@ class TrackingInputs(NamedTuple):
             self.system.to(device),
             self.mentions.to(device),
             self.acts.to(device),
+            self.numbers.to(device),
             self.phrases.to(device),
             self.topics.to(device),
             self.names.to(device),

@@ -14,6 +14,7 @@ from regard.data.text.words import WordInputs
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.encoder import Encoder
 from regard.models.tagger import self_attention
+from regard.models.tracking.context import CONTEXTS
 from regard.models.tracking.inputs import AGES, PLACES, ActInputs, TrackingInputs, TurnWords, Words, mean_words
 
 
@@ -21,7 +22,7 @@ class SlotTracker(nn.Module, ABC):
     """y_v = a_k·q_v + b_k·m_v + c_k 1_v + d_k + γ Σ_a β_ka [a names v]  (after Zhong et al. 2018, 3).
 
     For a candidate v of topic k, with the states h of the words of the user and g of those of the system,
-    [a; b; c; d]_k = W tanh(G [r_k; s_k; u_k; e_k]) read the turn for the topic.
+    [a; b; c; d]_k = W z_k, z_k = tanh(G [r_k; s_k; u_k; e_k]) read the turn for the topic.
     q_v = attention(Q e_v, h) is asked by the words of the candidate, so that a value that no training has shown has a
     score; m_v is the mean of h over the words of v in the turn, and 1_v whether there are any (string matching).
     r_k = attention(U e_k, h) and s_k = attention(S e_k, g) are asked by the topic, a slot or a request. β_k are weights
@@ -29,14 +30,15 @@ class SlotTracker(nn.Module, ABC):
     the acts of its turn and topic, by its age in turns, and by whether it names a value; the first act is none. GLAD
     scores by q_v and by the acts of the last turn; here earlier turns are read by their acts.
 
-    `attention` is a name of MECHANISMS for the attention over words.
+    With the context "recurrent" or "attention", W [z_k; c_k] reads the turn, c_k a vector of z_k in all turns so far:
+    RecurrentContext, AttentiveContext. `attention` is a name of MECHANISMS for the attention over words.
     """
 
     def __init__(self, *, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
 
-    def _finish(self, dim: int, attention: str) -> None:
+    def _finish(self, dim: int, attention: str, context: str) -> None:
         """The layers above states of this width."""
         self.candidate_attention, self.user_attention, self.system_attention = (
             self_attention(attention, dim) for _ in range(3)
@@ -48,7 +50,10 @@ class SlotTracker(nn.Module, ABC):
         self.act_query = nn.Sequential(nn.Linear(dim + 2 * wide, dim), nn.Tanh(), nn.Linear(dim, dim))
         self.act_attention = Attention()
         self.topic = nn.Linear(2 * wide + 2 * dim, dim)
-        self.readers = nn.Linear(dim, wide + dim + 2)
+        checks.known("context", context, CONTEXTS)
+        build = CONTEXTS[context]
+        self.context = None if build is None else build(dim)
+        self.readers = nn.Linear(dim if build is None else 2 * dim, wide + dim + 2)
         self.copied = nn.Parameter(torch.tensor(4.0))
 
     @abstractmethod
@@ -76,7 +81,10 @@ class SlotTracker(nn.Module, ABC):
         of_system = ask(self.system_attention, self.system_query(topics), g, system.lengths)
         weights, of_acts = self.attend_acts(acts, topics, inputs.names, of_user, of_system)
         described = torch.cat([of_user, of_system, of_acts, topics.expand(n, *topics.shape)], -1)
-        readers = self.readers(self.dropout(torch.tanh(self.topic(described))))  # "n k w+d+2"
+        turns = self.dropout(torch.tanh(self.topic(described)))  # "n k d"
+        if self.context is not None:
+            turns = torch.cat([turns, self.dropout(self.context(turns, inputs.numbers))], -1)
+        readers = self.readers(turns)  # "n k w+d+2"
         by_words, by_matches, of_match, offset = readers.split([read.shape[-1], h.shape[-1], 1, 1], -1)
         counts = inputs.mentions.sum(1).unsqueeze(-1)  # "n c 1"
         matched = inputs.mentions.mT @ (h @ by_matches.mT) / counts.clamp_min(1)  # "n c k"
@@ -113,6 +121,7 @@ class RecurrentSlotTracker(SlotTracker):
         embedding: int = 64,
         hidden: int = 64,
         attention: str = "scaled-dot",
+        context: str = "acts",
         dropout: float = 0.3,
     ) -> None:
         super().__init__(dropout=dropout)
@@ -124,7 +133,7 @@ class RecurrentSlotTracker(SlotTracker):
         self.names = nn.Linear(names, embedding, bias=False)
         self.encoder = Encoder(embedding, hidden, cell="lstm")
         self.phrase = nn.Linear(embedding, self.encoder.out_features)
-        self._finish(self.encoder.out_features, attention)
+        self._finish(self.encoder.out_features, attention, context)
 
     def word_states(self, texts: TurnWords) -> Tensor:
         assert isinstance(texts.words, WordInputs)

@@ -24,6 +24,7 @@ class EncoderSlotTracker(SlotTracker):
         *,
         hidden: int = 128,
         attention: str = "scaled-dot",
+        context: str = "acts",
         dropout: float = 0.1,
         layer_decay: float = 1.0,
         head_rate: float = 1.0,
@@ -33,7 +34,7 @@ class EncoderSlotTracker(SlotTracker):
         self.encoder = encoder
         self.state = nn.Linear(encoder.width + names, hidden)
         self.phrase = nn.Linear(encoder.width, hidden)
-        self._finish(hidden, attention)
+        self._finish(hidden, attention, context)
         self.lr_multipliers = fine_tuning_rates(self, layer_decay, head_rate)
 
     def _states(self, words: Words) -> Tensor:  # -> "n t d"

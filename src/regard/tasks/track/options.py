@@ -25,6 +25,8 @@ class TrackerOptions(ModelOptions):
 
     attention: str = "scaled-dot"
     """How slots and values attend to the words: a mechanism by name (see `regard list`)."""
+    context: Literal["acts", "recurrent", "attention"] = "acts"
+    """How a turn reads those before it: by the acts of the system, and also by a GRU, or by attention, over turns."""
     embedding: int = 64
     """The width of word vectors."""
     hidden: int = 64
@@ -46,6 +48,7 @@ class TrackerOptions(ModelOptions):
             embedding=self.embedding,
             hidden=self.hidden,
             attention=self.attention,
+            context=self.context,
             dropout=self.dropout,
         )
 
@@ -58,11 +61,14 @@ class PretrainedTrackerOptions(EncoderOptions):
 
     hidden: int = 128
     """The width of the states of words above the encoder."""
+    context: Literal["acts", "recurrent", "attention"] = "acts"
+    """How a turn reads those before it: by the acts of the system, and also by a GRU, or by attention, over turns."""
     dropout: float = left_open()
     """The share of activations that dropout sets to zero in training, above the encoder."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choices(self)
         check_at_least(self, 1, {"hidden": 128})
         check_share(self, {"dropout": 0.1})
 
@@ -73,6 +79,7 @@ class PretrainedTrackerOptions(EncoderOptions):
             encoder,
             names,
             hidden=self.hidden,
+            context=self.context,
             dropout=self.dropout,
             layer_decay=self.layer_decay,
             head_rate=self.head_rate,

@@ -25,7 +25,7 @@ from regard.recording.recording import Recording
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
 from regard.tasks.track.data import parse_conversation
 from regard.tasks.track.options import Track
-from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder
+from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder, whole_batches
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
@@ -66,7 +66,7 @@ class TrackOutput:
 
 
 class TrackPredictor(Predictor[str, TrackOutput]):
-    """conversation -> turns -> values of slots; every turn is scored by its own words and by earlier acts.
+    """conversation -> turns -> values of slots; every turn is scored by its own words and by the turns before.
 
     A conversation has a turn per line, or between tabs; the last one is of the user, before it the speakers alternate.
     """
@@ -95,21 +95,24 @@ class TrackPredictor(Predictor[str, TrackOutput]):
 
     def decide(self, dialogues: Sequence[Sequence[EncodedTurn]]) -> list[list[TurnDecision]]:
         """The decisions of every turn of every dialogue."""
-        decisions = iter(self.candidates.decide(self.all_scores([turn for each in dialogues for turn in each])))
+        decisions = iter(self.candidates.decide(self.all_scores(dialogues)))
         return [[next(decisions) for _ in dialogue] for dialogue in dialogues]
 
     @torch.no_grad()
-    def all_scores(self, turns: Sequence[EncodedTurn], done: Callable[[int], object] = lambda count: None) -> Tensor:
-        """The scores of all candidates for any number of turns, "n c", on the processor."""
-        parts = []
+    def all_scores(
+        self, dialogues: Sequence[Sequence[EncodedTurn]], done: Callable[[int], object] = lambda count: None
+    ) -> Tensor:
+        """The scores of all candidates for the turns of any number of dialogues, "n c", on the processor."""
+        parts, count = [], 0
         with eval_mode(self.model):
-            for start in range(0, len(turns), self.batch):
-                parts.append(self.scores(turns[start : start + self.batch]).float().cpu())
-                done(min(start + self.batch, len(turns)))
+            for rows in whole_batches([len(dialogue) for dialogue in dialogues], self.batch):
+                parts.append(self.scores([turn for n in rows for turn in dialogues[n]]).float().cpu())
+                count += len(parts[-1])
+                done(count)
         return torch.cat(parts)
 
     def scores(self, turns: Sequence[EncodedTurn]) -> Tensor:  # -> "n c"
-        """The scores of all candidates, differentiable."""
+        """The scores of all candidates for the turns of whole dialogues, differentiable."""
         return self.model(self.encoder.inputs(turns).to(self.device))
 
     def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
@@ -128,7 +131,7 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             behind[name] = tuple(WordWeight(keys[n], weight) for weight, n in words if weight > 0)
         state, requests = output.state, output.requests
         notes = []
-        if (count := len(output.turns) - 1 - self.encoder.history) > 0:
+        if self.model.context is None and (count := len(output.turns) - 1 - self.encoder.history) > 0:
             notes.append(f"of the first {plural(count, 'turn')} of the system only the state is kept, not its words")
         return ChatAnswer(
             state={slot: each.value for slot, each in state.items()},
@@ -162,10 +165,11 @@ class TrackPredictor(Predictor[str, TrackOutput]):
 
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
         """−log p of the labels of the last turn, such as "food=thai; address": slots with values, and requests."""
-        turns = [self.encoder.encode(parse_conversation(text))[-1] for text in inputs]
+        dialogues = [self.encoder.encode(parse_conversation(text)) for text in inputs]
         values, requests = self.candidates.targets([self._labelled(target) for target in targets])
         with eval_mode(self.model):
-            scores = self.scores(turns)
+            scores = self.scores([turn for dialogue in dialogues for turn in dialogue])
+        scores = scores[torch.tensor([len(dialogue) for dialogue in dialogues]).cumsum(0) - 1]
         return self.candidates.nll(scores, values.to(self.device), requests.to(self.device))
 
     def _labelled(self, target: str) -> TrackedTurn:
@@ -211,15 +215,14 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             [item for item in recording if item.name.startswith(name)] for name in (_OF_WORDS, _OF_ACTS)
         )
         for row, (name, value, n) in enumerate(rows):
-            call, line = divmod(n, self.batch)
             candidate = self.candidates.index[name, value]
             user = starts[n][1]
-            weights = _weights(of_words, call)[line, candidate, : len(turns[n].user)]
+            weights = _weights(of_words)[n, candidate, : len(turns[n].user)]
             words[row, user : user + len(turns[n].user)] = weights
             for each in turns[n].user_mentions:
                 if (each.slot, each.value) == (name, value):
                     matches[row, user + each.start : user + each.end] = 1
-            shares = _weights(of_acts, call)[line, self.candidates.topic_of[candidate]]
+            shares = _weights(of_acts)[n, self.candidates.topic_of[candidate]]
             for share, act in zip(shares[1:].tolist(), turns[n].acts, strict=False):
                 if act.mention is not None:
                     start = starts[act.turn][0]
@@ -292,9 +295,9 @@ def _starts(turns: Sequence[EncodedTurn]) -> list[tuple[int, int]]:
     return starts
 
 
-def _weights(items: Sequence[RecordedMap], call: int) -> Tensor:  # -> "n q k"
-    """The weights of one call, the mean over heads."""
-    weights = torch.stack([item.weights.dense().float() for item in items if item.call == call]).mean(0)
+def _weights(items: Sequence[RecordedMap]) -> Tensor:  # -> "n q k"
+    """The weights of all turns, which are one batch, the mean over heads."""
+    weights = torch.stack([item.weights.dense().float() for item in items]).mean(0)
     return weights if weights.dim() == 3 else weights.mean(1)
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ from regard.tasks.track.data import (
 )
 from regard.tasks.track.options import EvaluateStates, Track
 from regard.tasks.track.predictor import TrackPredictor
-from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder
+from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder, whole_batches
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
@@ -59,10 +60,10 @@ class TrackBatch:
 
 
 class PlannedTurns(NamedTuple):
-    """The turns of a batch, and the seed of the words that are dropped from them."""
+    """The examples of a batch, and the seed of the words that are dropped from them."""
 
     seed: tuple[int, int, int]
-    rows: NDArray[np.int64]  # "n"
+    examples: NDArray[np.int64]
 
 
 def turn_encoder(config: Track, facts: TrackingFacts, pretrained: PretrainedEncoder | None) -> TurnEncoder:
@@ -101,6 +102,7 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
     encoder: TurnEncoder
     turns: Sequence[TrackedTurn]
     encoded: Sequence[EncodedTurn]
+    examples: Sequence[Sequence[int]]  # the turns that a batch has all or none of: single ones, or those of a dialogue
     valid: Sequence[TrackedDialogue]
     valid_encoded: Sequence[Sequence[EncodedTurn]]
     summary: str
@@ -130,8 +132,13 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
         summary += f"{plural(sum(map(len, ontology.slots.values())), 'value')}, "
         summary += f"{plural(len(ontology.requests), 'request')}, {plural(len(facts.words), 'word')}"
         flat = [turn for dialogue in encoded for turn in dialogue]
+        examples = [[n] for n in range(len(flat))]
+        if task.model.context != "acts":
+            ends = accumulate(map(len, encoded))
+            examples = [[*range(end - len(dialogue), end)] for end, dialogue in zip(ends, encoded, strict=True)]
+        corrections = describe(splits.corrections)
         return TrackProblem(
-            task, facts, encoder, turns, flat, splits.valid, valid, summary, describe(splits.corrections), pretrained
+            task, facts, encoder, turns, flat, examples, splits.valid, valid, summary, corrections, pretrained
         )
 
     def build_model(self) -> SlotTracker:
@@ -141,13 +148,12 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
         return [self.corrections] if self.corrections else []
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedTurns]:
-        order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.turns))
-        size = self.task.batch
-        batches = [order[n : n + size] for n in range(0, len(order), size)]
-        return [PlannedTurns((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+        order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.examples))
+        batches = whole_batches([len(self.examples[n]) for n in order], self.task.batch)
+        return [PlannedTurns((self.task.seed, epoch, n), order[rows]) for n, rows in enumerate(batches)]
 
     def load_batch(self, planned: PlannedTurns, rank: int, world: int) -> TrackBatch | None:
-        rows = planned.rows[rank::world].tolist()
+        rows = self._turns(planned.examples[rank::world])
         if not rows:
             return None
         rng = np.random.default_rng([*planned.seed, rank])
@@ -155,6 +161,9 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
             [self.encoded[n] for n in rows], rng, self.task.word_dropout, self.task.value_dropout
         )
         return TrackBatch(inputs, *self.encoder.candidates.targets([self.turns[n] for n in rows]))
+
+    def _turns(self, examples: NDArray[np.int64]) -> list[int]:
+        return [turn for n in examples for turn in self.examples[n]]
 
     def num_terms(self, batch: TrackBatch) -> int:
         return len(batch.values)
@@ -169,8 +178,8 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
 
     def locate(self, planned: Sequence[PlannedTurns]) -> str:
         """The number of the turns of these batches, and the first."""
-        index = np.concatenate([each.rows for each in planned])
-        first = self.turns[int(index[0])].user[:60]
+        index = self._turns(np.concatenate([each.examples for each in planned]))
+        first = self.turns[index[0]].user[:60]
         return f"{plural(len(index), 'turn')} of {self.task.dataset_label}, the first {first!r}"
 
 
@@ -270,7 +279,7 @@ def track_dialogues(
     done: Callable[[int], object] = lambda count: None,
 ) -> TrackedLabels:
     """The labels of all turns, their metrics, and −log p of the right ones per turn."""
-    scores = predictor.all_scores([turn for dialogue in encoded for turn in dialogue], done)
+    scores = predictor.all_scores(encoded, done)
     decisions = iter(predictor.candidates.decide(scores))
     labels = labels_of([[next(decisions) for _ in dialogue] for dialogue in encoded])
     named, intervals = tracking_scores(labels, right_labels(dialogues))

@@ -143,7 +143,14 @@ class TurnEncoder:
                     mentioned[row, each.start : each.end, candidate] = 1
         topic_names = torch.tensor([self.names[topic] for topic in self.candidates.topics])
         return TrackingInputs(
-            user, system, torch.from_numpy(mentioned), self._act_inputs(turns), self.phrases, topic_of, topic_names
+            user,
+            system,
+            torch.from_numpy(mentioned),
+            self._act_inputs(turns),
+            torch.tensor([turn.number for turn in turns]),
+            self.phrases,
+            topic_of,
+            topic_names,
         )
 
     def _act_inputs(self, turns: Sequence[EncodedTurn]) -> ActInputs:
@@ -157,6 +164,17 @@ class TurnEncoder:
                 age = min(turn.number - each.turn, AGES - 1)
                 places[row, n] = min(each.place, PLACES - 1), min(each.rest, PLACES - 1), age
         return ActInputs(*map(torch.from_numpy, (names, candidates, places)))
+
+
+def whole_batches(lengths: Sequence[int], most: int) -> list[range]:
+    """Examples of these lengths in batches that follow each other: as many as fit into `most`, one at least."""
+    batches, first, total = [], 0, 0
+    for n, length in enumerate(lengths):
+        if n > first and total + length > most:
+            batches.append(range(first, n))
+            first, total = n, 0
+        total += length
+    return [*batches, range(first, len(lengths))] if lengths else []
 
 
 def _dropped(
