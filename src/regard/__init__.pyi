@@ -1,6 +1,6 @@
 """The public names and where each is defined: `__init__.py` loads them from here, type checkers read them here."""
 
-from . import attacks as attacks, interop as interop, losses as losses
+from . import attacks as attacks, attribution as attribution, interop as interop, losses as losses
 from .attacks.attack import AttackResult as AttackResult, attack as attack
 from .attn.backends import BACKENDS as BACKENDS
 from .attn.call import Attended as Attended, Need as Need
@@ -84,6 +84,7 @@ from .attn.terms.score import (
     Score as Score,
     Trilinear as Trilinear,
 )
+from .attribution.attribute import attribute as attribute
 from .common.tag_schemes import TaggedSpan as TaggedSpan, TagScheme as TagScheme
 from .gates.base import Gate as Gate
 from .gates.catalogue import GATES as GATES, gate as gate

@@ -6,7 +6,6 @@
 out = P' · v, where P' replaces P = normalize(score(q, k) + bias, mask).
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,8 @@ from regard.attn.call import Attended, AttentionCall, Need, equation
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import DenseMap
 from regard.attn.terms.read import weighted_sum
-from regard.interop.replacements import Replacement
+from regard.common.uncompiled import uncompiled
+from regard.interop.replacements import Replacement, WithoutKeys
 from regard.recording.capture.module_stack import ModuleStack, checked_patterns
 from regard.recording.capture.multihead import undispatched
 from regard.recording.capture.sdpa import SdpaArguments, as_call
@@ -50,10 +50,11 @@ def intervene(
     torch and transformers that use it, and of the layers of this library.
 
     `weights` is a function of the model's own weights, "*b q k", and of the keys that each query may attend to, a
-    boolean tensor or None, such as `regard.interop.uniform` and `regard.interop.Permutation()`; or a tensor, which
-    broadcasts to the weights. `layers` are names or patterns of modules, all if left out. Gradients pass through both
-    weights and values. Gates over feature maps keep their weights. Blocks may be nested: the inner one decides about
-    the layers of both. A block in which nothing was replaced raises.
+    boolean tensor or None, such as `regard.interop.uniform`, `regard.interop.Permutation()` and
+    `regard.interop.WithoutKeys(keys)`; or a tensor, which broadcasts to the weights. `layers` are names or patterns of
+    modules, all if left out. Gradients pass through both weights and values. Gates over feature maps keep their
+    weights. Blocks may be nested: the inner one decides about the layers of both. A block in which nothing was replaced
+    raises.
     """
     outer = observer.current_observer()
     if outer is not None and not isinstance(outer, _Intervener):
@@ -63,9 +64,7 @@ def intervene(
     stack = ModuleStack(model)
     replacement = _Replacement(stack, _as_function(weights), checked_patterns(layers, list(stack.modules)))
     with ExitStack() as exits:
-        if "torch._dynamo" in sys.modules:
-            # a compiled graph calls neither hooks nor the function mode
-            exits.enter_context(torch.compiler.set_stance("force_eager"))
+        exits.enter_context(uncompiled())
         for handle in stack.attach():
             exits.callback(handle.remove)
         exits.callback(observer.set_observer, observer.set_observer(_Intervener(replacement, outer)))
@@ -129,6 +128,7 @@ class _Replacement:
 
     def attended(self, call: AttentionCall) -> Attended:
         """The result of a call with other weights."""
+        call = self.function.masked(call) if isinstance(self.function, WithoutKeys) else call
         need = call.need
         with self.paused():
             result = equation(

@@ -1,10 +1,13 @@
-"""Weights to put in place of those of a model: uniform, or permuted."""
+"""Weights to put in place of those of a model: uniform, permuted, or without some keys."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from regard.attn.call import AttentionCall
+from regard.attn.terms.mask import BooleanMask
 
 # weights "*b q k", and the keys that each query may attend to, None if all -> other weights of the same shape
 Replacement = Callable[[Tensor, Tensor | None], Tensor]
@@ -35,3 +38,31 @@ class Permutation:
         own = is_open.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
         random = noise.masked_fill(~is_open, -1.0).argsort(dim=-1, descending=True, stable=True)
         return torch.zeros_like(weights).scatter(-1, own, weights.gather(-1, random))
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutKeys:
+    """The weights with some keys masked, exactly by any normalizer; layers that compute weights of their own get theirs
+    with the rest of each row scaled to its sum, which is exact for a softmax.
+    """
+
+    keys: Tensor  # "b k": the keys of each sample that stay
+
+    def __call__(self, weights: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
+        self._check(weights.shape[-1])
+        shape = (len(self.keys), *[1] * (weights.ndim - 2), weights.shape[-1])
+        kept = weights * self.keys.reshape(shape)
+        return kept * (weights.sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp_min(1e-30))
+
+    def masked(self, call: AttentionCall) -> AttentionCall:
+        """The call with these keys masked as well."""
+        self._check(call.keys.shape[-2])
+        mask = BooleanMask(self.keys.unsqueeze(-2))
+        return replace(call, mask=mask if call.mask is None else call.mask & mask)
+
+    def _check(self, count: int) -> None:
+        if count != self.keys.shape[-1]:
+            raise ValueError(
+                f"masked keys are those of {self.keys.shape[-1]} tokens, and an attention of this model has {count} "
+                "keys; select others by layers=, or leave tokens out of the text"
+            )

@@ -14,7 +14,7 @@ from itertools import accumulate, groupby
 
 from torch import Tensor
 
-from regard.attn.maps.attention_map import DenseMap
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
@@ -61,10 +61,19 @@ def block_map(
     calls: Sequence[RecordedMap], sizes: Sequence[int], blocks: Mapping[tuple[int, int], RecordedMap]
 ) -> RecordedMap:
     """One map over texts of these sizes, one behind the other, from maps between text i and text j; others are zero."""
+    whole = _block_matrix({places: block.weights for places, block in blocks.items()}, sizes)
+    joined = derive(calls[0].name, "self", DenseMap(whole), calls, "both texts")
+    gradients = {places: block.gradient for places, block in blocks.items() if block.gradient is not None}
+    if len(gradients) < len(blocks):
+        return joined
+    return replace(joined, gradient=DenseMap(_block_matrix(gradients, sizes)))
+
+
+def _block_matrix(blocks: Mapping[tuple[int, int], AttentionMap], sizes: Sequence[int]) -> Tensor:  # -> "*b n n"
     starts = [0, *accumulate(sizes)]
-    dense = {places: block.weights.dense() for places, block in blocks.items()}
+    dense = {places: block.dense() for places, block in blocks.items()}
     some = next(iter(dense.values()))
     whole: Tensor = some.new_zeros(*some.shape[:-2], starts[-1], starts[-1])
     for (i, j), weights in dense.items():
         whole[..., starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = weights
-    return derive(calls[0].name, "self", DenseMap(whole), calls, "both texts")
+    return whole

@@ -80,6 +80,10 @@ class EncodedPairModel(PairModel):
     def embedding(self) -> nn.Module:
         return self.encoder.embedding
 
+    @property
+    def vector_layers(self) -> tuple[nn.Module, ...]:
+        return tuple(encoder.embedding for encoder in self.encoders)
+
 
 class CoMatcher(PairMatcher):
     """y = W tanh(V [p_a; p_b; |ā − b̄|; ā∘b̄]), p_a = mean and max of relu(C [a; ã; a − ã; a∘ã]), ā = mean a, a = P x.

@@ -25,6 +25,12 @@ class PairModel(nn.Module, ABC):
         """The layer that embeds the tokens of a text, if it is trained here."""
         return None
 
+    @property
+    def vector_layers(self) -> tuple[nn.Module, ...]:
+        """The layers whose output is the vector of every token, "r t d", before tokens meet: one for both texts, or one
+        per text; none if there are no such vectors."""
+        return () if self.embedding is None else (self.embedding,)
+
 
 class WordMatcher(PairModel):
     """matcher(v(a), v(b)), v(w) = [E[w]; max_i conv(characters of w)_i], or E[w] alone without `characters`.
@@ -35,16 +41,22 @@ class WordMatcher(PairModel):
     def __init__(self, matcher: PairMatcher, words: nn.Embedding, characters: CharacterConvolution | None) -> None:
         super().__init__()
         self.matcher, self.words, self.characters = matcher, words, characters
+        # where hooks find the vectors as the matcher reads them
+        self.vectors = nn.Identity()
 
     def forward(self, inputs: WordInputs) -> Tensor:
         vectors = self.words(inputs.words)
         if self.characters is not None:
             vectors = torch.cat([vectors, self.characters(inputs.characters)[inputs.spellings]], -1)
-        return match_rows(self.matcher, vectors, inputs.lengths)
+        return match_rows(self.matcher, self.vectors(vectors), inputs.lengths)
 
     @property
     def embedding(self) -> nn.Module:
         return self.words
+
+    @property
+    def vector_layers(self) -> tuple[nn.Module, ...]:
+        return (self.vectors,)
 
 
 def match_rows(matcher: PairMatcher, vectors: Tensor, lengths: Tensor) -> Tensor:  # "2b t d", "2b" -> "b k"

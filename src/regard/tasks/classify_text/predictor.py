@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from regard.common.option_checks import check_top
 from regard.common.suggestions import known
 from regard.common.wording import plural
 from regard.data.text.sentences import split_sentences
+from regard.data.text.special_tokens import PAD, UNK
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
+from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
@@ -153,6 +156,55 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         tokens, _ = self._pad(encode(self.tokenizer, inputs, self.max_length).texts)
         return self.embedding(tokens.flatten(1))
 
+    # Tokens
+
+    def encode_tokens(self, inputs: Sequence[str]) -> list[TokenInput]:
+        encoded = encode(self.tokenizer, inputs, self.max_length)
+        special = self.tokenizer.special if isinstance(self.tokenizer, SubwordTokenizer) else frozenset()
+        tokens = []
+        for text, sentences, is_empty in zip(inputs, encoded.texts, encoded.is_empty, strict=True):
+            if is_empty:
+                raise ValueError(f"the text {text!r} has no tokens, so there is nothing to explain; give a sentence")
+            ids = tuple(chain.from_iterable(sentences))
+            is_special = tuple(token in special for token in ids)
+            names = self._token_names(text, sentences, is_empty)
+            tokens.append(TokenInput(names, ids, is_special, tuple(map(len, sentences)), (0,) * len(ids)))
+        return tokens
+
+    def token_logits(self, tokens: Sequence[TokenInput]) -> Tensor:  # -> "b k"
+        with eval_mode(self.model):
+            return self.model.classify(*self._pad([self._sentences(each) for each in tokens])).logits
+
+    def _sentences(self, tokens: TokenInput) -> Sentences:
+        return tokens.parts(tokens.ids) if tokens.ids else [[UNK]]
+
+    @property
+    def token_layers(self) -> tuple[TokenLayer, ...]:
+        if self.embedding is None:
+            return ()
+        return (TokenLayer(self.embedding, PAD if isinstance(self.tokenizer, Tokenizer) else self.tokenizer.pad),)
+
+    def vector_places(self, tokens: Sequence[TokenInput]) -> list[Tensor]:  # -> "n 3" each
+        places: list[Tensor] = []
+        row = 0
+        for each in tokens:
+            # empty sentences have no row
+            sizes = [size for size in each.sizes if size] if self.model.reads_sentences else [len(each)]
+            cells = [(0, row + n, column) for n, size in enumerate(sizes) for column in range(size)]
+            places.append(torch.tensor(cells, device=self.device).reshape(-1, 3))
+            row += max(len(sizes), 1)
+        return places
+
+    def token_recording(self, recording: Recording, tokens: TokenInput) -> Recording:
+        if self.model.reads_sentences:
+            recording, _ = _whole_document(recording, tokens.sizes)
+            return recording.select(_OF_WORDS)
+        return recording
+
+    @property
+    def reading_row(self) -> int | None:
+        return 0 if getattr(self.model, "pooling", "") == "first" else None
+
     # The attention behind a class
 
     def check_attends(self, what: str) -> None:
@@ -178,12 +230,7 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
     def label(self, recording: Recording, given: str, output: TextClasses) -> Recording:
         """Rows are hops, the document and its sentences, or the tokens of an encoder; columns are tokens."""
         (sentences,) = encode(self.tokenizer, [given], self.max_length).texts
-        if output.is_empty or isinstance(self.tokenizer, SubwordTokenizer):
-            pieces = [*map(self.tokenizer.pieces, sentences)]
-        else:
-            pieces = [*map(self.tokenizer.pieces_of, split_sentences(given))]
-        # the last sentence that is read may be cut off
-        keys = tuple(piece for ids, some in zip(sentences, pieces, strict=False) for piece in some[: len(ids)])
+        keys = self._token_names(given, sentences, output.is_empty)
         hops = max((item.shape[-2] for item in recording), default=0)
         queries = keys if self.model.queries_are_tokens else tuple(f"hop {n + 1}" for n in range(hops))
         if self.model.reads_sentences:
@@ -196,14 +243,21 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         }
         return replace(recording, queries=queries, keys=keys, about=about)
 
+    def _token_names(self, text: str, sentences: Sentences, is_empty: bool) -> tuple[str, ...]:
+        if is_empty or isinstance(self.tokenizer, SubwordTokenizer):
+            pieces = [*map(self.tokenizer.pieces, sentences)]
+        else:
+            pieces = [*map(self.tokenizer.pieces_of, split_sentences(text))]
+        # the last sentence that is read may be cut off
+        return tuple(piece for ids, some in zip(sentences, pieces, strict=False) for piece in some[: len(ids)])
+
     def draw(self, recording: Recording, given: str, output: TextClasses, path: Path) -> Path:
         """The text tinted by its attention, once per hop or head."""
         if path.suffix not in SUFFIXES:
             return show(recording).save(path)
         if self.model.queries_are_tokens:
             # the last layer, whose states are pooled
-            query = 0 if getattr(self.model, "pooling", "") == "first" else None
-            return draw_recording(recording, path, what="text", layer=len(recording) - 1, query=query)
+            return draw_recording(recording, path, what="text", layer=len(recording) - 1, query=self.reading_row)
         # the first row of a document has the attention to words × that to sentences
         query = 0 if self.model.reads_sentences else None
         return draw_recording(recording, path, what="texts", layer=0, query=query)

@@ -1,6 +1,7 @@
 """Pretrained encoders in the task match: their readers, and the states of texts that a frozen encoder computes once."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from regard.common.wording import shortened
 from regard.data.text.subwords import EncodedText, SubwordTokenizer
+from regard.inference.embedded_classifier import TokenInput
 from regard.models.matching.encoded_pair import EncodedPairModel, JoinedTexts, TokenizedPairs, VectorPairs
 from regard.models.matching.word_matcher import PairModel
 from regard.tasks._encoder import PretrainedEncoder, levels_of, pad_texts
@@ -72,11 +74,28 @@ class EncodedPair(NamedTuple):
     second: EncodedText
 
 
+def token_input(texts: Sequence[EncodedText], names: Sequence[str]) -> TokenInput:
+    """The tokens of encoded texts, one text behind the other."""
+    ids, types, owners = (
+        tuple(chain.from_iterable(getattr(text, field) for text in texts)) for field in ("ids", "types", "texts")
+    )
+    return TokenInput(tuple(names), ids, tuple(owner is None for owner in owners), tuple(map(len, texts)), types)
+
+
+def encoded_text(ids: Sequence[int], types: Sequence[int]) -> EncodedText:
+    """Tokens as an encoder reads them, without their places in a text."""
+    return EncodedText(tuple(ids), tuple(types), (None,) * len(ids), (None,) * len(ids), ((0, 0),) * len(ids))
+
+
 class EncoderReader(PairReader[EncodedPair]):
     """The sub-words of an encoder for each text, of two encoders if the texts have different ones."""
 
     def __init__(self, first: PretrainedEncoder, second: PretrainedEncoder) -> None:
         self.encoders = first, second
+
+    @property
+    def paddings(self) -> tuple[int | None, ...]:
+        return tuple(encoder.tokenizer.pad for encoder in self.encoders)
 
     def tokenize(self, first: Sequence[str], second: Sequence[str]) -> list[EncodedPair]:
         sides = [
@@ -106,6 +125,24 @@ class EncoderReader(PairReader[EncodedPair]):
         )
         return first, second
 
+    def token_input(self, first: str, second: str) -> TokenInput:
+        (pair,) = self.tokenize([first], [second])
+        names = [name for part in self.names(pair) for name in part]
+        return token_input(pair, names)
+
+    def from_tokens(self, tokens: TokenInput) -> EncodedPair:
+        first, second = (
+            encoded_text(ids, types)
+            for ids, types in zip(tokens.parts(tokens.ids), tokens.parts(tokens.types), strict=True)
+        )
+        return EncodedPair(first, second)
+
+    def vector_places(self, tokens: Sequence[TokenInput]) -> list[list[tuple[int, int, int]]]:
+        return [
+            [(side, n, column) for side, size in enumerate(each.sizes) for column in range(size)]
+            for n, each in enumerate(tokens)
+        ]
+
 
 class JoinedReader(PairReader[EncodedText]):
     """Both texts as one row of sub-words."""
@@ -116,6 +153,10 @@ class JoinedReader(PairReader[EncodedText]):
     @property
     def tokenizer(self) -> SubwordTokenizer:
         return self.encoder.tokenizer
+
+    @property
+    def paddings(self) -> tuple[int | None, ...]:
+        return (self.tokenizer.pad,)
 
     def tokenize(self, first: Sequence[str], second: Sequence[str]) -> list[EncodedText]:
         pairs = list(zip(first, second, strict=True))
@@ -132,6 +173,16 @@ class JoinedReader(PairReader[EncodedText]):
 
     def names(self, tokens: EncodedText) -> tuple[Sequence[str], Sequence[str]]:
         return self.tokenizer.pieces(tokens.ids), ()
+
+    def token_input(self, first: str, second: str) -> TokenInput:
+        (joined,) = self.tokenize([first], [second])
+        return token_input([joined], self.tokenizer.pieces(joined.ids))
+
+    def from_tokens(self, tokens: TokenInput) -> EncodedText:
+        return encoded_text(tokens.ids, tokens.types)
+
+    def vector_places(self, tokens: Sequence[TokenInput]) -> list[list[tuple[int, int, int]]]:
+        return [[(0, n, column) for column in range(len(each))] for n, each in enumerate(tokens)]
 
 
 class FrozenVectors:

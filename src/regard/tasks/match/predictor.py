@@ -12,14 +12,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
 from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
 from regard.common.suggestions import known
+from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
 from regard.models.matching.word_matcher import PairModel
+from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.tasks._pair_maps import joined_recording
 from regard.tasks._text_options import PredictTextClasses
@@ -37,6 +40,16 @@ class PairClasses:
 
     probabilities: tuple[tuple[str, float], ...]
     top: int = 1
+
+
+def _between(recorded_map: RecordedMap, places: list[int]) -> RecordedMap:
+    """The part of a map over all texts that is between these places."""
+
+    def part(weights: AttentionMap) -> AttentionMap:
+        return DenseMap(weights.dense()[..., places, :][..., places])
+
+    gradient = None if recorded_map.gradient is None else part(recorded_map.gradient)
+    return replace(recorded_map, weights=part(recorded_map.weights), gradient=gradient)
 
 
 class MatchPredictor(Predictor[str, PairClasses]):
@@ -133,6 +146,37 @@ class MatchPredictor(Predictor[str, PairClasses]):
         read = self.reader.inputs(self._tokens(inputs)).to(self.device)
         vectors: Tensor = self.embedding(read[0])
         return vectors
+
+    # Tokens
+
+    def encode_tokens(self, inputs: Sequence[str]) -> list[TokenInput]:
+        return [self.reader.token_input(*parse_pair(text, self.max_length)) for text in inputs]
+
+    def token_logits(self, tokens: Sequence[TokenInput]) -> Tensor:  # -> "b k"
+        with eval_mode(self.model):
+            return self.model(self.reader.inputs([*map(self.reader.from_tokens, tokens)]).to(self.device))
+
+    @property
+    def token_layers(self) -> tuple[TokenLayer, ...]:
+        layers = self.model.vector_layers
+        return tuple(TokenLayer(*pair) for pair in zip(layers, self.reader.paddings, strict=False))
+
+    def vector_places(self, tokens: Sequence[TokenInput]) -> list[Tensor]:  # -> "n 3" each
+        return [torch.tensor(cells, device=self.device).reshape(-1, 3) for cells in self.reader.vector_places(tokens)]
+
+    def token_recording(self, recording: Recording, tokens: TokenInput) -> Recording:
+        first, second, *_ = (*tokens.parts(tokens.names), [])
+        joined = joined_recording(recording, first, second)
+        # a null token before either text is no token of the input
+        nulls = (0, len(first) + 1)
+        inside = [n for n in range(len(tokens) + 2) if n not in nulls]
+        maps = (_between(m, inside) if m.shape[-1] > len(tokens) else m for m in joined)
+        # an encoder of each text alone attends to a part of the tokens
+        return replace(joined, maps=tuple(m for m in maps if m.shape[-1] == len(tokens)))
+
+    @property
+    def reading_row(self) -> int | None:
+        return 0 if getattr(self.model, "pooling", "") == "first" else None
 
     # The attention behind a class
 

@@ -1,7 +1,7 @@
 """Readers: pairs of texts to the tensors that a model reads, and to the names of its tokens."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -10,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.text.special_tokens import UNK
 from regard.data.text.words import WordEncoder, normal, split_words
+from regard.inference.embedded_classifier import TokenInput
 
 Tokens = TypeVar("Tokens")
 # an odd factor near 2³² divided by the golden ratio spreads neighbouring numbers  (Knuth 1998, 6.4)
@@ -19,8 +21,25 @@ _HASH_FACTOR = 2654435769
 _MOST_ALONE = 8
 
 
+# a word in the place of a text that has lost all its own
+_UNKNOWN = "\ufffd"
+
+
+def _word_input(first: str, second: str, number: Callable[[str], int]) -> TokenInput:
+    """The words of two texts; `number` is the row of a word in the embedding."""
+    texts = [split_words(text)[0] for text in (first, second)]
+    words = (*texts[0], *texts[1])
+    sizes = (len(texts[0]), len(texts[1]))
+    return TokenInput(words, tuple(map(number, words)), (False,) * len(words), sizes, (0,) * len(words))
+
+
 class PairReader(ABC, Generic[Tokens]):
     """pairs of texts -> tokens of each pair -> tensors."""
+
+    @property
+    def paddings(self) -> tuple[int | None, ...]:
+        """The rows of the embeddings of both texts that stand for no token; None: a vector of zeros does."""
+        return (None, None)
 
     @abstractmethod
     def tokenize(self, first: Sequence[str], second: Sequence[str]) -> list[Tokens]:
@@ -37,6 +56,20 @@ class PairReader(ABC, Generic[Tokens]):
     @abstractmethod
     def names(self, tokens: Tokens) -> tuple[Sequence[str], Sequence[str]]:
         """The tokens of both texts for display."""
+
+    # For attributions, which leave tokens out and change their vectors
+
+    @abstractmethod
+    def token_input(self, first: str, second: str) -> TokenInput:
+        """The tokens of a pair one by one."""
+
+    @abstractmethod
+    def from_tokens(self, tokens: TokenInput) -> Tokens:
+        """The pair of these tokens; a text without any has an unknown one."""
+
+    @abstractmethod
+    def vector_places(self, tokens: Sequence[TokenInput]) -> list[list[tuple[int, int, int]]]:
+        """The call, the row and the column of the vector of every token, in the layers of the model that embed."""
 
 
 class PairWords(NamedTuple):
@@ -66,6 +99,19 @@ class WordReader(PairReader[PairWords]):
 
     def names(self, tokens: PairWords) -> tuple[Sequence[str], Sequence[str]]:
         return tokens
+
+    def token_input(self, first: str, second: str) -> TokenInput:
+        return _word_input(first, second, lambda word: self.encoder.words.get(normal(word), UNK))
+
+    def from_tokens(self, tokens: TokenInput) -> PairWords:
+        first, second = (tuple(words) or (_UNKNOWN,) for words in tokens.parts(tokens.names))
+        return PairWords(first, second)
+
+    def vector_places(self, tokens: Sequence[TokenInput]) -> list[list[tuple[int, int, int]]]:
+        return [
+            [(0, n + side * len(tokens), column) for side, size in enumerate(each.sizes) for column in range(size)]
+            for n, each in enumerate(tokens)
+        ]
 
 
 class FeatureReader(PairReader[NDArray[np.int64]]):
@@ -112,6 +158,16 @@ class FeatureReader(PairReader[NDArray[np.int64]]):
 
     def names(self, tokens: NDArray[np.int64]) -> tuple[Sequence[str], Sequence[str]]:
         return (), ()
+
+    def token_input(self, first: str, second: str) -> TokenInput:
+        return _word_input(first, second, lambda word: 0)
+
+    def from_tokens(self, tokens: TokenInput) -> NDArray[np.int64]:
+        first, second = (" ".join(words) for words in tokens.parts(tokens.names))
+        return self.features(first, second)
+
+    def vector_places(self, tokens: Sequence[TokenInput]) -> list[list[tuple[int, int, int]]]:
+        return [[] for _ in tokens]
 
     def counts(self, pairs: Sequence[NDArray[np.int64]]) -> Tensor:  # -> sparse "n f+1"
         """The features of every pair as ones, column 0 of padding empty."""

@@ -1,0 +1,28 @@
+"""Attribution of the outputs of classifiers to tokens: frozen values that `regard.attribute` runs.
+
+result = regard.attribute(predictor, "a good film", "good", "integrated-gradients")
+"""
+
+from regard.attribution.attention import AttentionRelevance, AttentionRollout, MaximumFlow, RawAttention
+from regard.attribution.attribute import Attribution
+from regard.attribution.base import AttributionMethod, Completeness
+from regard.attribution.catalogue import METHODS
+from regard.attribution.erasure import LeaveOneOut, MaskedKeys
+from regard.attribution.gradients import GradientInput, IntegratedGradients
+from regard.attribution.transformers_classifier import TransformersClassifier
+
+__all__ = [
+    "AttentionRelevance",
+    "AttentionRollout",
+    "Attribution",
+    "AttributionMethod",
+    "Completeness",
+    "GradientInput",
+    "IntegratedGradients",
+    "LeaveOneOut",
+    "METHODS",
+    "MaskedKeys",
+    "MaximumFlow",
+    "RawAttention",
+    "TransformersClassifier",
+]

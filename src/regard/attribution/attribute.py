@@ -1,0 +1,108 @@
+"""attribute: how much each token of an input adds to the logit of a class, by one of several methods."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from regard.attribution.base import AttributionMethod, Completeness, ExplainedLogit
+from regard.attribution.catalogue import METHODS
+from regard.common.suggestions import known
+from regard.inference.embedded_classifier import EmbeddedClassifier, TokenInput
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """The scores of the tokens of one input for the logit of one class."""
+
+    tokens: tuple[str, ...]
+    scores: Tensor  # "n", on the CPU
+    is_special: tuple[bool, ...]
+    target: str
+    output: float  # the logit of the target
+    probability: float
+    method: str
+    completeness: Completeness | None = None
+    warnings: tuple[str, ...] = field(default=())
+
+    def ranking(self) -> list[int]:
+        """The places of tokens, the highest score first, special tokens left out."""
+        order = self.scores.argsort(descending=True, stable=True).tolist()
+        return [n for n in order if not self.is_special[n]]
+
+
+def attribute(
+    predictor: EmbeddedClassifier,
+    input: Any,
+    target: str | int | None = None,
+    method: str | AttributionMethod = "integrated-gradients",
+) -> Attribution:
+    """The score of every token for the logit of `target`, a class by name or number; None is the likeliest class.
+
+    `predictor` is that of a run, or of a released model, that classifies texts or pairs of texts, or a
+    `regard.attribution.TransformersClassifier`. `method` is a name of `regard.attribution.METHODS`, or a value such as
+    `regard.attribution.IntegratedGradients(tolerance=0.001)`.
+    """
+    chosen, name = _method(method)
+    return attribute_logit(explained_logit(predictor, input, target), chosen, name)
+
+
+def attribute_logit(explained: ExplainedLogit, method: AttributionMethod, name: str) -> Attribution:
+    """The attribution of an input that is encoded already."""
+    result = method.scores(explained)
+    warnings = []
+    if result.completeness is not None and not result.completeness.is_reached:
+        warnings.append(
+            f"the scores miss f(x) − f(x') = {result.completeness.difference:.3g} by {result.completeness.error:.3g} "
+            f"after {result.completeness.steps:,} steps, so read them as approximate"
+        )
+    logits = explained.own_logits
+    return Attribution(
+        explained.tokens.names,
+        result.scores.detach().float().cpu(),
+        explained.tokens.is_special,
+        explained.classifier.classes[explained.target],
+        float(explained.output),
+        float(logits.softmax(-1)[explained.target]),
+        name,
+        result.completeness,
+        tuple(warnings),
+    )
+
+
+def explained_logit(predictor: EmbeddedClassifier, input: Any, target: str | int | None) -> ExplainedLogit:
+    """The logit to explain; raises for a predictor without tokens or classes, and for a target that is no class."""
+    if not isinstance(predictor, EmbeddedClassifier):
+        raise TypeError(
+            f"predictor must classify tokens, got {type(predictor).__name__}; give that of a run of classify-text or "
+            "match, or regard.attribution.TransformersClassifier(model, tokenizer)"
+        )
+    (tokens,) = predictor.encode_tokens([input])
+    if target is not None:
+        return ExplainedLogit(predictor, tokens, _class_number(target, predictor.classes))
+    return _likeliest(predictor, tokens)
+
+
+def _likeliest(predictor: EmbeddedClassifier, tokens: TokenInput) -> ExplainedLogit:
+    logits = ExplainedLogit(predictor, tokens, 0).own_logits
+    return ExplainedLogit(predictor, tokens, int(logits.argmax()))
+
+
+def _class_number(target: str | int, classes: list[str]) -> int:
+    if isinstance(target, int) and not isinstance(target, bool):
+        if not 0 <= target < len(classes):
+            raise ValueError(
+                f"target must be from 0 to {len(classes) - 1}, the classes of the model, got {target}; name a class, "
+                f"such as target={classes[0]!r}"
+            )
+        return target
+    known("target", target, classes)
+    return classes.index(str(target))
+
+
+def _method(method: str | AttributionMethod) -> tuple[AttributionMethod, str]:
+    if isinstance(method, AttributionMethod):
+        names = [name for name, known_method in METHODS.items() if type(known_method) is type(method)]
+        return method, names[0] if names else type(method).__name__
+    known("method", method, METHODS)
+    return METHODS[method], method
