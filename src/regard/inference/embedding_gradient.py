@@ -1,0 +1,59 @@
+"""The vectors that an embedding gives the tokens of an input, and the gradient of a loss by each of them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class EmbeddedTokens(NamedTuple):
+    """One call of an embedding: the tokens that it read, and the vectors that stand for its output."""
+
+    tokens: Tensor  # "..."
+    vectors: Tensor  # "... d", a leaf
+
+
+class TokenGradient(NamedTuple):
+    """The tokens that a model embedded, in the order of its calls, their vectors, and the gradient by each."""
+
+    tokens: Tensor  # "n"
+    vectors: Tensor  # "n d"
+    gradient: Tensor  # "n d"
+
+
+@contextmanager
+def leaf_embeddings(embedding: nn.Module) -> Iterator[list[EmbeddedTokens]]:
+    """Within the block the outputs of the embedding are leaves of the graph, which the list collects call by call."""
+    calls: list[EmbeddedTokens] = []
+
+    def replace(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        calls.append(EmbeddedTokens(inputs[0], output.detach().requires_grad_()))
+        return calls[-1].vectors
+
+    handle = embedding.register_forward_hook(replace)
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def embedding_gradient(embedding: nn.Module, loss: Callable[[], Tensor]) -> TokenGradient:
+    """The gradient of the sum of `loss()`, which embeds tokens by this layer; zero by vectors that it does not read.
+
+    Gradients of parameters are neither computed nor changed.
+    """
+    with torch.enable_grad(), leaf_embeddings(embedding) as calls:
+        total = loss().sum()
+        leaves = [call.vectors for call in calls]
+        gradients = (
+            torch.autograd.grad(total, leaves, allow_unused=True) if total.requires_grad else [None] * len(leaves)
+        )
+    filled = [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(leaves, gradients, strict=True)]
+    tokens = torch.cat([call.tokens.flatten() for call in calls])
+    return TokenGradient(
+        tokens,
+        torch.cat([leaf.detach().flatten(0, -2) for leaf in leaves]),
+        torch.cat([gradient.flatten(0, -2) for gradient in filled]),
+    )
