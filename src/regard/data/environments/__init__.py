@@ -1,0 +1,1 @@
+"""Environments of agents: games in numpy, many of them played at once."""

@@ -1,0 +1,80 @@
+"""Target: a picture per step with one target among distractors; the agent names the open side of the target."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.environments.base import Environment, State
+
+_CELL = 5  # pixels per side of a sprite, its margin included
+_SIDES = ("up", "right", "down", "left")
+_GAPS = ((0, 1), (1, 2), (2, 1), (1, 0))
+
+
+def _sprites() -> NDArray[np.float32]:  # "2 4 5 5"
+    """Rings that are open at one side: the target with a dot in it, distractors without."""
+    sprites = np.zeros((2, 4, _CELL, _CELL), np.float32)
+    ring = np.ones((3, 3), np.float32)
+    ring[1, 1] = 0.0
+    for kind in range(2):
+        for side, gap in enumerate(_GAPS):
+            sprite = ring.copy()
+            sprite[gap] = 0.0
+            sprite[1, 1] = float(kind == 0)
+            sprites[kind, side, 1:4, 1:4] = sprite
+    return sprites
+
+
+class Target(Environment):
+    """A picture of `grid` × `grid` places with a target and `distractors`, all rings that are open at one side.
+
+    Only the target has a dot in its middle, and only its open side counts. The return is the share of pictures whose
+    side is named; chance is 1 / 4.
+    """
+
+    name = "target"
+
+    def __init__(self, grid: int = 4, distractors: int = 3, pictures: int = 4) -> None:
+        self.grid, self.distractors, self.longest = grid, distractors, pictures
+        self.observation = (grid * _CELL, grid * _CELL)
+        self.action_names = _SIDES
+        self.num_draws = pictures * (grid * grid + distractors + 1)
+        self.goal = 1.0
+        self._sprites = _sprites()
+
+    def begin(self, draws: NDArray[np.float64]) -> State:
+        n, count = len(draws), self.grid * self.grid
+        per_picture = draws.reshape(n, self.longest, -1)
+        places = per_picture[..., :count].argsort(-1)[..., : self.distractors + 1]
+        sides = (per_picture[..., count:] * 4).astype(np.int64)
+        return {"t": np.zeros(n, np.int64), "places": places, "sides": sides}  # the first is the target
+
+    def observe(self, state: State) -> NDArray[np.float32]:
+        t = state["t"]
+        rows = np.arange(len(t))
+        places, sides = state["places"][rows, t], state["sides"][rows, t]  # "n s"
+        cells = np.zeros((len(t), self.grid * self.grid, _CELL, _CELL), np.float32)
+        kinds = np.minimum(np.arange(self.distractors + 1), 1)
+        cells[rows[:, None], places] = self._sprites[kinds, sides]
+        side = self.grid * _CELL
+        return cells.reshape(len(t), self.grid, self.grid, _CELL, _CELL).swapaxes(2, 3).reshape(len(t), side, side)
+
+    def act(
+        self, state: State, actions: NDArray[np.int64], t: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        right = actions == state["sides"][np.arange(len(t)), t, 0]
+        state["t"] = np.minimum(t + 1, self.longest - 1)
+        return right.astype(np.float32) / np.float32(self.longest), t + 1 == self.longest
+
+    def _place(self, observation: NDArray[np.float32]) -> tuple[int, int]:
+        """The row and column of the target among the places."""
+        middles = observation[_CELL // 2 :: _CELL, _CELL // 2 :: _CELL]
+        row, column = np.unravel_index(int(middles.argmax()), middles.shape)
+        return int(row), int(column)
+
+    def describe(self, observation: NDArray[np.float32]) -> str:
+        row, column = self._place(observation)
+        return f"target in row {row + 1}, column {column + 1}"
+
+    def target(self, observation: NDArray[np.float32]) -> tuple[slice, slice]:
+        row, column = self._place(observation)
+        return slice(row * _CELL, (row + 1) * _CELL), slice(column * _CELL, (column + 1) * _CELL)

@@ -1,0 +1,138 @@
+"""Every game: what it shows does not depend on the games beside it, and its best player gets the best return."""
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from numpy.typing import NDArray
+
+from regard.data.environments.base import Environment, State
+from regard.data.environments.catalogue import ENVIRONMENTS
+from regard.data.environments.games import Games
+from regard.data.environments.gymnasium_game import GymnasiumGame
+from regard.data.environments.hashing import hashed, uniforms
+from regard.data.environments.pairs import PairRecall
+from regard.data.environments.repeat import RepeatPrevious
+from regard.data.environments.tmaze import TMaze
+
+every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
+
+
+def best_action(environment: Environment, state: State, t: int) -> int:
+    """The action of a player who sees the state of its game."""
+    if environment.name == "pairs":
+        return int(state["values"][0, t])
+    if environment.name == "repeat":
+        return int(state["symbols"][0, max(t - environment.back, 0)])  # type: ignore[attr-defined]
+    if environment.name == "target":
+        return int(state["sides"][0, t, 0])
+    if state["column"][0] <= environment.length:  # type: ignore[attr-defined]
+        return 1
+    return 0 if state["upper"][0] == state["cue"][0] else 2
+
+
+@every_environment
+def test_the_best_player_succeeds_and_the_rules_of_gymnasium_hold(name: str) -> None:
+    environment = ENVIRONMENTS[name]()
+    for row in range(8):
+        games = Games(environment, 3, np.array([row]))
+        total, played = 0.0, None
+        while played is None or not (played.terminated | played.truncated).any():
+            played = games.step(np.array([best_action(environment, games.state, int(games.t[0]))]))
+            total += float(played.rewards[0])
+        assert played.terminated.all()
+        assert total >= environment.goal - 1e-6
+        assert total <= 1.0 + 1e-6
+    # gymnasium renders games with a specification only, which gymnasium.make gives them
+    check_env(GymnasiumGame(environment, "ansi"), skip_render_check=True)
+
+
+def play(games: Games, steps: int, rows: slice = slice(None)) -> list[tuple[NDArray[np.float32], ...]]:
+    """Observations, rewards and ends of these games under random actions that depend on their row."""
+    courses = []
+    for t in range(steps):
+        actions = (hashed(7, games.rows, np.full(len(games.rows), t)) % games.environment.num_actions).astype(np.int64)
+        played = games.step(actions)
+        courses.append(tuple(np.array(part[rows], np.float32) for part in played))
+    return courses
+
+
+@every_environment
+def test_a_game_does_not_depend_on_the_games_beside_it(name: str) -> None:
+    environment = ENVIRONMENTS[name]()
+    together = play(Games(environment, 5, np.arange(6)), 70, slice(4, 5))
+    alone = play(Games(environment, 5, np.array([4])), 70)
+    assert all(np.array_equal(a, b) for each in zip(together, alone, strict=True) for a, b in zip(*each, strict=True))
+    other = play(Games(environment, 6, np.array([4])), 70)
+    assert any(not np.array_equal(a[0], b[0]) for a, b in zip(alone, other, strict=True))
+    assert all(course[0].min() >= 0 and course[0].max() <= 1 for course in alone)
+
+
+@every_environment
+def test_games_go_on_from_their_arrays(name: str) -> None:
+    environment = ENVIRONMENTS[name]()
+    games, copy = Games(environment, 5, np.arange(3)), Games(environment, 5, np.arange(3))
+    play(games, 9)
+    stored = games.arrays()
+    before = {key: value.copy() for key, value in stored.items()}
+    expected = play(games, 40)
+    assert all(np.array_equal(before[key], value) for key, value in stored.items()), "a stored state is never changed"
+    copy.load_arrays(stored)
+    resumed = play(copy, 40)
+    assert all(np.array_equal(a, b) for each in zip(expected, resumed, strict=True) for a, b in zip(*each, strict=True))
+
+
+def test_an_episode_that_is_cut_off_is_not_terminated() -> None:
+    environment = TMaze(3, longest=5)
+    games = Games(environment, 0, np.arange(2))
+    played = [games.step(np.array([3, 1])) for _ in range(5)]  # into the wall; along the corridor
+    assert not any(each.terminated.any() for each in played)
+    assert [each.truncated.tolist() for each in played] == [[False, False]] * 4 + [[True, True]]
+    # the last observation is that of the end of the corridor, the next one that of a new episode
+    assert environment.describe(played[-1].last[1]) in ("█R█/··█/█B█", "█B█/··█/█R█")
+    assert environment.describe(played[-1].observations[1]).endswith("/█··/███")
+    assert games.t.tolist() == [0, 0]
+    assert games.episodes.tolist() == [1, 1]
+
+
+def test_observations_in_words() -> None:
+    pairs = Games(PairRecall(), 0, np.array([0]))
+    shown = [PairRecall().describe(pairs.observe()[0])]
+    for _ in range(3):
+        pairs.step(np.array([0]))
+        shown.append(PairRecall().describe(pairs.observe()[0]))
+    assert [text[-1].isdecimal() for text in shown] == [True, True, False, False]
+    assert {text[0] for text in shown[:2]} == {text[0] for text in shown[2:]}
+    maze = TMaze(3)
+    view = maze.describe(maze.observe(Games(maze, 0, np.array([0])).state)[0])
+    assert view in ("█R█/█··/███", "█B█/█··/███")
+    # without gymnasium's checks
+    game = GymnasiumGame(maze)
+    game.reset(seed=1)
+    assert game.render().endswith("/█··/███")
+
+
+def test_draws_are_uniform_and_depend_on_every_part() -> None:
+    rows, episodes = np.repeat(np.arange(50), 40), np.tile(np.arange(40), 50)
+    drawn = uniforms(1, rows, episodes, 5)
+    assert len(np.unique(hashed(1, rows, episodes))) == 2000
+    assert abs(drawn.mean() - 0.5) < 0.01
+    assert abs(drawn.std() - 12**-0.5) < 0.01
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(5)).max() < 0.08
+    assert not np.array_equal(uniforms(2, rows, episodes, 5), drawn)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PairRecall(5), "pairs must be 1 to 4, the number of keys, got 5; try pairs=2"),
+        (lambda: RepeatPrevious(0), "back must be 1 or more, got 0; try back=4"),
+        (
+            lambda: TMaze(1),
+            "length must be 2 or more, so that the cue is out of sight at the end, got 1; try length=5",
+        ),
+    ],
+)
+def test_sizes_that_make_no_game(make: object, message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        make()  # type: ignore[operator]
+    assert str(error.value) == message
