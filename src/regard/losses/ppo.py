@@ -1,0 +1,52 @@
+"""PPO: advantages of a segment of steps, and the clipped objective  (Schulman et al. 2016, 2017)."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class PPOTerms(NamedTuple):
+    """The terms of the objective per step, each to be minimised."""
+
+    policy: Tensor  # "*b"
+    value: Tensor  # "*b"
+    entropy: Tensor  # "*b"
+
+
+def generalized_advantages(
+    rewards: Tensor,
+    values: Tensor,
+    next_values: Tensor,
+    terminated: Tensor,
+    ended: Tensor,
+    *,
+    discount: float,
+    trace: float,
+) -> Tensor:  # "b t" each -> "b t"
+    """A_t = δ_t + γλ (1 − ended_t) A_{t+1}, δ_t = r_t + γ v_{t+1} (1 − terminated_t) − v_t.
+
+    `next_values` are the values of the observations that followed, in an episode that is cut off that of its last
+    observation: only a terminated episode is worth nothing from there on. `ended` is true where an episode is
+    terminated or cut off. γ is `discount`, λ is `trace`.
+    """
+    deltas = rewards + discount * next_values * ~terminated - values
+    decay = discount * trace * (~ended).to(deltas.dtype)
+    advantages = torch.empty_like(deltas)
+    following = torch.zeros_like(deltas[:, 0])
+    for t in reversed(range(deltas.shape[1])):
+        following = deltas[:, t] + decay[:, t] * following
+        advantages[:, t] = following
+    return advantages
+
+
+def ppo_terms(
+    logits: Tensor, values: Tensor, actions: Tensor, log_probs: Tensor, advantages: Tensor, returns: Tensor, clip: float
+) -> PPOTerms:  # "*b a", "*b" each -> "*b" each
+    """−min(ρ A, clamp(ρ, 1 ± clip) A), ½ (v − return)², and −H, with ρ = π(a) / π_old(a)."""
+    new = F.log_softmax(logits, -1)
+    ratio = (new.gather(-1, actions.unsqueeze(-1)).squeeze(-1) - log_probs).exp()
+    clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
+    policy = -torch.minimum(ratio * advantages, clipped * advantages)
+    return PPOTerms(policy, 0.5 * (values - returns).square(), (new.exp() * new).sum(-1))

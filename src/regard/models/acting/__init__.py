@@ -1,0 +1,1 @@
+"""Agents: policies with a memory."""

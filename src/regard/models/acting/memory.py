@@ -1,0 +1,138 @@
+"""AgentMemory: the past of an agent as a value, read on whole segments or step by step; none, and recurrent ones."""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+CELLS: dict[str, type[nn.LSTMCell] | type[nn.GRUCell]] = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}
+
+
+class MemoryState(NamedTuple):
+    """The memory of b games between two segments: tensors "b …", and the episode of each step in it."""
+
+    tensors: tuple[Tensor, ...]
+    episodes: Tensor  # "b m", −1 before the first
+
+    def to(self, device: torch.device) -> "MemoryState":
+        return MemoryState(tuple(t.to(device) for t in self.tensors), self.episodes.to(device))
+
+    def select(self, rows: Tensor) -> "MemoryState":  # "n"
+        """The memory of these games."""
+        return MemoryState(tuple(t[rows] for t in self.tensors), self.episodes[rows])
+
+
+class ActingSteps(ABC):
+    """A memory during the steps of one segment, without gradients.
+
+    `read` may be called several times in a step, such as for the value of the last observation of an episode; the last
+    call before `advance` is the one that is remembered.
+    """
+
+    @abstractmethod
+    def read(self, x: Tensor, episodes: Tensor) -> Tensor:  # "b d", "b" -> "b d"
+        """The output of the memory at this step."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Goes on to the next step."""
+
+    @abstractmethod
+    def state(self) -> MemoryState:
+        """The memory after the steps so far."""
+
+
+class AgentMemory(nn.Module, ABC):
+    """out_t = f(x_t, x_s of earlier steps s of the same episode).
+
+    `forward` over a segment and the `read` of its steps one by one return the same.
+    """
+
+    @abstractmethod
+    def init_state(self, count: int) -> MemoryState:
+        """The memory of `count` games that have not begun."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:  # "b t d", "b t" -> "b t d"
+        """The outputs of a segment; gradients go into all of its steps, and not into the memory before it."""
+
+    @abstractmethod
+    def begin_acting(self, state: MemoryState, steps: int) -> ActingSteps:
+        """The memory for a segment of this many steps."""
+
+
+class NoMemory(AgentMemory):
+    """out = x."""
+
+    def init_state(self, count: int) -> MemoryState:
+        return MemoryState((), torch.empty(count, 0, dtype=torch.int64))
+
+    def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:
+        return x
+
+    def begin_acting(self, state: MemoryState, steps: int) -> ActingSteps:
+        return _NothingToRemember(state)
+
+
+class _NothingToRemember(ActingSteps):
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    def read(self, x: Tensor, episodes: Tensor) -> Tensor:
+        return x
+
+    def advance(self) -> None:
+        pass
+
+    def state(self) -> MemoryState:
+        return self._state
+
+
+class CellMemory(AgentMemory):
+    """h_t = cell(x_t, h_{t−1}), from zeros where an episode begins."""
+
+    def __init__(self, width: int, cell: str) -> None:
+        super().__init__()
+        self.cell: Any = CELLS[cell](width, width)
+        for name, p in self.cell.named_parameters():
+            nn.init.orthogonal_(p) if name.startswith("weight") else nn.init.zeros_(p)
+
+    def init_state(self, count: int) -> MemoryState:
+        zeros = self.cell.weight_hh.new_zeros(count, self.cell.hidden_size)
+        none = torch.full((count, 1), -1, device=zeros.device)
+        return MemoryState((zeros,) * (2 if isinstance(self.cell, nn.LSTMCell) else 1), none)
+
+    def step(self, x: Tensor, cells: tuple[Tensor, ...], is_same: Tensor) -> tuple[Tensor, ...]:  # "b d", bool "b"
+        """h, or h and c, after a step; `is_same` where it goes on with the episode of the step before."""
+        cells = tuple(t * is_same.unsqueeze(-1) for t in cells)
+        after = self.cell(x, cells if len(cells) > 1 else cells[0])
+        return after if isinstance(after, tuple) else (after,)
+
+    def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:
+        cells, outputs = state.tensors, []
+        is_same = episodes == torch.cat([state.episodes, episodes[:, :-1]], 1)
+        for t in range(x.shape[1]):
+            cells = self.step(x[:, t], cells, is_same[:, t])
+            outputs.append(cells[0])
+        return torch.stack(outputs, 1)
+
+    def begin_acting(self, state: MemoryState, steps: int) -> ActingSteps:
+        return _RecurrentSteps(self, state)
+
+
+class _RecurrentSteps(ActingSteps):
+    def __init__(self, memory: CellMemory, state: MemoryState) -> None:
+        self.memory = memory
+        self._now = self._next = state
+
+    def read(self, x: Tensor, episodes: Tensor) -> Tensor:
+        cells = self.memory.step(x, self._now.tensors, episodes == self._now.episodes[:, 0])
+        self._next = MemoryState(cells, episodes.unsqueeze(-1))
+        return cells[0]
+
+    def advance(self) -> None:
+        self._now = self._next
+
+    def state(self) -> MemoryState:
+        return self._now

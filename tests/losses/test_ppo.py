@@ -1,0 +1,56 @@
+"""PPO against its equations, written out step by step."""
+
+import math
+
+import pytest
+import torch
+
+from regard.losses.ppo import generalized_advantages, ppo_terms
+
+
+def test_advantages_are_the_sum_of_discounted_errors() -> None:
+    """A_t = Σ_k (γλ)^k δ_{t+k} up to the end of the episode, with the value behind a cut but not behind an end."""
+    torch.manual_seed(0)
+    b, t, discount, trace = 3, 7, 0.9, 0.8
+    rewards, values, following = (torch.randn(b, t, dtype=torch.float64) for _ in range(3))
+    terminated, truncated = torch.zeros(2, b, t, dtype=torch.bool)
+    terminated[0, 2] = terminated[2, 6] = truncated[1, 4] = True
+    ended = terminated | truncated
+    found = generalized_advantages(rewards, values, following, terminated, ended, discount=discount, trace=trace)
+    for n in range(b):
+        for first in range(t):
+            expected, weight = 0.0, 1.0
+            for s in range(first, t):
+                worth = 0.0 if terminated[n, s] else discount * float(following[n, s])
+                expected += weight * (float(rewards[n, s]) + worth - float(values[n, s]))
+                weight *= discount * trace
+                if ended[n, s]:
+                    break
+            assert float(found[n, first]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_terms_are_those_of_the_paper() -> None:
+    torch.manual_seed(1)
+    n, clip = 11, 0.2
+    logits = (3 * torch.randn(n, 5, dtype=torch.float64)).requires_grad_()
+    values, log_probs, advantages, returns = (torch.randn(n, dtype=torch.float64) for _ in range(4))
+    actions = torch.randint(5, (n,))
+    # some ratios within the clip and some beyond, with advantages of both signs
+    log_probs = torch.log_softmax(logits.detach(), -1)[torch.arange(n), actions] + 0.4 * log_probs
+    terms = ppo_terms(logits, values, actions, log_probs, advantages, returns, clip)
+    for i in range(n):
+        scores = [math.exp(x) for x in logits[i].tolist()]
+        shares = [score / sum(scores) for score in scores]
+        ratio = shares[int(actions[i])] / math.exp(float(log_probs[i]))
+        a = float(advantages[i])
+        expected = -min(ratio * a, min(max(ratio, 1 - clip), 1 + clip) * a)
+        assert float(terms.policy[i].detach()) == pytest.approx(expected, rel=1e-12)
+        assert float(terms.value[i]) == pytest.approx(0.5 * float(values[i] - returns[i]) ** 2, rel=1e-12)
+        entropy = -sum(share * math.log(share) for share in shares)
+        assert float(terms.entropy[i].detach()) == pytest.approx(-entropy, rel=1e-12)
+    # no gradient where the clip decides
+    (gradient,) = torch.autograd.grad(terms.policy.sum(), logits)
+    ratio = (torch.log_softmax(logits.detach(), -1)[torch.arange(n), actions] - log_probs).exp()
+    decided = ((ratio > 1 + clip) & (advantages > 0)) | ((ratio < 1 - clip) & (advantages < 0))
+    assert 0 < int(decided.sum()) < n
+    assert torch.equal(gradient.abs().sum(-1) == 0, decided)

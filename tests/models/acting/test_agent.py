@@ -1,0 +1,132 @@
+"""Memories of agents: one step at a time equals all at once, and an episode never sees another."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.attn.catalogue import MECHANISMS
+from regard.models.acting.agent import GTRXL, NO_MEMORY, Agent, AgentInputs
+from regard.models.acting.attention_memory import GRUGate, memory_heads
+from regard.models.acting.memory import CELLS
+
+B, T, OBSERVATION, ACTIONS, WIDTH, WINDOW = 3, 11, 5, 7, 8, 4
+
+
+def can_be_memory(name: str) -> bool:
+    try:
+        memory_heads(name, WIDTH, WINDOW)
+    except ValueError:
+        return False
+    return True
+
+
+READS = [name for name in MECHANISMS if can_be_memory(name)]
+MEMORIES = [NO_MEMORY, *CELLS, GTRXL, *READS]
+every_memory = pytest.mark.parametrize("name", MEMORIES)
+
+
+def agent(name: str) -> Agent:
+    torch.manual_seed(0)
+    model = Agent((OBSERVATION,), ACTIONS, memory=name, width=WIDTH, window=WINDOW, layers=2, heads=2)
+    # an untrained policy is so flat that no difference would show
+    torch.nn.init.normal_(model.policy.weight)
+    return model
+
+
+def inputs(steps: int = T) -> AgentInputs:
+    """Episodes that begin at other steps in every game."""
+    torch.manual_seed(1)
+    episodes = (torch.rand(B, steps) < 0.25).long().cumsum(1)
+    last = torch.randint(-1, ACTIONS, (B, steps))
+    return AgentInputs(torch.randn(B, steps, OBSERVATION), last, torch.randn(B, steps), episodes)
+
+
+def cut(given: AgentInputs, steps: slice) -> AgentInputs:
+    return AgentInputs(*(t[:, steps] for t in given))
+
+
+@torch.no_grad()
+def act(model: Agent, given: AgentInputs, first: int, last: int, memory: object) -> tuple[Tensor, object]:
+    """Logits of steps that are taken one by one, each with a look ahead that must leave no trace."""
+    acting = model.memory.begin_acting(memory, last - first)  # type: ignore[arg-type]
+    rows = []
+    for t in range(first, last):
+        x = model.embed(cut(given, slice(t, t + 1)))[:, 0]
+        acting.read(x + 1.0, given.episodes[:, t])
+        rows.append(model.heads_of(acting.read(x, given.episodes[:, t])).logits)
+        acting.advance()
+    acting.read(torch.ones(B, WIDTH), given.episodes[:, last - 1])
+    return torch.stack(rows, 1), acting.state()
+
+
+@every_memory
+def test_acting_step_by_step_equals_learning_on_the_sequence(name: str) -> None:
+    model, given = agent(name), inputs()
+    memory: object = model.memory.init_state(B)
+    for first, last in ((0, 2), (2, 7), (7, T)):
+        stepped, after = act(model, given, first, last, memory)
+        whole = model(cut(given, slice(first, last)), memory)
+        torch.testing.assert_close(whole.logits, stepped, rtol=0, atol=1e-6)
+        memory = after
+    # a memory of one game among several is that of the game alone
+    rows = torch.tensor([2, 0])
+    chosen = model.memory.init_state(B).select(rows)
+    assert torch.equal(chosen.episodes, model.memory.init_state(2).episodes)
+
+
+@every_memory
+def test_an_episode_sees_its_own_past_alone(name: str) -> None:
+    model, given = agent(name), inputs()
+    given = given._replace(episodes=torch.tensor([[0] * 5 + [1] * 6] * B), observations=given.observations.clone())
+    given.observations.requires_grad_()
+    logits = model(given, model.memory.init_state(B)).logits
+    (gradient,) = torch.autograd.grad(logits[:, 8].square().sum(), given.observations)
+    reached = gradient.abs().sum((0, 2)) > 0
+    assert not reached[:5].any(), "an earlier episode"
+    assert not reached[9:].any(), "the future"
+    assert reached[8]
+    assert bool(reached[5:8].any()) == (name != NO_MEMORY)
+
+
+@pytest.mark.parametrize("name", [*CELLS, GTRXL, "additive"])
+def test_every_parameter_learns(name: str) -> None:
+    model, given = agent(name), inputs()
+    output = model(given, model.memory.init_state(B))
+    (output.logits.square().sum() + output.values.sum()).backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_the_window_ends_the_past() -> None:
+    model, given = agent("additive"), inputs()
+    given = given._replace(episodes=torch.zeros(B, T, dtype=torch.int64))
+    given.observations.requires_grad_()
+    logits = model(given, model.memory.init_state(B)).logits
+    (gradient,) = torch.autograd.grad(logits[:, 9].square().sum(), given.observations)
+    assert (gradient.abs().sum((0, 2)) > 0).tolist() == [False] * 5 + [True] * 5 + [False]
+
+
+def test_the_gate_is_that_of_gtrxl() -> None:
+    """Parisotto et al. 2020, section 3.2, with the matrices one by one."""
+    torch.manual_seed(2)
+    gate, x, y = GRUGate(WIDTH), torch.randn(4, WIDTH), torch.randn(4, WIDTH)
+    w_r, w_z, w_g = gate.of_output.weight.chunk(3)
+    u_r, u_z = gate.of_input.weight.chunk(2)
+    u_g = gate.of_reset.weight
+    r = torch.sigmoid(y @ w_r.T + x @ u_r.T)
+    z = torch.sigmoid(y @ w_z.T + x @ u_z.T - 2.0)
+    h = torch.tanh(y @ w_g.T + (r * x) @ u_g.T)
+    torch.testing.assert_close(gate(x, y), (1 - z) * x + z * h)
+
+
+def test_bad_sizes_and_names() -> None:
+    with pytest.raises(ValueError, match=r"^width must split evenly over heads: 6 over 4 leaves 2; try width=4$"):
+        Agent((2,), 2, memory=GTRXL, width=6)
+    with pytest.raises(ValueError, match=r"^unknown memory 'aditive'; did you mean 'additive'\? known are: none, lstm"):
+        Agent((2,), 2, memory="aditive")
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        Agent((2,), 2, memory="gumbel")
+    assert str(error.value) == (
+        "memory='gumbel' samples the steps that it reads, so it would not learn from those that it played with; "
+        "try memory='straight-through'"
+    )
+    assert {"dot", "additive", "general", "sparsemax", "multi-head", "rotary", "t5", "transformer-xl"} <= set(READS)
