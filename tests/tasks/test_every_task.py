@@ -338,8 +338,9 @@ def test_compare(name: str, folder: Path, tmp_path: Path, capsys: pytest.Capture
 def test_serve(name: str, trained: Callable[[str], Path], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, loaded = config_of(name), load_run(trained(name), device="cpu")
     if not config.is_served:
-        assert main(["serve", str(trained(name))]) == 2
-        assert "which is not served; use regard predict" in capsys.readouterr().err
+        run = trained(name)
+        assert main(["serve", str(run)]) == 2
+        assert f"which is not served; use {read_config(run).next_command(str(run))}\n" in capsys.readouterr().err
         return
     endpoint = loaded.predictor.endpoint(Limits(), run="run", step=loaded.step)
 

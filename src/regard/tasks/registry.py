@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from regard.tasks.agent.options import AgentConfig
 from regard.tasks.answer.options import Answer
 from regard.tasks.base import TaskConfig
 from regard.tasks.caption.options import Caption
@@ -38,6 +39,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "language-model": LanguageModelConfig,
     "masked-lm": MaskedLM,
     "embed": Embed,
+    "agent": AgentConfig,
 }
 
 # the file that every folder in transformers' layout has

@@ -1,0 +1,207 @@
+"""The options of the task agent and of its model.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import check_at_least, check_even_heads, check_owner, check_positive, check_share
+from regard.common.option_fields import left_open
+from regard.common.suggestions import known
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.data.environments.base import Environment
+    from regard.models.acting.agent import Agent
+    from regard.tasks.agent.task import AgentTask
+
+ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target")
+# the longest window that is taken unasked
+_WINDOW = 64
+# the options of each environment
+_OWNERS = {"pairs": ("pairs",), "repeat": ("back",), "tmaze": ("length",), "target": ("distractors",)}
+
+
+@dataclass(frozen=True)
+class AgentOptions(ModelOptions):
+    """A policy and a value with a memory of the episode."""
+
+    memory: str = "gtrxl"
+    """The memory: none, lstm, gru, gtrxl, or a mechanism, such as additive, that reads the last steps of the
+    episode."""
+    width: int = 64
+    """The width of states."""
+    window: int = left_open(f"all steps of the longest episode before its last, {_WINDOW} at most")
+    """Earlier steps that attention reads."""
+    layers: int = 2
+    """Layers of gtrxl."""
+    heads: int = 4
+    """Heads of gtrxl."""
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, {"width": 64, "window": None, "layers": 2, "heads": 4})
+        if self.memory == "gtrxl":
+            check_even_heads(self.width, self.heads)
+
+    def build(self, observation: tuple[int, ...], actions: int) -> Agent:
+        from regard.models.acting.agent import Agent
+
+        return Agent(
+            observation,
+            actions,
+            memory=self.memory,
+            width=self.width,
+            window=self.window,
+            layers=self.layers,
+            heads=self.heads,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateAgent:
+    """Options of `regard evaluate` for agents."""
+
+    episodes: int = 500
+    """Episodes to play; none of them was trained on."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "episodes")
+
+
+@dataclass(frozen=True)
+class AgentConfig(TaskConfig):
+    """Train an agent with a memory to play a game, by proximal policy optimisation (PPO)."""
+
+    name: ClassVar[str] = "agent"
+    summary: ClassVar[str] = "play a game by reinforcement learning, with attention to the past of the episode"
+    unit: ClassVar[str] = "steps"
+    input_kind: ClassVar[Literal["text", "image", "class", "episode"]] = "episode"
+    embedded: ClassVar[str] = "pairs"
+    budgets: ClassVar[dict[str, Budget]] = {
+        "pairs": Budget(minutes=1.0),
+        "repeat": Budget(minutes=1.0),
+        "tmaze": Budget(minutes=10.0),
+        "target": Budget(minutes=3.0),
+    }
+    metrics: ClassVar[dict[str, bool]] = {"return": True, "success": True, "length": False}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"agent": AgentOptions}
+    varies: ClassVar[str] = "memory"
+    varies_help: ClassVar[str] = "Memories, such as none,lstm,gru,additive,gtrxl; mechanisms as `regard list` has them."
+    run_files: ClassVar[tuple[str, ...]] = ("environment.json",)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("environment.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("env", "pairs", "back", "length", "distractors")
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 1e-3,
+        "schedule": "constant",
+        "warmup": 20,
+        "betas": (0.9, 0.999),
+        "clip": 0.5,
+        "validate_every": 160,
+        "save_every": 160,
+        "log_every": 32,
+    }
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "pairs": {"pairs": 2},
+        "repeat": {"back": 4},
+        "tmaze": {"length": 5},
+        "target": {"distractors": 3},
+    }
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html")
+    Evaluate: ClassVar[type] = EvaluateAgent
+
+    # an agent makes its own data
+    data: ClassVar[None] = None  # type: ignore[misc]
+    train: ClassVar[None] = None  # type: ignore[misc]
+
+    env: str = "pairs"
+    """The game: pairs (recall the value of a key), repeat (name the symbol of some steps ago), tmaze (a cue at the
+    start of a corridor, seen through a small window), target (the open side of a target among distractors, in
+    pixels)."""
+    pairs: int | None = left_open("2, of 4 keys")
+    """With pairs: the number of pairs to remember."""
+    back: int | None = left_open("4")
+    """With repeat: how many steps ago the symbol was shown."""
+    length: int | None = left_open("5")
+    """With tmaze: the cells of the corridor."""
+    distractors: int | None = left_open("3")
+    """With target: distractors in a picture."""
+
+    model: AgentOptions = left_open()
+    """The agent."""
+    batch: int = 64
+    """Games that are played side by side."""
+    segment: int = 32
+    """Steps of every game that are played, then learned from, before the next ones are played."""
+    passes: int = 3
+    """Passes over the steps of a segment."""
+    minibatches: int = 4
+    """Updates per pass; each learns from whole games, never from parts of them."""
+    discount: float = 0.99
+    """The weight of a reward per step that it is later, γ."""
+    trace: float = 0.95
+    """The decay of generalised advantages, λ: 0 trusts the values, 1 the rewards."""
+    ratio: float = 0.2
+    """The largest change of an action's probability that an update is rewarded for, PPO's clip."""
+    entropy: float = 0.01
+    """The weight of the policy's entropy."""
+    valid_episodes: int = 200
+    """Episodes that a validation plays."""
+    seed: int = 0
+    """Determines initial weights, games, and sampled actions."""
+
+    def __post_init__(self) -> None:
+        known("env", self.env, ENVIRONMENT_NAMES)
+        check_owner(self, "env", _OWNERS)
+        super().__post_init__()
+        least = ("pairs", "back", "distractors", "batch", "segment", "passes", "minibatches", "valid_episodes")
+        check_at_least(self, 1, dict.fromkeys(least, 4))
+        check_at_least(self, 2, {"length": 5})
+        check_at_least(self, 0, {"entropy": 0.01, "seed": 0})
+        for name in ("discount", "trace"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be 0 to 1, got {getattr(self, name)}; try {name}=0.95")
+        check_share(self, {"ratio": 0.2})
+        if self.batch < self.minibatches:
+            raise ValueError(
+                f"minibatches={self.minibatches} divide the games, and batch={self.batch} has fewer; "
+                f"try minibatches={self.batch}"
+            )
+        self._resolve_window()
+
+    def _resolve_window(self) -> None:
+        """Fills in the window; raises if it is longer than an episode."""
+        past = max(self.environment().longest - 1, 1)
+        if self.model.window is not None and self.model.window > past:
+            raise ValueError(
+                f"window={self.model.window} is longer than an episode of {self.env}, whose last step has {past} "
+                f"before it; try window={past}"
+            )
+        object.__setattr__(self, "model", self.model.resolved({"window": min(past, _WINDOW)}))
+
+    def environment(self) -> Environment:
+        """The rules of the game."""
+        # numpy
+        from regard.data.environments.catalogue import ENVIRONMENTS
+
+        return ENVIRONMENTS[self.env](**{name: getattr(self, name) for name in _OWNERS[self.env]})
+
+    @classmethod
+    def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
+        return (*(name for names in _OWNERS.values() for name in names), "window") if option == "env" else ()
+
+    @property
+    def dataset(self) -> str:
+        return self.env
+
+    @property
+    def title(self) -> str:
+        return f"an agent with memory {self.model.memory} on {self.env}"
+
+    def next_command(self, run: str) -> str:
+        return f"regard view {run}"
+
+    def load(self) -> AgentTask:
+        from regard.tasks.agent.task import AgentTask
+
+        return AgentTask(self)

@@ -1,0 +1,204 @@
+"""Playing: segments of many games to learn from, and whole episodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.data.environments.games import Games
+from regard.losses.ppo import generalized_advantages
+from regard.models.acting.agent import Agent, AgentInputs, AgentOutput
+from regard.models.acting.memory import ActingSteps, MemoryState
+
+
+class PlayedSegment(NamedTuple):
+    """Steps of b games, with the memory before them."""
+
+    inputs: AgentInputs
+    memory: MemoryState
+    actions: Tensor  # "b t"
+    log_probs: Tensor  # "b t", when they were played
+    advantages: Tensor  # "b t"
+    returns: Tensor  # "b t", the targets of the values
+
+    def select(self, rows: Tensor, device: torch.device) -> "PlayedSegment":  # "n"
+        """The same of these games."""
+        inputs = AgentInputs(*(t[rows].to(device) for t in self.inputs))
+        others = (t[rows].to(device) for t in self[2:])
+        return PlayedSegment(inputs, self.memory.select(rows).to(device), *others)
+
+
+def _gumbel(seed: int, segment: int, steps: int, count: int, actions: int) -> Tensor:  # -> "t b a"
+    """Noise whose sum with logits is greatest at a sample; a pure function of the seed and the segment."""
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + segment + 1) % (1 << 63))
+    return -torch.empty(steps, count, actions).exponential_(generator=generator).log()
+
+
+class Player:
+    """Games that go on from segment to segment, and their memory; `arrays` and the memory are all of their state."""
+
+    def __init__(self, games: Games, memory: MemoryState) -> None:
+        self.games, self.memory = games, memory
+        count = len(games.rows)
+        self.actions, self.rewards = np.full(count, -1), np.zeros(count, np.float32)
+        self.returns = np.zeros(count, np.float32)  # of the episodes that go on
+        self.mean_return = 0.0  # of the episodes that ended last
+
+    def state_dict(self) -> dict[str, Tensor]:
+        own = {"actions": self.actions, "rewards": self.rewards, "returns": self.returns}
+        tensors = {name: torch.from_numpy(np.array(value)) for name, value in (own | self.games.arrays()).items()}
+        memory = {f"memory.{n}": t for n, t in enumerate(self.memory.tensors)}
+        mean = torch.tensor(self.mean_return, dtype=torch.float64)
+        return {**tensors, **memory, "memory.episodes": self.memory.episodes, "mean_return": mean}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        arrays = {name: t.cpu().numpy().copy() for name, t in state.items() if not name.startswith("memory.")}
+        self.actions, self.rewards, self.returns = (arrays.pop(name) for name in ("actions", "rewards", "returns"))
+        self.mean_return = float(arrays.pop("mean_return"))
+        self.games.load_arrays(arrays)
+        count = len(self.memory.tensors)
+        self.memory = MemoryState(tuple(state[f"memory.{n}"] for n in range(count)), state["memory.episodes"])
+
+    @torch.no_grad()
+    def play(
+        self, model: Agent, steps: int, seed: int, segment: int, *, discount: float, trace: float
+    ) -> PlayedSegment:
+        """Plays the next steps with sampled actions."""
+        device = next(model.parameters()).device
+        before = self.memory.to(device)
+        acting = model.memory.begin_acting(before, steps)
+        noise = _gumbel(seed, segment, steps, len(self.actions), model.actions)
+        observations = self.games.observe()
+        shown: list[AgentInputs] = []
+        outputs: list[AgentOutput] = []
+        taken, rewards, terminated, ended = (
+            np.empty((steps, len(self.actions)), kind) for kind in (int, "f4", bool, bool)
+        )
+        # the values after episodes that were cut off
+        last_values: dict[int, tuple[NDArray[np.int64], Tensor]] = {}
+        finished: list[NDArray[np.float32]] = []
+        for t in range(steps):
+            inputs = self._inputs(observations)
+            output = _act(model, acting, inputs, device)
+            acting.advance()
+            shown.append(inputs)
+            outputs.append(output)
+            taken[t] = (output.logits[:, 0].float().cpu() + noise[t]).argmax(-1).numpy()
+            played = self.games.step(taken[t])
+            rewards[t], terminated[t], ended[t] = (
+                played.rewards,
+                played.terminated,
+                played.terminated | played.truncated,
+            )
+            self.actions, self.rewards, self.returns = taken[t], played.rewards, self.returns + played.rewards
+            if played.truncated.any():
+                cut = self._inputs(played.last)._replace(episodes=inputs.episodes)
+                last_values[t] = np.flatnonzero(played.truncated), _act(model, acting, cut, device).values[:, 0].cpu()
+            if ended[t].any():
+                finished.append(self.returns[ended[t]])
+                over = ended[t]
+                self.actions = np.where(over, -1, self.actions)
+                self.rewards, self.returns = np.where(over, 0, self.rewards), np.where(over, 0, self.returns)
+            observations = played.observations
+        following = _act(model, acting, self._inputs(observations), device).values.float().cpu()
+        self.memory = acting.state()
+        if finished:
+            self.mean_return = float(np.concatenate(finished).mean())
+        logits, values = (torch.cat(each, 1).float().cpu() for each in zip(*outputs, strict=True))
+        next_values = torch.cat([values[:, 1:], following], 1)
+        for t, (rows, of_last) in last_values.items():
+            next_values[rows, t] = of_last[rows].float()
+        actions = torch.from_numpy(taken.T.copy())
+        advantages = generalized_advantages(
+            torch.from_numpy(rewards.T.copy()),
+            values,
+            next_values,
+            torch.from_numpy(terminated.T.copy()),
+            torch.from_numpy(ended.T.copy()),
+            discount=discount,
+            trace=trace,
+        )
+        log_probs = F.log_softmax(logits, -1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        joined = AgentInputs(*(torch.cat(each, 1) for each in zip(*shown, strict=True)))
+        return PlayedSegment(joined, before, actions, log_probs, advantages, advantages + values)
+
+    def _inputs(self, observations: NDArray[np.float32]) -> AgentInputs:
+        return _step_inputs(observations, self.actions, self.rewards, self.games.episodes)
+
+
+def _step_inputs(
+    observations: NDArray[np.float32],
+    actions: NDArray[np.int64],
+    rewards: NDArray[np.float32],
+    episodes: NDArray[np.int64],
+) -> AgentInputs:  # "b 1 …"
+    """The inputs of one step; numbers of episodes are copied, because games count them on."""
+    parts = observations, actions, rewards, episodes.copy()
+    return AgentInputs(*(torch.from_numpy(part).unsqueeze(1) for part in parts))
+
+
+def _act(model: Agent, acting: ActingSteps, inputs: AgentInputs, device: torch.device) -> AgentOutput:  # "b 1 …"
+    """The policy and the value of one step."""
+    on_device = AgentInputs(*(t.to(device) for t in inputs))
+    x = model.embed(on_device)
+    return model.heads_of(acting.read(x[:, 0], on_device.episodes[:, 0]).unsqueeze(1))
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """One episode that was played to its end."""
+
+    number: int
+    observations: NDArray[np.float32]  # "t *o"
+    actions: NDArray[np.int64]  # "t"
+    rewards: NDArray[np.float32]  # "t"
+    values: NDArray[np.float32]  # "t", what the agent expected
+    probabilities: NDArray[np.float32]  # "t", of the actions
+    terminated: bool
+
+    @property
+    def total(self) -> float:
+        return float(self.rewards.sum())
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+@torch.no_grad()
+def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None = None) -> list[Episode]:  # forced "n t"
+    """One episode of every game, with the likeliest actions, or with these; a forced action of −1 is the likeliest."""
+    device = next(model.parameters()).device
+    longest = games.environment.longest
+    count = len(games.rows)
+    acting = model.memory.begin_acting(model.memory.init_state(count), longest)
+    last, reward = np.full(count, -1), np.zeros(count, np.float32)
+    lengths, terminated = np.zeros(count, np.int64), np.zeros(count, bool)
+    columns: list[tuple[NDArray[np.float32], ...]] = []
+    observations = games.observe()
+    while not lengths.all():
+        output = _act(model, acting, _step_inputs(observations, last, reward, games.episodes), device)
+        acting.advance()
+        policy = output.logits[:, 0].float().softmax(-1).cpu().numpy()
+        actions = policy.argmax(-1)
+        t = len(columns)
+        if forced is not None and t < forced.shape[1]:
+            actions = np.where(forced[:, t] >= 0, forced[:, t], actions)
+        played = games.step(actions)
+        chosen = np.take_along_axis(policy, actions[:, None], 1)[:, 0]
+        columns.append((observations, actions, played.rewards, output.values[:, 0].float().cpu().numpy(), chosen))
+        over = (played.terminated | played.truncated) & (lengths == 0)
+        lengths[over], terminated[over] = len(columns), played.terminated[over]
+        # a game that is over plays on, unseen, until all are
+        last, reward, observations = actions, played.rewards, played.observations
+    seen, taken, rewards, values, shares = (np.stack(each, 1) for each in zip(*columns, strict=True))
+    return [
+        Episode(
+            int(number), seen[n, :t], taken[n, :t], rewards[n, :t], values[n, :t], shares[n, :t], bool(terminated[n])
+        )
+        for n, (number, t) in enumerate(zip(games.rows, lengths, strict=True))
+    ]

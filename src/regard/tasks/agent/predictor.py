@@ -1,0 +1,152 @@
+"""AgentPredictor: the number of an episode in, the course of the episode out."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.common.eval_mode import eval_mode
+from regard.data.environments.base import Environment
+from regard.data.environments.games import Games
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.models.acting.agent import Agent, AgentInputs
+from regard.models.acting.attention_memory import AttentionMemory
+from regard.recording.recording import Recording
+from regard.tasks.agent.options import AgentConfig
+from regard.tasks.agent.playing import Episode, play_episodes
+
+# of the games that are neither trained on nor validated on
+_HELD_OUT = 2
+
+
+def held_out_games(environment: Environment, config: AgentConfig, numbers: NDArray[np.int64]) -> Games:
+    """The held-out episodes of these numbers."""
+    return Games(environment, 3 * config.seed + _HELD_OUT, numbers)
+
+
+class AgentPredictor(Predictor[int, Episode]):
+    """number of a held-out episode -> the episode, played with the likeliest actions."""
+
+    input_key: ClassVar[str] = "episode"
+
+    def __init__(self, model: Agent, environment: Environment, config: AgentConfig) -> None:
+        self.model: Agent = model
+        self.environment, self.config = environment, config
+
+    def read(self, argument: str) -> int:
+        if not argument.strip().isdecimal() or int(argument) >= 1 << 62:
+            raise ValueError(f"an episode is a whole number, 0 or more, got {argument!r}; try 0")
+        return int(argument)
+
+    def play(self, numbers: Sequence[int], forced: NDArray[np.int64] | None = None) -> list[Episode]:
+        """These episodes, played step by step."""
+        with eval_mode(self.model):
+            return play_episodes(
+                self.model, held_out_games(self.environment, self.config, np.array(numbers, np.int64)), forced
+            )
+
+    def predict(
+        self, inputs: Sequence[int], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
+    ) -> list[Episode]:
+        episodes = self.play(inputs)
+        with observe(), torch.no_grad(), eval_mode(self.model):
+            self._logits(episodes)
+        return episodes
+
+    def _logits(self, episodes: Sequence[Episode]) -> Tensor:  # -> "b t a"
+        """The policy at every step, of whole episodes at once; steps behind the end of one mean nothing."""
+        longest = max(map(len, episodes))
+
+        def padded(arrays: Sequence[NDArray[Any]]) -> Tensor:
+            rows = [np.concatenate([a, np.zeros((longest - len(a), *a.shape[1:]), a.dtype)]) for a in arrays]
+            return torch.from_numpy(np.stack(rows)).to(self.device)
+
+        inputs = AgentInputs(
+            padded([episode.observations for episode in episodes]),
+            padded([np.concatenate([[-1], episode.actions[:-1]]) for episode in episodes]),
+            padded([np.concatenate([[0], episode.rewards[:-1]]).astype(np.float32) for episode in episodes]),
+            torch.zeros(len(episodes), longest, dtype=torch.int64, device=self.device),
+        )
+        return self.model(inputs, self.model.memory.init_state(len(episodes))).logits
+
+    def text(self, output: Episode) -> str:
+        names = " ".join(self.environment.action_names[action] for action in output.actions)
+        return f"return {output.total:.3f} in {len(output)} steps\t{names}"
+
+    def json(self, output: Episode) -> dict[str, Any]:
+        return {
+            "return": output.total,
+            "terminated": output.terminated,
+            "steps": [
+                {
+                    "observation": self.environment.describe(observation),
+                    "action": self.environment.action_names[action],
+                    "probability": probability,
+                    "reward": reward,
+                    "value": value,
+                }
+                for observation, action, probability, reward, value in zip(
+                    output.observations,
+                    output.actions.tolist(),
+                    output.probabilities.tolist(),
+                    output.rewards.tolist(),
+                    output.values.tolist(),
+                    strict=True,
+                )
+            ],
+        }
+
+    def margin(self, output: Episode) -> float:
+        shares = output.probabilities
+        return float(np.abs(shares - (1 - shares)).min()) if self.environment.num_actions == 2 else float(shares.min())
+
+    def loss(self, inputs: Sequence[int], targets: Sequence[str]) -> Tensor:  # -> "b"
+        """The mean −log π of the target's actions, named one behind the other, in the episode that they lead to."""
+        losses = []
+        for number, target in zip(inputs, targets, strict=True):
+            actions = torch.tensor([self._action(name) for name in target.split()], device=self.device)
+            (episode,) = self.play([number], actions.cpu().numpy()[None])
+            with eval_mode(self.model):
+                logits = self._logits([episode])[0, : len(actions)]
+            losses.append(F.cross_entropy(logits, actions[: len(logits)]))
+        return torch.stack(losses)
+
+    def _action(self, name: str) -> int:
+        if name not in self.environment.action_names:
+            names = ", ".join(self.environment.action_names)
+            raise ValueError(f"unknown action {name!r}; known are: {names}")
+        return self.environment.action_names.index(name)
+
+    # The attention behind an episode
+
+    def check_attends(self, what: str) -> None:
+        if not isinstance(self.model.memory, AttentionMemory):
+            raise ValueError(
+                f"{what} needs attention, and the memory {self.config.model.memory} has none; leave it out, or name "
+                "another run"
+            )
+
+    def steps(self, episode: Episode) -> tuple[str, ...]:
+        """A name for every step: what was seen, and the action."""
+        return tuple(
+            f"{n} {self.environment.describe(observation)} → {self.environment.action_names[action]}"
+            for n, (observation, action) in enumerate(zip(episode.observations, episode.actions, strict=True))
+        )
+
+    def label(self, recording: Recording, given: int, output: Episode) -> Recording:
+        about = {**recording.about, "text": f"episode {given}", "said": self.text(output), "queries": "steps"}
+        return replace(recording, queries=self.steps(output), about=about)
+
+    # Services
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        if picture is not None:
+            self.check_attends("--picture")
+        return PictureSession(self, options, picture)

@@ -1,0 +1,278 @@
+"""The task agent: its training problem and its evaluation."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.common import atomic_files, json_files
+from regard.data.environments.base import Environment
+from regard.data.environments.games import Games
+from regard.inference.evaluation import Evaluation
+from regard.losses.ppo import ppo_terms
+from regard.models.acting.agent import Agent, AgentInputs
+from regard.models.acting.memory import MemoryState
+from regard.tasks.agent.options import AgentConfig, EvaluateAgent
+from regard.tasks.agent.playing import Episode, PlayedSegment, Player, play_episodes
+from regard.tasks.agent.predictor import AgentPredictor, held_out_games
+from regard.tasks.base import Progress, Task
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+FILE = "environment.json"
+# of the games that are trained on, and of those that a validation plays
+_TRAINING, _VALIDATION = 0, 1
+_SAMPLES = 3
+# games that an evaluation plays at once
+_CHUNK = 256
+
+
+class PlannedGames(NamedTuple):
+    """Games of a segment, to learn from in one update."""
+
+    segment: int
+    rows: NDArray[np.int64]  # "n"
+
+
+class GameBatch(NamedTuple):
+    """The games of a planned batch that this process learns from, and all of them, which norm the advantages."""
+
+    segment: int
+    rows: Tensor  # "n"
+    all_rows: Tensor  # "m"
+
+    def to(self, device: torch.device) -> "GameBatch":
+        """The same: the steps are in the problem, and move when they are learned from."""
+        return self
+
+
+@dataclass(eq=False)
+class AgentProblem(TrainingProblem[Agent, GameBatch]):
+    """PPO: policy + value − entropy · H per step  (Schulman et al. 2017), on segments that the policy itself plays.
+
+    The first loss of a segment plays it, with the weights of that moment. Under torchrun every process plays all games
+    and learns from its own share of them, so their states are equal.
+    """
+
+    task: AgentConfig
+    environment: Environment
+    player: Player
+    held: PlayedSegment
+    segment: int = -1  # the number of the segment that is held; −1: none yet
+    summary: str = ""
+    unit: str = "steps"
+
+    @staticmethod
+    def of(task: AgentConfig, folder: Path, new: bool) -> "AgentProblem":
+        environment = task.environment()
+        facts = _facts(task, environment)
+        initial = initial_folder(folder)
+        for source in [] if initial is None else [initial / FILE]:
+            _check_same(facts, source)
+        if new or not (folder / FILE).exists():
+            atomic_files.write_atomically(folder / FILE, [json.dumps(facts).encode(), b"\n"])
+        else:
+            _check_same(facts, folder / FILE)
+        with torch.random.fork_rng(devices=[]):
+            memory = task.model.build(environment.observation, environment.num_actions).memory.init_state(task.batch)
+        player = Player(Games(environment, _stream(task.seed, _TRAINING), np.arange(task.batch)), memory)
+        shape = f"{environment.observation[0]} numbers" if len(environment.observation) == 1 else "pictures"
+        summary = (
+            f"{task.batch} games of {task.env}, {shape} per step, {environment.num_actions} actions, episodes of up to "
+            f"{environment.longest} steps"
+        )
+        return AgentProblem(task, environment, player, _empty_segment(environment, memory), summary=summary)
+
+    def build_model(self) -> Agent:
+        agent: Agent = self.task.model.build(self.environment.observation, self.environment.num_actions)
+        return agent
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedGames]:
+        """One segment: every pass has each game once."""
+        rng = np.random.default_rng([self.task.seed, epoch])
+        parts = [
+            part
+            for _ in range(self.task.passes)
+            for part in np.array_split(rng.permutation(self.task.batch), self.task.minibatches)
+        ]
+        return [PlannedGames(epoch, part) for part in parts]
+
+    def load_batch(self, planned: PlannedGames, rank: int, world: int) -> GameBatch:
+        if len(planned.rows) < world:
+            raise ValueError(
+                f"an update learns from {len(planned.rows)} games, and {world} processes need one each; give a larger "
+                "--batch, or fewer --minibatches"
+            )
+        rows = torch.from_numpy(planned.rows)
+        return GameBatch(planned.segment, rows[rank::world], rows)
+
+    def num_terms(self, batch: GameBatch) -> int:
+        return len(batch.rows) * self.task.segment
+
+    def loss(self, model: Agent, batch: GameBatch) -> Loss:
+        if batch.segment != self.segment:
+            task = self.task
+            self.held = self.player.play(
+                model, task.segment, task.seed, batch.segment, discount=task.discount, trace=task.trace
+            )
+            self.segment = batch.segment
+        every = self.held.advantages[batch.all_rows]
+        device = next(model.parameters()).device
+        held = self.held.select(batch.rows, device)
+        advantages = (held.advantages - every.mean().to(device)) / (every.std().to(device) + 1e-8)
+        output = model(held.inputs, held.memory)
+        terms = ppo_terms(
+            output.logits.float(),
+            output.values.float(),
+            held.actions,
+            held.log_probs,
+            advantages,
+            held.returns,
+            self.task.ratio,
+        )
+        count = self.num_terms(batch)
+        total = (terms.policy + terms.value + self.task.entropy * terms.entropy).sum()
+        return Loss(total, count, {"return": self.player.mean_return * count, "entropy": -terms.entropy.sum()})
+
+    def validate(self, model: Agent) -> ValidationResult:
+        seed = _stream(self.task.seed, _VALIDATION)
+        episodes = play_episodes(model, Games(self.environment, seed, np.arange(self.task.valid_episodes)))
+        sample = AgentPredictor(model, self.environment, self.task).text(episodes[0])
+        metric = self.task.metric
+        return ValidationResult(_scores(self.environment, episodes), metric, self.task.metrics[metric], sample)
+
+    def locate(self, planned: Sequence[PlannedGames]) -> str:
+        return f"segment {planned[0].segment} of {self.task.env}"
+
+    # The state of the games, of their memory, and of the segment that is held
+
+    def state_dict(self) -> dict[str, Tensor]:
+        inputs = {f"held.{name}": t for name, t in self.held.inputs._asdict().items()}
+        memory = {f"held.memory.{n}": t for n, t in enumerate(self.held.memory.tensors)}
+        played = dict(zip(_PLAYED, self.held[2:], strict=True))
+        number = torch.tensor(self.segment)
+        episodes = {"held.memory.episodes": self.held.memory.episodes}
+        games = {f"player.{name}": t for name, t in self.player.state_dict().items()}
+        return {"segment": number, **inputs, **memory, **episodes, **played, **games}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.segment = int(state["segment"])
+        count = len(self.held.memory.tensors)
+        memory = MemoryState(tuple(state[f"held.memory.{n}"] for n in range(count)), state["held.memory.episodes"])
+        inputs = AgentInputs(*(state[f"held.{name}"] for name in AgentInputs._fields))
+        self.held = PlayedSegment(inputs, memory, *(state[name] for name in _PLAYED))
+        prefix = "player."
+        self.player.load_state_dict({n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)})
+
+
+# the tensors of a segment behind its inputs and its memory
+_PLAYED = ("held.taken", "held.log_probs", "held.advantages", "held.returns")
+
+
+def _empty_segment(environment: Environment, memory: MemoryState) -> PlayedSegment:
+    """A segment of no steps."""
+    numbers, whole = torch.empty(0, 0), torch.empty(0, 0, dtype=torch.int64)
+    inputs = AgentInputs(torch.empty(0, 0, *environment.observation), whole, numbers, whole)
+    return PlayedSegment(inputs, memory, whole, numbers, numbers, numbers)
+
+
+def _stream(seed: int, use: int) -> int:
+    """The seed of the games of one use, which no other use plays."""
+    return 3 * seed + use
+
+
+def _facts(task: AgentConfig, environment: Environment) -> dict[str, Any]:
+    return {
+        "env": task.env,
+        "observation": list(environment.observation),
+        "actions": list(environment.action_names),
+        "longest": environment.longest,
+    }
+
+
+def _check_same(facts: Mapping[str, Any], path: Path) -> None:
+    """Raises if the file describes another environment."""
+    stored = json_files.parse(path.read_bytes())
+    for name, value in facts.items():
+        if stored.get(name) != value:
+            raise ValueError(
+                f"{path} is of an environment with {name} {stored.get(name)}, and this one has {value}; "
+                "train in another folder"
+            )
+
+
+def _scores(environment: Environment, episodes: Sequence[Episode]) -> dict[str, float]:
+    totals = np.array([episode.total for episode in episodes])
+    return {
+        "return": float(totals.mean()),
+        "success": float((totals >= environment.goal - 1e-6).mean()),
+        "length": float(np.mean([len(episode) for episode in episodes])),
+    }
+
+
+class AgentTask(Task[AgentConfig, AgentPredictor]):
+    """Trains, loads and evaluates agents."""
+
+    def prepare(self, folder: Path, new: bool) -> AgentProblem:
+        return AgentProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        environment = self.config.environment()
+        with torch.random.fork_rng(devices=[]):
+            model = self.config.model.build(environment.observation, environment.num_actions)
+        whole = torch.zeros(1, 2, dtype=torch.int64)
+        model(
+            AgentInputs(torch.zeros(1, 2, *environment.observation), whole, torch.zeros(1, 2), whole),
+            model.memory.init_state(1),
+        )
+
+    def predictor(self, folder: Path) -> AgentPredictor:
+        environment = self.config.environment()
+        _check_same(_facts(self.config, environment), folder / FILE)
+        model = self.config.model.build(environment.observation, environment.num_actions)
+        return AgentPredictor(model, environment, self.config)
+
+    def evaluate(
+        self, predictor: AgentPredictor, folder: Path, options: EvaluateAgent, progress: Progress
+    ) -> Evaluation:
+        start = time.perf_counter()
+        episodes: list[Episode] = []
+        numbers = list(range(options.episodes))
+        for first in range(0, len(numbers), _CHUNK):
+            episodes += predictor.play(numbers[first : first + _CHUNK])
+            progress(len(episodes), len(numbers))
+        seconds = time.perf_counter() - start
+        chance = _random_return(self.config, predictor.environment, options.episodes)
+        return Evaluation(
+            _scores(predictor.environment, episodes),
+            len(episodes),
+            "episodes",
+            f"held-out episodes of {self.config.env}",
+            seconds,
+            predictions=[predictor.text(episode) for episode in episodes],
+            samples=[predictor.text(episode) for episode in episodes[:_SAMPLES]],
+            notes=[f"random actions have a return of {chance:.3f} in the same episodes"],
+            facts={"random": chance},
+        )
+
+    def example(self, folder: Path) -> str:
+        return "0"
+
+
+def _random_return(config: AgentConfig, environment: Environment, count: int) -> float:
+    """The mean return of uniformly random actions in the held-out episodes."""
+    games = held_out_games(environment, config, np.arange(count))
+    rng = np.random.default_rng(config.seed)
+    totals, over = np.zeros(count), np.zeros(count, bool)
+    while not over.all():
+        played = games.step(rng.integers(0, environment.num_actions, count))
+        totals += np.where(over, 0.0, played.rewards)
+        over |= played.terminated | played.truncated
+    return float(totals.mean())
