@@ -39,6 +39,7 @@ TASK_OF_GUIDE = {
     "captions": "caption",
     "gan": "generate-image",
     "language-model": "language-model",
+    "agent": "agent",
 }
 # verbs that read a run, and the name of the dataclass with their options of a task
 NESTED = {
@@ -49,10 +50,11 @@ NESTED = {
     "generate": "Predict",
     "embed": "Predict",
     "chat": "Predict",
+    "watch": "Predict",
     "serve": "Serve",
 }
 # verbs for the runs of one task
-TASK_OF_VERB = {"translate": "translate", "generate": "language-model", "embed": "embed"}
+TASK_OF_VERB = {"translate": "translate", "generate": "language-model", "embed": "embed", "watch": "agent"}
 COMMANDS = sorted({(command, page.stem) for page in PAGES for command in shown(page)})
 
 

@@ -19,6 +19,13 @@ from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord, TrainingChange
 
 each_task = pytest.mark.parametrize("name", TASKS)
+# agents make their own data
+READERS = [name for name, config in TASKS.items() if "data" in {item.name for item in fields(config)}]  # type: ignore[arg-type]
+each_reader = pytest.mark.parametrize("name", READERS)
+
+
+def test_all_tasks_but_agents_read_data() -> None:
+    assert set(TASKS) - set(READERS) == {"agent"}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +75,7 @@ def test_a_record_from_before_an_option_has_the_model_of_its_version(
     assert getattr(TASKS[options.name].from_json(recorded).model, missing) == value
 
 
-@each_task
+@each_reader
 def test_embedded_data_or_files(name: str) -> None:
     config = TASKS[name]
     plain, task = config.of(), of_files(name, Path("far/x.tsv"))
@@ -81,7 +88,7 @@ def test_embedded_data_or_files(name: str) -> None:
     assert {*literal_choices(config)["data"], "files"} == config.budgets.keys()
 
 
-@each_task
+@each_reader
 def test_data_that_is_unknown_or_given_twice(name: str) -> None:
     embedded = TASKS[name].embedded
     with pytest.raises(ValueError, match=f"unknown data '{embedded}x'; did you mean '{embedded}'[?] known are: "):
@@ -105,7 +112,7 @@ def test_every_word_of_an_option_is_known(name: str) -> None:
                 config.of(model=model, **{**required_options(options), option: "qq"})
 
 
-@each_task
+@each_reader
 def test_files_are_found_from_any_working_directory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     paths = [Path("x")] if issubclass(TASKS[name], LabelledImageConfig) else [Path("x"), Path("y")]
@@ -116,7 +123,8 @@ def test_files_are_found_from_any_working_directory(name: str, tmp_path: Path, m
 @each_task
 def test_there_and_back_through_json(name: str) -> None:
     for model, options in TASKS[name].models.items():
-        for task in (TASKS[name].of(model=model, **required_options(options)), of_files(name, Path("x"))):
+        files = [of_files(name, Path("x"))] if name in READERS else []
+        for task in (TASKS[name].of(model=model, **required_options(options)), *files):
             record = json.loads(json.dumps(task.to_json()))
             again = TASKS[name].from_json(record)
             assert again == task
@@ -127,7 +135,8 @@ def test_there_and_back_through_json(name: str) -> None:
 
 @each_task
 def test_the_data_comes_first(name: str) -> None:
-    assert [item.name for item in fields(TASKS[name])][:2] == ["data", "train"]  # type: ignore[arg-type]
+    first = ["data", "train"] if name in READERS else ["env"]
+    assert [item.name for item in fields(TASKS[name])][: len(first)] == first  # type: ignore[arg-type]
     TrainingConfig(**{"steps": 1, **TASKS[name].training})
 
 

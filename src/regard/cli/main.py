@@ -19,6 +19,7 @@ VERBS = {
     "translate": "predict with a trained translator: text in, one line of text per line out",
     "generate": "predict with a trained language model: a prompt in, its continuation out as it is sampled",
     "chat": "talk with a trained model: replies, attended words, the state of the dialogue",
+    "watch": "watch a trained agent play an episode, and the past steps that it attends to",
     "embed": "predict with a trained encoder: vectors of texts, or the nearest lines of a file",
     "record": "record the attention of a run, or of a model of transformers, on a text or an image",
     "view": "show a recording, or the attention of a run: terminal, figure, page",
@@ -26,7 +27,7 @@ VERBS = {
     "evaluate": "score a trained model",
     "attack": "the accuracy of a trained classifier of images under an adversarial attack",
     "compare": "train several attentions on the same data with the same budget: a table and a plot",
-    "list": "names of mechanisms, gates, models and data sets",
+    "list": "names of mechanisms, gates, models, data sets and environments",
     "explain": "the formula of a mechanism, and the backend that computes it",
 }
 
@@ -115,6 +116,7 @@ def _options(verb: str) -> list[type]:
         "generate": "Predict",
         "embed": "Predict",
         "chat": "Predict",
+        "watch": "Predict",
         "serve": "Serve",
     }.get(verb)
     further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]

@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from regard.models.acting.agent import Agent
 from regard.models.bag_of_words import BagOfWords
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.convnet import ConvNet
@@ -58,6 +59,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "encoder-classifier": EncoderClassifier,
     "encoder-tagger": EncoderTagger,
     "memn2n": MemN2N,
+    "agent": Agent,
     "bidaf": BiDAF,
     "decomposable": Decomposable,
     "esim": ESIM,
@@ -69,6 +71,7 @@ MODELS: dict[str, type[nn.Module]] = {
 }
 
 __all__ = [
+    "Agent",
     "BERT",
     "ESIM",
     "GPT2",

@@ -10,6 +10,7 @@ from tests.cli.conftest import Regard
 import regard as package
 from regard.cli.mechanism_docs import page, terms
 from regard.data.embedded import DESCRIPTIONS, EMBEDDED, TEXTS
+from regard.data.environments.catalogue import ENVIRONMENTS
 from regard.models import MODELS
 from regard.tasks.registry import TASKS
 
@@ -21,7 +22,7 @@ def test_everything_has_a_line(regard: Regard) -> None:
     ran = regard("list")
     assert ran.code == 0
     # transformer-xl is a mechanism and a model
-    names = ["none", *package.GATES, *package.MECHANISMS, *MODELS, *DATA]
+    names = ["none", *package.GATES, *package.MECHANISMS, *MODELS, *DATA, *ENVIRONMENTS]
     for name in names:
         lines = [line for line in ran.out.splitlines() if line.startswith(f"  {name} ")]
         assert len(lines) == names.count(name)
@@ -35,7 +36,9 @@ def test_one_kind(regard: Regard) -> None:
 
 
 def test_an_unknown_list(regard: Regard) -> None:
-    sentence = "unknown list 'mechanism'; did you mean 'mechanisms'? known are: mechanisms, gates, models, data"
+    sentence = (
+        "unknown list 'mechanism'; did you mean 'mechanisms'? known are: mechanisms, gates, models, data, environments"
+    )
     assert regard("list", "mechanism") == (2, "", f"regard: {sentence}\n")
 
 
@@ -51,7 +54,7 @@ def test_a_terminal_shows_that_torch_is_loading(what: str, regard: Regard, monke
 
 def test_every_name_of_embedded_data_is_listed() -> None:
     names = {name for task in TASKS.values() for name in task.budgets} - {"files"}
-    assert names == set(DATA)
+    assert names == {*DATA, *ENVIRONMENTS}
 
 
 def test_no_two_mechanisms_have_the_same_line(regard: Regard) -> None:

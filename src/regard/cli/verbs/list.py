@@ -1,4 +1,4 @@
-"""regard list: names of mechanisms, gates, models and data sets."""
+"""regard list: names of mechanisms, gates, models, data sets and environments."""
 
 import re
 import sys
@@ -16,15 +16,22 @@ _SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Print names with one line each: mechanisms for --attention, gates for --gate, models, data sets for --data."""
+    """Print names with one line each: mechanisms for --attention, gates for --gate, models, data sets for --data,
+    environments for --env."""
 
-    what: Literal["mechanisms", "gates", "models", "data"] | None = positional(None, called="list")
+    what: Literal["mechanisms", "gates", "models", "data", "environments"] | None = positional(None, called="list")
     """One of the lists; all if left out."""
 
 
 def run(args: Sequence[str]) -> int:
     options = parse(ListOptions, "regard list", args)
-    lists = {"mechanisms": _mechanisms, "gates": _gates, "models": _models, "data": _data}
+    lists = {
+        "mechanisms": _mechanisms,
+        "gates": _gates,
+        "models": _models,
+        "data": _data,
+        "environments": _environments,
+    }
     if options.what != "data" and sys.stderr.isatty():
         note("loading torch")
     for n, title in enumerate(lists if options.what is None else [options.what]):
@@ -67,3 +74,10 @@ def _data() -> dict[str, str]:
 
     described = {name: dataset.about for name, dataset in (embedded.EMBEDDED | embedded.TEXTS).items()}
     return described | embedded.DESCRIPTIONS
+
+
+def _environments() -> dict[str, str]:
+    from regard.cli.mechanism_docs import first_paragraph
+    from regard.data.environments.catalogue import ENVIRONMENTS
+
+    return {name: first_paragraph(environment) for name, environment in ENVIRONMENTS.items()}

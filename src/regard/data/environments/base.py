@@ -43,6 +43,10 @@ class Environment(ABC):
     def describe(self, observation: NDArray[np.float32]) -> str:
         """An observation in a few words."""
 
+    def picture(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:  # "*o" -> "h w"
+        """An observation as grey levels, from 0 to 1."""
+        return observation if observation.ndim == 2 else observation[:, None]
+
     def target(self, observation: NDArray[np.float32]) -> tuple[slice, slice] | None:
         """Rows and columns of a picture that hold what the game asks for; None if it asks for no place."""
         return None

@@ -7,7 +7,7 @@ from regard.data.environments.base import Environment, State, letters, one_hot
 
 
 class RepeatPrevious(Environment):
-    """RepeatPrevious-previous (Morad et al. 2023, POPGym): from step `back` on, name the symbol of `back` steps before.
+    """Repeat-previous (Morad et al. 2023, POPGym): from step `back` on, name the symbol of `back` steps before.
 
     The return is the share of right answers minus that of wrong ones: 1 at best, −0.5 by chance with four symbols.
     """

@@ -71,6 +71,9 @@ class TMaze(Environment):
         rewards = np.where(ended & (reached == state["cue"]), 1 - 0.5 * (t + 1) / self.longest, 0.0)
         return rewards.astype(np.float32), ended
 
+    def picture(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (observation.reshape(3, 3, 4).argmax(-1) / 3.0).astype(np.float32)
+
     def describe(self, observation: NDArray[np.float32]) -> str:
         cells = observation.reshape(3, 3, 4).argmax(-1)
         return "/".join("".join(_SIGNS[cell] for cell in row) for row in cells)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -184,7 +184,8 @@ class AgentConfig(TaskConfig):
         # numpy
         from regard.data.environments.catalogue import ENVIRONMENTS
 
-        return ENVIRONMENTS[self.env](**{name: getattr(self, name) for name in _OWNERS[self.env]})
+        make: Callable[..., Environment] = ENVIRONMENTS[self.env]
+        return make(**{name: getattr(self, name) for name in _OWNERS[self.env]})
 
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
@@ -199,7 +200,7 @@ class AgentConfig(TaskConfig):
         return f"an agent with memory {self.model.memory} on {self.env}"
 
     def next_command(self, run: str) -> str:
-        return f"regard view {run}"
+        return f"regard watch {run}"
 
     def load(self) -> AgentTask:
         from regard.tasks.agent.task import AgentTask

@@ -15,12 +15,13 @@ from torch import Tensor
 from regard.common.eval_mode import eval_mode
 from regard.data.environments.base import Environment
 from regard.data.environments.games import Games
-from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, predict_recorded
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.attention_memory import AttentionMemory
 from regard.recording.recording import Recording
 from regard.tasks.agent.options import AgentConfig
 from regard.tasks.agent.playing import Episode, play_episodes
+from regard.viz.episode.episode_view import EpisodeView
 
 # of the games that are neither trained on nor validated on
 _HELD_OUT = 2
@@ -143,6 +144,34 @@ class AgentPredictor(Predictor[int, Episode]):
     def label(self, recording: Recording, given: int, output: Episode) -> Recording:
         about = {**recording.about, "text": f"episode {given}", "said": self.text(output), "queries": "steps"}
         return replace(recording, queries=self.steps(output), about=about)
+
+    def attended(self, recording: Recording) -> Tensor | None:  # -> "t t"
+        """The weights of every step to the steps of the episode, the mean of all layers and heads; None without any."""
+        maps = [item.weights.dense().flatten(0, -3).mean(0) for item in recording if item.kind == "self"]
+        return torch.stack(maps).mean(0).cpu() if maps else None
+
+    def view(self, recording: Recording, episode: Episode) -> EpisodeView:
+        """The episode, drawable, with the attention that was recorded in it."""
+        outcome = "success" if episode.total >= self.environment.goal - 1e-6 else "no success"
+        title = f"{self.config.env}, episode {episode.number}, memory {self.config.model.memory}: {outcome}"
+        return EpisodeView(
+            title,
+            np.stack([self.environment.picture(observation) for observation in episode.observations]),
+            [self.environment.describe(observation) for observation in episode.observations],
+            [self.environment.action_names[action] for action in episode.actions],
+            episode.rewards.tolist(),
+            episode.values.tolist(),
+            self.attended(recording),
+        )
+
+    def watch(self, number: int) -> tuple[EpisodeView, str]:
+        """A held-out episode, and its outcome in a sentence."""
+        (episode,), recording = predict_recorded(self, [number])
+        end = "" if episode.terminated else ", then cut off"
+        return self.view(recording, episode), f"return {episode.total:.3f} in {len(episode)} steps{end}"
+
+    def draw(self, recording: Recording, given: int, output: Episode, path: Path) -> Path:
+        return self.view(recording, output).save(path)
 
     # Services
 

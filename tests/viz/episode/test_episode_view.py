@@ -1,0 +1,64 @@
+"""An episode as text, figure and page."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from tests.viz import looking
+
+from regard.viz.episode.episode_view import EpisodeView
+
+VIEW = EpisodeView(
+    "a game <b>",
+    np.linspace(0, 1, 18, dtype=np.float32).reshape(3, 2, 3),
+    ["A = 1", "B </script>", "A ?"],
+    ["up", "down", "up"],
+    [0.0, 0.0, 0.5],
+    [0.25, -0.5, 0.75],
+    torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.90, 0.02, 0.08]]),
+)
+
+
+def test_lines_name_the_attended_steps() -> None:
+    assert list(VIEW.lines()) == [
+        "step  sees         does  reward   value  attends to",
+        "   0  A = 1        up              0.25  itself 100 %",
+        "   1  B </script>  down           -0.50  0 A = 1 50 %, itself 50 %",
+        "   2  A ?          up     +0.50    0.75  0 A = 1 90 %, itself 8 %",
+    ]
+    assert list(replace(VIEW, weights=None).lines())[-1] == "   2  A ?          up     +0.50    0.75"
+
+
+def test_figures_are_the_same_every_time(tmp_path: Path) -> None:
+    for view in (VIEW, replace(VIEW, weights=None)):
+        paths = [view.save(tmp_path / name) for name in ("a.png", "b.png")]
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+        assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert "attended step" in VIEW.save(tmp_path / "a.svg").read_text()
+
+
+def test_the_page_holds_the_episode_and_runs_none_of_it(tmp_path: Path) -> None:
+    text = VIEW.save(tmp_path / "page.html").read_text()
+    (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL) or re.findall(
+        r'id="data"[^>]*>(.*?)</script>', text, re.DOTALL
+    )
+    data = json.loads(block)
+    assert data["seen"] == list(VIEW.seen)
+    assert data["weights"][2] == [0.9, 0.02, 0.08]
+    assert "a game &lt;b&gt;" in text
+
+
+@looking.needed
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    path = VIEW.save(tmp_path / "page.html")
+    with looking.launched() as chromium:
+        seen = looking.Seen(chromium, path.as_uri())
+        assert seen.complaints == []
+        assert seen.page.locator("table").count() == 2
+        assert seen.page.locator("canvas").count() == 3
+        cell = seen.page.locator("section:last-of-type tbody tr:last-of-type td:first-of-type")
+        assert cell.inner_text() == "0.90"
+        assert seen.page.locator("section:last-of-type tbody tr:first-of-type td").all_inner_texts() == ["1.00", "", ""]
