@@ -85,6 +85,7 @@ from .attn.terms.score import (
     Trilinear as Trilinear,
 )
 from .attribution.attribute import attribute as attribute
+from .attribution.faithfulness import faithfulness as faithfulness
 from .common.tag_schemes import TaggedSpan as TaggedSpan, TagScheme as TagScheme
 from .gates.base import Gate as Gate
 from .gates.catalogue import GATES as GATES, gate as gate

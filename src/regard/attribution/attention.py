@@ -20,7 +20,7 @@ class RawAttention(AttributionMethod):
     """score_i = the mean weight of key i in the last attention: of the queries that the classes are read from."""
 
     def scores(self, explained: ExplainedLogit) -> ScoredTokens:
-        maps = _record(explained)
+        maps = record_maps(explained)
         return ScoredTokens(_read(explained, maps[-1].weights.dense()))
 
 
@@ -32,7 +32,7 @@ class AttentionRollout(AttributionMethod):
     residual: float = 0.5
 
     def scores(self, explained: ExplainedLogit) -> ScoredTokens:
-        maps = _record(explained)
+        maps = record_maps(explained)
         if _is_pooling(maps):
             return ScoredTokens(_read(explained, maps[-1].weights.dense()))
         return ScoredTokens(_read(explained, maps.rollout(self.residual)[0].weights.dense()))
@@ -46,7 +46,7 @@ class MaximumFlow(AttributionMethod):
     residual: float = 0.5
 
     def scores(self, explained: ExplainedLogit) -> ScoredTokens:
-        maps = _record(explained)
+        maps = record_maps(explained)
         if _is_pooling(maps):
             return ScoredTokens(_read(explained, maps[-1].weights.dense()))
         capacities = [Recording((item,)).rollout(self.residual)[0].weights.dense().flatten(0, -3)[0] for item in maps]
@@ -74,7 +74,7 @@ class AttentionRelevance(AttributionMethod):
         return ScoredTokens(_read(explained, maps.relevance()[0].weights.dense()))
 
 
-def _record(explained: ExplainedLogit) -> Recording:
+def record_maps(explained: ExplainedLogit) -> Recording:
     """The maps of a pass, whose columns are the tokens."""
     with eval_mode(explained.classifier.model), recorded(explained.classifier.model) as recording:
         explained.classifier.token_logits([explained.tokens])

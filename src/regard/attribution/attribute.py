@@ -102,7 +102,7 @@ def _class_number(target: str | int, classes: list[str]) -> int:
 
 def _method(method: str | AttributionMethod) -> tuple[AttributionMethod, str]:
     if isinstance(method, AttributionMethod):
-        names = [name for name, known_method in METHODS.items() if type(known_method) is type(method)]
-        return method, names[0] if names else type(method).__name__
+        names = [name for name, of_name in METHODS.items() if of_name == method]
+        return method, names[0] if names else repr(method)
     known("method", method, METHODS)
     return METHODS[method], method

@@ -2,7 +2,7 @@
 
 from regard.attribution.attention import AttentionRelevance, AttentionRollout, MaximumFlow, RawAttention
 from regard.attribution.base import AttributionMethod
-from regard.attribution.erasure import LeaveOneOut, MaskedKeys
+from regard.attribution.erasure import LeaveOneOut
 from regard.attribution.gradients import GradientInput, IntegratedGradients
 
 METHODS: dict[str, AttributionMethod] = {
@@ -13,5 +13,5 @@ METHODS: dict[str, AttributionMethod] = {
     "gradient": GradientInput(),
     "integrated-gradients": IntegratedGradients(),
     "leave-one-out": LeaveOneOut(),
-    "masked-keys": MaskedKeys(),
+    "masked-keys": LeaveOneOut("mask-keys"),
 }

@@ -26,6 +26,8 @@ VERBS = {
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
     "evaluate": "score a trained model",
     "attack": "the accuracy of a trained classifier of images under an adversarial attack",
+    "attribute": "how much each word of a text adds to the class that a trained model gives it",
+    "faithfulness": "how far attributions, and the attention of a trained model, can be trusted",
     "compare": "train several attentions on the same data with the same budget: a table and a plot",
     "list": "names of mechanisms, gates, models, data sets and environments",
     "explain": "the formula of a mechanism, and the backend that computes it",
@@ -119,6 +121,8 @@ def _options(verb: str) -> list[type]:
         "watch": "Predict",
         "serve": "Serve",
     }.get(verb)
+    if verb in ("attribute", "faithfulness"):
+        return [options_class(verb), LoadOptions]
     further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]
     return [options_class(verb), *further]
 

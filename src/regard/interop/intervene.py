@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from regard.common.uncompiled import uncompiled
 from regard.interop.replacements import Replacement, WithoutKeys
 from regard.recording.capture.module_stack import ModuleStack, checked_patterns
 from regard.recording.capture.multihead import undispatched
+from regard.recording.capture.regard_layers import layer_frame
 from regard.recording.capture.sdpa import SdpaArguments, as_call
 
 _SDPA = (
@@ -107,13 +109,15 @@ class _Replacement:
         self.intervention = Intervention()
         self.pauses = 0
 
-    @property
-    def is_selected(self) -> bool:
-        name = self.stack.current.name
+    def is_selected(self, name: str) -> bool:
         return self.patterns is None or any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
-    def weights(self, own: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
-        """The weights in place of the model's own."""
+    def layer_name(self, module: nn.Module) -> str:
+        """The layer of this library that `module` is, or whose score it is, as a recording names it."""
+        return layer_frame(self.stack, module)[0].name
+
+    def weights(self, name: str, own: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
+        """The weights in place of those of the module of this name."""
         with self.paused():
             other = self.function(own, allowed)
         if not isinstance(other, Tensor) or other.shape != own.shape:
@@ -122,17 +126,17 @@ class _Replacement:
                 f"weights must return a tensor of the shape of its argument, {checks.shape(own)}, got {got}; return "
                 "one weight per query and key"
             )
-        name = self.stack.current.name
         self.intervention.calls[name] = self.intervention.calls.get(name, 0) + 1
         return other
 
-    def attended(self, call: AttentionCall) -> Attended:
-        """The result of a call with other weights."""
+    def attended(self, name: str, call: AttentionCall) -> Attended:
+        """The result of a call of the module of this name with other weights."""
         call = self.function.masked(call) if isinstance(self.function, WithoutKeys) else call
         need = call.need
         with self.paused():
             result = equation(
-                replace(call, need=replace(need, weights=need.weights or need.map)), replacement=self.weights
+                replace(call, need=replace(need, weights=need.weights or need.map)),
+                replacement=partial(self.weights, name),
             )
         if not need.map:
             return result
@@ -161,7 +165,7 @@ class _InterveningMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.replacement.pauses or not self.replacement.is_selected:
+        if self.replacement.pauses or not self.replacement.is_selected(self.replacement.stack.current.name):
             return func(*args, **kwargs)
         if func in _SDPA:
             return self._attend(SdpaArguments(*args, **kwargs))
@@ -172,7 +176,7 @@ class _InterveningMode(TorchFunctionMode):
     def _attend(self, given: SdpaArguments) -> Tensor:
         call = as_call(given.query, given.key, given.value, given.attn_mask, given.is_causal, given.scale)
         call = replace(call, dropout=given.dropout_p, need=Need(weights=True))
-        attended = self.replacement.attended(call)
+        attended = self.replacement.attended(self.replacement.stack.current.name, call)
         self.latest = attended.weights
         return attended.out.to(given.value.dtype)
 
@@ -201,16 +205,18 @@ class _Intervener(observer.AttentionObserver):
             yield
 
     def replace_result(self, call: AttentionCall) -> Attended | None:
-        if self.replacement.is_selected:
-            return self.replacement.attended(call)
+        name = self.replacement.layer_name(call.score)
+        if self.replacement.is_selected(name):
+            return self.replacement.attended(name, call)
         return None if self.outer is None else self.outer.replace_result(call)
 
     def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         pass
 
     def mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
-        if self.replacement.is_selected:
-            return weighted_sum(self.replacement.weights(weights, None), v)
+        name = self.replacement.layer_name(owner)
+        if self.replacement.is_selected(name):
+            return weighted_sum(self.replacement.weights(name, weights, None), v)
         return weighted_sum(weights, v) if self.outer is None else self.outer.mix(owner, weights, v)
 
     def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:

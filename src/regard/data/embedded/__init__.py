@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regard.data.embedded import dates, documents, phrases, pronounce, reverse
+from regard.data.embedded import dates, documents, phrases, pronounce, reverse, verdicts
 from regard.data.text.labelled import LabelledSplits
 from regard.data.text.pairs import Splits
 from regard.data.text.tokenizer import Kind
@@ -59,6 +59,11 @@ TEXTS = {
     "documents": EmbeddedTexts(
         "reports of three to eight sentences, one of which decides -> what became of a parcel; to classify",
         documents.splits,
+        tokens="words",
+    ),
+    "verdicts": EmbeddedTexts(
+        "sixteen words, two or three of which decide -> what they are about; to classify, and to test explanations",
+        verdicts.splits,
         tokens="words",
     ),
 }

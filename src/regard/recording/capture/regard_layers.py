@@ -18,7 +18,7 @@ from regard.attn.terms.mask import Causal
 from regard.attn.terms.read import Argmax
 from regard.attn.terms.score import Score
 from regard.layers.query_pooling import QueryPooling
-from regard.recording.capture.module_stack import ModuleFrame, is_cross_attention
+from regard.recording.capture.module_stack import ModuleFrame, ModuleStack, is_cross_attention
 from regard.recording.capture.recorder import CapturedCall, Recorder
 from regard.recording.recorded_map import HARD, Kind
 
@@ -135,24 +135,7 @@ class RegardCapture(AttentionObserver):
             self._alignments -= 1
 
     def _frame(self, module: nn.Module) -> tuple[ModuleFrame, tuple[int, int] | None]:
-        """The layer that `module` is, or whose score it is; and its head, where heads are captured one by one."""
-        stack = self.recorder.module_stack
-        current = stack.current
-        if not stack.has_module(module):
-            return current, None
-        name, head = stack.name_of(module), None
-        if isinstance(module, Score):
-            name = name.rpartition(".")[0]
-        parent = name.rpartition(".")[0]
-        if isinstance(stack.modules.get(parent), nn.ModuleList):
-            outer = stack.modules.get(parent.rpartition(".")[0])
-            if isinstance(outer, MultiHead):
-                head = (int(name.rpartition(".")[2]), outer.heads)
-                name, parent = parent, parent.rpartition(".")[0]
-        if name.rpartition(".")[2] == "attention" and isinstance(stack.modules.get(parent), _CONTAINERS):
-            name = parent
-        layer = stack.modules[name]
-        return (current if current.module is layer else ModuleFrame(name, layer)), head
+        return layer_frame(self.recorder.module_stack, module)
 
     def _kind(self, frame: ModuleFrame, q: Tensor, k: Tensor, mask: object) -> Kind:
         if self._alignments:
@@ -167,3 +150,23 @@ class RegardCapture(AttentionObserver):
             return "self" if frame.args[1] is frame.args[0] else "cross"
         causal = type(mask) is Causal
         return "cross" if is_cross_attention(frame, q.shape[-2], k.shape[-2]) and not causal else "self"
+
+
+def layer_frame(stack: ModuleStack, module: nn.Module) -> tuple[ModuleFrame, tuple[int, int] | None]:
+    """The layer that `module` is, or whose score it is; and its head, where heads are captured one by one."""
+    current = stack.current
+    if not stack.has_module(module):
+        return current, None
+    name, head = stack.name_of(module), None
+    if isinstance(module, Score):
+        name = name.rpartition(".")[0]
+    parent = name.rpartition(".")[0]
+    if isinstance(stack.modules.get(parent), nn.ModuleList):
+        outer = stack.modules.get(parent.rpartition(".")[0])
+        if isinstance(outer, MultiHead):
+            head = (int(name.rpartition(".")[2]), outer.heads)
+            name, parent = parent, parent.rpartition(".")[0]
+    if name.rpartition(".")[2] == "attention" and isinstance(stack.modules.get(parent), _CONTAINERS):
+        name = parent
+    layer = stack.modules[name]
+    return (current if current.module is layer else ModuleFrame(name, layer)), head

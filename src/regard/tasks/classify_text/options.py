@@ -207,6 +207,7 @@ class ClassifyText(TextFileConfig):
     budgets: ClassVar[dict[str, Budget]] = {
         "phrases": Budget(minutes=3.0),
         "documents": Budget(minutes=3.0),
+        "verdicts": Budget(minutes=1.0),
         "files": Budget(minutes=5.0),
     }
     metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro f1": True, "nll": False}
@@ -220,6 +221,7 @@ class ClassifyText(TextFileConfig):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "phrases": {"tokens": "characters", "width": 64, "dropout": 0.2, "word_dropout": 0.0, "batch": 2048},
         "documents": {"tokens": "words", "width": 64, "dropout": 0.1, "word_dropout": 0.0, "batch": 1024},
+        "verdicts": {"tokens": "words", "width": 64, "dropout": 0.1, "word_dropout": 0.0, "batch": 1024},
         "files": {"tokens": "words", "width": 128, "dropout": 0.3, "word_dropout": 0.2, "batch": 1024},
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {
@@ -240,8 +242,9 @@ class ClassifyText(TextFileConfig):
     Evaluate: ClassVar[type] = EvaluateTextFiles
     Predict: ClassVar[type] = PredictTextClasses
 
-    data: Literal["phrases", "documents"] | None = None
-    """An embedded data set that needs no file: phrases -> their language, reports -> the outcome in one sentence."""
+    data: Literal["phrases", "documents", "verdicts"] | None = None
+    """An embedded data set that needs no file: phrases -> their language, reports -> the outcome in one sentence,
+    sixteen words -> the topic that two or three of them decide."""
     train: Path | None = None
     """Your own texts: label, tab or space, text per line; a .tsv with a header; JSON lines, or JSON with parts. .gz is
     unpacked."""

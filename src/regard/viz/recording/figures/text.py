@@ -18,8 +18,9 @@ from regard.viz.text import labels, terminal
 _WIDTH, _FONT, _MAX_TOKENS = 6.5, 8.0, 4000
 # inches from one line to the next, and for the name of a row above its text
 _PITCH, _NAME = 0.21, 0.17
-# the darkest tint: the dark end of cividis, which differs from white by lightness alone
+# the darkest tint: the dark end of cividis, which differs from white by lightness alone; that of weights below zero
 _DARK = (0.0, 0.1333, 0.3059)
+_DARK_NEGATIVE = (0.498, 0.2314, 0.0314)
 
 
 def text_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
@@ -130,11 +131,11 @@ def _tint(canvas: Canvas, paragraph: TintedParagraph, layout: _Layout, first: fl
     from matplotlib.patches import Rectangle
 
     weights = paragraph.weights
-    greatest = float(weights.max()) if weights.numel() else 0.0
+    greatest = float(weights.abs().max()) if weights.numel() else 0.0
     for n, (text, width, (left, below)) in enumerate(zip(layout.texts, layout.widths, layout.corners, strict=True)):
         top = first + below
         share = float(weights[n]) / greatest if greatest else 0.0
-        tint = tuple(1 - share * (1 - part) for part in _DARK)
+        tint = tuple(1 - abs(share) * (1 - part) for part in (_DARK if share >= 0 else _DARK_NEGATIVE))
         (x0, y1), (x1, y0) = canvas.figure_point(left, top), canvas.figure_point(left + width, top + 0.18)
         edge = {"edgecolor": FRAME_COLOUR, "linewidth": 1.2} if n in paragraph.framed else {"linewidth": 0.0}
         transform = canvas.figure.transFigure

@@ -1,0 +1,236 @@
+"""faithfulness: how far attributions, and the attention of a model, can be trusted as explanations of its output."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attribution.adversarial_map import AdversarialMap, adversarial_map
+from regard.attribution.attribute import Attribution, attribute_logit, explained_logit
+from regard.attribution.base import ExplainedLogit
+from regard.attribution.catalogue import METHODS
+from regard.attribution.rank_agreement import kendall
+from regard.attribution.removal import REMOVALS
+from regard.common.eval_mode import eval_mode
+from regard.common.suggestions import known
+from regard.inference.embedded_classifier import EmbeddedClassifier
+from regard.interop.intervene import intervene
+from regard.interop.replacements import Permutation, Replacement, uniform
+
+# shares of the words that are removed or kept (DeYoung et al. 2020)
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
+# a map is another one from half of the greatest divergence, ln 2, on
+DIFFERENT = 0.35
+# random orders of a band, and permutations of attention
+_ORDERS, _PERMUTATIONS = 20, 20
+# points of a deletion curve
+_POINTS = 41
+
+
+@dataclass(frozen=True, eq=False)
+class RemovalScores:
+    """What removing tokens in the order of an attribution does to the probability of the target."""
+
+    comprehensiveness: float  # mean over SHARES of p(x) − p(x without the first tokens): high is faithful
+    sufficiency: float  # mean over SHARES of p(x) − p(the first tokens alone): low is faithful
+    curve: tuple[float, ...]  # p after each share of `Faithfulness.removed`
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTest:
+    """What other attention weights do to the output, as ½ Σ |p̃ − p| of the classes."""
+
+    uniform_change: float  # the same weight for every key
+    permuted_change: float  # the median over random permutations of the weights
+    adversarial: AdversarialMap
+
+    @property
+    def has_other_map(self) -> bool:
+        """Whether a very different map gives the same output."""
+        return self.adversarial.distance >= DIFFERENT
+
+
+@dataclass(frozen=True, eq=False)
+class Faithfulness:
+    """The attributions of one input by several methods, and how far to trust each."""
+
+    attributions: dict[str, Attribution]
+    scores: dict[str, RemovalScores]
+    removed: tuple[float, ...]  # shares of the words, the places of the curves
+    random: RemovalScores  # the mean of random orders
+    band: tuple[tuple[float, ...], tuple[float, ...]]  # the 5th and the 95th percentile of their curves
+    random_comprehensiveness: float  # the 95th percentile of random orders
+    removal: str
+    agreement: dict[tuple[str, str], float]  # Kendall's τ of the words, of any two methods
+    attention: AttentionTest | None  # None without the method attention
+    skipped: dict[str, str]  # methods that do not apply, and why
+
+    @property
+    def sentence(self) -> str:
+        """How far the attention of the model explains this output, in words."""
+        return _verdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class FaithfulnessReport:
+    """Several inputs, and the means over them."""
+
+    inputs: tuple[Faithfulness, ...]
+
+    @property
+    def methods(self) -> list[str]:
+        """Those that apply to every input."""
+        return [name for name in self.inputs[0].attributions if all(name in each.attributions for each in self.inputs)]
+
+    def comprehensiveness(self, method: str) -> float:
+        return _mean([each.scores[method].comprehensiveness for each in self.inputs])
+
+    def sufficiency(self, method: str) -> float:
+        return _mean([each.scores[method].sufficiency for each in self.inputs])
+
+    def agreement(self, first: str, second: str) -> float:
+        return _mean([each.agreement[first, second] for each in self.inputs])
+
+    @property
+    def adversarial_share(self) -> float | None:
+        """The share of inputs for which a very different map gives the same output; None without attention."""
+        tests = [each.attention for each in self.inputs if each.attention is not None]
+        return _mean([float(test.has_other_map) for test in tests]) if tests else None
+
+
+def faithfulness(
+    predictor: EmbeddedClassifier,
+    inputs: Any | Sequence[Any],
+    target: str | int | None = None,
+    methods: Sequence[str] | None = None,
+    *,
+    removal: str = "delete",
+    seed: int = 0,
+) -> FaithfulnessReport:
+    """Attributes each input by several methods (all that apply, if none are named) and measures them.
+
+    `removal` is how tokens are taken away, a name of `regard.attribution.REMOVALS`; each gives other numbers. Erased
+    texts are unlike those of the training, so compare methods with the random band, not with zero.
+    """
+    known("removal", removal, REMOVALS)
+    for name in methods or ():
+        known("method", name, METHODS)
+    given = [inputs] if isinstance(inputs, str) else list(inputs)
+    if not given:
+        raise ValueError("inputs must hold at least one text, got none; give a list of texts")
+    explained = [explained_logit(predictor, each, target) for each in given]
+    return FaithfulnessReport(tuple(_measure(each, methods, removal, seed) for each in explained))
+
+
+def _measure(explained: ExplainedLogit, methods: Sequence[str] | None, removal: str, seed: int) -> Faithfulness:
+    attributions: dict[str, Attribution] = {}
+    skipped: dict[str, str] = {}
+    for name in methods or METHODS:
+        try:
+            attributions[name] = attribute_logit(explained, METHODS[name], name)
+        except (ValueError, ImportError) as error:
+            # of all methods those that apply are taken; a method that was asked for must apply
+            if methods is not None:
+                raise
+            skipped[name] = str(error)
+    words = explained.tokens.words
+    shares = np.linspace(0, 1, min(len(words) + 1, _POINTS))
+    scores = {name: _removal_scores(explained, each.ranking(), removal, shares) for name, each in attributions.items()}
+    rng = np.random.default_rng(seed)
+    orders = [
+        _removal_scores(explained, [words[n] for n in rng.permutation(len(words))], removal, shares)
+        for _ in range(_ORDERS)
+    ]
+    curves = np.array([each.curve for each in orders])
+    comprehensiveness = np.array([each.comprehensiveness for each in orders])
+    random = RemovalScores(
+        float(comprehensiveness.mean()), _mean([each.sufficiency for each in orders]), tuple(curves.mean(0).tolist())
+    )
+    index = list(words)
+    agreement = {
+        (a, b): kendall(attributions[a].scores[index], attributions[b].scores[index])
+        for a in attributions
+        for b in attributions
+    }
+    return Faithfulness(
+        attributions,
+        scores,
+        tuple(shares.tolist()),
+        random,
+        (tuple(np.quantile(curves, 0.05, 0).tolist()), tuple(np.quantile(curves, 0.95, 0).tolist())),
+        float(np.quantile(comprehensiveness, 0.95)),
+        removal,
+        agreement,
+        _attention_test(explained, seed) if "attention" in attributions else None,
+        skipped,
+    )
+
+
+def _removal_scores(
+    explained: ExplainedLogit, order: Sequence[int], removal: str, shares: np.ndarray[Any, Any]
+) -> RemovalScores:
+    """The probabilities without, and with nothing but, the first tokens of an order."""
+    counts = [max(1, round(share * len(order))) for share in SHARES]
+    curve = [round(share * len(order)) for share in shares.tolist()]
+    removed = [set(order[:count]) for count in counts]
+    removed += [set(order[count:]) for count in counts]
+    removed += [set(order[:count]) for count in curve]
+    p = _probabilities(REMOVALS[removal](explained, removed), explained.target)
+    own = float(_probabilities(explained.own_logits[None], explained.target)[0])
+    n = len(counts)
+    return RemovalScores(own - float(p[:n].mean()), own - float(p[n : 2 * n].mean()), tuple(p[2 * n :].tolist()))
+
+
+def _probabilities(logits: Tensor, target: int) -> Tensor:  # "b k" -> "b"
+    return logits.softmax(-1)[:, target]
+
+
+def _attention_test(explained: ExplainedLogit, seed: int) -> AttentionTest:
+    own = explained.own_logits.softmax(-1)
+
+    def change(weights: Replacement) -> float:
+        model = explained.classifier.model
+        with torch.no_grad(), eval_mode(model), intervene(model, weights):
+            logits = explained.classifier.token_logits([explained.tokens])[0].double()
+        return float((logits.softmax(-1) - own).abs().sum() / 2)
+
+    permuted = [change(Permutation(seed + n)) for n in range(_PERMUTATIONS)]
+    return AttentionTest(change(uniform), median(permuted), adversarial_map(explained, seed=seed))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _verdict(measured: Faithfulness) -> str:
+    test = measured.attention
+    if test is None:
+        reason = measured.skipped.get("attention", "it is not among the methods")
+        return f"The attention of this model was not measured: {reason}."
+    own = measured.scores["attention"].comprehensiveness
+    beats_random = own > measured.random_comprehensiveness
+    reference = "leave-one-out" if "leave-one-out" in measured.scores else None
+    tau = None if reference is None else measured.agreement["attention", reference]
+    agrees = tau is not None and tau >= 0.5
+    if test.has_other_map and not beats_random:
+        trust = "Do not read the attention of this model as an explanation here"
+    elif test.has_other_map or not beats_random or not agrees:
+        trust = "Read the attention of this model with caution here"
+    else:
+        trust = "The attention of this model is a fair guide here"
+    ranked = "more than" if beats_random else "no more than"
+    parts = [
+        f"removing the words that it ranks highest lowers the probability by {own:.2f}, {ranked} random words "
+        f"({measured.random.comprehensiveness:.2f})"
+    ]
+    if tau is not None:
+        parts.append(f"its ranking agrees with leave-one-out by τ = {tau:.2f}")
+    parts.append(
+        f"the most different map that keeps the output is {test.adversarial.distance:.2f} away (0 is the same map, "
+        f"{np.log(2):.2f} the furthest)"
+    )
+    return f"{trust}: {'; '.join(parts)}."

@@ -1,0 +1,63 @@
+"""REMOVALS: ways to take tokens away from an input, by name; each gives other numbers."""
+
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.attribution.base import BATCH, ExplainedLogit
+from regard.common.eval_mode import eval_mode
+from regard.inference.embedded_classifier import TokenLayer, check_has_vectors, edited_vectors
+from regard.interop.intervene import intervene
+from regard.interop.replacements import WithoutKeys
+
+# the places of the tokens that each variant of the input loses -> its logits, "b k"
+Removal = Callable[[ExplainedLogit, Sequence[Collection[int]]], Tensor]
+
+
+def delete(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> Tensor:
+    """The text without these tokens; what follows moves up."""
+    return explained.logits([explained.tokens.without(set(places)) for places in removed])
+
+
+@torch.no_grad()
+def mask_keys(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> Tensor:
+    """No attention has these tokens as keys. A token still has its own state, and a recurrent encoder reads it."""
+    classifier, count = explained.classifier, len(explained.tokens)
+    logits = []
+    for start in range(0, len(removed), BATCH):
+        batch = removed[start : start + BATCH]
+        keys = torch.ones(len(batch), count, dtype=torch.bool, device=classifier.device)
+        for row, places in zip(keys, batch, strict=True):
+            row[list(places)] = False
+        with eval_mode(classifier.model), intervene(classifier.model, WithoutKeys(keys)):
+            logits.append(classifier.token_logits([explained.tokens] * len(batch)).double())
+    return torch.cat(logits)
+
+
+@torch.no_grad()
+def pad_vectors(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> Tensor:
+    """These tokens have the vector of padding, as in the baseline of integrated gradients."""
+    classifier = explained.classifier
+    check_has_vectors(classifier)
+    logits = []
+    for start in range(0, len(removed), BATCH):
+        batch = removed[start : start + BATCH]
+        copies = [explained.tokens] * len(batch)
+        lost = [
+            cells[list(places)] for cells, places in zip(classifier.vector_places(copies), batch, strict=True) if places
+        ]
+
+        def replace_lost(number: int, layer: TokenLayer, vectors: Tensor, lost: list[Tensor] = lost) -> Tensor:
+            vectors = vectors.clone()
+            for cells in lost:
+                of_call = cells[cells[:, 0] == number]
+                vectors[of_call[:, 1], of_call[:, 2]] = layer.absent(vectors)
+            return vectors
+
+        with eval_mode(classifier.model), edited_vectors(classifier, replace_lost):
+            logits.append(classifier.token_logits(copies).double())
+    return torch.cat(logits)
+
+
+REMOVALS: dict[str, Removal] = {"delete": delete, "mask-keys": mask_keys, "pad": pad_vectors}

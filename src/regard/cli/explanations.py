@@ -1,0 +1,141 @@
+"""What the verbs attribute and faithfulness print: scores, tables, JSON, and the content of a page."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from regard.attribution import Attribution, Faithfulness, FaithfulnessReport
+from regard.viz.attribution.page import FaithfulnessPage, MethodRow
+from regard.viz.text.terminal import heatmap
+
+
+def scores_text(results: Sequence[Attribution]) -> str:
+    """A line of blocks per method, each scaled to its greatest score."""
+    rows = torch.stack([result.scores / result.scores.abs().max().clamp_min(1e-30) for result in results])
+    width = max(shutil.get_terminal_size((100, 24)).columns, 40)
+    names = [result.method for result in results]
+    lines = [heatmap(rows, names, results[0].tokens, width=width, colour=sys.stdout.isatty()), ""]
+    for result in results:
+        best = ", ".join(f"{result.tokens[n]} {float(result.scores[n]):+.3f}" for n in result.ranking()[:5])
+        lines.append(f"{result.method}: {best}{_completeness(result)}")
+    return "\n".join(lines)
+
+
+def _completeness(result: Attribution) -> str:
+    about = result.completeness
+    if about is None:
+        return ""
+    return f" (their sum misses f(x) − f(x') = {about.difference:.3f} by {about.error:.1e}, {about.steps:,} steps)"
+
+
+def as_json(result: Attribution) -> dict[str, Any]:
+    about = result.completeness
+    return {
+        "method": result.method,
+        "target": result.target,
+        "probability": result.probability,
+        "output": result.output,
+        "tokens": list(result.tokens),
+        "scores": result.scores.tolist(),
+        "completeness": None
+        if about is None
+        else {"difference": about.difference, "error": about.error, "steps": about.steps},
+        "warnings": list(result.warnings),
+    }
+
+
+def faithfulness_json(measured: Faithfulness) -> dict[str, Any]:
+    test = measured.attention
+    return {
+        "attributions": {name: as_json(each) for name, each in measured.attributions.items()},
+        "removal": measured.removal,
+        "comprehensiveness": {name: each.comprehensiveness for name, each in measured.scores.items()},
+        "sufficiency": {name: each.sufficiency for name, each in measured.scores.items()},
+        "random": {
+            "comprehensiveness": measured.random.comprehensiveness,
+            "sufficiency": measured.random.sufficiency,
+        },
+        "agreement": {f"{a}, {b}": tau for (a, b), tau in measured.agreement.items() if a < b},
+        "attention": None
+        if test is None
+        else {
+            "uniform": test.uniform_change,
+            "permuted": test.permuted_change,
+            "adversarial": {"distance": test.adversarial.distance, "change": test.adversarial.change},
+        },
+        "verdict": measured.sentence,
+        "skipped": measured.skipped,
+    }
+
+
+def faithfulness_table(report: FaithfulnessReport) -> str:
+    """The means over the texts; the verdict of a single one."""
+    reference = "leave-one-out" if "leave-one-out" in report.methods else report.methods[0]
+    width = max(map(len, [*report.methods, "random words"])) + 2
+    lines = [f"{'method':{width}}comprehensiveness  sufficiency  τ to {reference}"]
+    for name in report.methods:
+        row = f"{report.comprehensiveness(name):17.3f}  {report.sufficiency(name):11.3f}"
+        lines.append(f"{name:{width}}{row}  {report.agreement(name, reference):{5 + len(reference)}.2f}")
+    count = len(report.inputs)
+    means = [
+        sum(getattr(each.random, column) for each in report.inputs) / count
+        for column in ("comprehensiveness", "sufficiency")
+    ]
+    lines.append(f"{'random words':{width}}{means[0]:17.3f}  {means[1]:11.3f}")
+    if report.adversarial_share is not None:
+        lines.append(
+            f"a very different attention gives the same output: {100 * report.adversarial_share:.0f} % of texts"
+        )
+    if count == 1:
+        lines.append(report.inputs[0].sentence)
+    return "\n".join(lines)
+
+
+def faithfulness_page(measured: Faithfulness) -> FaithfulnessPage:
+    """The content of the page of one text."""
+    first = next(iter(measured.attributions.values()))
+    rows = [
+        MethodRow(
+            name,
+            tuple(each.scores.tolist()),
+            measured.scores[name].comprehensiveness,
+            measured.scores[name].sufficiency,
+            measured.scores[name].curve,
+        )
+        for name, each in measured.attributions.items()
+    ]
+    names = list(measured.attributions)
+    agreement = tuple(tuple(measured.agreement[a, b] for b in names) for a in names)
+    random = MethodRow("random words", (), measured.random.comprehensiveness, measured.random.sufficiency)
+    notes = [f"{each.method}: {warning}" for each in measured.attributions.values() for warning in each.warnings]
+    notes += [f"{name} does not apply: {reason}." for name, reason in measured.skipped.items()]
+    test = measured.attention
+    if test is not None:
+        notes.append(
+            f"Uniform attention changes the probabilities by {test.uniform_change:.3f}, permuted attention by "
+            f"{test.permuted_change:.3f} (median), and the most different map by {test.adversarial.change:.3f}."
+        )
+    title = f"{first.target} {100 * first.probability:.1f} %"
+    return FaithfulnessPage(
+        title,
+        measured.sentence,
+        first.tokens,
+        (*rows, *_other_map(measured, len(first.tokens))),
+        measured.removed,
+        random,
+        measured.band,
+        agreement,
+        measured.removal,
+        tuple(notes),
+    )
+
+
+def _other_map(measured: Faithfulness, count: int) -> list[MethodRow]:
+    """The most different attention that keeps the output, if it is one map over all tokens."""
+    test = measured.attention
+    if test is None or len(test.adversarial.weights) != 1 or test.adversarial.weights[0].shape[-1] != count:
+        return []
+    return [MethodRow("other attention, same output", tuple(test.adversarial.scores.tolist()))]

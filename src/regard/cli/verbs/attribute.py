@@ -1,0 +1,71 @@
+"""regard attribute: how much each word of a text adds to the class that a trained model gives it."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.cli import run_options
+from regard.cli.output import check_writable, note
+from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.parsing.parser import parse
+from regard.cli.run_options import LoadOptions
+from regard.common.option_fields import flag, left_open, option, positional
+
+FIGURES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class AttributeOptions:
+    """Attribute the output of a classifier of texts, or of pairs of texts, to its tokens: one line of scores per
+    method.
+
+    Methods: attention, rollout, flow, relevance, gradient, integrated-gradients, leave-one-out, masked-keys.
+
+    Example: regard attribute runs/reviews "a good film" --methods attention leave-one-out
+    """
+
+    run: Path = positional()
+    """The folder of a run of classify-text or match, or of a released classifier in transformers' layout."""
+    text: str = positional()
+    """The text, in quotes; both texts of a pair with a tab or a line break between them."""
+    methods: tuple[str, ...] = ("integrated-gradients",)
+    """The methods, by name."""
+    target: str | None = left_open("the likeliest class")
+    """The class whose logit is explained."""
+    picture: Path | None = option(None, metavar="FILE")
+    """Draw the text tinted by its scores, once per method: .png, .svg or .pdf."""
+    json: bool = flag()
+    """Print a JSON object per method instead."""
+    load: dict[str, Any] = field(default_factory=dict)
+
+
+def run(args: Sequence[str]) -> int:
+    options = parse(AttributeOptions, "regard attribute", args, sections={"load": LoadOptions})
+    check_writable("--picture", options.picture, FIGURES)
+    not_an_input("--picture", options.picture, options.run, {})
+    loaded = run_options.load(options.run, options.load)
+    import regard
+    from regard.cli.explanations import as_json, scores_text
+    from regard.viz.attribution.figure import draw_attributions
+
+    predictor: Any = loaded.predictor
+    given = predictor.read(options.text)
+    results = [regard.attribute(predictor, given, options.target, method) for method in options.methods]
+    first = results[0]
+    if options.json:
+        for result in results:
+            print(json.dumps({"text": options.text, **as_json(result)}, ensure_ascii=False))
+    else:
+        print(f"{first.target} {100 * first.probability:.1f} %, logit {first.output:.3f}")
+        print(scores_text(results))
+    for result in results:
+        for warning in result.warnings:
+            print(f"regard: warning: {result.method}: {warning}", file=sys.stderr)
+    if options.picture is not None:
+        title = f"{first.target} {100 * first.probability:.1f} %"
+        draw_attributions(first.tokens, {each.method: each.scores for each in results}, options.picture, title)
+        note(f"the scores are drawn in {options.picture}")
+    return 0

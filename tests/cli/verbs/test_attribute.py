@@ -1,0 +1,123 @@
+"""regard attribute and regard faithfulness: scores of words, tables, JSON, a figure and a page."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+from tests.tasks.cases import write_files
+
+from regard.cli.main import main
+
+TEXT = "a good film . it was long"
+METHODS = ["attention", "integrated-gradients", "leave-one-out"]
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of classify-text, match and translate after two steps."""
+    folder = tmp_path_factory.mktemp("explained")
+    write_files(folder)
+    steps = ["--steps", "2", "--warmup", "1", "--threads", "1"]
+    sizes = {
+        "classify-text": "--width 5 --hidden 6 --hops 2 --feed 7 --batch 64 --train texts.txt",
+        "match": "--embedding 5 --characters 4 --hidden 6 --batch 64 --train sentences.tsv",
+        "translate": "--tokens words --width 6 --hidden 8 --batch 64 --valid-lines 3 --train pairs.tsv",
+    }
+    for task, options in sizes.items():
+        *options, file = options.split()
+        assert main(["train", task, *options, str(folder / file), *steps, "--out", str(folder / task)]) == 0
+    return folder
+
+
+def test_scores_and_a_picture(regard: Regard, runs: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "text.png"
+    ran = regard(
+        "attribute", runs / "classify-text", TEXT, "--target", "bad", "--methods", *METHODS, "--picture", picture
+    )
+    assert ran.code == 0, ran.err
+    first, *lines = ran.out.splitlines()
+    assert first.startswith("bad ")
+    assert ", logit " in first
+    assert [line.split(":")[0] for line in lines[-3:]] == METHODS
+    assert "(their sum misses f(x) − f(x') = " in lines[-2]
+    assert ran.err.splitlines() == [f"regard: the scores are drawn in {picture}"]
+    with Image.open(picture) as image:
+        assert min(image.size) > 100
+
+
+def test_json(regard: Regard, runs: Path) -> None:
+    ran = regard("attribute", runs / "match", "a b c\ta c", "--methods", *METHODS, "--json")
+    assert ran.code == 0, ran.err
+    found = [json.loads(line) for line in ran.out.splitlines()]
+    assert [each["method"] for each in found] == METHODS
+    for each in found:
+        assert each["text"] == "a b c\ta c"
+        assert each["tokens"] == ["a", "b", "c", "a", "c"]
+        assert len(each["scores"]) == 5
+        assert each["target"] in ("same", "other")
+        assert (each["completeness"] is None) == (each["method"] != "integrated-gradients")
+    assert sum(found[1]["scores"]) == pytest.approx(found[1]["completeness"]["difference"], abs=0.02)
+
+
+def test_faithfulness(regard: Regard, runs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    ran = regard("faithfulness", runs / "classify-text", TEXT, "--methods", *METHODS, "--page", page)
+    assert ran.code == 0, ran.err
+    head, *rows = ran.out.splitlines()
+    assert head.split() == ["method", "comprehensiveness", "sufficiency", "τ", "to", "leave-one-out"]
+    assert [row.split()[0] for row in rows[:4]] == [*METHODS, "random"]
+    assert rows[2].split()[-1] == "1.00"
+    assert rows[4].startswith("a very different attention gives the same output: ")
+    assert "the attention of this model" in rows[5].lower()
+    assert ran.err.splitlines() == [f"regard: the page is in {page}"]
+    assert "other attention, same output" in page.read_text(encoding="utf-8")
+    told = regard("faithfulness", runs / "classify-text", TEXT, "a bad film", "--methods", *METHODS, "--json")
+    first, second = (json.loads(line) for line in told.out.splitlines())
+    assert first["verdict"] == rows[5]
+    assert second["text"] == "a bad film"
+    assert set(first["comprehensiveness"]) == set(METHODS)
+    assert set(first["agreement"]) == {
+        "attention, integrated-gradients",
+        "attention, leave-one-out",
+        "integrated-gradients, leave-one-out",
+    }
+    assert 0 <= first["attention"]["adversarial"]["change"] <= 0.01
+    several = regard("faithfulness", runs / "classify-text", TEXT, "a bad film", "--methods", *METHODS)
+    assert len(several.out.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (
+            ["attribute", "classify-text", TEXT, "--methods", "rolout"],
+            "unknown method 'rolout'; did you mean 'rollout'? known are: attention, rollout, flow, relevance, "
+            "gradient, integrated-gradients, leave-one-out, masked-keys",
+        ),
+        (
+            ["attribute", "classify-text", TEXT, "--target", "godo"],
+            "unknown --target 'godo'; did you mean 'good'? known are: bad, good",
+        ),
+        (
+            ["attribute", "classify-text", " "],
+            "the text ' ' has no tokens, so there is nothing to explain; give a sentence",
+        ),
+        (
+            ["attribute", "translate", "a b"],
+            "predictor must classify tokens, got Translator; give that of a run of classify-text or match, or "
+            "regard.attribution.TransformersClassifier(model, tokenizer)",
+        ),
+        (
+            ["faithfulness", "classify-text", TEXT, "a", "--page", "page.html"],
+            "--page shows one text, and 2 are given; name one",
+        ),
+    ],
+    ids=["method", "target", "empty", "task", "page"],
+)
+def test_bad_input(regard: Regard, runs: Path, args: list[str], sentence: str) -> None:
+    verb, run, *rest = args
+    ran = regard(verb, runs / run, *rest)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"regard: {sentence}\n"
