@@ -17,13 +17,19 @@ class Unfinished(RuntimeError):
     """A training was interrupted before its end."""
 
 
-def train(name: str, task: TrainableTask, training: TrainingConfig, run: Path, say: Say) -> tuple[Started, bool]:
-    """Starts or resumes the run; returns its first event, and whether it made a step."""
+def train(
+    name: str, task: TrainableTask, training: TrainingConfig, run: Path, say: Say, init_from: Path | None = None
+) -> tuple[Started, bool]:
+    """Starts or resumes the run; returns its first event, and whether it made a step.
+
+    `init_from` is the run whose best weights a new one starts with.
+    """
     meter = Meter(run)
     started: Started | None = None
     stepped = False
     try:
-        for event in fit(task, run, training, resume=(run / RECORD).exists()):
+        resume = (run / RECORD).exists()
+        for event in fit(task, run, training, resume, None if resume else init_from):
             if isinstance(event, Started):
                 started = event
             elif isinstance(event, StepLogged | Validated | Saved):

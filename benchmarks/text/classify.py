@@ -2,9 +2,9 @@
 
 TREC: six classes of questions (Li and Roth 2002) by the self-attentive model. Every seed holds out a different tenth of
 the training questions, which selects the best weights and is scored, unless the folder also has TREC.test.all.
-SST-2: the sentiment of sentences (Socher et al. 2013), scored on dev; from scratch a tenth of the training sentences
-chooses the weights, with an encoder dev itself. CLINC150: 150 intents (Larson et al. 2019), on
-val. Documents: the embedded reports by the hierarchical model, scored on their test texts.
+SST-2: the sentiment of sentences (Socher et al. 2013), scored on dev; a tenth of the training sentences chooses the
+weights. CLINC150: 150 intents (Larson et al. 2019), on val. Documents: the embedded reports by the hierarchical model,
+scored on their test texts.
 With --encoder a pretrained encoder is fine-tuned instead.
 """
 
@@ -49,7 +49,6 @@ Sentences of film reviews, positive or negative. Every seed holds out a differen
 which chooses the best weights; dev, 872 sentences, is scored once. Sizes, dropout and training were chosen on other
 such tenths. The bag of words is trained on the same sentences, with single words and pairs of words.
 """,
-    "sst2-encoder": f"Sentences of film reviews, positive or negative: 6,920 to train on, 872 of dev. {SELECTED}",
     "clinc": f"Requests with one of 150 intents: 15,000 to train on, 3,000 of val, none out of scope. {SELECTED}",
 }
 TITLES = {"trec": "TREC", "documents": "Documents", "sst2": "SST-2", "clinc": "CLINC150"}
@@ -183,13 +182,12 @@ def _without_paths(task: ClassifyText, name: str) -> dict[str, Any]:
     return options
 
 
-def data_options(name: str, folder: Path | None, is_encoded: bool = False) -> dict[str, Any]:
+def data_options(name: str, folder: Path | None) -> dict[str, Any]:
     """The files of a data set as they are published."""
     if folder is None:
         return {}
     if name == "sst2":
-        scored = "valid" if is_encoded else "test"
-        return {"train": folder / "stsa.binary.train.gz", scored: folder / "stsa.binary.dev.gz"}
+        return {"train": folder / "stsa.binary.train.gz", "test": folder / "stsa.binary.dev.gz"}
     if name == "clinc":
         return dict.fromkeys(("train", "valid"), folder / "data_full.json.gz")
     test = folder / "TREC.test.all"
@@ -218,7 +216,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     try:
         is_encoded = given.encoder is not None
         suiting = (OPTIONS_ENCODED if is_encoded else OPTIONS).get(name, {})
-        data = {**data_options(name, folders.get(name), is_encoded), **suiting, **options, "encoder": given.encoder}
+        data = {**data_options(name, folders.get(name)), **suiting, **options, "encoder": given.encoder}
         tasks = [ClassifyText.of(**{**data, "seed": seed}) for seed in range(given.seeds)]
         chosen = {**ClassifyText.training_defaults(tasks[0].model), "threads": given.threads}
         usual = None if given.minutes else (EPOCHS if is_encoded else EPOCHS_FROM_SCRATCH).get(name)

@@ -2,7 +2,18 @@
 
 import pytest
 import torch
-from tests.attn.backends.cases import BIASES, MASKS, SCORES, SIZES, Case, Sizes, close, tensors, willing
+from tests.attn.backends.cases import (
+    BIASES,
+    CASE_OF_BACKEND,
+    MASKS,
+    SCORES,
+    SIZES,
+    Case,
+    Sizes,
+    close,
+    tensors,
+    willing,
+)
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,7 +56,7 @@ def test_one_step_at_a_time_equals_all_at_once(score: str, bias: str, mask: str)
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_step_is_the_last_row(backend: str) -> None:
-    case = {"additive": Case("additive"), "linear": Case("kernel-elu", normalize="sum")}.get(backend, Case())
+    case = CASE_OF_BACKEND.get(backend, Case())
     terms = case.terms()
     q, k, v = (t.detach() for t in tensors(STEPS))
     whole = regard.attention(q, k, v, **dict(terms, mask=regard.Causal()), backend="eager")

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.text import language_model
 from benchmarks.vision.result import Result
 
+from regard.training.run_folder import RunRecord
+
 SMALL = {"width": 4, "heads": 2, "layers": 1, "segment": 16, "batch": 2, "valid_tokens": 20}
 
 
@@ -25,6 +27,12 @@ def test_scores_and_bounds(name: str, tmp_path: Path) -> None:
         assert gain == pytest.approx(without - with_memory)
         assert found.rows[0].unit == found.rows[1].unit == "nats per character of 48"
         assert re.fullmatch(r"\d+ steps?, 1 thread", found.rows[0].how)
+        # both start with the weights of one training
+        records = [RunRecord.read(tmp_path / "runs" / f"war-and-peace-{each}") for each in ("memory-128", "memory-0")]
+        assert {record.initial.run for record in records if record.initial} == {
+            str(tmp_path / "runs" / "war-and-peace-start")
+        }
+        assert {record.training.schedule for record in records} == {"cosine"}
         # a run that was stopped keeps its number of steps
         assert language_model.main(args, tmp_path / "again", **SMALL) == 0
         assert [row.how for row in Result.read(tmp_path / "again" / f"{name}.json").rows] == [

@@ -155,6 +155,14 @@ class Case:
         return built
 
 
+# a case for each backend that does not run the usual one
+CASE_OF_BACKEND = {
+    "additive": Case("additive"),
+    "linear": Case("kernel-elu", normalize="sum"),
+    "relative": Case(bias="xl"),
+}
+
+
 def tensors(sizes: Sizes = SIZES, dtype: torch.dtype = torch.float64, seed: int = 2) -> list[Tensor]:
     """q, k and v that want a gradient."""
     torch.manual_seed(seed)

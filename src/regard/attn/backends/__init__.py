@@ -5,13 +5,14 @@ can is used.
 from types import ModuleType
 
 from regard.attn import checks
-from regard.attn.backends import additive, blocked, eager, fused, linear
+from regard.attn.backends import additive, blocked, eager, fused, linear, relative
 from regard.attn.call import AttentionCall
 
 # in the order of preference
 BACKENDS: dict[str, ModuleType] = {
     "additive": additive,
     "linear": linear,
+    "relative": relative,
     "blocked": blocked,
     "fused": fused,
     "eager": eager,

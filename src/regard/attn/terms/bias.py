@@ -204,13 +204,17 @@ class RelativeXL(Bias):
         count = int(distance.amax() - least) + 1 if has_values(distance) else i.shape[-1] + j.shape[-1] - 1
         return _gather_distances(self._by_distance(q, least + torch.arange(count, device=i.device)), distance - least)
 
-    def _by_distance(self, q: Tensor, distances: Tensor) -> Tensor:  # "*b h q d", "n" -> "*b h q n"
+    def factors(self, q: Tensor, distances: Tensor) -> tuple[Tensor, Tensor]:  # "*b h q d", "n" -> "*b h q d", "h n d"
+        """(q + v) · scale and W R: their products are the biases of keys at these distances."""
         heads, _, head_dim = self.u.shape
         q = q.to(checks.accumulate_dtype(q.dtype))
         waves = sinusoids(distances, self.position.in_features, q.dtype)
-        relative = F.linear(waves, self.position.weight.to(q.dtype))
-        relative = relative.view(len(distances), heads, head_dim).permute(1, 2, 0)  # (h, d, n)
-        return ((q + self.v.to(q.dtype)) * self.scale) @ relative
+        relative = F.linear(waves, self.position.weight.to(q.dtype)).view(len(distances), heads, head_dim)
+        return (q + self.v.to(q.dtype)) * self.scale, relative.transpose(0, 1)
+
+    def _by_distance(self, q: Tensor, distances: Tensor) -> Tensor:  # "*b h q d", "n" -> "*b h q n"
+        positional, relative = self.factors(q, distances)
+        return positional @ relative.transpose(-1, -2)
 
     def __repr__(self) -> str:
         heads, _, head_dim = self.u.shape

@@ -31,6 +31,9 @@ _BYTES, _SPECIAL = 256, 4
 class LanguageModelOptions(ModelOptions):
     """Options that all language models have."""
 
+    # no weight depends on how many tokens are kept from segment to segment
+    training_only: ClassVar[tuple[str, ...]] = (*ModelOptions.training_only, "memory")
+
     attention: str | None = left_open("that of the paper")
     """A mechanism by name (see `regard list`)."""
     width: int = left_open()
