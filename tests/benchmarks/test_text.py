@@ -45,7 +45,7 @@ def test_a_fine_tuned_encoder(tmp_path: Path) -> None:
     }
     with gzip.open(tmp_path / "data_full.json.gz", "wt") as file:
         json.dump(content, file, indent=1)
-    lines = "".join(f"{label} a {word} film .\n" for label, word in enumerate(("bad", "good")) for _ in range(9))
+    lines = "".join(f"{label} {word} film {n} .\n" for label, word in enumerate(("bad", "good")) for n in range(9))
     for part in ("train", "dev"):
         (tmp_path / f"stsa.binary.{part}.gz").write_bytes(gzip.compress(lines.encode()))
     for name in ("clinc", "sst2"):
