@@ -12,11 +12,13 @@ from regard.training.run_folder import RunRecord
 SMALL = {"width": 4, "heads": 2, "layers": 1, "segment": 16, "batch": 2, "valid_tokens": 20}
 
 
-@pytest.mark.parametrize("name", ["shakespeare", "war-and-peace"])
+@pytest.mark.parametrize("name", ["shakespeare", "war-and-peace", "war-and-peace-bpe"])
 def test_scores_and_bounds(name: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat sat on the mat.\n" * 20)
     end = "--minutes" if name == "shakespeare" else "--cpu-minutes"
-    args = [f"--{name}", str(tmp_path / "text.txt"), end, "0.0005", "--runs", str(tmp_path / "runs")]
+    data = f"--{name.removesuffix('-bpe')}"
+    args = [data, str(tmp_path / "text.txt"), end, "0.0005", "--runs", str(tmp_path / "runs")]
+    args += ["--tokens", "bpe"] if name.endswith("bpe") else []
     assert language_model.main(args, tmp_path / "results", **SMALL) == 0
     found = Result.read(tmp_path / "results" / f"{name}.json")
     if name == "shakespeare":
@@ -25,12 +27,14 @@ def test_scores_and_bounds(name: str, tmp_path: Path) -> None:
     else:
         with_memory, without, gain = (row.value for row in found.rows)
         assert gain == pytest.approx(without - with_memory)
-        assert found.rows[0].unit == found.rows[1].unit == "nats per character of 48"
+        unit = "token" if name.endswith("bpe") else "character"
+        assert found.rows[0].unit == found.rows[1].unit
+        assert re.fullmatch(rf"nats per {unit} of \d+", found.rows[0].unit)
         assert re.fullmatch(r"\d+ steps?, 1 thread", found.rows[0].how)
         # both start with the weights of one training
-        records = [RunRecord.read(tmp_path / "runs" / f"war-and-peace-{each}") for each in ("memory-128", "memory-0")]
+        records = [RunRecord.read(tmp_path / "runs" / f"{name}-{each}") for each in ("memory-128", "memory-0")]
         assert {record.initial.run for record in records if record.initial} == {
-            str(tmp_path / "runs" / "war-and-peace-start")
+            str(tmp_path / "runs" / f"{name}-start")
         }
         assert {record.training.schedule for record in records} == {"cosine"}
         # a run that was stopped keeps its number of steps

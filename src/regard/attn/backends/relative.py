@@ -61,12 +61,13 @@ def describe(call: AttentionCall) -> str:
 def run(call: AttentionCall) -> Attended:
     assert isinstance(call.bias, RelativeXL)
     assert isinstance(call.normalize, Softmax)
+    temperature = call.normalize.temperature or 1.0
     distances = torch.arange(call.keys.shape[-2]).flip(0)
     with autocast_disabled(call.q.device):
         positional, relative = call.bias.factors(call.q, distances)
         dtype = positional.dtype
-        if call.normalize.temperature != 1.0:
-            positional = positional / call.normalize.temperature
+        if temperature != 1.0:
+            positional = positional / temperature
         queries, keys, v = call.queries.to(dtype) * scale(call), call.keys.to(dtype), call.v.to(dtype)
         return Attended(_RelativeAttention.apply(queries, positional, relative, keys, v).to(call.v.dtype))
 
