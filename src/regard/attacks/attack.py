@@ -1,9 +1,8 @@
 """attack: inputs near given ones that a classifier gets wrong, and how often they were found."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +11,14 @@ from torch import Tensor, nn
 from regard.attacks.base import Attack
 from regard.attacks.diagnostics import warnings_of
 from regard.attacks.draws import Draws
+from regard.attacks.random_numbers import own_random_numbers
+from regard.attacks.text.attack import attack_texts
+from regard.attacks.text.base import TextAttack, TextAttackResult, share_right
 from regard.attacks.victim import Victim
 from regard.attn import checks
 from regard.common.eval_mode import eval_mode
 from regard.inference.bounded_classifier import BoundedClassifier
+from regard.inference.token_predictor import TokenPredictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +38,23 @@ class AttackResult:
     @property
     def accuracy(self) -> float:
         """The share of inputs that the model still gets right, in percent."""
-        return 100.0 * (1 - self.broken.cpu().double().mean().item())
+        return share_right(self.broken)
 
 
+@overload
+def attack(
+    model: TokenPredictor,
+    inputs: Any,
+    targets: Any,
+    attack: TextAttack,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    batch: int = 256,
+) -> TextAttackResult: ...
+
+
+@overload
 def attack(
     model: nn.Module | BoundedClassifier,
     inputs: Any,
@@ -47,16 +64,43 @@ def attack(
     *,
     first: int = 0,
     batch: int = 256,
-) -> AttackResult:
-    """Attacks a classifier: a module from inputs in the box [0, 1] to logits, "b ..." -> "b k", or an image predictor.
+) -> AttackResult: ...
+
+
+def attack(
+    model: nn.Module | BoundedClassifier | TokenPredictor,
+    inputs: Any,
+    targets: Any,
+    attack: Attack | TextAttack,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    batch: int = 256,
+) -> AttackResult | TextAttackResult:
+    """Attacks a classifier: a module from inputs in the box [0, 1] to logits, "b ..." -> "b k", or an image predictor;
+    or, with an attack on texts, a predictor of texts.
 
     A module normalises its inputs itself. A predictor does, too; it takes its own inputs, or pixels from 0 to 1.
-    `targets` are the true classes. The model is in evaluation mode meanwhile, and its modes, statistics and gradients
-    stay as they are. `first` is the number of the first input where the inputs are part of a longer stream: random
-    numbers belong to the number of an input, so `batch`, the inputs per pass, changes nothing.
+    `targets` are the true classes; of texts, the targets of the predictor's `loss`, words that a translation must or
+    must not have, or None for the model's own predictions. The model is in evaluation mode meanwhile, and its modes,
+    statistics and gradients stay as they are. `first` is the number of the first input where the inputs are part of a
+    longer stream: random numbers belong to the number of an input, so `batch`, the inputs per pass, changes nothing.
     """
-    checks.instance_of("attack", attack, Attack, "regard.attacks.PGD(eps=0.1)")
     checks.positive_ints("attack", batch=batch)
+    name = type(attack).__name__
+    if isinstance(attack, TextAttack):
+        if not isinstance(model, TokenPredictor):
+            raise TypeError(
+                f"{name} edits texts, and model must be a predictor of texts, got {type(model).__name__}; load a run "
+                "by regard.load, wrap a module of transformers in regard.attribution.TransformersClassifier, or use "
+                "regard.attacks.PGD(eps=0.1) for images"
+            )
+        return attack_texts(model, inputs, targets, attack, seed, first=first, batch=batch)
+    checks.instance_of("attack", attack, Attack, "regard.attacks.PGD(eps=0.1)")
+    if isinstance(model, TokenPredictor):
+        raise TypeError(
+            f"{name} changes pixels, and {type(model).__name__} reads texts; use regard.attacks.HotFlip(flips=3)"
+        )
     network, logits, clean, labels = _classifier(model, inputs, targets)
     return attack_logits(network, logits, clean, labels, attack, seed, first=first, batch=batch)
 
@@ -76,7 +120,7 @@ def attack_logits(
     victim = Victim(logits, attack.samples, int(labels.max()))
     parts: list[tuple[Tensor, ...]] = []
     warnings: dict[str, None] = {}
-    with eval_mode(network), _own_random_numbers(clean.device, seed):
+    with eval_mode(network), own_random_numbers(clean.device, seed):
         for start in range(0, len(clean), batch):
             x, y = clean[start : start + batch], labels[start : start + batch]
             noted = len(victim.first_steps)
@@ -98,7 +142,7 @@ def adversarial_inputs(
     network: nn.Module, logits: Callable[[Tensor], Tensor], clean: Tensor, labels: Tensor, attack: Attack, seed: int
 ) -> Tensor:
     """The inputs of `attack_logits` without their verdict, which adversarial training has no use for."""
-    with eval_mode(network), _own_random_numbers(clean.device, seed):
+    with eval_mode(network), own_random_numbers(clean.device, seed):
         victim = Victim(logits, attack.samples, int(labels.max()))
         return attack.run(victim, clean, labels, Draws(seed, torch.arange(len(clean)))).inputs
 
@@ -146,13 +190,3 @@ def _checked(labels: Tensor, x: Tensor) -> Tensor:
             f"{labels.dtype}; take the argmax of vectors of classes"
         )
     return labels.long()
-
-
-@contextmanager
-def _own_random_numbers(device: torch.device, seed: int) -> Iterator[None]:
-    """Random numbers of a stochastic model come from the seed, and those of the caller go on afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(seed)
-        if device.type == "cuda":
-            torch.cuda.manual_seed(seed)
-        yield

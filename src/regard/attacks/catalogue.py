@@ -1,4 +1,4 @@
-"""ATTACKS: the attacks by name, as the command line types them."""
+"""ATTACKS and TEXT_ATTACKS: the attacks by name, as the command line types them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +8,10 @@ from regard.attacks.base import Attack
 from regard.attacks.gradient_attacks import FGSM, MIFGSM, PGD
 from regard.attacks.objectives import DLR
 from regard.attacks.square import Square
+from regard.attacks.text.base import TextAttack
+from regard.attacks.text.character_edits import CharacterEdits
+from regard.attacks.text.hotflip import HotFlip
+from regard.attacks.text.triggers import Triggers
 from regard.attacks.worst import Worst
 
 # each takes the radius, `eps`, and the options of its class
@@ -19,4 +23,11 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "apgd-dlr": partial(APGD, loss=DLR()),
     "square": Square,
     "worst": Worst,
+}
+
+# each takes the options of its class
+TEXT_ATTACKS: dict[str, Callable[..., TextAttack]] = {
+    "hotflip": HotFlip,
+    "triggers": Triggers,
+    "characters": CharacterEdits,
 }

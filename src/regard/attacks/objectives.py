@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.inference.margins import class_margin
+
 # logits -> the loss of each example
 Objective = Callable[[Tensor], Tensor]  # "b k" -> "b"
 
@@ -45,7 +47,7 @@ class Margin(AttackLoss):
     """max_{i≠y} z_i − z_y: positive where the class is wrong  (Carlini & Wagner 2017)."""
 
     def of(self, labels: Tensor, clean: Tensor | None) -> Objective:
-        return lambda logits: margin(logits, labels)
+        return lambda logits: class_margin(logits, labels)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class DLR(AttackLoss):
         def loss(logits: Tensor) -> Tensor:
             self.check(logits.shape[1])
             top = logits.topk(3, dim=1).values
-            return margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)
+            return class_margin(logits, labels) / (top[:, 0] - top[:, 2] + 1e-12)
 
         return loss
 
@@ -93,9 +95,3 @@ class TargetedDLR(AttackLoss):
             raise ValueError(
                 f"rank must be from 1 to {classes - 1}, the other classes of the model, got {self.rank}; try rank=1"
             )
-
-
-def margin(logits: Tensor, labels: Tensor) -> Tensor:  # "b k", "b" -> "b"
-    """max_{i≠y} z_i − z_y."""
-    labels = labels[:, None]
-    return (logits.scatter(1, labels, -torch.inf).amax(1, keepdim=True) - logits.gather(1, labels)).squeeze(1)

@@ -9,9 +9,9 @@ from torch import Tensor
 from regard.attacks.balls import Linf
 from regard.attacks.base import Attack, Candidates
 from regard.attacks.draws import Draws
-from regard.attacks.objectives import margin
 from regard.attacks.victim import Victim
 from regard.attn import checks
+from regard.inference.margins import class_margin
 
 # queries, of 10,000, after which the squares have half the area
 _HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
@@ -44,7 +44,7 @@ class Square(Attack):
             )
         best = clean.clone()
         before = victim.passes
-        margins = margin(victim.logits(clean), labels)
+        margins = class_margin(victim.logits(clean), labels)
         queries = torch.full_like(labels, victim.passes - before)
         stripes = draws.uniform(clean[:, :, :1], -1.0, 1.0).sign()  # "b c 1 w"
         best = torch.where((margins < 0).view(-1, 1, 1, 1), (clean + self.eps * stripes).clamp(0.0, 1.0), best)
@@ -57,7 +57,7 @@ class Square(Attack):
             candidate = best[rows]
             if query:
                 candidate = self._with_square(candidate, clean[rows], query, generator)
-            found = margin(victim.logits(candidate), labels[rows])
+            found = class_margin(victim.logits(candidate), labels[rows])
             better = found > margins[rows] if query else torch.ones_like(rows, dtype=torch.bool)
             best[rows[better]], margins[rows[better]] = candidate[better], found[better]
             queries[rows] += victim.samples

@@ -1,13 +1,16 @@
-"""TransformersClassifier: a model of transformers with its tokenizer, to be explained as it is, fused or compiled."""
+"""TransformersClassifier: a model of transformers with its tokenizer, to explain or to attack, fused or compiled."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from regard.inference.edited_text import EditedText
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
+from regard.inference.token_places import TokenPlace, VocabularyTexts
+from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.recording.recording import Recording
 
 
@@ -80,3 +83,36 @@ class TransformersClassifier:
     @property
     def reading_row(self) -> int | None:
         return {"first": 0, "last": -1, "mean": None}[self.reads]
+
+    # Attacks
+
+    @property
+    def embedding(self) -> nn.Module | None:
+        return self.token_layers[0].module
+
+    def token_texts(self) -> VocabularyTexts:
+        pieces = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        return VocabularyTexts.of_pieces(pieces, set(self.tokenizer.all_special_ids))
+
+    def token_places(self, text: str) -> list[TokenPlace]:
+        read = self.tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+        rows = zip(read["input_ids"], read["offset_mapping"], read["special_tokens_mask"], strict=True)
+        # byte pairs include the space before a word
+        return [
+            TokenPlace(end - len(text[start:end].lstrip()), end, token)
+            for token, (start, end), is_special in rows
+            if not is_special
+        ]
+
+    def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
+        """The numbers of classes, given by their names."""
+        if targets is not None:
+            return class_numbers(targets, self.classes)
+        with torch.no_grad():
+            return self.token_logits(self.encode_tokens(texts)).argmax(1).tolist()
+
+    def target_group(self, target: int) -> Hashable:
+        return target
+
+    def attack_scores(self, texts: Sequence[EditedText], targets: Sequence[int]) -> TextScores:
+        return margin_scores(self.token_logits(self.encode_tokens([each.text for each in texts])), targets)

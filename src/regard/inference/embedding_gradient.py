@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.common.uncompiled import uncompiled
+
 
 class EmbeddedTokens(NamedTuple):
     """One call of an embedding: the tokens that it read, and the vectors that stand for its output."""
@@ -34,7 +36,8 @@ def leaf_embeddings(embedding: nn.Module) -> Iterator[list[EmbeddedTokens]]:
 
     handle = embedding.register_forward_hook(replace)
     try:
-        yield calls
+        with uncompiled():
+            yield calls
     finally:
         handle.remove()
 

@@ -72,6 +72,10 @@ class WordEncoder:
         self.words = {word: n for n, word in enumerate(words, SPECIAL)}
         self.characters = {character: n for n, character in enumerate(characters, SPECIAL)}
 
+    def number(self, word: str) -> int:
+        """The number of the word's vector."""
+        return self.words.get(normal(word), UNK)
+
     def inputs(self, sentences: Sequence[Sequence[str]], dropped: NDArray[np.bool_] | None = None) -> WordInputs:
         """The tensors of sentences; `dropped` marks words, in their order, whose vector is the unknown one."""
         lengths = [len(sentence) for sentence in sentences]
@@ -79,7 +83,7 @@ class WordEncoder:
         words, spellings = np.full(shape, PAD, np.int64), np.zeros(shape, np.int64)
         rows: dict[str, int] = {}
         for n, sentence in enumerate(sentences):
-            words[n, : len(sentence)] = [self.words.get(normal(word), UNK) for word in sentence]
+            words[n, : len(sentence)] = [self.number(word) for word in sentence]
             spellings[n, : len(sentence)] = [rows.setdefault(word, len(rows)) for word in sentence]
         if dropped is not None:
             inside = np.arange(shape[1]) < np.array(lengths)[:, None]

@@ -17,17 +17,19 @@ from regard.attn.call import NOTHING, Need
 from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
-from regard.common.suggestions import known
 from regard.common.wording import plural
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, UNK
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
+from regard.inference.edited_text import EditedText
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.token_places import TokenPlace, VocabularyTexts, parts_in, token_places
+from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
@@ -137,9 +139,7 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
 
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
         """−log p(target | input), of the names of classes."""
-        for name in targets:
-            known("target", name, self.classes)
-        labels = torch.tensor([self.classes.index(name) for name in targets], device=self.device)
+        labels = torch.tensor(class_numbers(targets, self.classes), device=self.device)
         encoded = encode(self.tokenizer, inputs, self.max_length)
         with eval_mode(self.model):
             logits = self.model.classify(*self._pad(encoded.texts)).logits
@@ -204,6 +204,33 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
     @property
     def reading_row(self) -> int | None:
         return 0 if getattr(self.model, "pooling", "") == "first" else None
+
+    # Attacks
+
+    def token_texts(self) -> VocabularyTexts:
+        return VocabularyTexts.of_tokenizer(self.tokenizer)
+
+    def token_places(self, text: str) -> list[TokenPlace]:
+        """The tokens that are not cut off, sentence by sentence."""
+        sentences = split_sentences(text)
+        read = token_places(self.tokenizer, sentences)
+        starts = parts_in(text, sentences)
+        places = [place.moved(start) for start, part in zip(starts, read, strict=True) for place in part]
+        frame = self.tokenizer.frame.size() if isinstance(self.tokenizer, SubwordTokenizer) else 0
+        return places[: max(self.max_length - frame, 0)]
+
+    def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
+        """The numbers of classes, given by their names."""
+        if targets is None:
+            return self.probabilities(encode(self.tokenizer, texts, self.max_length).texts).argmax(-1).tolist()
+        return class_numbers(targets, self.classes)
+
+    def target_group(self, target: int) -> int:
+        return target
+
+    def attack_scores(self, texts: Sequence[EditedText], targets: Sequence[int]) -> TextScores:
+        encoded = encode(self.tokenizer, [each.text for each in texts], self.max_length)
+        return margin_scores(self.model.classify(*self._pad(encoded.texts)).logits, targets)
 
     # The attention behind a class
 

@@ -10,6 +10,7 @@ import numpy as np
 from regard.common.wording import shortened
 from regard.data.text.subwords import EncodedText, SubwordTokenizer
 from regard.inference.embedded_classifier import TokenInput
+from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
 from regard.models.matching.encoded_pair import EncodedPairModel, JoinedTexts, TokenizedPairs, VectorPairs
 from regard.models.matching.word_matcher import PairModel
 from regard.tasks._encoder import PretrainedEncoder, levels_of, pad_texts
@@ -119,6 +120,13 @@ class EncoderReader(PairReader[EncodedPair]):
         ]
         return TokenizedPairs(padded[0].tokens, padded[1].tokens, padded[0].lengths, padded[1].lengths)
 
+    def token_texts(self) -> VocabularyTexts:
+        return VocabularyTexts.of_tokenizer(self.encoders[0].tokenizer)
+
+    def token_places(self, first: str, second: str) -> list[list[TokenPlace]]:
+        own, other = self.encoders
+        return token_places(own.tokenizer, [first, second] if own is other else [first])
+
     def names(self, tokens: EncodedPair) -> tuple[Sequence[str], Sequence[str]]:
         first, second = (
             encoder.tokenizer.pieces(text.ids) for encoder, text in zip(self.encoders, tokens, strict=True)
@@ -170,6 +178,12 @@ class JoinedReader(PairReader[EncodedText]):
         self, pairs: Sequence[EncodedText], dropout: float = 0.0, rng: np.random.Generator | None = None
     ) -> JoinedTexts:
         return JoinedTexts(*pad_texts(pairs, self.tokenizer.pad))
+
+    def token_texts(self) -> VocabularyTexts:
+        return VocabularyTexts.of_tokenizer(self.tokenizer)
+
+    def token_places(self, first: str, second: str) -> list[list[TokenPlace]]:
+        return token_places(self.tokenizer, [first, second])
 
     def names(self, tokens: EncodedText) -> tuple[Sequence[str], Sequence[str]]:
         return self.tokenizer.pieces(tokens.ids), ()

@@ -15,12 +15,14 @@ from torch import Tensor, nn
 from regard.attn.maps.attention_map import AttentionMap, DenseMap
 from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
-from regard.common.suggestions import known
+from regard.inference.edited_text import EditedText
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.inference.token_places import TokenPlace, VocabularyTexts, parts_in
+from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.models.matching.word_matcher import PairModel
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
@@ -125,9 +127,7 @@ class MatchPredictor(Predictor[str, PairClasses]):
 
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
         """−log p(target | pair), of the names of classes."""
-        for name in targets:
-            known("target", name, self.classes)
-        labels = torch.tensor([self.classes.index(name) for name in targets], device=self.device)
+        labels = torch.tensor(class_numbers(targets, self.classes), device=self.device)
         with eval_mode(self.model):
             logits = self.model(self.reader.inputs(self._tokens(inputs)).to(self.device))
         return F.cross_entropy(logits, labels, reduction="none")
@@ -177,6 +177,30 @@ class MatchPredictor(Predictor[str, PairClasses]):
     @property
     def reading_row(self) -> int | None:
         return 0 if getattr(self.model, "pooling", "") == "first" else None
+
+    # Attacks
+
+    def token_texts(self) -> VocabularyTexts:
+        return self.reader.token_texts()
+
+    def token_places(self, text: str) -> list[TokenPlace]:
+        """The tokens of both texts; those of the first alone, if each text has an encoder of its own."""
+        pair = parse_pair(text, self.max_length)
+        read = zip(parts_in(text, pair), self.reader.token_places(*pair), strict=False)
+        return [place.moved(start) for start, part in read for place in part]
+
+    def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
+        """The numbers of classes, given by their names."""
+        if targets is None:
+            return self.probabilities(self._tokens(texts)).argmax(-1).tolist()
+        return class_numbers(targets, self.classes)
+
+    def target_group(self, target: int) -> int:
+        return target
+
+    def attack_scores(self, texts: Sequence[EditedText], targets: Sequence[int]) -> TextScores:
+        read = self.reader.inputs(self._tokens([each.text for each in texts])).to(self.device)
+        return margin_scores(self.model(read), targets)
 
     # The attention behind a class
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.data.text.special_tokens import UNK
 from regard.data.text.words import WordEncoder, normal, split_words
 from regard.inference.embedded_classifier import TokenInput
+from regard.inference.token_places import TokenPlace, VocabularyTexts, word_places
 
 Tokens = TypeVar("Tokens")
 # an odd factor near 2³² divided by the golden ratio spreads neighbouring numbers  (Knuth 1998, 6.4)
@@ -71,6 +72,14 @@ class PairReader(ABC, Generic[Tokens]):
     def vector_places(self, tokens: Sequence[TokenInput]) -> list[list[tuple[int, int, int]]]:
         """The call, the row and the column of the vector of every token, in the layers of the model that embed."""
 
+    @abstractmethod
+    def token_texts(self) -> VocabularyTexts:
+        """The vocabulary of the model's embedding."""
+
+    @abstractmethod
+    def token_places(self, first: str, second: str) -> list[list[TokenPlace]]:
+        """The tokens of each text that the model's embedding reads."""
+
 
 class PairWords(NamedTuple):
     """The words of both texts."""
@@ -112,6 +121,12 @@ class WordReader(PairReader[PairWords]):
             [(0, n + side * len(tokens), column) for side, size in enumerate(each.sizes) for column in range(size)]
             for n, each in enumerate(tokens)
         ]
+
+    def token_texts(self) -> VocabularyTexts:
+        return VocabularyTexts.of_words(self.encoder)
+
+    def token_places(self, first: str, second: str) -> list[list[TokenPlace]]:
+        return [word_places(self.encoder, text) for text in (first, second)]
 
 
 class FeatureReader(PairReader[NDArray[np.int64]]):
@@ -168,6 +183,13 @@ class FeatureReader(PairReader[NDArray[np.int64]]):
 
     def vector_places(self, tokens: Sequence[TokenInput]) -> list[list[tuple[int, int, int]]]:
         return [[] for _ in tokens]
+
+    def token_texts(self) -> VocabularyTexts:
+        return VocabularyTexts.of_words(WordEncoder([*self.words], ()))
+
+    def token_places(self, first: str, second: str) -> list[list[TokenPlace]]:
+        encoder = WordEncoder([*self.words], ())
+        return [word_places(encoder, text) for text in (first, second)]
 
     def counts(self, pairs: Sequence[NDArray[np.int64]]) -> Tensor:  # -> sparse "n f+1"
         """The features of every pair as ones, column 0 of padding empty."""

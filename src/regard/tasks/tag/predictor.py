@@ -17,14 +17,18 @@ from regard.common.wording import plural
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence
 from regard.data.text.words import WordEncoder, split_words
+from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.token_places import TokenPlace, VocabularyTexts, word_places
+from regard.inference.token_predictor import TextScores
 from regard.kernels import crf
 from regard.layers.crf_search import best_paths, span_probabilities
 from regard.models.tagger import Tagger, TaggerOutput
 from regard.recording.recording import Recording
+from regard.tasks.tag.attack import kept_tags, tag_scores
 from regard.tasks.tag.data import TagVocabulary
 from regard.tasks.tag.options import PredictTags, Tag
 from regard.tasks.tag.outputs import Tagging, TagOutput, placed_span
@@ -239,7 +243,13 @@ class TagPredictor(Predictor[str, TagOutput]):
 
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:  # -> "b"
         """−log p(tags | words), of tags separated by spaces, one per word."""
-        split = [split_words(text, self.config.words)[0] for text in inputs]
+        return self._nll(*self._named_tags(inputs, targets))
+
+    def _named_tags(
+        self, texts: Sequence[str], targets: Sequence[str]
+    ) -> tuple[list[tuple[str, ...]], list[list[str]]]:
+        """The words of every text and their tags; raises for tags that do not fit."""
+        split = [split_words(text, self.config.words)[0] for text in texts]
         tags = [target.split() for target in targets]
         for words, row in zip(split, tags, strict=True):
             if len(words) != len(row):
@@ -248,7 +258,7 @@ class TagPredictor(Predictor[str, TagOutput]):
                 )
             for tag in row:
                 known("tag", tag, self.vocabulary.tags)
-        return self._nll(split, tags)
+        return split, tags
 
     def _nll(self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]]) -> Tensor:  # -> "b"
         inputs = self.encoder.inputs([words or _NOTHING for words in sentences])
@@ -280,6 +290,40 @@ class TagPredictor(Predictor[str, TagOutput]):
         encoded = self.encoder.inputs(split)
         ids = encoded.tokens if isinstance(encoded, SubwordInputs) else encoded.words
         return self.model.embedding(ids.to(self.device))
+
+    # Attacks
+
+    def token_texts(self) -> VocabularyTexts:
+        if isinstance(self.encoder, SubwordEncoder):
+            return VocabularyTexts.of_tokenizer(self.encoder.tokenizer)
+        return VocabularyTexts.of_words(self.encoder)
+
+    def token_places(self, text: str) -> list[TokenPlace]:
+        if not isinstance(self.encoder, SubwordEncoder):
+            return word_places(self.encoder, text, self.config.words)
+        words, spans = split_words(text, self.config.words)
+        encoded = self.encoder.encode(words or _NOTHING)
+        rows = zip(encoded.ids, encoded.words, encoded.offsets, strict=True)
+        return [
+            TokenPlace(*offsets, n).moved(spans[word][0]) for n, word, offsets in rows if word is not None and words
+        ]
+
+    def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[tuple[int, ...]]:
+        """The numbers of the tags of every word, given by their names with spaces between them."""
+        if targets is None:
+            tagged = self.tag_words([split_words(text, self.config.words)[0] for text in texts])
+            targets = [" ".join(each.tags) for each in tagged]
+        _, tags = self._named_tags(texts, targets)
+        return [tuple(map(self.vocabulary.tags.index, row)) for row in tags]
+
+    def target_group(self, target: tuple[int, ...]) -> None:
+        """One trigger for all sentences."""
+
+    def attack_scores(self, texts: Sequence[EditedText], targets: Sequence[tuple[int, ...]]) -> TextScores:
+        kept = [kept_tags(text, tags, self.config.words) for text, tags in zip(texts, targets, strict=True)]
+        words = [split_words(each.text, self.config.words)[0] or _NOTHING for each in texts]
+        emissions = self.model(self.encoder.inputs(words).to(self.device)).emissions
+        return tag_scores(emissions, self.model.potentials(emissions), kept)
 
     # The attention behind the tags
 

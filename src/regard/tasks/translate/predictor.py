@@ -9,15 +9,19 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from regard.attacks.text.target_words import OutputWord
 from regard.attn.call import Need
 from regard.common.eval_mode import eval_mode
 from regard.data.text.batching import source_batch
 from regard.data.text.corpus import LENGTH_OFFSET
 from regard.decoding.protocol import Hypothesis
 from regard.decoding.search import Greedy, Search, num_hypotheses, run_search
+from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
+from regard.inference.token_predictor import TextScores
 from regard.layers.rnn.decoders import FixedContext
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.recording.recording import Recording
@@ -29,6 +33,7 @@ from regard.tasks._text_generation import (
     negative_log_likelihood,
     shift_right,
 )
+from regard.tasks.translate.attack import TranslationTarget, check_words, first_token
 from regard.tasks.translate.options import PredictTranslations, Translate
 from regard.tasks.translate.session import TranslationSession
 from regard.tasks.translate.vocabularies import Vocabularies
@@ -228,6 +233,36 @@ class Translator(Predictor[str, Translation]):
 
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
         return self.embedding(self._source(self.vocabularies.source.encode(inputs))[0])
+
+    # Attacks
+
+    def token_texts(self) -> VocabularyTexts:
+        return VocabularyTexts.of_tokenizer(self.vocabularies.source)
+
+    def token_places(self, text: str) -> list[TokenPlace]:
+        (places,) = token_places(self.vocabularies.source, [text])
+        return places
+
+    def attack_targets(self, texts: Sequence[str], targets: Sequence[Any] | None) -> list[TranslationTarget]:
+        words = check_words(targets)
+        tokens = [first_token(word, self.vocabularies.target) for word in words]
+        clean = [tuple(best.with_eos) for best, *_ in self.translate(texts)]
+        return [TranslationTarget(*each) for each in zip(words, tokens, clean, strict=True)]
+
+    def target_group(self, target: TranslationTarget) -> OutputWord:
+        return target.word
+
+    def attack_scores(self, texts: Sequence[EditedText], targets: Sequence[TranslationTarget]) -> TextScores:
+        lines = [each.text for each in texts]
+        source, lengths = self._source(self.vocabularies.source.encode(lines))
+        forced = shift_right([target.clean for target in targets], self.vocabularies.target.special)
+        logits = self.model.output(self.model.teacher_force(source, lengths, forced.to(self.device)).states)
+        loss = [
+            target.loss(row[None, : len(target.clean)].float()) for target, row in zip(targets, logits, strict=True)
+        ]
+        translations = [best.text for best, *_ in self.translate(lines)]
+        is_wrong = [target.is_wrong(text) for target, text in zip(targets, translations, strict=True)]
+        return TextScores(torch.cat(loss), torch.tensor(is_wrong, device=self.device))
 
     # The attention behind a translation
 

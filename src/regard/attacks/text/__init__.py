@@ -1,0 +1,1 @@
+"""Attacks on texts: searches for edits of a text that a model gets wrong."""

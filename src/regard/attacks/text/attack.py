@@ -1,0 +1,77 @@
+"""attack_texts: edits of texts that a predictor gets wrong, and how often they were found."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from regard.attacks.random_numbers import own_random_numbers
+from regard.attacks.text.base import TextAttack, TextAttackResult
+from regard.attacks.text.victim import TextVictim
+from regard.common.eval_mode import eval_mode
+from regard.common.wording import plural
+from regard.inference.edited_text import EditedText
+from regard.inference.token_predictor import TokenPredictor
+
+# the share of texts from which on a zero gradient is reported
+_MANY = 0.05
+
+
+def attack_texts(
+    predictor: TokenPredictor,
+    texts: Sequence[str],
+    targets: Sequence[Any] | None,
+    attack: TextAttack,
+    seed: int = 0,
+    *,
+    first: int = 0,
+    batch: int = 256,
+) -> TextAttackResult:
+    """`regard.attack` on texts; targets None are the model's own predictions."""
+    _check(predictor, texts, targets)
+    with eval_mode(predictor.model), own_random_numbers(predictor.device, seed):
+        resolved = predictor.attack_targets(texts, targets)
+        victim = TextVictim(predictor, batch)
+        found = attack.run(victim, texts, resolved, seed, first)
+        clean = victim.scores([EditedText(text) for text in texts], resolved)
+        verdict = victim.scores([each.text for each in found], resolved)
+        is_reread = [_is_reread(predictor, text, each.text) for text, each in zip(texts, found, strict=True)]
+    warnings = []
+    if len(victim.texts_without_gradient) >= _MANY * len(texts):
+        count = plural(len(victim.texts_without_gradient), "text")
+        warnings.append(
+            f"the gradient of {count} of {len(texts)} is zero, so it cannot lead an attack; the result may overrate "
+            "the model; use HotFlip(k=None), which evaluates every flip, or CharacterEdits(), which uses no gradient"
+        )
+    return TextAttackResult(
+        [each.text for each in found],
+        clean.is_wrong,
+        verdict.is_wrong,
+        verdict.loss,
+        torch.tensor([each.distance for each in found]),
+        torch.tensor([each.queries + 1 for each in found]),
+        torch.tensor(is_reread),
+        tuple(warnings),
+    )
+
+
+def _is_reread(predictor: TokenPredictor, clean: str, edited: EditedText) -> bool:
+    """Whether the tokens of an edited text are others than those of the clean one with one new token per edit."""
+    if not edited.edits or any(not edit.before for edit in edited.edits):
+        return False
+    before, after = (predictor.token_places(text) for text in (clean, edited.text))
+    changed = sum(a.token != b.token for a, b in zip(before, after, strict=False))
+    return len(before) != len(after) or changed != len(edited.edits)
+
+
+def _check(predictor: TokenPredictor, texts: Sequence[str], targets: Sequence[Any] | None) -> None:
+    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts) or not len(texts):
+        raise TypeError(f"inputs must be a list of texts, one at least, got {texts!r:.60}; write [text]")
+    if targets is not None and len(targets) != len(texts):
+        raise ValueError(
+            f"targets must be one per text, got {len(targets)} for {len(texts)} texts; leave them out, and the "
+            "predictions of the model are taken"
+        )
+    for n, text in enumerate(texts, 1):
+        if not text.strip() or not predictor.token_places(text):
+            raise ValueError(f"inputs must be texts with a token at least, and text {n} is {text!r:.60}; leave it out")

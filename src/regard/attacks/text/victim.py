@@ -1,0 +1,76 @@
+"""TextVictim: a predictor of texts under attack; its scores, its gradients by tokens, and the count of its passes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.inference.edited_text import EditedText
+from regard.inference.embedding_gradient import embedding_gradient
+from regard.inference.token_places import TokenPlace, VocabularyTexts
+from regard.inference.token_predictor import TextScores, TokenPredictor
+
+
+class PlaceGradient(NamedTuple):
+    """The tokens of a text, and the gradient of its loss by the vector of each."""
+
+    places: list[TokenPlace]
+    gradient: Tensor  # "n d"
+
+
+class TextVictim:
+    """A predictor in evaluation mode. `batch` texts are scored per pass; `queries` counts texts, not passes."""
+
+    def __init__(self, predictor: TokenPredictor, batch: int) -> None:
+        self.predictor, self._batch = predictor, batch
+        self.queries = 0
+        self.texts_without_gradient: set[str] = set()
+        self._vocabulary: VocabularyTexts | None = None
+
+    @property
+    def vocabulary(self) -> VocabularyTexts:
+        if self._vocabulary is None:
+            self._vocabulary = self.predictor.token_texts()
+        return self._vocabulary
+
+    def vectors(self, attack: str) -> Tensor:  # -> "v d"
+        """The vectors of all tokens; raises if the model has none, in the name of the attack that asks."""
+        embedding = self.predictor.embedding
+        if not isinstance(embedding, nn.Embedding):
+            raise ValueError(
+                f"{attack} compares vectors of tokens, and {type(self.predictor.model).__name__} has no embedding of "
+                "tokens; use CharacterEdits(), the attack characters, which needs none"
+            )
+        return embedding.weight.detach()
+
+    @torch.no_grad()
+    def scores(self, texts: Sequence[EditedText], targets: Sequence[Any]) -> TextScores:
+        parts = []
+        for start in range(0, len(texts), self._batch):
+            rows = slice(start, start + self._batch)
+            parts.append(self.predictor.attack_scores(texts[rows], targets[rows]))
+        self.queries += len(texts)
+        return TextScores(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
+
+    def gradient(self, text: EditedText, target: Any) -> PlaceGradient:
+        """The gradient of the loss by the vectors of the tokens of one text."""
+        embedding = self.predictor.embedding
+        assert embedding is not None
+        self.queries += 1
+        read = embedding_gradient(embedding, lambda: self.predictor.attack_scores([text], [target]).loss)
+        places = self.predictor.token_places(text.text)
+        gradient = read.gradient[_rows(read.tokens.tolist(), [place.token for place in places])]
+        if not gradient.any():
+            self.texts_without_gradient.add(text.original)
+        return PlaceGradient(places, gradient)
+
+
+def _rows(embedded: Sequence[int], tokens: Sequence[int]) -> list[int]:
+    """Where the tokens of a text stand among those that the model embedded, which begin, end and pad it as well."""
+    rows, row = [], 0
+    for token in tokens:
+        row = embedded.index(token, row)
+        rows.append(row)
+        row += 1
+    return rows
