@@ -20,11 +20,14 @@ from tests.serve.conftest import visit
 from tests.tasks.cases import CASES, request_body, task_of, with_paths, write_files
 
 import regard
+from regard.attacks.text.victim import TextVictim
 from regard.cli.main import main
 from regard.common import checksums
+from regard.inference.edited_text import EditedText
+from regard.inference.embedding_gradient import embedding_gradient
 from regard.inference.limits import Limits
 from regard.inference.predictor import Predictor, record_run
-from regard.tasks.base import TaskConfig
+from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.loading import load_run
 from regard.tasks.registry import TASKS, read_config
 from regard.training.checkpoint import read
@@ -34,6 +37,9 @@ from regard.training.fit import fit
 from regard.training.run_folder import RunRecord
 
 every_task = pytest.mark.parametrize("name", CASES)
+ATTACKED = [
+    name for name in CASES if TASKS[task_of(name)].input_kind == "text" and TASKS[task_of(name)].Attack is not NoOptions
+]
 STEPS = ["--threads", "1", "--device", "cpu", "--validate-every", "2", "--log-every", "1", "--warmup", "1"]
 
 
@@ -283,6 +289,45 @@ def test_loss_is_differentiable(name: str, trained: Callable[[str], Path], folde
     assert any(p.grad is not None and p.grad.any() for p in predictor.model.parameters())
     if predictor.embedding is not None:
         assert predictor.embeddings(given).ndim == 3
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_attack_reads_the_tokens_of_the_model(name: str, trained: Callable[[str], Path], folder: Path) -> None:
+    predictor: Any = regard.load(trained(name), device="cpu")
+    texts = inputs(name, folder)
+    word = [regard.attacks.ForbiddenWord("a")] * len(texts) if task_of(name) == "translate" else None
+    target = predictor.attack_targets(texts, word)[0]
+    vocabulary, weight = predictor.token_texts(), predictor.embedding.weight
+    assert len(vocabulary.texts) <= len(weight)
+    read = embedding_gradient(
+        predictor.embedding, lambda: predictor.attack_scores([EditedText(texts[0])], [target]).loss
+    )
+    places = predictor.token_places(texts[0])
+    assert {*(place.token for place in places)} <= {*read.tokens.tolist()}
+    torch.testing.assert_close(read.vectors, weight.detach()[read.tokens])
+    victim = TextVictim(predictor, 64)
+    gradient = victim.gradient(EditedText(texts[0]), target)
+    assert gradient.gradient.shape == (len(places), weight.shape[1])
+    # every word of the text that has a token of its own is found under its number, and at its place
+    for place in places:
+        text = vocabulary.texts[place.token]
+        assert text is None or texts[0][place.start : place.end].lower() == text.lower()
+    for attack in (regard.attacks.HotFlip(1, 3), regard.attacks.Triggers(1, 2, 1), regard.attacks.CharacterEdits(1, 3)):
+        result = regard.attack(predictor, texts, word, attack)
+        assert [each.original for each in result.inputs] == texts
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_attack(name: str, trained: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    word = ["--forbidden-word", "a"] if task_of(name) == "translate" else []
+    capsys.readouterr()
+    assert main(["attack", str(trained(name)), "--count", "3", "--k", "4", "--json", *word]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["attack"] == "hotflip"
+    assert values["texts"] == len(values["examples"]) <= 3
+    assert values["accuracy"] <= values["clean_accuracy"]
+    for example in values["examples"]:
+        assert (example["text"] != example["attacked"]) == (example["broken"] and not example["was_broken"])
 
 
 @every_task

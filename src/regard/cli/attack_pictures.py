@@ -23,12 +23,15 @@ def draw_curve(curve: AccuracyCurve, attack: str, path: Path) -> None:
     draw_line({attack: points}, path, "eps, the largest change of a pixel", "accuracy in percent", floor=0.0)
 
 
-def draw_examples(predictor: Any, clean: Tensor, curve: AccuracyCurve, attack: str, path: Path) -> None:
-    """The first images that the largest radius broke and the model had right, each broken by as little as was found."""
+def draw_examples(predictor: Any, clean: Tensor, curve: AccuracyCurve, attack: str, path: Path) -> bool:
+    """The first images that the largest radius broke and the model had right, each broken by as little as was found.
+
+    False if there is none, and so no figure.
+    """
     was_right, result = ~curve.results[0].broken, curve.results[-1]
     rows = (was_right & result.broken).nonzero().flatten()[:_IMAGES].tolist()
     if not rows:
-        raise ValueError(f"--picture draws images that {attack} broke, and it broke none; raise --eps, or leave it out")
+        return False
     attacked = torch.stack([next(r.inputs[row] for r in curve.results if r.broken[row]) for row in rows])
     names = predictor.stats.classes
     before, after = (_readings(predictor, x) for x in (clean[rows], attacked))
@@ -41,6 +44,7 @@ def draw_examples(predictor: Any, clean: Tensor, curve: AccuracyCurve, attack: s
     wide = curve.epsilons[-1]
     notes = [f"broken by {attack}, eps up to {wide:g}; class and probability before and after"]
     draw_attacked_images(images, path, "Images before and after an attack", notes)
+    return True
 
 
 def _readings(predictor: Any, x: Tensor) -> list[tuple[int, float, dict[str, Tensor]]]:

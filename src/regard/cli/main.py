@@ -25,7 +25,7 @@ VERBS = {
     "view": "show a recording, or the attention of a run: terminal, figure, page",
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
     "evaluate": "score a trained model",
-    "attack": "the accuracy of a trained classifier of images under an adversarial attack",
+    "attack": "the accuracy of a trained model of images or texts under an adversarial attack",
     "attribute": "how much each word of a text adds to the class that a trained model gives it",
     "faithfulness": "how far attributions, and the attention of a trained model, can be trusted",
     "compare": "train several attentions on the same data with the same budget: a table and a plot",

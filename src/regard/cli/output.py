@@ -12,6 +12,12 @@ def note(text: str) -> None:
     print(f"regard: {text}", file=sys.stderr, flush=True)
 
 
+def warn(sentences: Sequence[str]) -> None:
+    """Sentences about a result that may mislead, beside the output."""
+    for sentence in sentences:
+        note(f"warning: {sentence}")
+
+
 def check_writable(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
     """Raises before a model is loaded if the file cannot be written."""
     if path is None:

@@ -1,10 +1,16 @@
 """Options of `regard evaluate`, `regard predict` and `regard serve` that several image tasks have.  No torch here."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from __future__ import annotations
 
-from regard.common.option_checks import check_choices, check_positive
-from regard.common.option_fields import left_open
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from regard.common.option_checks import check_choices, check_positive, check_radius
+from regard.common.option_fields import left_open, option
+
+if TYPE_CHECKING:
+    from regard.attacks import Attack
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,40 @@ class EvaluateImages:
 @dataclass(frozen=True)
 class AttackImages(EvaluateImages):
     """Options of `regard attack` for classifiers of images."""
+
+    # those of `regard attack`, the default first
+    attacks: ClassVar[tuple[str, ...]] = ("pgd", "fgsm", "mi-fgsm", "apgd-ce", "apgd-dlr", "square", "worst")
+    changes: ClassVar[str] = "changes the pixels of images"
+    _with_steps: ClassVar[tuple[str, ...]] = ("pgd", "mi-fgsm", "apgd-ce", "apgd-dlr")
+
+    eps: float = 0.1
+    """The largest change of a pixel; the curve goes from 0 to it."""
+    points: int = 5
+    """Radii of the curve, 0 and eps included."""
+    steps: int | None = left_open("10 of pgd and mi-fgsm, 100 of apgd-ce and apgd-dlr")
+    """Steps by the gradient."""
+    curve: Path | None = option(None, metavar="FILE")
+    """Draw the accuracy against eps; .png, .svg or .pdf."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.points < 2:
+            raise ValueError(f"--points must be 2 or more, 0 and --eps, got {self.points}; try --points 5")
+        check_radius(self, "eps")
+        check_positive(self, "steps")
+
+    def build(self, name: str) -> Attack:
+        """The attack of this name with these options."""
+        from regard.attacks import ATTACKS
+
+        if self.steps is None:
+            return ATTACKS[name](self.eps)
+        if name not in self._with_steps:
+            raise ValueError(
+                f"--steps {self.steps} means nothing to --attack {name}; leave it out, or use --attack "
+                f"{' or '.join(self._with_steps)}"
+            )
+        return ATTACKS[name](self.eps, steps=self.steps)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import (
     check_at_least,
@@ -17,11 +17,13 @@ from regard.common.option_checks import (
     check_positive,
     check_seed,
     check_split,
+    dashed,
 )
 from regard.common.option_fields import at_least, flag, left_open, resolve
 from regard.tasks.base import TaskConfig, as_paths
 
 if TYPE_CHECKING:
+    from regard.attacks import TextAttack
     from regard.decoding.search import Search
 
 
@@ -51,6 +53,77 @@ class EvaluateTextFiles(EvaluateSplit):
 
     test: tuple[Path, ...] = ()
     """Other data, in the format of --train."""
+
+
+@dataclass(frozen=True)
+class AttackTexts(EvaluateSplit):
+    """Options of `regard attack` for predictors of texts."""
+
+    # those of `regard attack`, the default first
+    attacks: ClassVar[tuple[str, ...]] = ("hotflip", "triggers", "characters")
+    changes: ClassVar[str] = "changes the words of texts"
+    _owners: ClassVar[dict[str, tuple[str, ...]]] = {
+        "flips": ("hotflip",),
+        "cosine": ("hotflip",),
+        "edit_distance": ("hotflip",),
+        "words": ("triggers",),
+        "edits": ("characters",),
+        "beam": ("hotflip", "characters"),
+    }
+
+    flips: int | None = left_open(3)
+    """With hotflip: tokens that are replaced, at most."""
+    k: int = 64
+    """Candidates that are evaluated at every step: the best by the gradient, or by the words that matter most."""
+    beam: int | None = left_open(5)
+    """With hotflip and characters: texts that go on to the next step."""
+    cosine: float | None = None
+    """With hotflip: the least cosine between the model's own vectors of a token and of its replacement."""
+    edit_distance: int | None = None
+    """With hotflip: the most letters in which a token and its replacement differ."""
+    words: int | None = left_open(3)
+    """With triggers: words before all texts of a class."""
+    edits: int | None = left_open(2)
+    """With characters: letters inserted, deleted, substituted or swapped, at most."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "k", "flips", "beam", "edit_distance", "words", "edits")
+        if self.cosine is not None and not -1 <= self.cosine <= 1:
+            raise ValueError(f"--cosine must be from -1 to 1, got {self.cosine:g}; try --cosine 0.5")
+
+    def targets(self, count: int) -> list[Any] | None:
+        """The targets of so many typed texts; None: the predictions of the model."""
+        return None
+
+    def build(self, name: str) -> TextAttack:
+        """The attack of this name with these options."""
+        from regard.attacks import TEXT_ATTACKS, CosineSimilarity, EditDistance, SameStart
+
+        typed: dict[str, Any] = {}
+        for option, owners in self._owners.items():
+            if (value := getattr(self, option)) is None:
+                continue
+            if name not in owners:
+                raise ValueError(
+                    f"{dashed(option)} {value} means nothing to --attack {name}; leave it out, or use --attack "
+                    f"{' or '.join(owners)}"
+                )
+            typed[option] = value
+        limits = {"cosine": CosineSimilarity, "edit_distance": EditDistance}
+        if constraints := [kind(typed.pop(key)) for key, kind in limits.items() if key in typed]:
+            typed["constraints"] = (SameStart(), *constraints)
+        return TEXT_ATTACKS[name](k=self.k, **typed)
+
+
+@dataclass(frozen=True)
+class AttackTextFile(AttackTexts, EvaluateTextFile):
+    """Options of `regard attack` for a task that trains on one file."""
+
+
+@dataclass(frozen=True)
+class AttackTextFiles(AttackTexts, EvaluateTextFiles):
+    """Options of `regard attack` for a task that reads several files."""
 
 
 @dataclass(frozen=True)

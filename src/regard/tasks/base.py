@@ -18,7 +18,7 @@ from regard.common.option_fields import resolve
 from regard.common.suggestions import known
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from regard.inference.evaluation import Evaluation
     from regard.inference.predictor import Predictor
@@ -342,10 +342,11 @@ class Task(ABC, Generic[Config, AnyPredictor]):
     def evaluate(self, predictor: AnyPredictor, folder: Path, options: Any, progress: Progress) -> Evaluation:
         """The scores of a run on data that it did not train on; `options` are those of the config's `Evaluate`."""
 
-    def bounded_examples(self, predictor: AnyPredictor, options: Any) -> tuple[Tensor, Tensor, str]:
-        """Held-out inputs from 0 to 1, the numbers of their classes, and the name of their split.
+    def attack_examples(self, predictor: AnyPredictor, folder: Path, options: Any) -> tuple[Any, Any, str]:
+        """Held-out inputs and targets, as `regard.attack` takes them, and the name of their split.
 
-        `options` are those of the config's `Attack`; a task without any is never asked.
+        Images are tensors from 0 to 1, with the numbers of their classes; texts and their targets are lists. `options`
+        are those of the config's `Attack`; a task without any is never asked.
         """
         raise AssertionError
 

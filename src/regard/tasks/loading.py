@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from regard.inference.evaluation import Evaluation
 from regard.inference.predictor import Predictor
@@ -34,7 +34,7 @@ class LoadedRun:
     # of the options of the task's `Evaluate`
     evaluate: Callable[[Any, Progress], Evaluation]
     # of the options of the task's `Attack`
-    bounded_examples: Callable[[Any], tuple[Tensor, Tensor, str]]
+    attack_examples: Callable[[Any], tuple[Any, Any, str]]
 
 
 def load(folder: Path | str, *, weights: Weights | None = None, device: str = "auto") -> Predictor[Any, Any]:
@@ -62,10 +62,10 @@ def load_run(run: Path, weights: Weights | None = None, device: str = "auto") ->
     def evaluate(options: Any, progress: Progress) -> Evaluation:
         return task.evaluate(predictor, run, options, progress)
 
-    def bounded_examples(options: Any) -> tuple[Tensor, Tensor, str]:
-        return task.bounded_examples(predictor, options)
+    def attack_examples(options: Any) -> tuple[Any, Any, str]:
+        return task.attack_examples(predictor, run, options)
 
-    return LoadedRun(config, predictor, weights, facts["step"], record.threads, evaluate, bounded_examples)
+    return LoadedRun(config, predictor, weights, facts["step"], record.threads, evaluate, attack_examples)
 
 
 def _load_weights(model: nn.Module, run: Path, weights: Weights, path: Path) -> Mapping[str, Any]:
@@ -91,13 +91,13 @@ def _load_released(folder: Path, weights: Weights | None, device: str) -> Loaded
     def evaluate(options: Any, progress: Progress) -> Evaluation:
         return evaluate_released(folder, predictor, options, progress)
 
-    def bounded_examples(options: Any) -> tuple[Tensor, Tensor, str]:
+    def attack_examples(options: Any) -> tuple[Any, Any, str]:
         raise ValueError(
-            f"{folder} is a released model, which has no held-out images; attack it on your own in Python, by "
-            "regard.attack(regard.load(folder), inputs, targets, attack)"
+            f"{folder} is a released model, which has no held-out {config.input_kind}s; attack it on your own in "
+            "Python, by regard.attack(regard.load(folder), inputs, targets, attack)"
         )
 
-    return LoadedRun(config, predictor, "released", 0, None, evaluate, bounded_examples)
+    return LoadedRun(config, predictor, "released", 0, None, evaluate, attack_examples)
 
 
 def weights_path(run: Path, weights: Weights) -> Path:

@@ -1,16 +1,18 @@
-"""regard attack: the accuracy of a run against the radius of an attack."""
+"""regard attack: the accuracy of a run against the radius of an attack, and that of texts before and after one."""
 
 import json
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
 
-from regard.attacks import ATTACKS
+from regard.attacks import ATTACKS, TEXT_ATTACKS
 from regard.cli.main import main
-from regard.cli.verbs.attack import AttackOptions
+from regard.cli.verbs.attack import AttackName, ImageAttackName
+from regard.tasks._image_options import AttackImages
+from regard.tasks._text_options import AttackTexts
 
 TINY = ["--threads", "1", "--warmup", "1", "--steps", "12", "--batch", "200", "--lr", "0.02"]
 
@@ -25,7 +27,10 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_names_are_those_of_the_catalogue() -> None:
-    assert get_args(get_type_hints(AttackOptions)["attack"]) == tuple(ATTACKS)
+    assert get_args(ImageAttackName) == tuple(ATTACKS)
+    assert get_args(AttackName) == (*ATTACKS, *TEXT_ATTACKS)
+    assert set(AttackImages.attacks) == set(ATTACKS)
+    assert AttackTexts.attacks == tuple(TEXT_ATTACKS)
 
 
 def test_a_curve_with_pictures(regard: Regard, gated: Path, tmp_path: Path) -> None:
@@ -83,7 +88,19 @@ def test_glimpses(regard: Regard, tmp_path: Path) -> None:
             "0.0314",
         ),
         (["--points", "1"], "--points must be 2 or more, 0 and --eps, got 1; try --points 5"),
-        (["--count", "0"], "--count must be 1 or more, got 0; try --count 500"),
+        (["--count", "0"], "--count must be 1 or more, got 0; leave it out"),
+        (["--steps", "0"], "--steps must be 1 or more, got 0; leave it out"),
+        (
+            ["--attack", "square", "--steps", "5"],
+            "--steps 5 means nothing to --attack square; leave it out, or use --attack pgd or mi-fgsm or apgd-ce or "
+            "apgd-dlr",
+        ),
+        (["a text"], "RUN is a run of classify-image, which reads no texts; leave 'a text' out"),
+        (
+            ["--attack", "hotflip"],
+            "--attack hotflip changes the words of texts, and RUN is a run of classify-image; use --attack pgd or fgsm "
+            "or mi-fgsm or apgd-ce or apgd-dlr or square or worst",
+        ),
         (["--attack", "pdg"], "unknown --attack 'pdg'; did you mean 'pgd'? known are: fgsm, pgd, mi-fgsm, "),
         (["--curve", "curve.txt"], "unknown suffix of --curve '.txt'; known are: .png, .svg, .pdf"),
         (["--picture", "nix/x.png"], "--picture nix/x.png: there is no folder nix; make it first"),
@@ -93,24 +110,32 @@ def test_glimpses(regard: Regard, tmp_path: Path) -> None:
 def test_wrong_input_is_one_sentence(args: list[str], sentence: str, regard: Regard, gated: Path) -> None:
     ran = regard("attack", gated, *args)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.splitlines()[-1].startswith(f"regard: {sentence}")
+    assert ran.err.splitlines()[-1].startswith(f"regard: {sentence.replace('RUN', str(gated))}")
 
 
-def test_runs_that_read_no_images(regard: Regard, trained: Path) -> None:
-    ran = regard("attack", trained)
+def test_runs_that_cannot_be_attacked(regard: Regard, tmp_path: Path) -> None:
+    model = ["--width", "8", "--heads", "2", "--layers", "1", "--segment", "16"]
+    assert regard("train", "language-model", *TINY, *model, "--out", tmp_path / "run").code == 0
+    ran = regard("attack", tmp_path / "run")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        f"regard: {trained} is a run of translate, and regard attack changes the pixels of images; name a run of "
-        "classify-image or glimpse\n"
+        f"regard: {tmp_path / 'run'} is a run of language-model, which regard attack does not change; name a run of "
+        "translate, classify-image, glimpse, classify-text, tag, match\n"
     )
+
+
+def test_steps_are_those_of_the_attack(regard: Regard, gated: Path) -> None:
+    args = ["--count", 5, "--points", 2, "--json", "--steps"]
+    few, many = (json.loads(regard("attack", gated, *args, n).out)["curve"][-1]["queries"] for n in (2, 5))
+    assert many > few
 
 
 def test_nothing_broken_is_no_picture(regard: Regard, gated: Path, tmp_path: Path) -> None:
     ran = regard("attack", gated, "--eps", 1e-6, "--count", 5, "--points", 2, "--picture", tmp_path / "a.png")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith(
-        "regard: --picture draws images that pgd broke, and it broke none; raise --eps, or leave it out\n"
-    )
+    # the table is printed all the same
+    assert ran.code == 0
+    assert ran.out.startswith("eps       accuracy\n0 ")
+    assert f"regard: pgd broke no image, so {tmp_path / 'a.png'} is not drawn; raise --eps\n" in ran.err
     assert not (tmp_path / "a.png").exists()
 
 

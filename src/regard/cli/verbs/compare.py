@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.cli.main import choose, print_error
 from regard.cli.parsing import toml_config
-from regard.cli.verbs.attack import AttackName, attackable_tasks
+from regard.cli.verbs.attack import ImageAttackName, attackable_tasks
 from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
 from regard.common.option_checks import check_radius
 from regard.common.option_fields import left_open, option, resolve
@@ -38,7 +38,7 @@ class CompareOptions:
     """The folder for the runs and the results; if left out, runs/compare-TASK."""
     seeds: int = 1
     """Train each this many times, with --seed and the numbers after it; the table then has means and 95 % intervals."""
-    attack: AttackName | None = None
+    attack: ImageAttackName | None = None
     """For classifiers of images: add the accuracy on test images under this attack to the table."""
     attack_eps: float | None = left_open("0.1 with --attack")
     """The largest change of a pixel by --attack."""
@@ -73,10 +73,10 @@ def run(args: Sequence[str]) -> int:
     config = TASKS[name]
     options = parse_task(options_of(config), f"regard compare {name}", config, args[1:])
     out = Path("runs") / f"compare-{name}" if options.out is None else options.out
-    if options.attack is not None and name not in attackable_tasks():
+    if options.attack is not None and name not in attackable_tasks("image"):
         raise ValueError(
             f"--attack {options.attack} changes the pixels of images, and {name} reads none; leave it out, or compare "
-            f"{' or '.join(attackable_tasks())}"
+            f"{' or '.join(attackable_tasks('image'))}"
         )
     base = check_paths_exist(config(**options.task).with_absolute_paths())
     training, notes = training_config(options.training, base)

@@ -139,7 +139,9 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         seconds = time.perf_counter() - start
         return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds)
 
-    def bounded_examples(self, predictor: ImageClassifier, options: AttackImages) -> tuple[Tensor, Tensor, str]:
+    def attack_examples(
+        self, predictor: ImageClassifier, folder: Path, options: AttackImages
+    ) -> tuple[Tensor, Tensor, str]:
         return bounded_examples(read_split(self.config, options.split, predictor.stats.classes), options.split)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import EvaluateTextFiles, PredictTextClasses, TextFileConfig
+from regard.tasks._text_options import AttackTextFiles, EvaluateTextFiles, PredictTextClasses, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
@@ -240,6 +240,7 @@ class ClassifyText(TextFileConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary")
     Evaluate: ClassVar[type] = EvaluateTextFiles
+    Attack: ClassVar[type] = AttackTextFiles
     Predict: ClassVar[type] = PredictTextClasses
 
     data: Literal["phrases", "documents", "verdicts"] | None = None

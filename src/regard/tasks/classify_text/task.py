@@ -33,7 +33,7 @@ from regard.tasks._classification import (
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
-from regard.tasks._text_options import EvaluateTextFiles
+from regard.tasks._text_options import AttackTextFiles, EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import (
@@ -217,6 +217,12 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         model = read_baseline(folder, len(tokenizer), len(predictor.classes))
         baseline = ClassifyTextPredictor(model, tokenizer, predictor.classes, max_length=self.config.max_length)
         return evaluate_texts(predictor, data, split, progress, baseline)
+
+    def attack_examples(
+        self, predictor: ClassifyTextPredictor, folder: Path, options: AttackTextFiles
+    ) -> tuple[list[str], list[str], str]:
+        data, split = self._texts(folder, options, predictor.classes)
+        return list(data.texts), [data.classes[n] for n in data.labels], split
 
     def _texts(self, folder: Path, options: EvaluateTextFiles, classes: Sequence[str]) -> tuple[LabelledTexts, str]:
         """The texts to classify, and their name."""

@@ -164,7 +164,9 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
         facts = {"draws": options.draws, "at_the_means": single[0], "drawn": single[1:]}
         return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds, [note], facts)
 
-    def bounded_examples(self, predictor: GlimpseClassifier, options: AttackImages) -> tuple[Tensor, Tensor, str]:
+    def attack_examples(
+        self, predictor: GlimpseClassifier, folder: Path, options: AttackImages
+    ) -> tuple[Tensor, Tensor, str]:
         return bounded_examples(read_scenes(self.config, options.split, predictor.stats.classes), options.split)
 
 

@@ -12,7 +12,7 @@ from regard.common.option_checks import check_at_least, check_choices, check_sha
 from regard.common.option_fields import left_open
 from regard.data.text.pair_columns import Columns
 from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
-from regard.tasks._text_options import PredictTextClasses, TextFileConfig
+from regard.tasks._text_options import AttackTextFile, PredictTextClasses, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
@@ -287,6 +287,7 @@ class Match(TextFileConfig):
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
     Predict: ClassVar[type] = PredictTextClasses
+    Attack: ClassVar[type] = AttackTextFile
 
     data: Literal["quantifiers"] | None = None
     """An embedded data set that needs no file: sentences with quantifiers -> whether the first entails the second."""

@@ -24,7 +24,7 @@ from regard.tasks._classification import (
     is_baseline_saved,
     write_baseline,
 )
-from regard.tasks._text_options import EvaluateTextFile
+from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
 from regard.tasks.match.data import MatchBatch, PairFacts, digest, read, read_file
@@ -203,6 +203,13 @@ class MatchTask(Task[Match, MatchPredictor]):
             {"baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]}},
             class_intervals(probabilities, data.labels),
         )
+
+    def attack_examples(
+        self, predictor: MatchPredictor, folder: Path, options: AttackTextFile
+    ) -> tuple[list[str], list[str], str]:
+        data, split = self._pairs(PairFacts.read(folder), folder, options)
+        texts = [f"{first}\t{second}" for first, second in zip(data.first, data.second, strict=True)]
+        return texts, [data.classes[n] for n in data.labels], split
 
     def _pairs(self, facts: PairFacts, folder: Path, options: EvaluateTextFile) -> tuple[LabelledPairs, str]:
         """The pairs to classify, and their name."""

@@ -17,7 +17,7 @@ from regard.common.option_checks import (
 )
 from regard.common.option_fields import at_least, left_open
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import TextFileConfig
+from regard.tasks._text_options import AttackTextFile, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
@@ -259,6 +259,7 @@ class Tag(TextFileConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("scheme", "words", "vocabulary")
     Predict: ClassVar[type] = PredictTags
+    Attack: ClassVar[type] = AttackTextFile
 
     data: Literal["fields"] | None = None
     """An embedded data set that needs no file: dates, numbers and currencies whose place decides how to read them."""

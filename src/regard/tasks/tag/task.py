@@ -16,7 +16,7 @@ from regard.common.wording import plural
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence
-from regard.data.text.words import WordEncoder, WordInputs
+from regard.data.text.words import WordEncoder, WordInputs, split_words
 from regard.inference.evaluation import Evaluation
 from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
@@ -24,7 +24,7 @@ from regard.metrics.spans import count_malformed, span_scores
 from regard.models.tagger import Tagger, TaggerSizes
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._text_options import EvaluateTextFile
+from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.tag.data import TagBatch, TagVocabulary, digest, read, read_file
 from regard.tasks.tag.options import Tag
@@ -232,6 +232,14 @@ class TagTask(Task[Tag, TagPredictor]):
         return Evaluation(
             scores, len(sentences), "sentences", split, seconds, predictions, samples, notes, facts, intervals
         )
+
+    def attack_examples(
+        self, predictor: TagPredictor, folder: Path, options: AttackTextFile
+    ) -> tuple[list[str], list[str], str]:
+        """The sentences whose words the predictor splits as their file does; tags of others have no words."""
+        sentences, split = self._sentences(predictor, folder, options)
+        whole = [each for each in sentences if split_words(each.text, self.config.words)[0] == tuple(each.words)]
+        return [each.text for each in whole], [" ".join(each.tags) for each in whole], split
 
     def _sentences(
         self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile

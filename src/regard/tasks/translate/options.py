@@ -17,10 +17,11 @@ from regard.common.option_checks import (
     check_split,
 )
 from regard.common.option_fields import left_open, option, resolve
-from regard.tasks._text_options import SearchOptions
+from regard.tasks._text_options import AttackTextFiles, SearchOptions
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
+    from regard.attacks.text.target_words import OutputWord
     from regard.models.encoder_decoder import EncoderDecoder
     from regard.tasks.translate.task import TranslateTask
 
@@ -204,6 +205,37 @@ def _positions(max_length: int) -> int:
 
 
 @dataclass(frozen=True)
+class AttackTranslations(AttackTextFiles):
+    """Options of `regard attack` for translators."""
+
+    target_word: str | None = option(None, metavar="WORD")
+    """A word that must appear in the translation."""
+    forbidden_word: str | None = option(None, metavar="WORD")
+    """A word that must not appear in the translation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.target_word is None) == (self.forbidden_word is None):
+            given = "both are" if self.target_word is not None else "neither is"
+            raise ValueError(
+                "an attack on a translator needs a word, --target-word or --forbidden-word, and "
+                f"{given} given; type one of them"
+            )
+
+    def targets(self, count: int) -> list[Any]:
+        """The word, once per text."""
+        from regard.attacks import ForbiddenWord, TargetWord
+
+        word: OutputWord
+        if self.target_word is not None:
+            word = TargetWord(self.target_word)
+        else:
+            assert self.forbidden_word is not None
+            word = ForbiddenWord(self.forbidden_word)
+        return [word] * count
+
+
+@dataclass(frozen=True)
 class EvaluateTranslations:
     """Options of `regard evaluate` for translators."""
 
@@ -298,6 +330,7 @@ class Translate(TaskConfig):
     picture_suffixes: ClassVar[tuple[str, ...]] = (".html", ".png", ".svg", ".pdf", ".txt")
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTranslations
+    Attack: ClassVar[type] = AttackTranslations
     Predict: ClassVar[type] = PredictTranslations
     Serve: ClassVar[type] = ServeTexts
 

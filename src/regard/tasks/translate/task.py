@@ -22,7 +22,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks._text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.base import Progress, Task
 from regard.tasks.translate.fingerprint import CorpusFingerprint, digest
-from regard.tasks.translate.options import EvaluateTranslations, Translate
+from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -201,7 +201,13 @@ class TranslateTask(Task[Translate, Translator]):
             predictor, pairs, split, options, progress, names=names, cut=CorpusFingerprint.read(folder).bleu
         )
 
-    def _pairs(self, folder: Path, options: EvaluateTranslations) -> tuple[Pairs, str]:
+    def attack_examples(
+        self, predictor: Translator, folder: Path, options: AttackTranslations
+    ) -> tuple[list[str], list[Any], str]:
+        pairs, split = self._pairs(folder, options)
+        return list(pairs.source), options.targets(len(pairs)), split
+
+    def _pairs(self, folder: Path, options: EvaluateTranslations | AttackTranslations) -> tuple[Pairs, str]:
         """The pairs to translate, and their name."""
         config = self.config
         if options.test:

@@ -1,0 +1,166 @@
+"""regard attack on runs that read texts: the table, the typed texts, the picture, and wrong input."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.cli.conftest import Regard
+
+from regard.cli.main import main
+
+TINY = ["--threads", "1", "--warmup", "1", "--steps", "40", "--lr", "0.03", "--validate-every", "40", "--batch", "256"]
+
+
+@pytest.fixture(scope="session")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier of texts whose class is that of one word."""
+    folder, rng = tmp_path_factory.mktemp("topics"), random.Random(0)
+    lines = []
+    for n in range(120):
+        words = [rng.choice(["the", "film", "was", "so", "and"]) for _ in range(4)]
+        words[rng.randrange(4)] = rng.choice(["good", "fine"] if n % 2 else ["bad", "poor"])
+        lines.append(f"{'up' if n % 2 else 'down'}\t{' '.join(words)}")
+    (folder / "texts.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    model = ["--width", "8", "--hidden", "8", "--hops", "2", "--feed", "8", "--word-dropout", "0"]
+    args = ["train", "classify-text", "--train", str(folder / "texts.tsv"), *TINY, *model]
+    assert main([*args, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def test_the_table_and_the_picture(regard: Regard, topics: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "attacked.png"
+    ran = regard("attack", topics, "--count", 6, "--flips", 2, "--picture", picture)
+    assert ran.code == 0, ran.err
+    *rows, about = ran.out.splitlines()
+    names = ["clean accuracy", "accuracy under attack", "flips", "queries", "unreachable"]
+    assert [row[:23].rstrip() for row in rows] == names
+    clean, under, flips, queries, unreachable = (float(row[23:].split()[0]) for row in rows)
+    assert clean > under
+    assert 1 <= flips <= 2
+    assert queries > 3
+    assert unreachable == 0
+    assert about.startswith(f"6 texts of the validation texts of {topics}, which has no test texts, under hotflip, in ")
+    assert about.endswith(" s; best weights, of step 40")
+    assert ran.err.splitlines() == ["regard: hotflip on 6 texts", f"regard: attacked texts are drawn in {picture}"]
+    with Image.open(picture) as image:
+        assert min(image.size) > 100
+    before = picture.read_bytes()
+    told = regard("attack", topics, "--count", 6, "--flips", 2, "--picture", picture, "--json")
+    assert picture.read_bytes() == before
+    values = json.loads(told.out)
+    assert values["clean_accuracy"] == pytest.approx(clean)
+    assert values["accuracy"] == pytest.approx(under, abs=0.01)
+    assert (values["attack"], values["texts"], values["step"], values["warnings"]) == ("hotflip", 6, 40, [])
+    for example in values["examples"]:
+        text = example["text"]
+        for edit in example["edits"]:
+            assert text[edit["start"] :].startswith(edit["before"]) or len(example["edits"]) > 1
+            assert example["attacked"][edit["start"] :].startswith(edit["after"])
+
+
+def test_the_clean_accuracy_is_that_of_evaluate(regard: Regard, topics: Path) -> None:
+    values = json.loads(regard("attack", topics, "--flips", 1, "--k", 1, "--json").out)
+    scores = json.loads(regard("evaluate", topics, "--json").out)["scores"]
+    assert values["clean_accuracy"] == pytest.approx(scores["accuracy"])
+
+
+def test_triggers_are_named(regard: Regard, topics: Path) -> None:
+    ran = regard("attack", topics, "--attack", "triggers", "--words", 2, "--count", 8)
+    assert ran.code == 0, ran.err
+    triggers = [row for row in ran.out.splitlines() if row.startswith("trigger ")]
+    assert 1 <= len(triggers) <= 2
+    assert all(len(row.split("'")[1].split()) == 2 for row in triggers)
+
+
+def test_typed_texts(regard: Regard, topics: Path) -> None:
+    ran = regard("attack", topics, "the film was good", "so bad", "--cosine", -1)
+    assert ran.code == 0, ran.err
+    first, predictions, *_ = ran.out.splitlines()
+    assert "[" in first
+    assert " -> " in first
+    assert predictions.startswith("  up ")
+    assert " -> down " in predictions
+    # nothing is near enough to stand in place of a word
+    kept = regard("attack", topics, "the film was good", "--cosine", 1, "--edit-distance", 1)
+    assert kept.out.splitlines()[0] == "resists: the film was good"
+
+
+def test_nothing_broken_is_no_picture(regard: Regard, topics: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "a.png"
+    ran = regard("attack", topics, "the film was good", "--cosine", 1, "--picture", picture)
+    assert ran.code == 0
+    assert ran.out.startswith("resists: ")
+    assert f"regard: hotflip broke no text, so {picture} is not drawn; allow more changes, or a larger --k\n" in ran.err
+    assert not picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--k", "0"], "--k must be 1 or more, got 0; try --k 64"),
+        (["--flips", "0"], "--flips must be 1 or more, got 0; try --flips 3"),
+        (
+            ["--attack", "pgd"],
+            "--attack pgd changes the pixels of images, and RUN is a run of classify-text; use --attack hotflip or "
+            "triggers or characters",
+        ),
+        (
+            ["--attack", "triggers", "--flips", "2"],
+            "--flips 2 means nothing to --attack triggers; leave it out, or use --attack hotflip",
+        ),
+        (
+            ["--attack", "triggers", "--beam", "2"],
+            "--beam 2 means nothing to --attack triggers; leave it out, or use --attack hotflip or characters",
+        ),
+        (["--cosine", "2"], "--cosine must be from -1 to 1, got 2; try --cosine 0.5"),
+        ([" "], "inputs must be texts with a token at least, and text 1 is ' '; leave it out"),
+        (["--eps", "0.1"], "unknown option --eps; "),
+        (["--picture", "a.txt"], "unknown suffix of --picture '.txt'; known are: .png, .svg, .pdf"),
+    ],
+)
+def test_wrong_input_is_one_sentence(args: list[str], sentence: str, regard: Regard, topics: Path) -> None:
+    ran = regard("attack", topics, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1].startswith(f"regard: {sentence.replace('RUN', str(topics))}")
+
+
+def test_a_bag_of_words_has_no_vectors(regard: Regard, topics: Path, tmp_path: Path) -> None:
+    texts = topics.parent / "texts.tsv"
+    args = ["--train", texts, "--model", "bag-of-words", "--threads", 1, "--steps", 4, "--out", tmp_path / "run"]
+    assert regard("train", "classify-text", *args).code == 0
+    ran = regard("attack", tmp_path / "run")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1] == (
+        "regard: HotFlip compares vectors of tokens, and BagOfWords has no embedding of tokens; use "
+        "CharacterEdits(), the attack characters, which needs none"
+    )
+    assert regard("attack", tmp_path / "run", "--attack", "characters", "--count", 2).code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (
+            [],
+            "an attack on a translator needs a word, --target-word or --forbidden-word, and neither is given; type one "
+            "of them",
+        ),
+        (
+            ["--target-word", "a", "--forbidden-word", "b"],
+            "an attack on a translator needs a word, --target-word or --forbidden-word, and both are given; type one "
+            "of them",
+        ),
+        (["--target-word", "a b"], "word must be one word for TargetWord, got 'a b'; give one without spaces"),
+        (
+            ["--target-word", "⁂"],
+            "the word '⁂' is not in the vocabulary of translations, so none can have it; name a word of the training "
+            "targets",
+        ),
+    ],
+)
+def test_words_of_translations(args: list[str], sentence: str, regard: Regard, trained: Path) -> None:
+    ran = regard("attack", trained, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1] == f"regard: {sentence}"
