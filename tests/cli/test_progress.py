@@ -55,6 +55,17 @@ def no_events() -> Iterator[Event]:
     yield from ()
 
 
+def test_a_note_comes_with_the_data() -> None:
+    out = io.StringIO()
+    with screen(out) as shown:
+        show_events((event for event in [PREPARED, *EVENTS]), shown, "It ends after 2 steps.")
+        assert show_events(no_events(), shown, "never") is None
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "It ends after 2 steps."
+    assert len([line for line in lines if "ends after" in line]) == 1
+    assert "never" not in out.getvalue()
+
+
 def test_lines() -> None:
     out = io.StringIO()
     with screen(out) as shown:

@@ -52,6 +52,11 @@ def test_groups_are_pure_and_have_different_candidates() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            "dialogue\tturn\tsystem\tuser\tinform\na\t1\t\tb\t\n",
+            r"x.txt:1: these are the columns of turns with labels, which track reads, got 'dialogue\\tturn\\tsystem"
+            r"\\tuser\\tinform'; give one dialogue per line, its turns separated by tabs or by __eou__",
+        ),
         ("no turns\n", r"x.txt:1: a line must have one dialogue per line.*got 'no turns'; put tabs between turns"),
         ("a\t\n", r"x.txt has no dialogue of two turns or more; it must hold one dialogue per line"),
         ("a\t" + "b " * 10, r"x.txt:1: the turn 'b b .*' has 10 words, more than max_length=9; shorten it, or raise"),

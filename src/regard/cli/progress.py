@@ -144,8 +144,11 @@ def screen(out: TextIO | None = None) -> Screen:
     return Bar(out) if out.isatty() else ProgressLines(out)
 
 
-def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
-    """Shows the events until the end and returns the last; None in a process that receives no events."""
+def show_events(events: Iterator[Event], screen: Screen, note: str = "") -> Stopped | None:
+    """Shows the events until the end and returns the last; None in a process that receives no events.
+
+    `note` is a line above that of the data: a training that refuses its data or options prints neither.
+    """
     stopped = None
     step: int | None = None
     has_summary = False
@@ -156,8 +159,10 @@ def show_events(events: Iterator[Event], screen: Screen) -> Stopped | None:
         for event in events:
             delayed.cancel()
             if isinstance(event, Prepared | Started):
-                if event.summary and not has_summary:
-                    screen.print_line(f"{event.run}: {event.summary}")
+                if not has_summary:
+                    for line in (note, f"{event.run}: {event.summary}" if event.summary else ""):
+                        if line:
+                            screen.print_line(line)
                 has_summary = True
                 if isinstance(event, Started):
                     screen.print_line(start_line(event))

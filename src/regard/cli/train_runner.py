@@ -26,15 +26,17 @@ def train(
     resume: bool,
     command: str | None = None,
     init_from: Path | None = None,
+    note: str = "",
 ) -> int:
     """Trains with progress on the screen, prints the next command, returns the exit code.
 
     `command` resumes the run; None stands for `regard train --resume`. `init_from` is the run that it starts from.
+    `note` is a line for the screen, once data and options are found to be in order.
     """
     quoted = shlex.quote(str(run))
     resume_command = f"regard train --resume {quoted}" if command is None else command
     try:
-        stopped = run_fit(task, run, training, resume, init_from)
+        stopped = run_fit(task, run, training, resume, init_from, note)
     except Diverged as error:
         text = with_cli_option_names(sentence(error), [TrainingConfig])
         print_error(f"{text}: regard train --resume {quoted} --lr {training.lr / 2:g}")
@@ -67,8 +69,13 @@ def train(
 
 
 def run_fit(
-    task: TaskConfig, run: Path, training: TrainingConfig, resume: bool, init_from: Path | None = None
+    task: TaskConfig,
+    run: Path,
+    training: TrainingConfig,
+    resume: bool,
+    init_from: Path | None = None,
+    note: str = "",
 ) -> Stopped | None:
     """The training with its events on the screen; its last event, or None in a process that prints nothing."""
     with terminable(), screen(sys.stdout) as shown:
-        return show_events(fit(task, run, training, resume, init_from), shown)
+        return show_events(fit(task, run, training, resume, init_from), shown, note)

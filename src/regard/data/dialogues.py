@@ -13,6 +13,7 @@ import numpy as np
 
 from regard.common.wording import shortened
 from regard.data.text.pairs import read_lines
+from regard.data.tracking.files import has_turn_columns
 
 _END = "__eou__"
 _HOLDS = "one dialogue per line, its turns separated by tabs or by __eou__"
@@ -37,6 +38,11 @@ def read_dialogues(path: Path, max_length: int, count_words: Callable[[str, int]
     With __eou__ further columns behind a tab are labels and are ignored. An empty turn inside of a dialogue stays.
     """
     lines = list(read_lines(path, _HOLDS))
+    if lines and has_turn_columns(lines[0]):
+        raise ValueError(
+            f"{path}:1: these are the columns of turns with labels, which track reads, got {shortened(lines[0])}; give "
+            f"{_HOLDS}"
+        )
     has_ends = any(_END in line for line in lines)
     if not has_ends and not any("\t" in line for line in lines):
         raise ValueError(f"{path}:1: a line must have {_HOLDS}, got {shortened(lines[0])}; put tabs between turns")

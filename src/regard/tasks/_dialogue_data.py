@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
+from regard.common.wording import plural
 from regard.data.dialogues import Dialogue, read_dialogues
 from regard.data.embedded import bookings
 from regard.data.splitting import held_out_items
@@ -76,8 +77,8 @@ def _hold_out(dialogues: Sequence[Dialogue], config: DialogueOptions) -> tuple[l
     distinct = sorted({*dialogues})
     if len(distinct) < 4:
         raise ValueError(
-            f"train={config.train} has {len(distinct)} different dialogues, too few to hold some out; give more, or "
-            "--valid as well"
+            f"train={config.train} has {plural(len(distinct), 'different dialogue')}, too few to hold some out; "
+            "give more, or --valid as well"
         )
     held = held_out_items(distinct, config.valid_share, config.seed, least=2)
     return [each for each in dialogues if each not in held], [each for each in dialogues if each in held]

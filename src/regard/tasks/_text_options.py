@@ -228,7 +228,7 @@ class TextConfig(TaskConfig):
         return f"{self.model_name} on {self.dataset_label}"
 
     def next_command(self, run: str) -> str:
-        return f"regard predict {run}"
+        return f"regard {'predict' if self.chats is None else 'chat'} {run}"
 
 
 @dataclass(frozen=True)

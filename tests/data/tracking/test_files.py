@@ -96,6 +96,10 @@ def test_columns(tmp_path: Path) -> None:
         (HEADER + ROWS + "a\t3\t\t\tyes\t\t\n", "5: dialogue a goes on behind another one; put the turns of a"),
         (HEADER + ROWS + "b\t3\t\t\tyes\t\t\n", "5: dialogue b has turn 3 where turn 2 must stand; put the turns of"),
         (HEADER + ROWS + "c\t1\t\t\tyes\tfood\t\n", "5: an inform must be slot=value, got 'food'; separate several"),
+        (
+            HEADER + "a\t1\tWhere?\t\t\tarea=north\t\n",
+            "turns.tsv has no words of a user in any turn, so there is nothing to track; add them$",
+        ),
         (HEADER, " has no dialogues; give a file with one at least"),
     ],
 )

@@ -300,6 +300,7 @@ def test_wrong_files_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
         "__eou__, got 'no tabs'; put tabs between turns",
         "a\t\n\tb\n": f"{path} has no dialogue of two turns or more; it must hold one dialogue per line, its turns "
         "separated by tabs or by __eou__",
+        "a\tb\n": f"--train {path} has 1 different dialogue, too few to hold some out; give more, or --valid as well",
         "a\tb\na\tc\n": f"--train {path} has 2 different dialogues, too few to hold some out; give more, or --valid as "
         "well",
         "".join(f"{n}\t\t\t\tb\n" for n in range(9)): "train has no reply with words in the --turns 3 before it, so "
@@ -308,8 +309,10 @@ def test_wrong_files_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     for content, sentence in cases.items():
         path.write_text(content)
         capsys.readouterr()
-        assert main(["train", "respond", "--train", str(path), *FLAT, *SMALL, "--steps", "1", "--out", str(out)]) == 2
+        assert main(["train", "respond", "--train", str(path), *FLAT, *SMALL, "--out", str(out)]) == 2
         printed = capsys.readouterr()
+        # no end of a training that does not begin
+        assert printed.out == ""
         assert printed.err.splitlines()[-1] == f"regard: {sentence}"
         assert not [*out.glob("*.safetensors"), *out.glob("tokens.json"), *out.glob("dialogues.json")]
 

@@ -86,6 +86,8 @@ def test_chat(predictor: TrackPredictor) -> None:
     # the words of the turn that has set the slot, and of the acts of the system
     assert {each.word for each in answer.behind["area"]} <= {"c", "area", "a"}
     assert predictor.chat(["", "food? a", "no, b"]).requested == ("phone",)
+    # the turns before one without words are of the same speakers
+    assert predictor.chat(["a table", "food? a", "no, b", "area?", ""]).state["food"] == "b"
     short = TrackPredictor(predictor.model, replaced_history(predictor.encoder, 1))
     assert short.chat(["a table", "food? a", "no, b", "area?", "c"]).notes == (
         "of the first 1 turn of the system only the state is kept, not its words",

@@ -138,16 +138,14 @@ def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
         check_same_options(recorded, task.weight_options(), options.init_from)
     training, note = training_config(options.training, task)
     folder = _default_folder(config.name, training) if options.out is None else options.out
-    if is_main_process():
-        if not options.task.get("data") and not options.task.get("train"):
-            print(f"No --train or --data given; using the built-in data set '{task.dataset}'.")
-        if note:
-            print(f"The training {note}.")
+    if is_main_process() and not options.task.get("data") and not options.task.get("train"):
+        print(f"No --train or --data given; using the built-in data set '{task.dataset}'.")
     with setup_notice(sys.stdout):
         from regard.cli.train_runner import train
 
         task.load().check_options()
-    return train(task, folder, training, resume=False, init_from=options.init_from)
+    note = f"The training {note}." if note else ""
+    return train(task, folder, training, resume=False, init_from=options.init_from, note=note)
 
 
 def _resume(args: Sequence[str], name: str | None) -> int:

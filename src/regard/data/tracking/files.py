@@ -47,7 +47,14 @@ def read_tracked(path: Path) -> TrackedFile:
     for dialogue in file.dialogues:
         if not dialogue.turns:
             raise ValueError(f"{path}: dialogue {dialogue.name} is empty; give it a turn, or leave it out")
+    if not any(turn.user.strip() for dialogue in file.dialogues for turn in dialogue.turns):
+        raise ValueError(f"{path} has no words of a user in any turn, so there is nothing to track; add them")
     return file
+
+
+def has_turn_columns(line: str) -> bool:
+    """Whether a line names the columns of turns with labels."""
+    return {*_NEEDED} <= {name.strip().lower() for name in line.split("\t")}
 
 
 def _read_json(path: Path) -> TrackedFile:

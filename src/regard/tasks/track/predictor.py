@@ -117,7 +117,8 @@ class TrackPredictor(Predictor[str, TrackOutput]):
 
     def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
         """The state after the last of these turns, which is the user's as the first is, and the words behind it."""
-        text = "\n".join(" ".join(turn.split()) for turn in turns)
+        # a line break at the end of a text is no turn, a tab is
+        text = "\t".join(" ".join(turn.split()) for turn in turns)
         return self.chat_answer(*labelled_recording(self, text))
 
     def chat_answer(self, output: TrackOutput, recording: Recording) -> ChatAnswer:
