@@ -26,14 +26,14 @@ from regard.training.config import TrainingConfig
 RESULTS = ROOT / "benchmarks" / "results" / "text"
 MODELS = ("flat", "hierarchical")
 TITLES = {"dailydialog": "DailyDialog", "bookings": "Bookings"}
-# steps of a training with the history and with the last turn, which has fewer batches per epoch; validations in it
-STEPS: dict[str, dict[str, Any]] = {
-    "dailydialog": {"flat": (1200, 600), "hierarchical": (1200, 600)},
-    "bookings": {"flat": 1300, "hierarchical": 1300},
-}
+# steps of a training; validations in it
+STEPS = {"dailydialog": 1200, "bookings": 1300}
 VALIDATIONS = 5
+# tokens per batch of DailyDialog with the history and with the last turn: 213 batches per epoch with both, so that
+# the same number of steps learns from the same number of replies
+BATCH = {True: 2000, False: 684}
 SIZES: dict[str, dict[str, Any]] = {
-    "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2, "batch": 2000},
+    "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2},
     "bookings": {},
 }
 OF_MODEL: dict[tuple[str, str], dict[str, Any]] = {
@@ -185,12 +185,12 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     trainings = {}
     try:
         for model in given.models:
-            for row, turns in enumerate((given.turns, 1) if name == "dailydialog" else (0,)):
-                chosen_options = {**data, **SIZES[name], **OF_MODEL.get((name, model), {}), "model": model, **options}
-                chosen_options |= {"turns": turns} if turns else {}
+            for turns in (given.turns, 1) if name == "dailydialog" else (0,):
+                chosen_options = {**data, **SIZES[name], **OF_MODEL.get((name, model), {}), "model": model}
+                chosen_options |= {"turns": turns, "batch": BATCH[turns > 1]} if turns else {}
+                chosen_options |= options
                 tasks[model, turns] = [Respond.of(**chosen_options, seed=seed) for seed in range(given.seeds)]
-                own = STEPS[name][model]
-                steps = given.steps or (own[row] if name == "dailydialog" else own)
+                steps = given.steps or STEPS[name]
                 ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // VALIDATIONS, 1)}
                 trainings[model, turns] = TrainingConfig(**{**Respond.training, **LEARNING[name], **ends})
         written = run(name, tasks, trainings, given.runs, results, lambda text: print(text, flush=True))

@@ -329,6 +329,8 @@ def test_what_is_wrong_is_told() -> None:
         model.hidden_states(texts(), model.init_memory()[:1])
     with pytest.raises(ValueError, match="positions are for texts without a memory; build the model with memory=0"):
         model.hidden_states(texts(), positions=torch.arange(T))
+    with pytest.raises(ValueError, match="^a prefix is for texts without a memory; build the model with memory=0$"):
+        model.stack(torch.zeros(B, T, 12), prefix=torch.full((B,), 2))
     memory = model.hidden_states(texts()).memory
     with pytest.raises(ValueError, match="documents must name those of 7 tokens and of 7 in the memory, got 7 numbers"):
         model.hidden_states(texts(), memory, documents=torch.zeros(B, T, dtype=torch.long))

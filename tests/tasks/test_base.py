@@ -13,6 +13,7 @@ from regard.tasks.base import LabelledImageConfig, TaskConfig
 from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
 from regard.tasks.glimpse.options import RAMOptions
 from regard.tasks.registry import TASKS, task_from_record
+from regard.tasks.respond.options import Respond
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.tag.options import Tag
 from regard.training.config import TrainingConfig
@@ -65,6 +66,7 @@ def of_files(name: str, *paths: Path) -> TaskConfig:
         (SelectResponse.of(similarity="mean"), "similarity", "none"),
         (Tag.of(encoder="bert"), "characters", 0),
         (Tag.of(), "characters", 48),
+        (Respond.of(), "history", "causal"),
     ],
 )
 def test_a_record_from_before_an_option_has_the_model_of_its_version(

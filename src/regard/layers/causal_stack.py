@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache, Segment
-from regard.attn.terms.mask import BooleanMask, Causal, Mask, Window
+from regard.attn.terms.mask import BooleanMask, Causal, Lengths, Mask, Prefix, Window
 from regard.layers.native_decoder import native_stack_step
 from regard.layers.transformer import EncoderLayer
 
@@ -107,13 +107,16 @@ class CausalStack(nn.Module):
         memory: Memory | None = None,
         *,
         mask: Mask | None = None,
+        prefix: Tensor | None = None,
         positions: Tensor | None = None,
         need: Need = NOTHING,
-    ) -> StackOutput:  # "b t d", positions "t" or "b t"
+    ) -> StackOutput:  # "b t d", prefix "b", positions "t" or "b t"
         """The states of a segment and the memory after it.
 
         `mask` is combined with the causal one, such as Documents of packed texts; it counts the tokens of the memory
-        before those of x. `positions`, which start anew in each, are for texts without a memory.
+        before those of x. `prefix` is how many tokens of each text attend to each other in both directions, before
+        those that attend to the past (Raffel et al. 2020, prefix LM). It, and `positions`, which start anew in each
+        document, are for texts without a memory.
         """
         if memory is None:
             memory = self.init_memory() if self.memory else ()
@@ -124,7 +127,10 @@ class CausalStack(nn.Module):
             )
         if memory and positions is not None:
             raise ValueError("positions are for texts without a memory; build the model with memory=0")
-        causal = Window(memory[0].keep - 1, 0) if memory and self.same_length else Causal()
+        if memory and prefix is not None:
+            raise ValueError("a prefix is for texts without a memory; build the model with memory=0")
+        causal: Mask = Window(memory[0].keep - 1, 0) if memory and self.same_length else Causal()
+        causal = causal if prefix is None else Prefix(prefix.unsqueeze(-1))
         whole_mask = causal if mask is None else causal & mask
         both = None if positions is None else (positions, positions)
         segments, weights = [], []
@@ -138,8 +144,13 @@ class CausalStack(nn.Module):
                 weights.append(output.weights)
         return StackOutput(self.norm(x), tuple(segments), tuple(weights))
 
-    def init_state(self, x: Tensor, lengths: Tensor | None = None) -> CausalState:  # "b t d", "b"
-        """The state after prompts, padded behind their `lengths`; None: all are t long."""
+    def init_state(
+        self, x: Tensor, lengths: Tensor | None = None, *, is_prefix: bool = False
+    ) -> CausalState:  # "b t d", "b"
+        """The state after prompts, padded behind their `lengths`; None: all are t long.
+
+        `is_prefix`: the tokens of a prompt attend to each other in both directions.
+        """
         t = x.shape[1]
         positions, visible = torch.arange(t, device=x.device), None
         next_position = torch.full((1,), t, device=x.device)
@@ -149,7 +160,9 @@ class CausalStack(nn.Module):
             positions, next_position = positions.expand(len(x), -1), lengths.unsqueeze(-1)
         pasts: list[KVCache | None] = []
         left = self._left
-        mask = Causal() if left is None else Window(left, 0)
+        mask: Mask | None = Causal() if left is None else Window(left, 0)
+        if is_prefix:
+            mask = None if lengths is None else Lengths(lengths)
         for layer in self.layers:
             if not t:
                 pasts.append(None)

@@ -25,7 +25,8 @@ BOS, EOS = 1, 2
 
 def flat(**choices: object) -> Callable[[], Responder]:
     sizes = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "longest": 41, "dropout": 0.0}
-    return lambda: FlatResponder(GPT2(V, **{**sizes, **choices}))  # type: ignore[arg-type]
+    both = bool(choices.pop("bidirectional", False))
+    return lambda: FlatResponder(GPT2(V, **{**sizes, **choices}), bidirectional=both)  # type: ignore[arg-type]
 
 
 def llama() -> Responder:
@@ -39,10 +40,11 @@ def hran(**choices: object) -> Callable[[], Responder]:
 READS = [name for name in HEADS if name not in POSITIONAL and name not in ("hard", "hard-argmax")]
 FLAT = {f"flat, {name}": flat(positions=name) for name in ("learned", "rotary", "relative", "none")}
 FLAT |= {"flat, entmax": flat(attention="entmax"), "flat, additive": flat(attention="additive"), "llama": llama}
-ALL = {**FLAT, "hran": hran(), "hran, lstm": hran(cell="lstm"), "hran, multi-head": hran(attention="multi-head")}
+BOTH = {f"both, {name}": flat(positions=name, bidirectional=True) for name in ("rotary", "alibi", "learned")}
+ALL = {**FLAT, **BOTH, "hran": hran(), "hran, lstm": hran(cell="lstm"), "hran, multi-head": hran(attention="multi-head")}
 ALL |= {f"hran, {name}": hran(attention=name) for name in READS}
 every = pytest.mark.parametrize("name", ALL)
-some = pytest.mark.parametrize("name", ["flat, learned", "flat, entmax", "llama", "hran", "hran, multi-head"])
+some = pytest.mark.parametrize("name", ["flat, learned", "both, rotary", "flat, entmax", "llama", "hran", "hran, multi-head"])
 
 
 @pytest.fixture(autouse=True)
@@ -304,6 +306,39 @@ def test_one_pass_learns_all_replies_of_a_dialogue(name: str) -> None:
     torch.testing.assert_close(found, torch.cat([*logs, logs[0]]))
 
 
+@torch.no_grad()
+def test_a_bidirectional_history_is_that_of_the_prefix_in_plain_loops() -> None:
+    """The words of the history attend to all of it, those of the reply to the past; the causal model to the past."""
+    model, (history, target) = built("both, learned"), given()
+    assert isinstance(model, FlatResponder)
+    history, target = row(history, 1), target[1:2]
+    joined = [int(token) for turn, length in zip(history.tokens[0], LENGTHS[1], strict=True) for token in turn[:length]]
+    speakers = [s for s, n in zip(history.speakers[0].tolist(), LENGTHS[1].tolist(), strict=True) for s in [s] * n]
+    # the end of a turn belongs to the next speaker, and that of the last turn is the begin of the reply
+    ends = LENGTHS[1].cumsum(0).tolist()
+    speakers = [1 - s if n + 1 in ends else s for n, s in enumerate(speakers)][:-1] + [0] * T
+    tokens = torch.tensor([*joined[:-1], *target[0].tolist()])
+    count, total = len(joined) - 1, len(joined) - 1 + T
+    x = model.decoder.embed(tokens[None], torch.arange(total))[0] + model.speakers(torch.tensor(speakers))
+    for layer in model.decoder.stack.layers:
+        normed, heads, width = layer.around_attention.enter(x), 3, 4
+        own = layer.attention
+        q, k, v = (part(normed).unflatten(-1, (heads, width)) for part in (own.query, own.key, own.value))
+        read = torch.zeros_like(q)
+        for i in range(total):
+            seen = [j for j in range(total) if j <= i or j < count]
+            for h in range(heads):
+                alpha = torch.stack([q[i, h] @ k[j, h] / width**0.5 for j in seen]).softmax(0)
+                read[i, h] = sum(a * v[j, h] for a, j in zip(alpha, seen, strict=True))
+        x = x + own.out(read.flatten(1))
+        x = x + layer.feed(layer.around_feed.enter(x))
+    expected = model.logits(model.decoder.stack.norm(x[count:]))
+    torch.testing.assert_close(model(history, target)[0], expected)
+    causal = FlatResponder(model.decoder).eval()
+    causal.speakers.load_state_dict(model.speakers.state_dict())
+    assert not torch.allclose(causal(history, target)[0], expected)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_reasons(name: str) -> None:
     with pytest.raises(ValueError, match=r"cannot read a dialogue") as error:
@@ -316,7 +351,14 @@ def test_the_reasons(name: str) -> None:
 def test_wrong_arguments_are_one_sentence() -> None:
     history, target = given()
     model = built("hran")
+    both = built("both, rotary")
+    assert isinstance(both, FlatResponder)
     cases: list[tuple[Callable[[], object], str]] = [
+        (
+            lambda: both.reply_states(history, target, torch.full((B,), T - 1)),
+            "reply_states predicts turns of the history, which a bidirectional model has read already; use "
+            "teacher_force for each reply",
+        ),
         (
             lambda: HRAN(V, hidden=7),
             "hidden must be even to be halved over two directions, got 7; try 8",

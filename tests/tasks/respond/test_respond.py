@@ -228,6 +228,8 @@ def test_dialogues_are_learned_whole_where_every_reply_is_read_with_all_turns_be
     assert [problem.learns_dialogues for problem in problems] == [True, True]
     cut = Respond.of(train=path, valid=path, turns=2, **options).prepare(tmp_path / "cut")
     assert not cut.learns_dialogues
+    both = Respond.of(train=path, valid=path, turns=4, history="bidirectional", **options)
+    assert not both.prepare(tmp_path / "both").learns_dialogues
     assert not Respond.of(train=file, valid=file, turns=4, **options).prepare(tmp_path / "empty").learns_dialogues
     assert (
         not Respond.of(train=path, valid=path, **{**options, "replies": "all"}).prepare(tmp_path / "a").learns_dialogues

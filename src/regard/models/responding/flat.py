@@ -42,9 +42,12 @@ class FlatResponder(Responder):
     other speaker and begins a reply, ⟨eos⟩ ends a reply: in vocabularies in which both are one token this is the layout
     of DialoGPT. S is zero at first, so that a pretrained `decoder` begins as it is. The texts of a batch are padded
     behind their ends, where no token of theirs attends.
+
+    `bidirectional`: the tokens of the turns x attend to later ones, too (Raffel et al. 2020, prefix LM), so that the
+    words of a question know their answer; a `decoder` without a memory that was not pretrained can learn that.
     """
 
-    def __init__(self, decoder: TransformerLanguageModel) -> None:
+    def __init__(self, decoder: TransformerLanguageModel, *, bidirectional: bool = False) -> None:
         super().__init__()
         if decoder.stack.memory:
             raise ValueError(
@@ -56,7 +59,7 @@ class FlatResponder(Responder):
                 f"decoder must have a linear vocabulary layer, got {type(decoder.output).__name__}; "
                 "build it without cutoffs"
             )
-        self.decoder = decoder
+        self.decoder, self.bidirectional = decoder, bidirectional
         self.speakers = nn.Embedding(2, decoder.output.in_features)
         nn.init.zeros_(self.speakers.weight)
 
@@ -93,6 +96,11 @@ class FlatResponder(Responder):
         The replies in the history are predicted from the turns before them, and the target, whose `lengths` do not
         count BOS, from all: one pass learns all replies of a dialogue.
         """
+        if self.bidirectional:
+            raise ValueError(
+                "reply_states predicts turns of the history, which a bidirectional model has read already; use "
+                "teacher_force for each reply"
+            )
         output = self._read(history, target, NOTHING)
         places = torch.arange(1, output.tokens.shape[1], device=target.device)
         is_text = places <= (output.history.counts + lengths).unsqueeze(-1)
@@ -112,13 +120,15 @@ class FlatResponder(Responder):
         owners[:, 0] = 1 - _REPLYING
         parts = (joined.tokens, target), (joined.owners, owners), (joined.speakers, torch.full_like(target, _REPLYING))
         tokens, owners, speakers = (torch.cat(part, 1).gather(1, columns) for part in parts)
-        stack = self.decoder.stack(self._embed(tokens, steps, speakers), need=need)
+        prefix = joined.counts if self.bidirectional else None
+        stack = self.decoder.stack(self._embed(tokens, steps, speakers), prefix=prefix, need=need)
         return _FlatOutput(stack, tokens, owners, joined)
 
     def init_state(self, history: History) -> CausalState:
         joined = _join(history)
         steps = torch.arange(joined.tokens.shape[1], device=joined.tokens.device)
-        return self.decoder.stack.init_state(self._embed(joined.tokens, steps, joined.speakers), joined.counts)
+        embedded = self._embed(joined.tokens, steps, joined.speakers)
+        return self.decoder.stack.init_state(embedded, joined.counts, is_prefix=self.bidirectional)
 
     def step(self, tokens: Tensor, state: CausalState) -> Step:
         positions = state.next_position.expand(*state.next_position.shape[:-1], tokens.shape[1])

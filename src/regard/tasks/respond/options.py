@@ -58,12 +58,16 @@ class ResponderOptions(ModelOptions):
 class FlatOptions(ResponderOptions):
     """A Transformer that reads all turns as one text and continues it  (Mei et al. 2017, Zhang et al. 2020)."""
 
+    before_recorded: ClassVar[dict[str, Any]] = {"history": "causal"}
+
     layers: int = left_open()
     """The number of layers."""
     heads: int = left_open()
     """Heads per layer."""
     positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "rotary"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
+    history: Literal["bidirectional", "causal"] = left_open()
+    """Whether the words of a turn attend to later turns of the history, too, or to those before alone."""
     init_std: float = left_open()
     """The standard deviation of the first weights; a narrow model that copies values learns sooner with more."""
 
@@ -91,7 +95,7 @@ class FlatOptions(ResponderOptions):
         )
         if self.init_std != _INIT_STD:
             init_weights(decoder, std=self.init_std, residual_std=self.init_std / math.sqrt(2 * self.layers))
-        return FlatResponder(decoder)
+        return FlatResponder(decoder, bidirectional=self.history == "bidirectional")
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,7 @@ class Respond(TextFileConfig):
             "replies": "second",
             "width": 64,
             "layers": 3,
+            "history": "bidirectional",
             "init_std": 0.125,
             "heads": 4,
             "hidden": 128,
@@ -253,6 +258,7 @@ class Respond(TextFileConfig):
             "replies": "all",
             "width": 128,
             "layers": 2,
+            "history": "causal",
             "init_std": _INIT_STD,
             "heads": 4,
             "hidden": 128,
@@ -304,9 +310,10 @@ class Respond(TextFileConfig):
         check_share(self, {"smoothing": 0.1})
 
     @property
-    def is_flat(self) -> bool:
-        """Whether the model reads all turns as one text."""
-        return not isinstance(self.model, HRANOptions)
+    def reads_once(self) -> bool:
+        """Whether the model reads a turn alike before all replies that follow it: as one text, and none ahead."""
+        is_causal = isinstance(self.model, FlatOptions) and self.model.history == "causal"
+        return is_causal or isinstance(self.model, DecoderOptions)
 
     @property
     def longest(self) -> int:

@@ -98,8 +98,8 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         summary += f"to validate with {len(valid):,}, {len(tokenizer):,} tokens"
         if splits.num_short:
             summary += f"; {plural(splits.num_short, 'dialogue')} without a reply left out"
-        # a flat model reads the same text for all replies of one speaker, so that one pass learns them all
-        whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.is_flat else None
+        # where the same text is read for all replies of one speaker, one pass learns them all
+        whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.reads_once else None
         learned = replies if whole is None else whole
         return RespondProblem(task, reader, learned, valid, decoder, whole is not None, summary)
 
@@ -162,7 +162,7 @@ class RespondTask(Task[Respond, RespondPredictor]):
         with torch.random.fork_rng(devices=[]):
             options = self.config.model
             if isinstance(options, DecoderOptions):  # the folder decides
-                options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0, init_std=0.02)
+                options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0, history="causal", init_std=0.02)
             model = options.build(11, max(self.config.longest, 6))
             model(history, target)
             model.step(target, model.init_state(history))
