@@ -107,8 +107,8 @@ CASES: dict[str, Case] = {
         ("b", "c c"),
     ),
     "respond+flat": Case(
-        "--train DIALOGUES --tokens words --model flat --history bidirectional --width 8 --heads 2 --layers 1 --turns 2 "
-        "--words 4 --batch 64",
+        "--train DIALOGUES --tokens words --model flat --history bidirectional --width 8 --heads 2 --layers 1 "
+        "--turns 2 --words 4 --batch 64",
         ("a b\tc", "c"),
         ("dot", "entmax"),
         ("b", "c c"),

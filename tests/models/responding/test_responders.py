@@ -41,10 +41,18 @@ READS = [name for name in HEADS if name not in POSITIONAL and name not in ("hard
 FLAT = {f"flat, {name}": flat(positions=name) for name in ("learned", "rotary", "relative", "none")}
 FLAT |= {"flat, entmax": flat(attention="entmax"), "flat, additive": flat(attention="additive"), "llama": llama}
 BOTH = {f"both, {name}": flat(positions=name, bidirectional=True) for name in ("rotary", "alibi", "learned")}
-ALL = {**FLAT, **BOTH, "hran": hran(), "hran, lstm": hran(cell="lstm"), "hran, multi-head": hran(attention="multi-head")}
+ALL = {
+    **FLAT,
+    **BOTH,
+    "hran": hran(),
+    "hran, lstm": hran(cell="lstm"),
+    "hran, multi-head": hran(attention="multi-head"),
+}
 ALL |= {f"hran, {name}": hran(attention=name) for name in READS}
 every = pytest.mark.parametrize("name", ALL)
-some = pytest.mark.parametrize("name", ["flat, learned", "both, rotary", "flat, entmax", "llama", "hran", "hran, multi-head"])
+some = pytest.mark.parametrize(
+    "name", ["flat, learned", "both, rotary", "flat, entmax", "llama", "hran", "hran, multi-head"]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -300,10 +308,43 @@ def test_one_pass_learns_all_replies_of_a_dialogue(name: str) -> None:
     both = History(*(torch.cat(pair) for pair in zip(long, pads, strict=True)))
     targets = torch.cat([target, torch.nn.functional.pad(other, (0, target.shape[1] - other.shape[1]))])
     lengths = torch.tensor([target.shape[1] - 1, other.shape[1] - 1])
-    states, predicted = model.reply_states(both, targets, lengths)
+    # in the second row four turns are absent
+    states, predicted = model.reply_states(both, targets, lengths, torch.tensor([1, 5]))
     assert predicted.tolist() == [*tokens, *other[0, 1:].tolist()]
     found = model.logits(states).log_softmax(-1).gather(-1, predicted[:, None]).flatten()
     torch.testing.assert_close(found, torch.cat([*logs, logs[0]]))
+    # from the second reply on
+    states, predicted = model.reply_states(both, targets, lengths, torch.tensor([3, 5]))
+    assert predicted.tolist() == [*tokens[len(logs[0]) :], *other[0, 1:].tolist()]
+    found = model.logits(states).log_softmax(-1).gather(-1, predicted[:, None]).flatten()
+    torch.testing.assert_close(found, torch.cat([*logs[1:], logs[0]]))
+
+
+@torch.no_grad()
+def test_a_bidirectional_pass_learns_the_reply_that_it_is_read_for() -> None:
+    """The first learned reply as it is written alone, those behind it from turns that are read in part as a past."""
+    model, (history, target) = built("both, rotary"), given()
+    assert isinstance(model, FlatResponder)
+    history, target = row(history, 1), target[1:2]
+    target[0, 0] = BOS
+    # the second turn is a reply: after one turn, whose end begins it
+    history.tokens[0, 0, int(LENGTHS[1, 0]) - 1] = BOS
+    speakers = torch.tensor([[1, 0, 1, 0]])
+    length = torch.tensor([T - 1])
+    history = history._replace(speakers=speakers)
+
+    def losses(first: int) -> Tensor:
+        states, tokens = model.reply_states(history, target, length, torch.tensor([first]))
+        return model.logits(states).log_softmax(-1).gather(-1, tokens[:, None]).flatten()
+
+    whole = model(history, target[:, :-1]).log_softmax(-1).gather(-1, target[:, 1:, None]).flatten()
+    torch.testing.assert_close(losses(4), whole)
+    before = History(history.tokens[:, :1], LENGTHS[1:2, :1], speakers[:, :1])
+    reply = torch.cat([torch.tensor([[BOS]]), history.tokens[:, 1, : int(LENGTHS[1, 1])]], 1)
+    alone = model(before, reply[:, :-1]).log_softmax(-1).gather(-1, reply[:, 1:, None]).flatten()
+    together = losses(1)
+    torch.testing.assert_close(together[: len(alone)], alone)
+    assert not torch.allclose(together[-len(whole) :], whole, rtol=0, atol=1e-9)
 
 
 @torch.no_grad()
@@ -351,14 +392,7 @@ def test_the_reasons(name: str) -> None:
 def test_wrong_arguments_are_one_sentence() -> None:
     history, target = given()
     model = built("hran")
-    both = built("both, rotary")
-    assert isinstance(both, FlatResponder)
     cases: list[tuple[Callable[[], object], str]] = [
-        (
-            lambda: both.reply_states(history, target, torch.full((B,), T - 1)),
-            "reply_states predicts turns of the history, which a bidirectional model has read already; use "
-            "teacher_force for each reply",
-        ),
         (
             lambda: HRAN(V, hidden=7),
             "hidden must be even to be halved over two directions, got 7; try 8",

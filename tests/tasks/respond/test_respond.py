@@ -18,7 +18,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
-from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns
+from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, PlannedReplies, first_reply
 from regard.tasks.respond.options import EvaluateReplies, PredictReplies, Respond
 from regard.tasks.respond.predictor import RespondPredictor
 from regard.tasks.respond.scoring import named_values
@@ -228,8 +228,6 @@ def test_dialogues_are_learned_whole_where_every_reply_is_read_with_all_turns_be
     assert [problem.learns_dialogues for problem in problems] == [True, True]
     cut = Respond.of(train=path, valid=path, turns=2, **options).prepare(tmp_path / "cut")
     assert not cut.learns_dialogues
-    both = Respond.of(train=path, valid=path, turns=4, history="bidirectional", **options)
-    assert not both.prepare(tmp_path / "both").learns_dialogues
     assert not Respond.of(train=file, valid=file, turns=4, **options).prepare(tmp_path / "empty").learns_dialogues
     assert (
         not Respond.of(train=path, valid=path, **{**options, "replies": "all"}).prepare(tmp_path / "a").learns_dialogues
@@ -244,6 +242,36 @@ def test_dialogues_are_learned_whole_where_every_reply_is_read_with_all_turns_be
     assert sum(loss.count for loss in losses) == sum(map(len, nlls))
     total = sum(float(loss.total.detach()) for loss in losses)
     assert total == pytest.approx(sum(float(nll.sum()) for nll in nlls), rel=1e-5)
+
+
+def test_a_bidirectional_model_learns_replies_behind_a_turn_that_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "whole.tsv"
+    path.write_text("".join(f"{a}\t{b} {a}\t{b}\tit {a}\n" for a in WORDS for b in WORDS))
+    options = {"tokens": "words", "replies": "second", "width": 8, "heads": 2, "layers": 1, "words": 5, "dropout": 0.0}
+    task = Respond.of(train=path, valid=path, turns=3, history="bidirectional", init_std=0.5, **options)
+    problem = task.prepare(tmp_path / "run")
+    assert problem.learns_dialogues
+    planned = problem.plan_epoch(0)
+    assert [(each.rows.tolist(), each.draws.tolist()) for each in planned] == [
+        (each.rows.tolist(), each.draws.tolist()) for each in problem.plan_epoch(0)
+    ]
+    firsts = {first_reply(problem.replies[0], draw) for each in planned for draw in each.draws}
+    assert firsts == {1, 3}
+    torch.manual_seed(0)
+    model = problem.build_model().eval()
+    replies = problem.reader.replies([tuple(line.split("\t")) for line in path.read_text().splitlines()], "second")
+    nlls = RespondPredictor(model, problem.reader).token_nlls(replies)
+    # with the greatest draws the last replies alone, as they are written; with the least ones the first ones, too
+    for draw, turns in ((0.99, (3,)), (0.0, (1, 3))):
+        losses = [
+            problem.loss(model, problem.load_batch(PlannedReplies(each.rows, np.full(len(each.rows), draw)), 0, 1))
+            for each in planned
+        ]
+        right = [nll for reply, nll in zip(replies, nlls, strict=True) if reply.turn in turns]
+        assert sum(loss.count for loss in losses) == sum(map(len, right))
+        total = sum(float(loss.total.detach()) for loss in losses)
+        if draw:
+            assert total == pytest.approx(sum(float(nll.sum()) for nll in right), rel=1e-5)
 
 
 def test_values_are_counted_where_the_dialogue_determines_them() -> None:

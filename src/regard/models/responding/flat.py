@@ -89,25 +89,25 @@ class FlatResponder(Responder):
         return DecoderOutput(states, all_places.scatter_add(2, joined.places.unsqueeze(1).expand(-1, t, -1), read))
 
     def reply_states(
-        self, history: History, target: Tensor, lengths: Tensor
-    ) -> tuple[Tensor, Tensor]:  # "b t", "b" -> "n d", "n"
-        """The states that predict the tokens of all turns of the replying speaker, and these tokens.
+        self, history: History, target: Tensor, lengths: Tensor, first: Tensor
+    ) -> tuple[Tensor, Tensor]:  # "b t", "b", "b" -> "n d", "n"
+        """The states that predict the tokens of the replying speaker from turn `first` of the history on, and these
+        tokens.
 
         The replies in the history are predicted from the turns before them, and the target, whose `lengths` do not
-        count BOS, from all: one pass learns all replies of a dialogue.
+        count BOS, from all: one pass learns many replies of a dialogue. A bidirectional model reads the turns before
+        the first of them in both directions, as it does when it writes that one, and those behind it as a causal one.
         """
-        if self.bidirectional:
-            raise ValueError(
-                "reply_states predicts turns of the history, which a bidirectional model has read already; use "
-                "teacher_force for each reply"
-            )
-        output = self._read(history, target, NOTHING)
+        turns = torch.arange(history.lengths.shape[1], device=target.device)
+        # without the end of the last turn before the first reply, which begins that
+        prefix = (history.lengths * (turns < first.unsqueeze(-1))).sum(1) - 1
+        output = self._read(history, target, NOTHING, prefix)
         places = torch.arange(1, output.tokens.shape[1], device=target.device)
-        is_text = places <= (output.history.counts + lengths).unsqueeze(-1)
-        is_reply = is_text & (output.owners[:, 1:] == _REPLYING)
+        is_learned = (places <= (output.history.counts + lengths).unsqueeze(-1)) & (places > prefix.unsqueeze(-1))
+        is_reply = is_learned & (output.owners[:, 1:] == _REPLYING)
         return output.stack.states[:, :-1][is_reply], output.tokens[:, 1:][is_reply]
 
-    def _read(self, history: History, target: Tensor, need: Need) -> _FlatOutput:
+    def _read(self, history: History, target: Tensor, need: Need, prefix: Tensor | None = None) -> _FlatOutput:
         joined = _join(history)
         s, t = joined.tokens.shape[1], target.shape[1]
         steps = torch.arange(s + t, device=target.device)
@@ -120,7 +120,8 @@ class FlatResponder(Responder):
         owners[:, 0] = 1 - _REPLYING
         parts = (joined.tokens, target), (joined.owners, owners), (joined.speakers, torch.full_like(target, _REPLYING))
         tokens, owners, speakers = (torch.cat(part, 1).gather(1, columns) for part in parts)
-        prefix = joined.counts if self.bidirectional else None
+        prefix = joined.counts if prefix is None else prefix
+        prefix = prefix if self.bidirectional else None
         stack = self.decoder.stack(self._embed(tokens, steps, speakers), prefix=prefix, need=need)
         return _FlatOutput(stack, tokens, owners, joined)
 

@@ -102,6 +102,19 @@ class DialogueReader:
         return found
 
 
+class PlannedReplies(NamedTuple):
+    """The replies of a batch, and a random number in [0, 1) for each."""
+
+    rows: NDArray[np.int64]  # "n"
+    draws: NDArray[np.float64]  # "n"
+
+
+def first_reply(reply: EncodedReply, draw: float) -> int:
+    """The place of a reply in the history of the last one, or behind it: each of the second speaker's as often."""
+    num_replies = (len(reply.history.turns) + 1) // 2
+    return 1 + 2 * int(draw * num_replies)
+
+
 def whole_dialogues(replies: Sequence[EncodedReply], dialogues: Sequence[Dialogue]) -> list[EncodedReply] | None:
     """The last reply of every dialogue, in whose history all other replies stand with all turns before them.
 
@@ -140,16 +153,23 @@ class ReplyBatch:
     history: History
     target: Tensor  # "b t+1", between BOS and the end, padded
     lengths: Tensor  # "b", of the predicted tokens
+    first: Tensor  # "b", the turns of the history before those whose replies are learned with the target
 
     @staticmethod
-    def of(replies: Sequence[EncodedReply], special: SpecialTokens) -> "ReplyBatch":
+    def of(
+        replies: Sequence[EncodedReply], special: SpecialTokens, firsts: Sequence[int] | None = None
+    ) -> "ReplyBatch":
+        """`firsts` are places in the history from which on replies are learned, too; None: the target alone is."""
         lengths = np.array([len(reply.tokens) for reply in replies], np.int64)
         target = np.full((len(replies), 1 + int(lengths.max())), special.pad, np.int64)
         target[:, 0] = special.bos
         for row, reply in enumerate(replies):
             target[row, 1 : 1 + len(reply.tokens)] = reply.tokens
         history = history_batch([reply.history for reply in replies], special)
-        return ReplyBatch(history, torch.from_numpy(target), torch.from_numpy(lengths))
+        counts = [len(reply.history.turns) for reply in replies]
+        most = max(counts)
+        first = [most - count + n for count, n in zip(counts, counts if firsts is None else firsts, strict=True)]
+        return ReplyBatch(history, torch.from_numpy(target), torch.from_numpy(lengths), torch.tensor(first))
 
     @property
     def is_token(self) -> Tensor:  # bool "b t"
@@ -158,11 +178,13 @@ class ReplyBatch:
 
     @property
     def num_replied(self) -> int:
-        """The tokens of all turns of the replying speaker, in the history, too."""
-        return int(self.lengths.sum()) + int(self.history.lengths[self.history.speakers == 0].sum())
+        """The tokens that are learned, in the history, too."""
+        turns = torch.arange(self.history.lengths.shape[1], device=self.target.device)
+        is_learned = (self.history.speakers == 0) & (turns >= self.first.unsqueeze(-1))
+        return int(self.lengths.sum()) + int(self.history.lengths[is_learned].sum())
 
     def to(self, device: torch.device) -> "ReplyBatch":
-        return ReplyBatch(self.history.to(device), self.target.to(device), self.lengths.to(device))
+        return ReplyBatch(self.history.to(device), *(t.to(device) for t in (self.target, self.lengths, self.first)))
 
 
 def token_lengths(replies: Sequence[EncodedReply]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # "n", "n"

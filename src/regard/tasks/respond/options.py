@@ -310,10 +310,14 @@ class Respond(TextFileConfig):
         check_share(self, {"smoothing": 0.1})
 
     @property
-    def reads_once(self) -> bool:
-        """Whether the model reads a turn alike before all replies that follow it: as one text, and none ahead."""
-        is_causal = isinstance(self.model, FlatOptions) and self.model.history == "causal"
-        return is_causal or isinstance(self.model, DecoderOptions)
+    def is_flat(self) -> bool:
+        """Whether the model reads all turns as one text."""
+        return not isinstance(self.model, HRANOptions)
+
+    @property
+    def is_bidirectional(self) -> bool:
+        """Whether the words of a flat model attend to later turns of the history."""
+        return isinstance(self.model, FlatOptions) and self.model.history == "bidirectional"
 
     @property
     def longest(self) -> int:

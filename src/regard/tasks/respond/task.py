@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from regard.common.wording import plural
 from regard.data.text.batching import plan_batches
@@ -27,8 +26,10 @@ from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import (
     DialogueReader,
     EncodedReply,
+    PlannedReplies,
     ReplyBatch,
     ReplyFacts,
+    first_reply,
     token_lengths,
     whole_dialogues,
 )
@@ -98,16 +99,19 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         summary += f"to validate with {len(valid):,}, {len(tokenizer):,} tokens"
         if splits.num_short:
             summary += f"; {plural(splits.num_short, 'dialogue')} without a reply left out"
-        # where the same text is read for all replies of one speaker, one pass learns them all
-        whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.reads_once else None
+        # a flat model reads the same text for all replies of one speaker, so that one pass learns them all; a
+        # bidirectional one those behind a turn that is drawn in every epoch
+        whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.is_flat else None
         learned = replies if whole is None else whole
         return RespondProblem(task, reader, learned, valid, decoder, whole is not None, summary)
 
     def build_model(self) -> Responder:
         return _build(self.task, self.reader.tokenizer, self.decoder)
 
-    def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
-        return plan_batches(token_lengths(self.replies), self.task.batch, self.task.seed, epoch)
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedReplies]:
+        draws = np.random.default_rng([self.task.seed, epoch, 1]).random(len(self.replies))
+        batches = plan_batches(token_lengths(self.replies), self.task.batch, self.task.seed, epoch)
+        return [PlannedReplies(rows, draws[rows]) for rows in batches]
 
     def warnings(self) -> Sequence[str]:
         turns = sum(reply.history.num_cut for reply in self.replies)
@@ -120,17 +124,23 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
             "a larger --words to use all",
         )
 
-    def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ReplyBatch | None:
-        rows = planned[rank::world].tolist()
-        return ReplyBatch.of([self.replies[n] for n in rows], self.reader.tokenizer.special) if rows else None
+    def load_batch(self, planned: PlannedReplies, rank: int, world: int) -> ReplyBatch | None:
+        replies = [self.replies[n] for n in planned.rows[rank::world].tolist()]
+        if not replies:
+            return None
+        firsts = None
+        if self.learns_dialogues:
+            draws = planned.draws[rank::world].tolist() if self.task.is_bidirectional else [0.0] * len(replies)
+            firsts = [first_reply(*drawn) for drawn in zip(replies, draws, strict=True)]
+        return ReplyBatch.of(replies, self.reader.tokenizer.special, firsts)
 
     def num_terms(self, batch: ReplyBatch) -> int:
-        return batch.num_replied if self.learns_dialogues else int(batch.lengths.sum())
+        return batch.num_replied
 
     def loss(self, model: Responder, batch: ReplyBatch) -> Loss:
         if self.learns_dialogues:
             assert isinstance(model, FlatResponder)
-            states, tokens = model.reply_states(batch.history, batch.target, batch.lengths)
+            states, tokens = model.reply_states(batch.history, batch.target, batch.lengths, batch.first)
         else:
             keep = batch.is_token
             states = model.teacher_force(batch.history, batch.target[:, :-1]).states[keep]
