@@ -255,6 +255,14 @@ def test_a_run_of_another_task(run: Path, tmp_path: Path) -> None:
         PretrainedEncoder.of_folder(other)
 
 
+def test_a_run_without_the_weights_of_its_encoder(run: Path, folder: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(run, tmp_path / "other")
+    PretrainedEncoder.prepare(Options(folder), other, new=True)
+    message = r"best.safetensors holds no weights of an encoder of texts, which .*encoder.json describes; name a run of"
+    with pytest.raises(ValueError, match=message):
+        PretrainedEncoder.of_folder(other)
+
+
 @pytest.mark.parametrize("name", ["encoder.json", "encoder-tokens.json"])
 def test_a_damaged_run(name: str, folder: Path, tmp_path: Path) -> None:
     PretrainedEncoder.prepare(Options(folder), tmp_path, new=True)

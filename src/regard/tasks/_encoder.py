@@ -43,6 +43,8 @@ from regard.training.run_folder import BEST, LAST, RECORD, RunRecord, initial_fo
 
 _FACTS, _TOKENS = ENCODER_FILES
 _MASKED_LM = "masked-lm"
+# the names of an encoder's weights in a checkpoint begin with one of these
+_PLACES = ("model.encoder.bert.", "model.vectors.encoder.bert.")
 
 
 @dataclass(frozen=True)
@@ -278,8 +280,15 @@ def _read_run(folder: Path) -> _Source:
     if has_encoder:
         before = PretrainedEncoder.of_run(folder)
         facts, tokenizer = before.facts, before.tokenizer
-        attention = record.options["model"].get("attention") or facts.attention
-        weights = stored.under("model.encoder.bert.")
+        options = record.options["model"]
+        # the attention of a model above a frozen encoder is not that of its heads
+        attention = (options.get("attention") if "freeze" in options else None) or facts.attention
+        weights = next((found for place in _PLACES if (found := stored.under(place))), None)
+        if weights is None:
+            raise ValueError(
+                f"{path} holds no weights of an encoder of texts, which {folder / _FACTS} describes; "
+                "name a run of masked-lm, or a BERT in transformers' layout"
+            )
         facts = replace(facts, source=folder.name, attention=attention, weights_sha256=weights_fingerprint(weights))
         return _Source(facts, tokenizer, weights)
     tokenizer = RunSubwords(read_tokenizer(folder / "tokens.json"))

@@ -1,6 +1,7 @@
 """The task select-response: models, the tf-idf baseline, ties, one map per turn, frozen encoders, and errors."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.serve.errors import RequestError
 from regard.serve.text_endpoint import TextEndpoint, TextRequest
+from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks.select_response.data import parse_group, tf_idf_scores
 from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.task import _best, ranking_scores
@@ -80,6 +82,10 @@ def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> No
     for one, other in zip(labelled_recording(predictor, best_last)[1], recording, strict=True):
         torch.testing.assert_close(one.weights.dense(), other.weights.dense())
     assert predictor.predict([]) == []
+    if "BERT" in options:
+        # another task can start from the encoder of the run, whose weights did not change
+        first, kept = (PretrainedEncoder.of_folder(path).facts for path in (folder / "bert", tmp_path / "once"))
+        assert kept == replace(first, source="once")
 
 
 def test_evaluate_prints_the_baseline(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
