@@ -27,7 +27,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "text"
 MODELS = ("flat", "hierarchical")
 TITLES = {"dailydialog": "DailyDialog", "bookings": "Bookings"}
 # steps of a training; validations in it
-STEPS = {"dailydialog": 1200, "bookings": 1300}
+STEPS = {"dailydialog": 800, "bookings": 1200}
 VALIDATIONS = 5
 # tokens per batch of DailyDialog with the history and with the last turn: 213 batches per epoch with both, so that
 # the same number of steps learns from the same number of replies
@@ -40,10 +40,7 @@ OF_MODEL: dict[tuple[str, str], dict[str, Any]] = {
     ("dailydialog", "flat"): {"layers": 2, "heads": 4},
     ("dailydialog", "hierarchical"): {"hidden": 96},
 }
-LEARNING: dict[str, dict[str, Any]] = {
-    "dailydialog": {"lr": 2e-3, "warmup": 50},
-    "bookings": {"lr": 4e-3, "warmup": 50, "weight_decay": 0.01},
-}
+LEARNING: dict[str, dict[str, Any]] = {"dailydialog": {"lr": 2e-3, "warmup": 50}, "bookings": {}}
 SAID = {
     "dailydialog": (
         "Perplexity per token of the replies, the ends of turns included, on the same tokens in all rows; replies by "
@@ -192,7 +189,9 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
                 tasks[model, turns] = [Respond.of(**chosen_options, seed=seed) for seed in range(given.seeds)]
                 steps = given.steps or STEPS[name]
                 ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // VALIDATIONS, 1)}
-                trainings[model, turns] = TrainingConfig(**{**Respond.training, **LEARNING[name], **ends})
+                task = tasks[model, turns][0]
+                proposed = Respond.training_defaults(task.model, task.dataset)
+                trainings[model, turns] = TrainingConfig(**{**proposed, **LEARNING[name], **ends})
         written = run(name, tasks, trainings, given.runs, results, lambda text: print(text, flush=True))
         print("written:", written)
     except (Unfinished, ValueError, OSError) as error:

@@ -88,6 +88,7 @@ class TaskConfig(ABC):
     weight_fields: ClassVar[tuple[str, ...]]
     # Where a task differs from most
     training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
+    data_training: ClassVar[dict[str, dict[str, Any]]] = {}  # the same where they differ, by data set
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
     has_line_breaks: ClassVar[bool] = False  # whether an input of text may have several lines
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # of `regard predict --picture`
@@ -192,9 +193,9 @@ class TaskConfig(ABC):
         return {"data": ("train", "valid", "test", "size"), "train": ("data",)}.get(option, ())
 
     @classmethod
-    def training_defaults(cls, model: ModelOptions | None) -> dict[str, Any]:
-        """Defaults of TrainingConfig that suit the task with this model; None is the first model."""
-        return {**cls.training, **({} if model is None else model.training)}
+    def training_defaults(cls, model: ModelOptions | None, dataset: str = "files") -> dict[str, Any]:
+        """Defaults of TrainingConfig that suit the task with this model and data set; None is the first model."""
+        return {**cls.training, **cls.data_training.get(dataset, {}), **({} if model is None else model.training)}
 
     @classmethod
     def of(cls, **options: Any) -> Self:

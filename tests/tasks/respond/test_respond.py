@@ -347,6 +347,13 @@ def test_wrong_files_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
         assert not [*out.glob("*.safetensors"), *out.glob("tokens.json"), *out.glob("dialogues.json")]
 
 
+def test_the_learning_rate_is_that_of_the_data_unless_a_decoder_is_trained_further() -> None:
+    bookings_rate, rate = (Respond.training_defaults(None, data)["lr"] for data in ("bookings", "files"))
+    assert bookings_rate == 4e-3 != rate == Respond.training["lr"]
+    decoder = Respond.of(decoder="folder").model
+    assert Respond.training_defaults(decoder, "bookings")["lr"] == decoder.training["lr"] == 1e-4
+
+
 def test_options() -> None:
     assert Respond.of(model="hierarchical").longest == 13 * 49
     assert PredictReplies().search == PredictReplies(beam=1).search

@@ -146,7 +146,7 @@ def _read(path: Path, config: type[TaskConfig]) -> tuple[TaskConfig, TrainingCon
     of_task = {name: value for name, value in in_file.items() if name not in of_training}
     task = config.of(**of_task, model=model.pop("name", None), **model).with_absolute_paths()
     choices = {name: value for name, value in in_file.items() if name in of_training}
-    return task, training_config({**config.training_defaults(task.model), **choices}, task)[0]
+    return task, training_config({**config.training_defaults(task.model, task.dataset), **choices}, task)[0]
 
 
 def _flat(task: TaskConfig, training: TrainingConfig) -> dict[str, Any]:

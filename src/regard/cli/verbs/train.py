@@ -80,7 +80,9 @@ def parse_task(options: type[T], prog: str, config: type[TaskConfig], args: Sequ
     if run is not None and options is TrainOptions:
         defaults = _with_initial_options(defaults, config, Path(run), model)
     parsed: Any = parse(options, prog, args, sections=sections, defaults=defaults)
-    return replace(parsed, training={**config.training_defaults(parsed.task.get("model")), **parsed.training})
+    dataset = "files" if parsed.task.get("train") else parsed.task.get("data") or config.embedded
+    proposed = config.training_defaults(parsed.task.get("model"), dataset)
+    return replace(parsed, training={**proposed, **parsed.training})
 
 
 def _with_initial_options(

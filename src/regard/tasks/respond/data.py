@@ -109,10 +109,14 @@ class PlannedReplies(NamedTuple):
     draws: NDArray[np.float64]  # "n"
 
 
+# the share of passes that are for the last reply of a dialogue, whose history has all others
+_LAST = 0.75
+
+
 def first_reply(reply: EncodedReply, draw: float) -> int:
-    """The place of a reply in the history of the last one, or behind it: each of the second speaker's as often."""
-    num_replies = (len(reply.history.turns) + 1) // 2
-    return 1 + 2 * int(draw * num_replies)
+    """The place of a reply in the history of the last one, or behind it: mostly that, each of the others as often."""
+    num_others = len(reply.history.turns) // 2
+    return 1 + 2 * min(int(draw / (1 - _LAST) * num_others), num_others)
 
 
 def whole_dialogues(replies: Sequence[EncodedReply], dialogues: Sequence[Dialogue]) -> list[EncodedReply] | None:

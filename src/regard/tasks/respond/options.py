@@ -237,6 +237,7 @@ class Respond(TextFileConfig):
         "betas": (0.9, 0.99),
         "weight_decay": 0.1,
     }
+    data_training: ClassVar[dict[str, dict[str, Any]]] = {"bookings": {"lr": 4e-3, "warmup": 50, "weight_decay": 0.01}}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "bookings": {
             "vocabulary": 600,
