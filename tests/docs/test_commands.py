@@ -34,7 +34,6 @@ def whole(line: str, following: Iterator[str]) -> str:
 TASK_OF_GUIDE = {
     "translate": "translate",
     "images": "classify-image",
-    "attack": "classify-image",
     "glimpses": "glimpse",
     "captions": "caption",
     "gan": "generate-image",
