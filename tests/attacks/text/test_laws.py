@@ -218,7 +218,24 @@ def test_edit_distances() -> None:
     assert edit_distances("kitten", words).tolist() == [6, 0, 3, 3, 5, 1]
 
 
+def test_texts_that_are_all_wrong_are_a_warning() -> None:
+    predictor = BagPredictor(seed=2)
+    with eval_mode(predictor.model):
+        wrong = ["xyz"[(n + 1) % 3] for n in predictor.attack_targets(TEXTS, None)]
+    assert regard.attack(predictor, TEXTS, wrong, HotFlip()).warnings == (
+        "every text is wrong before the attack, so none was attacked; give other texts or targets",
+    )
+
+
 # Triggers
+
+
+@pytest.mark.parametrize("attack", [HotFlip(1, None), Triggers(1, 3)])
+def test_a_word_that_is_read_as_two_is_counted_apart(attack: TextAttack) -> None:
+    # "c-d" is a word of the vocabulary that is read as three words
+    result = regard.attack(BagPredictor("a b c-d", seed=4), ["a b", "b a a", "a", "b b"], None, attack)
+    assert result.is_reread.any()
+    assert result.is_reread.tolist() == ["c-d" in text for text in result.texts]
 
 
 def test_a_trigger_is_shared_by_the_texts_of_a_class() -> None:

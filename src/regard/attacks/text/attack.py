@@ -35,8 +35,13 @@ def attack_texts(
         found = attack.run(victim, texts, resolved, seed, first)
         clean = victim.scores([EditedText(text) for text in texts], resolved)
         verdict = victim.scores([each.text for each in found], resolved)
-        is_reread = [_is_reread(predictor, text, each.text) for text, each in zip(texts, found, strict=True)]
+        is_reread = [
+            attack.chooses_tokens and _is_reread(predictor, text, each.text)
+            for text, each in zip(texts, found, strict=True)
+        ]
     warnings = []
+    if bool(clean.is_wrong.all()):
+        warnings.append("every text is wrong before the attack, so none was attacked; give other texts or targets")
     if len(victim.texts_without_gradient) >= _MANY * len(texts):
         count = plural(len(victim.texts_without_gradient), "text")
         warnings.append(
@@ -56,12 +61,13 @@ def attack_texts(
 
 
 def _is_reread(predictor: TokenPredictor, clean: str, edited: EditedText) -> bool:
-    """Whether the tokens of an edited text are others than those of the clean one with one new token per edit."""
-    if not edited.edits or any(not edit.before for edit in edited.edits):
-        return False
+    """Whether the tokens of an edited text are others than those of the clean one with one new token per edit, and per
+    word that was inserted at the beginning.
+    """
     before, after = (predictor.token_places(text) for text in (clean, edited.text))
-    changed = sum(a.token != b.token for a, b in zip(before, after, strict=False))
-    return len(before) != len(after) or changed != len(edited.edits)
+    inserted = sum(len(edited.text[edit.start : edit.end].split()) for edit in edited.edits if not edit.before)
+    changed = sum(a.token != b.token for a, b in zip(before, after[inserted:], strict=False))
+    return len(after) != len(before) + inserted or changed != sum(bool(edit.before) for edit in edited.edits)
 
 
 def _check(predictor: TokenPredictor, texts: Sequence[str], targets: Sequence[Any] | None) -> None:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -23,6 +23,9 @@ class AttackedText(NamedTuple):
 @dataclass(frozen=True)
 class TextAttack(ABC):
     """A search for edits of texts that a model gets wrong."""
+
+    # whether it replaces or inserts tokens of the vocabulary, which the text may be read otherwise than
+    chooses_tokens: ClassVar[bool] = True
 
     @abstractmethod
     def run(
@@ -44,7 +47,7 @@ class TextAttackResult:
     loss: Tensor  # "b": the loss that the attack raises
     distance: Tensor  # "b": tokens replaced, words inserted, or characters edited
     queries: Tensor  # "b": texts that the model read, the verdict included
-    # "b": whether a replaced token of the text is read as another one, or as several; the verdict is on what is read
+    # "b": whether a token that was put in is read as another one, or as several; the verdict is on what is read
     is_reread: Tensor
     warnings: tuple[str, ...] = ()
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.attacks.text.base import AttackedText, TextAttack, check_not_negative, check_search
 from regard.attacks.text.search import LossOf, search_edits
@@ -27,6 +27,8 @@ class CharacterEdits(TextAttack):
     search asks for scores alone. A step makes one random edit in every word, and `k` more, in turn in the four words
     where the loss rose most; the `beam` best texts go on.
     """
+
+    chooses_tokens: ClassVar[bool] = False
 
     edits: int = 2
     k: int = 64
