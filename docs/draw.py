@@ -34,6 +34,7 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     ),
     "trilinear": lambda: [neighbour("general"), neighbour("trilinear")],
     "location": lambda: [backwards("location", lambda: regard.Attention(regard.Location(DIM, 12)))],
+    "uniform": lambda: about({"q·k / √d": {}, "uniform": {"score": regard.Uniform()}}),
     "location-sensitive": location_sensitive,
     "local": local,
     "linear": lambda: about(

@@ -84,6 +84,7 @@ from .attn.terms.score import (
     Score as Score,
     Trilinear as Trilinear,
 )
+from .attn.terms.uniform import Uniform as Uniform
 from .attribution.attribute import attribute as attribute
 from .attribution.faithfulness import faithfulness as faithfulness
 from .common.tag_schemes import TaggedSpan as TaggedSpan, TagScheme as TagScheme

@@ -44,6 +44,7 @@ COMMANDED = {
         "masked-lm",
         "images",
         "attack",
+        "explain",
         "glimpses",
         "captions",
         "gan",

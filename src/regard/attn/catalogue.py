@@ -57,6 +57,7 @@ from regard.attn.terms.score import (
     NormedAdditive,
     Trilinear,
 )
+from regard.attn.terms.uniform import Uniform
 
 Factory = Callable[[int, int], nn.Module]
 
@@ -110,6 +111,7 @@ MECHANISMS: dict[str, Factory] = {
     "trilinear": lambda q, k: Attention(Trilinear(q)),
     "linear": lambda q, k: Attention(Kernel(), normalize=Sum()),
     "location": lambda q, k: Attention(Location(q, MAX_POSITIONS)),
+    "uniform": lambda q, k: Attention(Uniform()),
     # normalizers
     "temperature": lambda q, k: _general(q, k, Softmax(Learnable(1.0))),
     "sparsemax": lambda q, k: _general(q, k, Sparsemax()),
