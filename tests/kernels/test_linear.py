@@ -26,9 +26,13 @@ def test_values_are_those_of_torch(dtype: torch.dtype, onednn: bool, monkeypatch
     torch.testing.assert_close(kernel.linear(x, weight), want - bias, **tolerance)
     torch.testing.assert_close(kernel.linear_add(x, weight, bias, other), want + other, **tolerance)
     assert torch.equal(other, before)
+    packed = kernel.pack_weight(weight.requires_grad_(), len(x))
+    torch.testing.assert_close(kernel.linear(x, packed), want.detach() - bias, **tolerance)
+    torch.testing.assert_close(kernel.linear_add(x, packed, bias, other), want.detach() + other, **tolerance)
     for approximate in ("none", "tanh"):
-        got = kernel.linear_gelu(x, weight, bias, approximate)
-        torch.testing.assert_close(got, F.gelu(want, approximate=approximate), **tolerance)
+        for each in (weight.detach(), packed):
+            got = kernel.linear_gelu(x, each, bias, approximate)
+            torch.testing.assert_close(got, F.gelu(want, approximate=approximate), **tolerance)
 
 
 def test_rows_of_a_larger_matrix() -> None:

@@ -10,11 +10,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 _ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_REORDER: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 
 
 def has_onednn(x: Tensor) -> bool:
     """Whether oneDNN multiplies matrices such as x."""
     return _ONEDNN is not None and torch.backends.mkldnn.is_available() and x.is_cpu and x.dtype == torch.float32
+
+
+def pack_weight(weight: Tensor, rows: int) -> Tensor:  # "f d"
+    """The weight for the functions below, in the order in which oneDNN reads it for this many rows of x.
+
+    A copy: it is for several products between which the weight does not change. Each would make one of its own.
+    """
+    weight = weight.detach()
+    return _REORDER(weight, rows) if _REORDER is not None and has_onednn(weight) else weight
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # "n d", "f d", "f" -> "n f"

@@ -4,7 +4,8 @@ Products run on blocks of tokens, whatever their text; attention stays within ea
 training runs the layers themselves with the mask `Documents`, which is the same function.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import can_step, dot_product_scale, has_plain_calls
 from regard.attn.terms.position import Rotary
-from regard.kernels.linear import linear, linear_add, linear_gelu
+from regard.kernels.linear import linear, linear_add, linear_gelu, pack_weight
 from regard.kernels.ragged_attention import ragged_attention
 from regard.layers.transformer import Activation, EncoderLayer, FeedForward, Sublayer
 
@@ -38,29 +39,59 @@ class _PlainLayer(NamedTuple):
     scale: float
 
 
+class LayerWeights(NamedTuple):
+    """The weights of a plain layer; queries, keys and values are one product."""
+
+    projections: Tensor
+    projections_bias: Tensor
+    out: Tensor
+    inner: Tensor
+    outer: Tensor
+
+
+def pack_layers(layers: nn.ModuleList, rows: int) -> list[LayerWeights] | None:
+    """Copies of all weights in the order in which products of this many rows read them, for several calls of
+    `packed_layers` between which no weight changes; None if it cannot run these layers.
+    """
+    plan = derived((layers,), _plan)
+    if plan is None or plan[0].out.weight.device.type != "cpu":
+        return None
+    return [_weights(layer, functools.partial(pack_weight, rows=min(rows, _BLOCK))) for layer in plan]
+
+
 def packed_layers(
-    layers: nn.ModuleList, x: Tensor, lengths: Sequence[int], positions: Tensor
+    layers: nn.ModuleList,
+    x: Tensor,
+    lengths: Sequence[int],
+    positions: Tensor,
+    weights: Sequence[LayerWeights] | None = None,
 ) -> Tensor | None:  # "n d", positions "n" -> "n d"
     """The output of the last layer; text i has the next `lengths[i]` rows of x, which may be overwritten.
 
     None if a layer is more than products, norms and softmaxes of dot products, or if gradients, hooks or a recording
-    are wanted: then run the layers themselves.
+    are wanted: then run the layers themselves. `weights` are those of `pack_layers`.
     """
     if x.device.type != "cpu" or not can_step(x):
         return None
     plan = derived((layers,), _plan)
     if plan is None or any(layer.out.weight.dtype != x.dtype for layer in plan):
         return None
-    for layer in plan:
-        _run(layer, x, lengths, positions)
+    for n, layer in enumerate(plan):
+        _run(layer, _weights(layer) if weights is None else weights[n], x, lengths, positions)
     return x
 
 
-def _run(layer: _PlainLayer, x: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
+def _weights(layer: _PlainLayer, pack: Callable[[Tensor], Tensor] = Tensor.detach) -> LayerWeights:
+    weight, bias = (torch.cat([getattr(each, name) for each in layer.projections]) for name in ("weight", "bias"))
+    return LayerWeights(pack(weight), bias, pack(layer.out.weight), pack(layer.inner.weight), pack(layer.outer.weight))
+
+
+def _run(layer: _PlainLayer, weights: LayerWeights, x: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
     """One layer, in place."""
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(x), _BLOCK)]
-    weight, bias = (torch.cat([getattr(each, name) for each in layer.projections]) for name in ("weight", "bias"))
-    parts = [linear(_norm(layer.norms[0], x[rows]) if layer.norm_first else x[rows], weight) for rows in blocks]
+    bias = weights.projections_bias
+    inputs = (_norm(layer.norms[0], x[rows]) if layer.norm_first else x[rows] for rows in blocks)
+    parts = [linear(block, weights.projections) for block in inputs]
     qkv = parts[0] if len(parts) == 1 else torch.cat(parts)
     if layer.rotate is not None:
         qkv += bias
@@ -70,11 +101,11 @@ def _run(layer: _PlainLayer, x: Tensor, lengths: Sequence[int], positions: Tenso
     added = bias if layer.rotate is None else None
     attended = ragged_attention(qkv, lengths, layer.heads, layer.scale, bias=added)
     for rows in blocks:
-        y = linear_add(attended[rows], layer.out.weight, layer.out.bias, x[rows])
+        y = linear_add(attended[rows], weights.out, layer.out.bias, x[rows])
         if not layer.norm_first:
             y = _norm(layer.norms[0], y)
-        hidden = _hidden(layer, _norm(layer.norms[1], y) if layer.norm_first else y)
-        y = linear_add(hidden, layer.outer.weight, layer.outer.bias, y)
+        hidden = _hidden(layer, weights.inner, _norm(layer.norms[1], y) if layer.norm_first else y)
+        y = linear_add(hidden, weights.outer, layer.outer.bias, y)
         x[rows] = y if layer.norm_first else _norm(layer.norms[1], y)
 
 
@@ -82,9 +113,9 @@ def _norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-def _hidden(layer: _PlainLayer, x: Tensor) -> Tensor:
+def _hidden(layer: _PlainLayer, weight: Tensor, x: Tensor) -> Tensor:
     """The hidden activations of the feed-forward network."""
-    weight, bias, activation = layer.inner.weight, layer.inner.bias, layer.activation
+    bias, activation = layer.inner.bias, layer.activation
     if isinstance(activation, nn.GELU):
         return linear_gelu(x, weight, bias, activation.approximate)
     return activation(linear(x, weight, bias))

@@ -14,6 +14,7 @@ from regard.layers import packed_layers
 from regard.layers.packed_texts import PackedTexts
 from regard.models.bert import BERT
 from regard.models.pretrained import load_pretrained
+from regard.models.transfer import text_embedder
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
 
@@ -80,6 +81,18 @@ def test_weights_may_change() -> None:
     after = model.vectors(TEXTS)
     assert not torch.allclose(before, after, atol=1e-4)
     torch.testing.assert_close(after[0], by_itself(model, TEXTS[0]), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", MODELS)
+def test_many_packs_read_the_weights_as_they_are_now(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_embedder, "MOST_TOKENS", 7)
+    model = embedder(**options)
+    for factor in (1.0, 0.9):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(factor)
+        expected = torch.stack([by_itself(model, text) for text in TEXTS])
+        torch.testing.assert_close(model.vectors(TEXTS), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_hooks_and_recordings_see_every_layer() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.terms.mask import Documents
-from regard.layers.packed_layers import packed_layers
+from regard.layers.packed_layers import LayerWeights, pack_layers, packed_layers
 from regard.layers.packed_texts import POOLINGS, PackedTexts, packs
 from regard.models.transfer.text_encoder import TextEncoder
 
@@ -36,14 +36,15 @@ class TextEmbedder(nn.Module):
     def width(self) -> int:
         return self.encoder.width
 
-    def states(self, texts: PackedTexts) -> Tensor:  # -> "n d"
-        """The states of all tokens."""
+    def states(self, texts: PackedTexts, weights: Sequence[LayerWeights] | None = None) -> Tensor:  # -> "n d"
+        """The states of all tokens; `weights` are those of `pack_layers`."""
         bert, positions = self.encoder.bert, texts.positions
         if len(texts.lengths) == 1:
             alone: Tensor = bert(texts.tokens.unsqueeze(0)).squeeze(0)
             return alone
         if not torch.is_grad_enabled():
-            states = packed_layers(bert.layers, bert.embed(texts.tokens, positions=positions), texts.lengths, positions)
+            embedded = bert.embed(texts.tokens, positions=positions)
+            states = packed_layers(bert.layers, embedded, texts.lengths, positions, weights)
             if states is not None:
                 normed: Tensor = bert.norm(states)
                 return normed
@@ -51,8 +52,8 @@ class TextEmbedder(nn.Module):
         packed: Tensor = bert(texts.tokens.unsqueeze(0), mask, positions=positions.unsqueeze(0)).squeeze(0)
         return packed
 
-    def forward(self, texts: PackedTexts) -> Tensor:  # -> "b d"
-        vectors = texts.pool(self.states(texts), self.pooling)
+    def forward(self, texts: PackedTexts, weights: Sequence[LayerWeights] | None = None) -> Tensor:  # -> "b d"
+        vectors = texts.pool(self.states(texts, weights), self.pooling)
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
     @torch.no_grad()
@@ -63,9 +64,11 @@ class TextEmbedder(nn.Module):
         parameter = self.encoder.embedding.weight
         vectors = parameter.new_empty(len(texts), self.width)
         count = 0
-        for pack in packs(list(map(len, texts)), MOST_TOKENS):
+        parts = list(packs(list(map(len, texts)), MOST_TOKENS))
+        weights = pack_layers(self.encoder.bert.layers, MOST_TOKENS) if len(parts) > 1 else None
+        for pack in parts:
             packed = PackedTexts.of([texts[n] for n in pack]).to(parameter.device)
-            vectors[torch.tensor(pack, device=parameter.device)] = self(packed)
+            vectors[torch.tensor(pack, device=parameter.device)] = self(packed, weights)
             count += len(pack)
             if done is not None:
                 done(count)
