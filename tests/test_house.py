@@ -188,6 +188,12 @@ def test_the_packages_of_the_page_are_those_of_the_linter() -> None:
             assert any((folder / name).is_dir() or (folder / f"{name}.py").exists() for folder in folders), name
 
 
+def test_the_linter_keeps_all_tasks_apart() -> None:
+    _, contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    folders = sorted(path.parent.name for path in (ROOT / "src/regard/tasks").glob("*/__init__.py"))
+    assert contract["modules"] == [f"regard.tasks.{name}" for name in folders]
+
+
 def test_the_files_that_the_page_names_exist() -> None:
     page = (ROOT / "docs/built.md").read_text(encoding="utf-8")
     named = [
