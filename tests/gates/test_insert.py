@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.gates.catalogue import GATES
 from regard.gates.insert import insert, remove
 
 
@@ -89,12 +90,32 @@ def test_by_type_and_by_function(net: Net) -> None:
     assert [place.gate.factor.numel() for place in chosen] == [5, 5, 7]
 
 
-def test_a_second_gate_comes_behind_the_first(net: Net) -> None:
-    want = Half()(Scale(5)(net.stem(X)))
+def test_a_second_gate_takes_the_place_of_the_first(net: Net) -> None:
+    want = Half()(net.stem(X))
     insert(net, Scale, after="stem")
     (second,) = insert(net, lambda channels: Half(), after="stem")
-    assert second.child == "inserted_2"
+    assert second.child == "inserted"
     torch.testing.assert_close(net.stem(X), want)
+    assert [entry.gate for entry in remove(net)] == [second.gate]
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_gates_by_name(net: Net, name: str) -> None:
+    (place,) = insert(net, name, after="layer2", example=X)
+    assert type(place.gate) is type(GATES[name](7, 2))
+    assert net(X).shape == (2, 2)
+
+
+def test_a_gate_by_name_fits_the_axes() -> None:
+    """Signals have one spatial axis, tokens too; a convolution and a norm tell theirs without an example."""
+    signals = nn.Sequential(nn.Conv1d(3, 8, 3), nn.BatchNorm1d(8))
+    for example in (None, torch.randn(2, 3, 9)):
+        insert(signals, "cbam", after=["0", "1"], example=example)
+        assert signals(torch.randn(2, 3, 9)).shape == (2, 8, 7)
+    tokens = nn.Sequential(nn.Linear(3, 8))
+    for example in (None, torch.randn(2, 9, 3)):
+        insert(tokens, "cbam", after="0", example=example, layout="last")
+        assert tokens(torch.randn(2, 9, 3)).shape == (2, 9, 8)
 
 
 def test_the_model_is_whole_again(net: Net) -> None:
@@ -103,11 +124,12 @@ def test_the_model_is_whole_again(net: Net) -> None:
     insert(net, Scale, after=["stem", "layer*"], example=X)
     insert(net, lambda channels: Half(), after=Block, example=X)
     assert not torch.equal(net(X), before)
-    assert len(remove(net)) == 6
+    assert names(remove(net)) == ["stem", "layer1.0", "layer1.1", "layer2.1"]
+    assert remove(net) == ()
     assert torch.equal(net(X), before)
     assert list(net.state_dict()) == keys
     assert {name: (len(m._forward_hooks), list(m._modules)) for name, m in net.named_modules()} == hooks
-    assert not any(m._load_state_dict_post_hooks for m in net.modules())
+    assert not any(m._load_state_dict_post_hooks or m._load_state_dict_pre_hooks for m in net.modules())
 
 
 def test_a_gate_with_nothing_learned_changes_no_key(net: Net) -> None:
@@ -125,14 +147,19 @@ def test_an_older_checkpoint_loads_and_the_new_keys_are_told(net: Net) -> None:
     with pytest.warns(UserWarning, match="the state_dict has no") as told:
         net.load_state_dict(old)
     assert [str(one.message) for one in told] == [
-        "the state_dict has no stem.inserted.factor: the inserted gate keeps its present weights",
-        "the state_dict has no layer2.1.inserted.factor: the inserted gate keeps its present weights",
+        "the state_dict has no stem.inserted.factor, layer2.1.inserted.factor: "
+        "the inserted gates keep their present weights"
     ]
+    assert told[0].filename == __file__
     whole = nn.ModuleDict({"net": net})
-    with pytest.warns(UserWarning, match=r"the state_dict has no net\.(stem|layer2\.1)\.inserted\.factor"):
+    with pytest.warns(UserWarning, match=r"the state_dict has no net\.stem\.inserted\.factor, net\.layer2\.1\."):
         whole.load_state_dict({f"net.{key}": value for key, value in old.items()})
     with pytest.warns(UserWarning, match=r"the state_dict has no 1\.inserted\.factor"):
         net.layer2.load_state_dict({k.removeprefix("layer2."): v for k, v in old.items() if k.startswith("layer2.")})
+    insert(net, Scale, after=Block, example=X)
+    with pytest.warns(UserWarning, match=r"the state_dict has no stem\.inserted\.factor, .* and 1 more: ") as told:
+        copy.deepcopy(net).load_state_dict(old)
+    assert len(told) == 1
     # its own checkpoint loads in silence, and one with a key too few is an error as ever
     own = net.state_dict()
     with warnings.catch_warnings():
@@ -250,6 +277,11 @@ def test_compiled_and_exported(net: Net) -> None:
     [
         ({"after": "layr*"}, r"after='layr\*' selects no module; there are: stem, layer1, layer1\.0, layer1\.0\.conv"),
         ({"after": nn.Conv3d}, "after=Conv3d selects no module; there are: stem"),
+        ({"after": "stem", "make": "see"}, "unknown gate 'see'; did you mean 'se'"),
+        (
+            {"after": "head"},
+            "head is a Linear, whose output may have its channels on any axis; pass layout='last' for tokens",
+        ),
         ({"after": "layer1", "layout": "middle"}, "layout must be 'first' or 'last', got 'middle'"),
         (
             {"after": "layer1"},
@@ -301,8 +333,9 @@ def test_lists_and_empty_rows_and_strange_outputs_are_refused() -> None:
         insert(_Whole(_Odd()), Scale, after="part", example=X)
     with pytest.raises(ValueError, match=r"part returns \(\), which has no axis of channels; select another"):
         insert(_Whole(_Flat()), Scale, after="part", example=X)
-    with pytest.raises(ValueError, match="Linear has no inserted gates; insert one first"):
-        remove(nn.Linear(2, 2))
+    said = r"0 returns \(2, 7, 5\), whose channels may be axis 1 or the last; pass layout='last' for tokens"
+    with pytest.raises(ValueError, match=said):
+        insert(nn.Sequential(nn.Linear(3, 5)), Scale, after="0", example=torch.randn(2, 7, 3))
     with pytest.raises(ValueError, match=r"after='x' selects no module; the model has no modules inside"):
         insert(nn.Linear(2, 2), Scale, after="x")
 

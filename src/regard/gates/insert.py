@@ -2,22 +2,28 @@
 
 import fnmatch
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 from regard.attn import checks
 from regard.common.eval_mode import eval_mode
+from regard.gates.catalogue import GATES
 
 MakeGate = Callable[[int], nn.Module]
 ModuleSelector = str | type[nn.Module] | Callable[[str, nn.Module], bool]
 Layout = Literal["first", "last"]
 
-# attributes in which modules declare their number of output channels
-_CHANNEL_ATTRIBUTES = ("out_channels", "out_features", "num_features", "num_channels")
+# attributes in which modules declare their number of output channels; only out_features may be of any axis
+_CHANNEL_ATTRIBUTES = ("out_channels", "num_features", "num_channels", "out_features")
+_NORM_AXES: dict[type[nn.Module], int] = {
+    nn.BatchNorm1d: 1, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3,
+    nn.InstanceNorm1d: 1, nn.InstanceNorm2d: 2, nn.InstanceNorm3d: 3,
+}  # fmt: skip
 _CHILD = "inserted"
 
 
@@ -29,67 +35,75 @@ class InsertedGate(NamedTuple):
     gate: nn.Module
 
 
+class _Axes(NamedTuple):
+    """The axes of a module's output: how many channels, where they are, and how many spatial axes there are."""
+
+    channels: int
+    layout: Layout
+    dims: int
+
+
 def insert(
     model: nn.Module,
-    make: MakeGate,
+    make: MakeGate | str,
     *,
     after: ModuleSelector | Sequence[ModuleSelector],
     example: Any = None,
-    layout: Layout = "first",
+    layout: Layout | None = None,
 ) -> tuple[InsertedGate, ...]:
     """out = gate(module(x)) for chosen modules of any network.
 
-        regard.insert(resnet, lambda channels: regard.SqueezeExcite(channels), after="layer*")
+        regard.insert(resnet, "se", after="layer*", example=image)
 
+    `make` is a name of `GATES`, or a function that gets the number of output channels of the module and returns a gate.
     `after` selects modules by a glob of names, by type, by a function of name and module, or by several of them.
-    `make` gets the number of output channels of the module: as the module declares it (`out_channels` and the like),
-    or as measured on `example`, an input of the model (a tensor, a tuple of arguments or a dict of named ones).
-    Channels are axis 1, or with `layout="last"` the last axis, as in the tokens of a vision transformer. Of an output
-    with several parts the first is gated.
+    The number of channels is that which the module declares (`out_channels` and the like), or that of `example`, an
+    input of the model (a tensor, a tuple of arguments or a dict of named ones). Channels are axis 1, or with
+    `layout="last"` the last axis, as in the tokens of a vision transformer; where both are possible, `layout` must be
+    given. Of an output with several parts the first is gated.
 
     The gate becomes a child of the module: the other keys of the state_dict stay the same, so an older checkpoint
     loads, and a warning names the keys that it lacks. After an nn.Sequential the gate is a child of its last module,
-    which is equivalent. If an argument is refused, nothing is changed. `remove` takes all gates out again.
+    which is equivalent. A gate that an earlier call put there is replaced. If an argument is refused, nothing is
+    changed. `remove` takes all gates out again.
     """
-    if layout not in ("first", "last"):
+    if layout not in (None, "first", "last"):
         raise ValueError(f"layout must be 'first' or 'last', got {layout!r}; images have their channels first")
-    if isinstance(make, nn.Module):
+    if isinstance(make, str):
+        checks.known("gate", make, GATES)
+    elif isinstance(make, nn.Module):
         raise TypeError(
             f"make must be a function of a number of channels, got the module {type(make).__name__}; every module "
             f"needs its own: write lambda channels: {type(make).__name__}(channels)"
         )
-    if not callable(make):
+    elif not callable(make):
         raise TypeError(f"make must be a function of a number of channels, got {make!r}; try lambda channels: SimAM()")
     hosts = _select_hosts(model, [after] if isinstance(after, str) or callable(after) else list(after))
-    channels = _channels(model, hosts, example, layout)
-    inserted = []
-    for name, host in hosts.items():
-        gate = make(channels[name])
-        if not isinstance(gate, nn.Module):
-            raise TypeError(
-                f"make must return a module, got {type(gate).__name__} for {channels[name]} channels; "
-                "try lambda channels: SimAM()"
-            )
-        inserted.append(InsertedGate(name, _free_child_name(host), gate))
-    for entry in inserted:
-        _attach(hosts[entry.name], entry, layout)
-    return tuple(inserted)
+    axes = _axes(model, hosts, example, layout)
+    gates = {name: _make_gate(make, axes[name]) for name in hosts}
+    loading = _shared_loading(model)
+    return tuple(_attach(hosts[name], name, gate, axes[name].layout, loading) for name, gate in gates.items())
 
 
 def remove(model: nn.Module) -> tuple[InsertedGate, ...]:
-    """Removes all gates that `insert` put into the model, and returns them."""
-    removed = []
-    for name, module in list(model.named_modules()):
-        for key, hook in list(module._forward_hooks.items()):
-            if isinstance(hook, _GateHook):
-                del module._forward_hooks[key]
-                removed.append(InsertedGate(name, hook.child, module._modules.pop(hook.child)))
-        for key, hook in list(module._load_state_dict_post_hooks.items()):
-            if isinstance(hook, _MissingKeysHook):
-                del module._load_state_dict_post_hooks[key]
-    if not removed:
-        raise ValueError(f"{type(model).__name__} has no inserted gates; insert one first")
+    """Removes all gates that `insert` put into the model, and returns them; none if there are none."""
+    removed = [entry for name, module in list(model.named_modules()) for entry in _detach(module, name)]
+    for module in model.modules():
+        _delete_hooks(module._load_state_dict_pre_hooks, _BeforeLoading)
+        _delete_hooks(module._load_state_dict_post_hooks, _AfterLoading)
     return tuple(removed)
+
+
+def _make_gate(make: MakeGate | str, axes: _Axes) -> nn.Module:
+    if isinstance(make, str):
+        return GATES[make](axes.channels, axes.dims)
+    gate = make(axes.channels)
+    if not isinstance(gate, nn.Module):
+        raise TypeError(
+            f"make must return a module, got {type(gate).__name__} for {axes.channels} channels; "
+            "try lambda channels: SimAM()"
+        )
+    return gate
 
 
 @dataclass
@@ -109,11 +123,48 @@ class _GateHook:
 
 
 @dataclass
+class _Loading:
+    """What the load_state_dict hooks of one model share: the missing keys of gates, None while it is not loading."""
+
+    missing: list[str] | None = None
+
+    def report(self) -> None:
+        missing, self.missing = self.missing, None
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            warnings.warn(
+                f"the state_dict has no {', '.join(missing[:3])}{more}: the inserted gates keep their present weights",
+                stacklevel=5,  # that of load_state_dict
+            )
+
+
+@dataclass
+class _BeforeLoading:
+    """A hook of the whole model: collects the missing keys of all gates, to report them once."""
+
+    loading: _Loading
+
+    def __call__(self, *_: Any) -> None:
+        self.loading.missing = []
+
+
+@dataclass
+class _AfterLoading:
+    """The hook of the whole model that reports them."""
+
+    loading: _Loading
+
+    def __call__(self, *_: Any) -> None:
+        self.loading.report()
+
+
+@dataclass
 class _MissingKeysHook:
     """A load_state_dict hook: a checkpoint older than the gate lacks all its keys; that is a warning, not an error."""
 
     name: str
     child: str
+    loading: _Loading
 
     def __call__(self, module: nn.Module, incompatible: Any) -> None:
         gate = module._modules[self.child]
@@ -124,11 +175,22 @@ class _MissingKeysHook:
             return
         for key in missing:
             incompatible.missing_keys.remove(key)
-        warnings.warn(
-            f"the state_dict has no {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}: "
-            "the inserted gate keeps its present weights",
-            stacklevel=2,
-        )
+        if self.loading.missing is not None:
+            self.loading.missing += missing
+        else:  # only a part of the model is loading
+            self.loading.missing = missing
+            self.loading.report()
+
+
+def _shared_loading(model: nn.Module) -> _Loading:
+    """That of an earlier insertion into the model, or a new one with its hooks."""
+    for hook in model._load_state_dict_post_hooks.values():
+        if isinstance(hook, _AfterLoading):
+            return hook.loading
+    loading = _Loading()
+    model.register_load_state_dict_pre_hook(_BeforeLoading(loading))
+    model.register_load_state_dict_post_hook(_AfterLoading(loading))
+    return loading
 
 
 def _is_same_key(key: str, full: str) -> bool:
@@ -136,14 +198,32 @@ def _is_same_key(key: str, full: str) -> bool:
     return key == full or full.endswith(f".{key}") or key.endswith(f".{full}")
 
 
-def _attach(host: nn.Module, entry: InsertedGate, layout: Layout) -> None:
+def _attach(host: nn.Module, name: str, gate: nn.Module, layout: Layout, loading: _Loading) -> InsertedGate:
+    _detach(host, name)
     parameter = next(host.parameters(), None)
     if parameter is not None and parameter.is_floating_point():
-        entry.gate.to(device=parameter.device, dtype=parameter.dtype)
-    entry.gate.train(host.training)
-    host.add_module(entry.child, entry.gate)
-    host.register_forward_hook(_GateHook(entry.child, layout))
-    host.register_load_state_dict_post_hook(_MissingKeysHook(entry.name, entry.child))
+        gate.to(device=parameter.device, dtype=parameter.dtype)
+    gate.train(host.training)
+    child = _free_child_name(host)
+    host.add_module(child, gate)
+    host.register_forward_hook(_GateHook(child, layout))
+    host.register_load_state_dict_post_hook(_MissingKeysHook(name, child, loading))
+    return InsertedGate(name, child, gate)
+
+
+def _detach(host: nn.Module, name: str) -> list[InsertedGate]:
+    """Takes the inserted gate out of the module; there is one at most."""
+    _delete_hooks(host._load_state_dict_post_hooks, _MissingKeysHook)
+    hooks = _delete_hooks(host._forward_hooks, _GateHook)
+    return [InsertedGate(name, hook.child, host._modules.pop(hook.child)) for hook in hooks]
+
+
+def _delete_hooks(hooks: MutableMapping[int, Any], kind: type) -> list[Any]:
+    found = {key: getattr(hook, "hook", hook) for key, hook in hooks.items()}  # torch wraps some
+    found = {key: hook for key, hook in found.items() if isinstance(hook, kind)}
+    for key in found:
+        del hooks[key]
+    return list(found.values())
 
 
 def _free_child_name(host: nn.Module) -> str:
@@ -200,33 +280,56 @@ def _list_names(names: Mapping[str, nn.Module]) -> str:
     return f"there are: {', '.join(list(names)[:20])}{more}"
 
 
-def _channels(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layout: Layout) -> dict[str, int]:
+def _axes(model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layout: Layout | None) -> dict[str, _Axes]:
     if example is not None:
-        return _channels_on_example(model, hosts, example, layout)
-    channels = {}
-    for name, host in hosts.items():
-        declared = [value for key in _CHANNEL_ATTRIBUTES if isinstance(value := getattr(host, key, None), int)]
-        if not declared:
-            raise ValueError(
-                f"{name} is a {type(host).__name__}, which does not declare its number of channels; "
-                "pass example=, an input of the model, to measure it"
-            )
-        channels[name] = declared[0]
-    return channels
+        return _axes_on_example(model, hosts, example, layout)
+    return {name: _declared_axes(name, host, layout) for name, host in hosts.items()}
 
 
-def _channels_on_example(
-    model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layout: Layout
-) -> dict[str, int]:
-    """The number of output channels of each module when the model is called with the example."""
-    channels: dict[str, int] = {}
+def _declared_axes(name: str, host: nn.Module, layout: Layout | None) -> _Axes:
+    """The axes of a module's output as its type and its attributes tell."""
+    declared = {key: value for key in _CHANNEL_ATTRIBUTES if isinstance(value := getattr(host, key, None), int)}
+    if not declared:
+        raise ValueError(
+            f"{name} is a {type(host).__name__}, which does not declare its number of channels; "
+            "pass example=, an input of the model, to measure it"
+        )
+    attribute, channels = next(iter(declared.items()))
+    if layout is None and attribute == "out_features":
+        raise ValueError(
+            f"{name} is a {type(host).__name__}, whose output may have its channels on any axis; "
+            "pass layout='last' for tokens (batch, tokens, channels), or layout='first'"
+        )
+    if layout == "last":
+        return _Axes(channels, "last", 1)
+    return _Axes(channels, "first", _spatial_axes(host) or 2)
+
+
+def _spatial_axes(host: nn.Module) -> int | None:
+    """The spatial axes of a convolution or a norm of channels, whose channels are axis 1; None for other modules."""
+    if isinstance(host, _ConvNd):
+        return len(host.kernel_size)
+    return next((dims for kind, dims in _NORM_AXES.items() if isinstance(host, kind)), None)
+
+
+def _axes_on_example(
+    model: nn.Module, hosts: Mapping[str, nn.Module], example: Any, layout: Layout | None
+) -> dict[str, _Axes]:
+    """The axes of each module's output when the model is called with the example."""
+    axes: dict[str, _Axes] = {}
 
     def measure(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def hook(_: nn.Module, __: Any, out: Any) -> None:
+        def hook(host: nn.Module, _: Any, out: Any) -> None:
             x = _first_tensor(out)
             if x.ndim < 2:
                 raise ValueError(f"{name} returns {checks.shape(x)}, which has no axis of channels; select another")
-            channels[name] = x.shape[1 if layout == "first" else -1]
+            if layout is None and x.ndim == 3 and _spatial_axes(host) is None:
+                raise ValueError(
+                    f"{name} returns {checks.shape(x)}, whose channels may be axis 1 or the last; "
+                    "pass layout='last' for tokens (batch, tokens, channels), or layout='first'"
+                )
+            axis = layout or "first"
+            axes[name] = _Axes(x.shape[1 if axis == "first" else -1], axis, max(x.ndim - 2, 1))
 
         return hook
 
@@ -240,10 +343,10 @@ def _channels_on_example(
     finally:
         for handle in handles:
             handle.remove()
-    unused = [name for name in hosts if name not in channels]
+    unused = [name for name in hosts if name not in axes]
     if unused:
         raise ValueError(f"{', '.join(unused[:3])} did not run in model(example); select modules that do")
-    return channels
+    return axes
 
 
 def _first_tensor(out: Any) -> Tensor:
