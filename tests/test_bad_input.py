@@ -106,14 +106,43 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "lengths of floats": (
         TypeError,
         lambda: regard.Lengths(t(2)),
-        ["lengths must be an integer", "float32", "BooleanMask"],
+        ["lengths must be integers", "float32", "BooleanMask"],
     ),
     "lengths of booleans": (
         TypeError,
         lambda: regard.Lengths(t(2, 5).bool()),
         ["lengths", "torch.bool", "BooleanMask(mask)"],
     ),
-    "lengths as a list": (TypeError, lambda: regard.Lengths([3, 4]), ["lengths must be an integer tensor", "list"]),
+    "lengths as a list of numbers": (
+        TypeError,
+        lambda: regard.Lengths([3.0, 4.0]),  # type: ignore[list-item]
+        ["lengths must be integers, one per sample, got list; write Lengths([5, 3])"],
+    ),
+    "is_causal": (
+        TypeError,
+        lambda: regard.attention(Q, K, is_causal=True),
+        ["attention has no argument is_causal; pass mask=regard.Causal()"],
+    ),
+    "key_padding_mask of a layer": (
+        TypeError,
+        lambda: regard.MultiHead(8, 2)(t(2, 5, 8), key_padding_mask=t(2, 5) > 0),
+        [
+            "MultiHead has no argument key_padding_mask; ",
+            "pass mask=regard.Lengths(lengths), or mask=~key_padding_mask[:, None]: True may attend",
+        ],
+    ),
+    "attn_mask of attend": (
+        TypeError,
+        lambda: regard.attend(t(5, 8), t(5, 8), attn_mask=t(5, 5)),
+        ["attend has no argument attn_mask; pass booleans as mask=, where True may attend, and numbers to be added"],
+    ),
+    "an argument that nothing has": (
+        TypeError,
+        lambda: regard.explain(t(5, 8), t(5, 8), beam=3),
+        ["explain has no argument beam; help(regard.explain) lists those it has"],
+    ),
+    "a misspelled name": (AttributeError, lambda: regard.MultiHed, ["regard has no MultiHed; did you mean MultiHead?"]),
+    "a name that is like none": (AttributeError, lambda: regard.xyzzy, ["regard has no xyzzy; dir(regard) lists all"]),
     "lengths of another batch": (
         ValueError,
         call(mask=regard.Lengths(torch.tensor([3, 4, 5]))),
@@ -535,7 +564,7 @@ def test_every_sentence_is_read_here() -> None:
     for _, act, _ in BAD.values():
         try:
             act()
-        except (ValueError, TypeError, IndexError, RuntimeError) as error:
+        except (ValueError, TypeError, IndexError, RuntimeError, AttributeError) as error:
             said.append(str(error))
     root = pathlib.Path(regard.__file__).parent
     files = [f for name in SOURCES for f in ((root / name).rglob("*.py") if (root / name).is_dir() else [root / name])]

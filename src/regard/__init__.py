@@ -8,4 +8,14 @@ import lazy_loader
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__ or name.startswith("_"):
+        return _import_name(name)
+    import difflib
+
+    near = difflib.get_close_matches(name, __all__, n=1)
+    hint = f"did you mean {near[0]}?" if near else "dir(regard) lists all names"
+    raise AttributeError(f"regard has no {name}; {hint}")

@@ -1,9 +1,11 @@
 """AttentionModule: the abstract base class with the call signature that all attention layers share."""
 
 from abc import ABC, abstractmethod
+from typing import Never
 
 from torch import Tensor, nn
 
+from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
@@ -21,7 +23,10 @@ class AttentionModule(nn.Module, ABC):
         *,
         mask: Mask | Tensor | None = None,
         positions: Positions | None = None,
+        **refused: Never,
     ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+        if refused:
+            checks.refuse_arguments(type(self).__name__, refused)
         return self.attend(q, k, v, mask=mask, positions=positions).out
 
     def attend(
@@ -33,8 +38,11 @@ class AttentionModule(nn.Module, ABC):
         mask: Mask | Tensor | None = None,
         positions: Positions | None = None,
         need: Need = NOTHING,
+        **refused: Never,
     ) -> Attended:
         """Like `forward`, and returns the results that `need` requests beside the output."""
+        if refused:
+            checks.refuse_arguments(type(self).__name__, refused)
         return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need))
 
     def explain(

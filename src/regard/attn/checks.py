@@ -1,5 +1,8 @@
 """Argument checks. Every error names the argument, its value and a way to fix it."""
 
+from collections.abc import Iterable
+from typing import NoReturn
+
 import torch
 from torch import Tensor, nn
 
@@ -112,3 +115,23 @@ def floating(name: str, t: Tensor) -> None:
 def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which weights are computed: float32 at least."""
     return dtype if dtype == torch.float64 else torch.float32
+
+
+# arguments of torch's attentions, and what they are called here
+_EQUIVALENTS = {
+    "is_causal": "pass mask=regard.Causal()",
+    "key_padding_mask": "pass mask=regard.Lengths(lengths), or mask=~key_padding_mask[:, None]: True may attend",
+    "attn_mask": "pass booleans as mask=, where True may attend, and numbers to be added to the scores as a bias",
+    "need_weights": "call attend(..., need=regard.Need(weights=True)), whose result has them",
+    "average_attn_weights": "call attend(..., need=regard.Need(weights=True)), and take weights.mean(-3)",
+    "dropout_p": "it is called dropout",
+    "scale": "pass score=regard.Dot(scale=...)",
+    "enable_gqa": "leave it out: k and v may have fewer heads than q",
+}
+
+
+def refuse_arguments(owner: str, names: Iterable[str]) -> NoReturn:
+    """Raises for arguments that `owner` does not have, and names the equivalent of those of torch's attentions."""
+    name = next(iter(names))
+    hint = _EQUIVALENTS.get(name, f"help(regard.{owner}) lists those it has")
+    raise TypeError(f"{owner} has no argument {name}; {hint}")

@@ -1,6 +1,7 @@
 """attention, attend, explain: the equation as functions."""
 
 from dataclasses import replace
+from typing import Never
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ def attention(
     dropout: float = 0.0,
     positions: Positions | None = None,
     backend: str | None = None,
+    **refused: Never,
 ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
@@ -39,6 +41,8 @@ def attention(
     their heads serves a group of neighbouring heads of q. Queries are the last of the keys, unless `positions=(i, j)`
     gives the positions of both.
     """
+    if refused:
+        checks.refuse_arguments("attention", refused)
     if bias is None and mask is None and positions is None and backend is None and dropout == 0.0:
         out = fused.plain_attention(q, k, v, score, normalize, read)
         if out is not None:
@@ -72,8 +76,11 @@ def attend(
     positions: Positions | None = None,
     backend: str | None = None,
     need: Need = NOTHING,
+    **refused: Never,
 ) -> Attended:
     """Like `attention`, and returns the results that `need` requests beside the output."""
+    if refused:
+        checks.refuse_arguments("attend", refused)
     checks.instance_of("need", need, Need, "Need(weights=True)")
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return attend_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
@@ -141,8 +148,11 @@ def explain(
     positions: Positions | None = None,
     backend: str | None = None,
     need: Need = NOTHING,
+    **refused: Never,
 ) -> str:
     """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
+    if refused:
+        checks.refuse_arguments("explain", refused)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 

@@ -214,8 +214,12 @@ def _attach(host: nn.Module, name: str, gate: nn.Module, layout: Layout, loading
 def _detach(host: nn.Module, name: str) -> list[InsertedGate]:
     """Takes the inserted gate out of the module; there is one at most."""
     _delete_hooks(host._load_state_dict_post_hooks, _MissingKeysHook)
-    hooks = _delete_hooks(host._forward_hooks, _GateHook)
-    return [InsertedGate(name, hook.child, host._modules.pop(hook.child)) for hook in hooks]
+    removed = []
+    for hook in _delete_hooks(host._forward_hooks, _GateHook):
+        gate = host._modules.pop(hook.child)
+        assert gate is not None
+        removed.append(InsertedGate(name, hook.child, gate))
+    return removed
 
 
 def _delete_hooks(hooks: MutableMapping[int, Any], kind: type) -> list[Any]:

@@ -208,3 +208,15 @@ def test_a_mask_that_hides_nothing_allows_all(queries: int) -> None:
         assert mask.hides_nothing(queries, keys) == everything, mask
     assert not (Causal() | Window(0, 0)).hides_nothing(1, keys)  # unknown
     assert not Lengths(torch.tensor([keys])).hides_nothing(1, keys)  # needs its values
+
+
+def test_lengths_of_a_list_are_those_of_a_tensor() -> None:
+    torch.manual_seed(0)
+    layer, x = regard.MultiHead(8, 2), torch.randn(2, 5, 8)
+    lengths = torch.tensor([3, 5])
+    want = layer(x, mask=Lengths(lengths))
+    assert torch.equal(layer(x, mask=Lengths([3, 5])), want)
+    # the equivalent that the error about key_padding_mask names
+    padding = torch.arange(5) >= lengths[:, None]
+    torch.testing.assert_close(layer(x, mask=~padding[:, None]), want)
+    assert Lengths([3, 5]).fit((2, 2), 5, 5, torch.device("meta")).lengths.is_meta

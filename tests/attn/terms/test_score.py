@@ -38,6 +38,9 @@ def test_bilinear() -> None:
 def test_additive() -> None:
     score = regard.Additive(D, E, 4)
     _pairs(score, D, E, lambda q, k, j: score.energy @ torch.tanh(score.query.weight @ q + score.key.weight @ k))
+    biased = regard.Additive(D, E, 4, bias=True)
+    _pairs(biased, D, E, lambda q, k, j: biased.energy @ torch.tanh(biased.query(q) + biased.key.weight @ k))
+    assert repr(biased) == f"Additive({D}, {E}, 4, bias=True)"
 
 
 def test_concat() -> None:

@@ -328,16 +328,19 @@ class Prefix(Mask):
 
 
 class Lengths(Mask):
-    """j < length: the keys behind a sample's length are padding.  `lengths` has shape (*b), one number per sample."""
+    """j < length: the keys behind a sample's length are padding.  `lengths` has one number per sample, (*b)."""
 
     sparse = True
 
-    def __init__(self, lengths: Tensor) -> None:
+    def __init__(self, lengths: Tensor | Sequence[int]) -> None:
+        self.moves = isinstance(lengths, Sequence)  # to the device of the queries
+        if isinstance(lengths, Sequence) and all(isinstance(n, int) and not isinstance(n, bool) for n in lengths):
+            lengths = torch.tensor(lengths, dtype=torch.long)
         if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.dtype == torch.bool:
             description = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
             raise TypeError(
-                f"lengths must be an integer tensor, one per sample, got {description}; "
-                "write torch.tensor([5, 3]), or BooleanMask(mask) for booleans"
+                f"lengths must be integers, one per sample, got {description}; "
+                "write Lengths([5, 3]), or BooleanMask(mask) for booleans"
             )
         self.lengths = lengths
 
@@ -356,8 +359,9 @@ class Lengths(Mask):
         return Lengths(_nth(self.lengths, n, 0))
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
-        _fits("lengths", self.lengths, batch, device)
-        return self
+        fitted = Lengths(self.lengths.to(device)) if self.moves else self
+        _fits("lengths", fitted.lengths, batch, device)
+        return fitted
 
     def __repr__(self) -> str:
         return f"Lengths({checks.shape(self.lengths)})"

@@ -274,12 +274,12 @@ def _energy(hidden: int) -> nn.Parameter:
 
 
 class Additive(TanhScore):
-    """v · tanh(W q + U k)  (Bahdanau et al. 2015, A.1.2)."""
+    """v · tanh(W q + U k)  (Bahdanau et al. 2015, A.1.2); with `bias`, v · tanh(W q + U k + b)."""
 
-    def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
+    def __init__(self, query_dim: int, key_dim: int, hidden: int, *, bias: bool = False) -> None:
         super().__init__()
         checks.positive_ints("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
-        self.query = nn.Linear(query_dim, hidden, bias=False)
+        self.query = nn.Linear(query_dim, hidden, bias=bias)
         self.key = nn.Linear(key_dim, hidden, bias=False)
         self.energy = _energy(hidden)
 
@@ -294,7 +294,9 @@ class Additive(TanhScore):
         checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
+        bias = "" if self.query.bias is None else ", bias=True"
+        sizes = f"{self.query.in_features}, {self.key.in_features}, {self.query.out_features}"
+        return f"{type(self).__name__}({sizes}{bias})"
 
 
 class NormedAdditive(TanhScore):
