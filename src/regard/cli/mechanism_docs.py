@@ -51,11 +51,23 @@ def first_paragraph(documented: type) -> str:
 
 def terms(module: nn.Module) -> list[Term]:
     """The terms of a mechanism, in the order of the equation."""
-    own = [] if isinstance(module, Attention) else [_term("mechanism", module)]
+    return [term for term, _ in _parts(module)]
+
+
+def _parts(module: nn.Module) -> list[tuple[Term, object]]:
+    own = [] if isinstance(module, Attention) else [("mechanism", module)]
     inner = getattr(module, "attention", getattr(getattr(module, "pool", None), "attention", module))
     parts = {role: getattr(inner, role, None) for role in ("score", "bias", "mask", "normalize", "read")}
     parts |= {role: getattr(module, role, None) for role in ("place", "chunk", "rotate")}
-    return own + [_term(role, part) for role, part in parts.items() if part is not None]
+    found = own + [(role, part) for role, part in parts.items() if part is not None]
+    return [(_term(role, part), part) for role, part in found]
+
+
+def documentation(module: nn.Module) -> str:
+    """What the docstrings of the terms say after their formulas."""
+    parts = {term.role: part for term, part in _parts(module) if term.code not in _COMMON}
+    later = [(inspect.getdoc(type(part)) or "").partition("\n\n")[2] for part in parts.values()]
+    return "\n\n".join(text for text in later if text)
 
 
 def distinctive_term(module: nn.Module) -> Term:

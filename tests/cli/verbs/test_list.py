@@ -1,6 +1,7 @@
 """regard list and regard explain."""
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -95,3 +96,16 @@ def test_wrong_input_is_one_sentence(args: list[str], sentence: str, regard: Reg
     ran = regard("explain", *args)
     assert ran.code == 2
     assert sentence in ran.err
+
+
+def test_json(regard: Regard) -> None:
+    listed = json.loads(regard("list", "--json").out)
+    assert list(listed) == ["mechanisms", "gates", "models", "data", "environments"]
+    assert list(listed["mechanisms"]) == [*package.MECHANISMS]
+    assert list(json.loads(regard("list", "data", "--json").out)) == ["data"]
+    found = json.loads(regard("explain", "local-p", "--json").out)
+    assert [term["role"] for term in found["terms"]] == ["mechanism", "score", "normalize", "place"]
+    text = regard("explain", "local-p").out
+    assert all(found[key] in text for key in ("mechanism", "equation", "documentation", "backends", "page"))
+    # what the docstrings say below their formulas
+    assert "Queries count from 0" in found["documentation"]

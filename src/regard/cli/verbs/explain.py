@@ -1,5 +1,6 @@
 """regard explain: the formula of a mechanism, and the backend that computes it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ class ExplainOptions:
     """No query attends to later keys."""
     weights: bool = flag()
     """The call also asks for the weights."""
+    json: bool = flag()
+    """Print a JSON object with the terms, the documentation and the backends."""
 
     def __post_init__(self) -> None:
         check_positive(self, "queries", "keys", "width", "key_width", "batch")
@@ -41,12 +44,9 @@ def run(args: Sequence[str]) -> int:
     from regard.attn.call import Need
     from regard.attn.catalogue import mechanism
     from regard.attn.terms.mask import Causal
-    from regard.cli.mechanism_docs import page, terms
+    from regard.cli.mechanism_docs import documentation, page, terms
 
     module: Any = mechanism(options.mechanism, options.width, options.key_width).eval()
-    print(f"{options.mechanism}\n\n  weights = normalize(score(q, k) + bias, mask);  out = read(weights, v)\n")
-    for term in terms(module):
-        print(f"  {term.role:10} {term.code}\n{'':13}{term.formula}")
     key_width = options.key_width or options.width
     q, k = (
         torch.zeros(options.batch, options.queries, options.width),
@@ -54,10 +54,22 @@ def run(args: Sequence[str]) -> int:
     )
     need = Need(weights=options.weights)
     mask = Causal() if options.causal else None
-    print()
+    backends = f"{type(module).__name__.removeprefix('_')} does not report the backends of its parts."
     if hasattr(module, "explain"):
-        print(module.explain(q, k, mask=mask, need=need))
-    else:
-        print(f"{type(module).__name__.removeprefix('_')} does not report the backends of its parts.")
-    print(f"\nMore: {page(options.mechanism)}")
+        backends = module.explain(q, k, mask=mask, need=need)
+    found = {
+        "mechanism": options.mechanism,
+        "equation": "weights = normalize(score(q, k) + bias, mask);  out = read(weights, v)",
+        "terms": [term._asdict() for term in terms(module)],
+        "documentation": documentation(module),
+        "backends": backends,
+        "page": page(options.mechanism),
+    }
+    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else _as_text(found))
     return 0
+
+
+def _as_text(found: dict[str, Any]) -> str:
+    terms = [f"  {term['role']:10} {term['code']}\n{'':13}{term['formula']}" for term in found["terms"]]
+    parts = [found["mechanism"], f"  {found['equation']}", "\n".join(terms), found["documentation"], found["backends"]]
+    return "\n\n".join([*filter(None, parts), f"More: {found['page']}"])

@@ -1,5 +1,6 @@
 """regard list: names of mechanisms, gates, models, data sets and environments."""
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from typing import Literal
 
 from regard.cli.output import note
 from regard.cli.parsing.parser import parse
-from regard.common.option_fields import positional
+from regard.common.option_fields import flag, positional
 
 # widths at the beginning of the arguments
 _SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")
@@ -21,6 +22,8 @@ class ListOptions:
 
     what: Literal["mechanisms", "gates", "models", "data", "environments"] | None = positional(None, called="list")
     """One of the lists; all if left out."""
+    json: bool = flag()
+    """Print a JSON object: for every list its names, each with its line."""
 
 
 def run(args: Sequence[str]) -> int:
@@ -34,8 +37,11 @@ def run(args: Sequence[str]) -> int:
     }
     if options.what != "data" and sys.stderr.isatty():
         note("loading torch")
-    for n, title in enumerate(lists if options.what is None else [options.what]):
-        summaries = lists[title]()
+    chosen = {title: lists[title]() for title in (lists if options.what is None else [options.what])}
+    if options.json:
+        print(json.dumps(chosen, indent=2, ensure_ascii=False))
+        return 0
+    for n, (title, summaries) in enumerate(chosen.items()):
         width = max(map(len, summaries)) + 3
         if options.what is None:
             print(f"{chr(10) if n else ''}{title}\n")
