@@ -104,7 +104,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "a name that is not there": (
         AttributeError,
         lambda _: regard.nothing,
-        "No regard attribute nothing",
+        "regard has no nothing; dir(regard) lists all names",
     ),
     "weights that are not there": (
         FileNotFoundError,
