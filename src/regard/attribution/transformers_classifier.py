@@ -104,6 +104,9 @@ class TransformersClassifier:
             if not is_special
         ]
 
+    def can_read(self, text: str) -> bool:
+        return len(self.tokenizer(text)["input_ids"]) <= self.tokenizer.model_max_length
+
     def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
         """The numbers of classes, given by their names."""
         if targets is not None:

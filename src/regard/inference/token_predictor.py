@@ -38,6 +38,9 @@ class TokenPredictor(Protocol):
     def token_places(self, text: str) -> list[TokenPlace]:
         """The tokens that the model reads in a text, in the order in which it embeds them."""
 
+    def can_read(self, text: str) -> bool:
+        """Whether the text is short enough for the model, or is cut off."""
+
     def attack_targets(self, texts: Sequence[str], targets: Sequence[Any] | None) -> list[Any]:
         """The outputs that an attack leads away from, as `attack_scores` takes them; None: what the model predicts."""
 

@@ -92,9 +92,10 @@ def _load_released(folder: Path, weights: Weights | None, device: str) -> Loaded
         return evaluate_released(folder, predictor, options, progress)
 
     def attack_examples(options: Any) -> tuple[Any, Any, str]:
+        typed = "type texts behind it, or " if config.input_kind == "text" else ""
         raise ValueError(
-            f"{folder} is a released model, which has no held-out {config.input_kind}s; attack it on your own in "
-            "Python, by regard.attack(regard.load(folder), inputs, targets, attack)"
+            f"{folder} is a released model, which has no held-out {config.input_kind}s; {typed}attack it on your own "
+            "in Python, by regard.attack(regard.load(folder), inputs, targets, attack)"
         )
 
     return LoadedRun(config, predictor, "released", 0, None, evaluate, attack_examples)

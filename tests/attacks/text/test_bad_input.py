@@ -20,7 +20,8 @@ from regard.attacks import (
     Triggers,
 )
 
-BAG = BagPredictor()
+BAG, SHORT = BagPredictor(), BagPredictor()
+SHORT.longest = 2
 MODEL = network()
 X, Y = images(MODEL)
 
@@ -92,6 +93,10 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
     "an empty text": (
         lambda: regard.attack(BAG, ["a", " "], None, HotFlip()),
         "inputs must be texts with a token at least, and text 2 is ' '; leave it out",
+    ),
+    "a text that is too long": (
+        lambda: regard.attack(SHORT, ["a", "a b c"], None, HotFlip()),
+        "inputs must be texts that the model reads whole, and text 2 is too long; shorten it",
     ),
     "targets": (
         lambda: regard.attack(BAG, TEXTS, ["x"], HotFlip()),

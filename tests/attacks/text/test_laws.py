@@ -259,9 +259,21 @@ def test_a_trigger_of_one_word_is_the_best_of_all_words() -> None:
     texts, label = [text for text, n in zip(LONG, labels, strict=True) if n == labels[0]], labels[0]
     of = victim(predictor)
     search = Triggers(words=1, k=7)
-    (trigger,) = search._search(of, of.vectors("Triggers"), texts, [label] * len(texts))
+    (trigger,) = search._search(of, of.vectors("Triggers"), texts, [label] * len(texts), ["ab"])
     losses = search._mean_loss(of, texts, [label] * len(texts), [[word] for word in predictor.words])
     assert trigger == predictor.words[max(range(7), key=losses.__getitem__)]
+
+
+def test_a_text_without_room_for_words_stays_as_it_is() -> None:
+    predictor = BagPredictor(WORDS, seed=3)
+    free = regard.attack(predictor, LONG, None, Triggers(words=2, k=7))
+    predictor.longest = 4
+    bound = regard.attack(predictor, LONG, None, Triggers(words=2, k=7))
+    is_long = torch.tensor([len(text.split()) > 2 for text in LONG])
+    assert (free.broken & is_long).any()
+    assert not (bound.broken & is_long).any()
+    assert bound.broken.any()
+    assert all(predictor.can_read(text) for text in bound.texts)
 
 
 # Character edits

@@ -10,7 +10,10 @@ from tests.tasks.encoders import bert_folder
 
 import regard
 from regard.attacks import CharacterEdits, HotFlip, SameStart, Triggers
+from regard.attacks.text.victim import TextVictim
 from regard.attribution import TransformersClassifier
+from regard.inference.edited_text import EditedText
+from regard.inference.embedding_gradient import embedding_gradient
 
 TEXTS = ["a good film", "it was bad", "tripping to a film"]
 
@@ -42,6 +45,16 @@ def test_the_folder_and_the_module_are_attacked_alike(folder: Path, module: Any,
     assert of_folder.broken.any()
     assert of_folder.texts == of_module.texts
     torch.testing.assert_close(of_folder.loss, of_module.loss, atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_are_those_of_the_tokens_between_the_special_ones(module: Any) -> None:
+    text = EditedText("a good film, a good film")
+    places, gradient = TextVictim(module, 8).gradient(text, 0)
+    read = embedding_gradient(module.embedding, lambda: module.attack_scores([text], [0]).loss)
+    assert [place.token for place in places] == read.tokens[1:-1].tolist()
+    torch.testing.assert_close(gradient, read.gradient[1:-1])
+    # the same words at other places have other gradients
+    assert not torch.allclose(gradient[:3], gradient[4:])
 
 
 def test_pieces_keep_their_kind(module: Any) -> None:

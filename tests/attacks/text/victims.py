@@ -47,6 +47,7 @@ class BagPredictor:
         self.model.train()
         self.device = torch.device("cpu")
         self.batches: list[int] = []
+        self.longest = 99
 
     @property
     def embedding(self) -> nn.Module | None:
@@ -58,6 +59,9 @@ class BagPredictor:
     def token_places(self, text: str) -> list[TokenPlace]:
         rows = zip(*split_words(text), strict=True)
         return [TokenPlace(*span, 2 + self.words.index(w) if w in self.words else UNK) for w, span in rows]
+
+    def can_read(self, text: str) -> bool:
+        return len(text.split()) <= self.longest
 
     def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
         return self.logits(texts).argmax(1).tolist() if targets is None else class_numbers(targets, CLASSES)

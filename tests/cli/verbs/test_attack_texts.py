@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.tasks.encoders import bert_folder
 
 from regard.cli.main import main
 
@@ -85,6 +86,20 @@ def test_typed_texts(regard: Regard, topics: Path) -> None:
     # nothing is near enough to stand in place of a word
     kept = regard("attack", topics, "the film was good", "--cosine", 1, "--edit-distance", 1)
     assert kept.out.splitlines()[0] == "resists: the film was good"
+
+
+def test_a_released_model_reads_typed_texts(regard: Regard, tmp_path: Path) -> None:
+    folder = bert_folder(tmp_path / "bert", "BertForSequenceClassification", num_labels=3)
+    ran = regard("attack", folder, "a good film", "--json", "--k", 4, "--flips", 1)
+    assert ran.code == 0, ran.err
+    (example,) = json.loads(ran.out)["examples"]
+    assert example["text"] == "a good film"
+    refused = regard("attack", folder)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        f"regard: {folder} is a released model, which has no held-out texts; type texts behind it, or attack it on "
+        "your own in Python, by regard.attack(regard.load(folder), inputs, targets, attack)\n"
+    )
 
 
 def test_nothing_broken_is_no_picture(regard: Regard, topics: Path, tmp_path: Path) -> None:

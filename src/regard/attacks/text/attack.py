@@ -81,3 +81,5 @@ def _check(predictor: TokenPredictor, texts: Sequence[str], targets: Sequence[An
     for n, text in enumerate(texts, 1):
         if not text.strip() or not predictor.token_places(text):
             raise ValueError(f"inputs must be texts with a token at least, and text {n} is {text!r:.60}; leave it out")
+        if not predictor.can_read(text):
+            raise ValueError(f"inputs must be texts that the model reads whole, and text {n} is too long; shorten it")

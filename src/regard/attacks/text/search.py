@@ -1,5 +1,6 @@
 """Beam search over edits of one text: every step scores candidates and stops at the first that the model gets wrong."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -47,5 +48,5 @@ def search_edits(victim: TextVictim, text: str, target: Any, steps: int, beam: i
         for (_, is_wrong), candidate in ranked:
             if is_wrong:
                 return AttackedText(candidate, step + 1, victim.queries - before)
-        states = [candidate for _, candidate in ranked[:beam]]
+        states = [candidate for (loss, _), candidate in ranked[:beam] if loss > -math.inf]
     return AttackedText(start, 0, victim.queries - before)

@@ -40,12 +40,15 @@ class Triggers(TextAttack):
             groups.setdefault(victim.predictor.target_group(target), []).append(n)
         found = [AttackedText(EditedText(text), 0, 1) for text in texts]
         for rows in groups.values():
-            attacked = [n for n in rows if not was_wrong[n]]
+            first_words = [next(iter(victim.vocabulary.numbers))] * self.words
+            # a text that leaves no room for words before it stays as it is
+            has_room = {n: victim.predictor.can_read(_before(texts[n], first_words).text) for n in rows}
+            attacked = [n for n in rows if not was_wrong[n] and has_room[n]]
             if not attacked:
                 continue
             few = attacked[: self.batch]
             before = victim.queries
-            trigger = self._search(victim, vectors, [texts[n] for n in few], [targets[n] for n in few])
+            trigger = self._search(victim, vectors, [texts[n] for n in few], [targets[n] for n in few], first_words)
             spent = (victim.queries - before) // len(few)
             triggered = [_before(texts[n], trigger) for n in attacked]
             is_wrong = victim.scores(triggered, [targets[n] for n in attacked]).is_wrong.tolist()
@@ -54,14 +57,21 @@ class Triggers(TextAttack):
                 found[n] = AttackedText(text, self.words, queries) if wrong else found[n]._replace(queries=queries)
         return found
 
-    def _search(self, victim: TextVictim, vectors: Tensor, texts: Sequence[str], targets: Sequence[Any]) -> list[str]:
+    def _search(
+        self,
+        victim: TextVictim,
+        vectors: Tensor,
+        texts: Sequence[str],
+        targets: Sequence[Any],
+        trigger: list[str],
+    ) -> list[str]:
+        """The words after all rounds, from those of `trigger` on."""
         vocabulary = victim.vocabulary
         usable = torch.tensor(
             [text is not None and not c for text, c in zip(vocabulary.texts, vocabulary.continues, strict=True)],
             device=vectors.device,
         )
         numbers = vocabulary.numbers
-        trigger = [next(iter(numbers))] * self.words
         best = self._mean_loss(victim, texts, targets, [trigger])[0]
         for _ in range(self.rounds):
             improved = False

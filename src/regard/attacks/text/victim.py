@@ -46,12 +46,16 @@ class TextVictim:
 
     @torch.no_grad()
     def scores(self, texts: Sequence[EditedText], targets: Sequence[Any]) -> TextScores:
-        parts = []
-        for start in range(0, len(texts), self._batch):
-            rows = slice(start, start + self._batch)
-            parts.append(self.predictor.attack_scores(texts[rows], targets[rows]))
-        self.queries += len(texts)
-        return TextScores(*(torch.cat(column).cpu() for column in zip(*parts, strict=True)))
+        """An edited text that is too long for the model has the lowest loss, and is not wrong."""
+        readable = [n for n, text in enumerate(texts) if self.predictor.can_read(text.text)]
+        loss = torch.full((len(texts),), -torch.inf, dtype=torch.float64)
+        is_wrong = torch.zeros(len(texts), dtype=torch.bool)
+        for start in range(0, len(readable), self._batch):
+            rows = readable[start : start + self._batch]
+            scores = self.predictor.attack_scores([texts[n] for n in rows], [targets[n] for n in rows])
+            loss[rows], is_wrong[rows] = scores.loss.cpu().double(), scores.is_wrong.cpu()
+        self.queries += len(readable)
+        return TextScores(loss, is_wrong)
 
     def gradient(self, text: EditedText, target: Any) -> PlaceGradient:
         """The gradient of the loss by the vectors of the tokens of one text."""

@@ -219,6 +219,9 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         frame = self.tokenizer.frame.size() if isinstance(self.tokenizer, SubwordTokenizer) else 0
         return places[: max(self.max_length - frame, 0)]
 
+    def can_read(self, text: str) -> bool:
+        return True
+
     def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
         """The numbers of classes, given by their names."""
         if targets is None:

@@ -189,6 +189,13 @@ class MatchPredictor(Predictor[str, PairClasses]):
         read = zip(parts_in(text, pair), self.reader.token_places(*pair), strict=False)
         return [place.moved(start) for start, part in read for place in part]
 
+    def can_read(self, text: str) -> bool:
+        try:
+            self._tokens([text])
+        except ValueError:
+            return False
+        return True
+
     def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
         """The numbers of classes, given by their names."""
         if targets is None:

@@ -308,6 +308,13 @@ class TagPredictor(Predictor[str, TagOutput]):
             TokenPlace(*offsets, n).moved(spans[word][0]) for n, word, offsets in rows if word is not None and words
         ]
 
+    def can_read(self, text: str) -> bool:
+        try:
+            self._check_length(text)
+        except ValueError:
+            return False
+        return True
+
     def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[tuple[int, ...]]:
         """The numbers of the tags of every word, given by their names with spaces between them."""
         if targets is None:

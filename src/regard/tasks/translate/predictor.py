@@ -243,6 +243,9 @@ class Translator(Predictor[str, Translation]):
         (places,) = token_places(self.vocabularies.source, [text])
         return places
 
+    def can_read(self, text: str) -> bool:
+        return self.longest is None or len(self.vocabularies.source.encode([text])[0]) + 1 <= self.longest
+
     def attack_targets(self, texts: Sequence[str], targets: Sequence[Any] | None) -> list[TranslationTarget]:
         words = check_words(targets)
         tokens = [first_token(word, self.vocabularies.target) for word in words]
