@@ -42,11 +42,23 @@ def generalized_advantages(
 
 
 def ppo_terms(
-    logits: Tensor, values: Tensor, actions: Tensor, log_probs: Tensor, advantages: Tensor, returns: Tensor, clip: float
+    logits: Tensor,
+    values: Tensor,
+    actions: Tensor,
+    log_probs: Tensor,
+    advantages: Tensor,
+    returns: Tensor,
+    clip: float,
+    other: Tensor | None = None,
 ) -> PPOTerms:  # "*b a", "*b" each -> "*b" each
-    """−min(ρ A, clamp(ρ, 1 ± clip) A), ½ (v − return)², and −H, with ρ = π(a) / π_old(a)."""
+    """−min(ρ A, clamp(ρ, 1 ± clip) A), ½ (v − return)², and −H, with ρ = π(a) / π_old(a).
+
+    `other` is the logarithm of the probability of a further choice in the same step, such as a place to read, which
+    `log_probs`, those of the old policy, then include.
+    """
     new = F.log_softmax(logits, -1)
-    ratio = (new.gather(-1, actions.unsqueeze(-1)).squeeze(-1) - log_probs).exp()
+    chosen = new.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    ratio = ((chosen if other is None else chosen + other) - log_probs).exp()
     clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
     policy = -torch.minimum(ratio * advantages, clipped * advantages)
     return PPOTerms(policy, 0.5 * (values - returns).square(), (new.exp() * new).sum(-1))

@@ -8,6 +8,7 @@ from regard.attn.catalogue import MECHANISMS
 from regard.models.acting.agent import GTRXL, NO_MEMORY, Agent, AgentInputs
 from regard.models.acting.attention_memory import GRUGate, memory_heads
 from regard.models.acting.memory import CELLS
+from regard.models.acting.places_memory import FeatureMap
 
 B, T, OBSERVATION, ACTIONS, WIDTH, WINDOW = 3, 11, 5, 7, 8, 4
 
@@ -53,10 +54,10 @@ def act(model: Agent, given: AgentInputs, first: int, last: int, memory: object)
     for t in range(first, last):
         x = model.embed(cut(given, slice(t, t + 1)))[:, 0]
         acting.read(x + 1.0, given.episodes[:, t])
-        rows.append(model.heads_of(acting.read(x, given.episodes[:, t])).logits)
+        rows.append(model.act(acting, cut(given, slice(t, t + 1))).logits)
         acting.advance()
     acting.read(torch.ones(B, WIDTH), given.episodes[:, last - 1])
-    return torch.stack(rows, 1), acting.state()
+    return torch.cat(rows, 1), acting.state()
 
 
 @every_memory
@@ -130,3 +131,69 @@ def test_bad_sizes_and_names() -> None:
         "try memory='straight-through'"
     )
     assert {"dot", "additive", "general", "sparsemax", "multi-head", "rotary", "t5", "transformer-xl"} <= set(READS)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("places", ["soft", "hard"])
+def test_places_step_by_step_equal_those_of_the_segment(cell: str, places: str) -> None:
+    """Hard reads take the places that were drawn when the steps were played."""
+    torch.manual_seed(0)
+    model = Agent((10, 15), ACTIONS, memory=cell, width=WIDTH, places=places, channels=4)
+    torch.nn.init.normal_(model.policy.weight)
+    given = inputs()._replace(observations=torch.rand(B, T, 10, 15))
+    state = model.memory.init_state(B)
+    acting = model.memory.begin_acting(state, T)
+    noise = -torch.empty(T, B, 6).exponential_().log()
+    with torch.no_grad():
+        steps = []
+        for t in range(T):
+            model.act(acting, cut(given, slice(0, 1)), noise[t])
+            steps.append(model.act(acting, cut(given, slice(t, t + 1)), noise[t]))
+            acting.advance()
+        looked = [step.looked for step in steps if step.looked is not None]
+        drawn = torch.cat([each.place for each in looked], 1)
+        whole = model(given, state, drawn if places == "hard" else None)
+    assert whole.looked is not None
+    for name in ("logits", "values"):
+        stepped = torch.cat([getattr(step, name) for step in steps], 1)
+        torch.testing.assert_close(getattr(whole, name), stepped, rtol=0, atol=1e-6)
+    log_prob = torch.cat([each.log_prob for each in looked], 1)
+    torch.testing.assert_close(whole.looked.log_prob, log_prob, rtol=0, atol=1e-6)
+    torch.testing.assert_close(whole.looked.weights.sum(-1), torch.ones(B, T))
+    assert len(drawn.unique()) > (1 if places == "hard" else 0)
+
+
+def test_the_value_of_a_hard_read_does_not_know_the_place() -> None:
+    """Else the choice of the place would have no advantage."""
+    torch.manual_seed(0)
+    given = inputs()._replace(observations=torch.rand(B, T, 10, 15))
+    for places, differs in (("hard", False), ("soft", True)):
+        model = Agent((10, 15), ACTIONS, memory="lstm", width=WIDTH, places=places, channels=4)
+        first, other = given, given._replace(observations=given.observations.flip(-1))
+        state = model.memory.init_state(B)
+        values = [model(cut(each, slice(0, 1)), state).values for each in (first, other)]
+        assert (not torch.equal(*values)) == differs
+
+
+def test_attention_to_places_is_additive_attention_of_the_state() -> None:
+    """Sorokin et al. 2015: g = v · tanh(W h + U m_p), of the state before the step; soft is the mean of the places."""
+    torch.manual_seed(0)
+    model = Agent((10, 15), ACTIONS, memory="lstm", width=WIDTH, places="soft", channels=4)
+    memory, encode = model.memory, model.encode
+    assert isinstance(encode, FeatureMap)
+    given = inputs(2)._replace(observations=torch.rand(B, 2, 10, 15), episodes=torch.zeros(B, 2, dtype=torch.int64))
+    looked = model(given, memory.init_state(B)).looked
+    assert looked is not None
+    score = memory.attention.score  # type: ignore[union-attr]
+    features = encode(given.observations)[:, 1]  # "b p c"
+    hidden = torch.tanh(looked.out[:, :1] @ score.query.weight.T + features @ score.key.weight.T)
+    expected = torch.softmax(hidden @ score.energy, -1)
+    torch.testing.assert_close(looked.weights[:, 1], expected)
+    torch.testing.assert_close(looked.entropy[:, 1], -(expected * expected.log()).sum(-1))
+    assert features.shape == (B, 6, 4)
+
+
+def test_pictures_that_have_no_places() -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        Agent((10, 12), 2, memory="lstm", places="soft")
+    assert str(error.value) == ("pictures must be multiples of 5 pixels high and wide, got 10 × 12; take places='none'")

@@ -140,7 +140,8 @@ def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
         check_same_options(recorded, task.weight_options(), options.init_from)
     training, note = training_config(options.training, task)
     folder = _default_folder(config.name, training) if options.out is None else options.out
-    if is_main_process() and not options.task.get("data") and not options.task.get("train"):
+    reads_data = any(item.name == "data" for item in fields(config))  # type: ignore[arg-type]
+    if is_main_process() and reads_data and not options.task.get("data") and not options.task.get("train"):
         print(f"No --train or --data given; using the built-in data set '{task.dataset}'.")
     with setup_notice(sys.stdout):
         from regard.cli.train_runner import train

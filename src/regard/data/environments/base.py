@@ -47,8 +47,8 @@ class Environment(ABC):
         """An observation as grey levels, from 0 to 1."""
         return observation if observation.ndim == 2 else observation[:, None]
 
-    def target(self, observation: NDArray[np.float32]) -> tuple[slice, slice] | None:
-        """Rows and columns of a picture that hold what the game asks for; None if it asks for no place."""
+    def target(self, observation: NDArray[np.float32]) -> tuple[int, int] | None:
+        """The row and column of the pixel in the middle of what a picture asks for; None if it asks for no place."""
         return None
 
     @property

@@ -75,6 +75,6 @@ class Target(Environment):
         row, column = self._place(observation)
         return f"target in row {row + 1}, column {column + 1}"
 
-    def target(self, observation: NDArray[np.float32]) -> tuple[slice, slice]:
+    def target(self, observation: NDArray[np.float32]) -> tuple[int, int]:
         row, column = self._place(observation)
-        return slice(row * _CELL, (row + 1) * _CELL), slice(column * _CELL, (column + 1) * _CELL)
+        return row * _CELL + _CELL // 2, column * _CELL + _CELL // 2

@@ -10,9 +10,12 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS
 from regard.models.acting.attention_memory import AttentionMemory, GatedLayer, MemoryLayer, ReadLayer, memory_heads
-from regard.models.acting.memory import CELLS, AgentMemory, CellMemory, MemoryState, NoMemory
+from regard.models.acting.memory import CELLS, ActingSteps, AgentMemory, CellMemory, MemoryState, NoMemory
+from regard.models.acting.places_memory import FeatureMap, Looked, PlacesMemory, PlacesSteps
 
 NO_MEMORY, GTRXL = "none", "gtrxl"
+# how a picture is read: as a whole, or by attention to its places
+PLACES = ("none", "soft", "hard")
 
 
 class AgentInputs(NamedTuple):
@@ -27,13 +30,15 @@ class AgentInputs(NamedTuple):
 class AgentOutput(NamedTuple):
     logits: Tensor  # "b t a"
     values: Tensor  # "b t"
+    looked: Looked | None = None  # of agents that attend to places
 
 
 class Agent(nn.Module):
     """h = memory(max(0, W [o; last action; last reward])); π = softmax(W_π h), v = w·h.
 
     `memory` is none, lstm, gru, gtrxl, or a mechanism of the catalogue, whose heads read the last `window` steps of the
-    episode. `layers` and `heads` are those of gtrxl.
+    episode. `layers` and `heads` are those of gtrxl. With `places` soft or hard, a recurrent memory attends to places
+    of a picture instead; a hard read is an action of its own, whose value does not know the place.
     """
 
     def __init__(
@@ -46,30 +51,71 @@ class Agent(nn.Module):
         window: int = 16,
         layers: int = 2,
         heads: int = 4,
+        places: str = "none",
+        channels: int = 32,
     ) -> None:
         super().__init__()
         checks.positive_ints("Agent", actions=actions, width=width, window=window, layers=layers, heads=heads)
+        checks.known("places", places, PLACES)
         self.actions = actions
-        self.encode = nn.Linear(math.prod(observation) + actions + 1, width)
-        self.memory = _memory(memory, width, window, layers, heads)
         self.policy, self.value = nn.Linear(width, actions), nn.Linear(width, 1)
-        for linear, gain in ((self.encode, math.sqrt(2)), (self.policy, 0.01), (self.value, 1.0)):
+        initial = [(self.policy, 0.01), (self.value, 1.0)]
+        self.encode: nn.Linear | FeatureMap
+        if places == "none":
+            self.encode = nn.Linear(math.prod(observation) + actions + 1, width)
+            self.memory = _memory(memory, width, window, layers, heads)
+            initial.append((self.encode, math.sqrt(2)))
+        else:
+            self.encode = _feature_map(observation, memory, places, channels)
+            count = math.prod(self.encode.grid)
+            self.memory = PlacesMemory(width, memory, count, channels, actions + 1, hard=places == "hard")
+        for linear, gain in initial:
             nn.init.orthogonal_(linear.weight, gain)
             nn.init.zeros_(linear.bias)
 
     def embed(self, inputs: AgentInputs) -> Tensor:  # -> "b t d"
         """The input of the memory."""
-        last = F.one_hot(inputs.actions + 1, self.actions + 1)[..., 1:]
-        parts = [inputs.observations.flatten(2), last, inputs.rewards.unsqueeze(-1)]
-        return torch.relu(self.encode(torch.cat([part.to(self.encode.weight.dtype) for part in parts], -1)))
+        dtype = self.policy.weight.dtype
+        last = F.one_hot(inputs.actions + 1, self.actions + 1)[..., 1:].to(dtype)
+        others = last, inputs.rewards.unsqueeze(-1).to(dtype)
+        if isinstance(self.encode, FeatureMap):
+            return torch.cat([self.encode(inputs.observations).flatten(2), *others], -1)
+        return torch.relu(self.encode(torch.cat([inputs.observations.flatten(2).to(dtype), *others], -1)))
 
-    def heads_of(self, h: Tensor) -> AgentOutput:  # "*b d"
+    def _output(self, h: Tensor, looked: Looked | None) -> AgentOutput:  # "*b d"
         """The policy and the value of outputs of the memory."""
-        return AgentOutput(self.policy(h), self.value(h).squeeze(-1))
+        is_drawn = looked is not None and isinstance(self.memory, PlacesMemory) and self.memory.hard
+        known = looked.before if is_drawn and looked is not None else h
+        return AgentOutput(self.policy(h), self.value(known).squeeze(-1), looked)
 
-    def forward(self, inputs: AgentInputs, state: MemoryState) -> AgentOutput:
-        """Policies and values of all steps of a segment, which begins with this memory."""
-        return self.heads_of(self.memory(self.embed(inputs), state, inputs.episodes))
+    def forward(self, inputs: AgentInputs, state: MemoryState, places: Tensor | None = None) -> AgentOutput:
+        """Policies and values of all steps of a segment, which begins with this memory; `places` were read by it."""
+        x = self.embed(inputs)
+        if isinstance(self.memory, PlacesMemory):
+            looked = self.memory.look_at_segment(x, state, inputs.episodes, places)
+            return self._output(looked.out, looked)
+        return self._output(self.memory(x, state, inputs.episodes), None)
+
+    def act(self, acting: ActingSteps, inputs: AgentInputs, noise: Tensor | None = None) -> AgentOutput:  # "b 1 …"
+        """The same of one step; `noise`, "b p", draws the place of a hard read."""
+        x, episodes = self.embed(inputs)[:, 0], inputs.episodes[:, 0]
+        if isinstance(acting, PlacesSteps):
+            acting.read(x, episodes, noise)
+            looked = Looked(*(t.unsqueeze(1) for t in acting.looked))
+            return self._output(looked.out, looked)
+        return self._output(acting.read(x, episodes).unsqueeze(1), None)
+
+
+def _feature_map(observation: tuple[int, ...], memory: str, places: str, channels: int) -> FeatureMap:
+    if len(observation) != 2:
+        raise ValueError(
+            f"places={places!r} attends to a picture, and observations are {observation[0]} numbers; take places='none'"
+        )
+    if memory not in CELLS:
+        raise ValueError(
+            f"places={places!r} is chosen by a recurrent state, and memory={memory!r} has none; take memory='lstm'"
+        )
+    return FeatureMap(*observation, channels)
 
 
 def _memory(name: str, width: int, window: int, layers: int, heads: int) -> AgentMemory:

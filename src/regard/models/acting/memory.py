@@ -92,9 +92,9 @@ class _NothingToRemember(ActingSteps):
 class CellMemory(AgentMemory):
     """h_t = cell(x_t, h_{t−1}), from zeros where an episode begins."""
 
-    def __init__(self, width: int, cell: str) -> None:
+    def __init__(self, width: int, cell: str, inputs: int | None = None) -> None:
         super().__init__()
-        self.cell: Any = CELLS[cell](width, width)
+        self.cell: Any = CELLS[cell](width if inputs is None else inputs, width)
         for name, p in self.cell.named_parameters():
             nn.init.orthogonal_(p) if name.startswith("weight") else nn.init.zeros_(p)
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_even_heads, check_owner, check_positive, check_share
+from regard.common.option_checks import (
+    check_at_least,
+    check_choices,
+    check_even_heads,
+    check_owner,
+    check_positive,
+    check_share,
+)
 from regard.common.option_fields import left_open
 from regard.common.suggestions import known
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
@@ -38,9 +45,14 @@ class AgentOptions(ModelOptions):
     """Layers of gtrxl."""
     heads: int = 4
     """Heads of gtrxl."""
+    places: Literal["none", "soft", "hard"] = left_open("soft for pictures with lstm or gru, otherwise none")
+    """How a picture is read: as a whole, by soft attention to its places, or at one place that is drawn."""
+    channels: int = 32
+    """Features per place."""
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, {"width": 64, "window": None, "layers": 2, "heads": 4})
+        check_choices(self)
+        check_at_least(self, 1, {"width": 64, "window": None, "layers": 2, "heads": 4, "channels": 32})
         if self.memory == "gtrxl":
             check_even_heads(self.width, self.heads)
 
@@ -55,6 +67,8 @@ class AgentOptions(ModelOptions):
             window=self.window,
             layers=self.layers,
             heads=self.heads,
+            places=self.places,
+            channels=self.channels,
         )
 
 
@@ -84,7 +98,13 @@ class AgentConfig(TaskConfig):
         "tmaze": Budget(minutes=10.0),
         "target": Budget(minutes=3.0),
     }
-    metrics: ClassVar[dict[str, bool]] = {"return": True, "success": True, "length": False}
+    metrics: ClassVar[dict[str, bool]] = {
+        "return": True,
+        "success": True,
+        "length": False,
+        "pointing": True,
+        "on target": True,
+    }
     models: ClassVar[dict[str, type[ModelOptions]]] = {"agent": AgentOptions}
     varies: ClassVar[str] = "memory"
     varies_help: ClassVar[str] = "Memories, such as none,lstm,gru,additive,gtrxl; mechanisms as `regard list` has them."
@@ -167,17 +187,20 @@ class AgentConfig(TaskConfig):
                 f"minibatches={self.minibatches} divide the games, and batch={self.batch} has fewer; "
                 f"try minibatches={self.batch}"
             )
-        self._resolve_window()
+        self._resolve_model()
 
-    def _resolve_window(self) -> None:
-        """Fills in the window; raises if it is longer than an episode."""
-        past = max(self.environment().longest - 1, 1)
+    def _resolve_model(self) -> None:
+        """Fills in the window and the places; raises if the window is longer than an episode."""
+        environment = self.environment()
+        past = max(environment.longest - 1, 1)
         if self.model.window is not None and self.model.window > past:
             raise ValueError(
                 f"window={self.model.window} is longer than an episode of {self.env}, whose last step has {past} "
                 f"before it; try window={past}"
             )
-        object.__setattr__(self, "model", self.model.resolved({"window": min(past, _WINDOW)}))
+        reads_places = len(environment.observation) == 2 and self.model.memory in ("lstm", "gru")
+        places = "soft" if reads_places else "none"
+        object.__setattr__(self, "model", self.model.resolved({"window": min(past, _WINDOW), "places": places}))
 
     def environment(self) -> Environment:
         """The rules of the game."""
@@ -187,9 +210,13 @@ class AgentConfig(TaskConfig):
         make: Callable[..., Environment] = ENVIRONMENTS[self.env]
         return make(**{name: getattr(self, name) for name in _OWNERS[self.env]})
 
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these memories, which decides how pictures are read."""
+        return {value: self.with_options(memory=value, places=None) for value in values}
+
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
-        return (*(name for names in _OWNERS.values() for name in names), "window") if option == "env" else ()
+        return (*(name for names in _OWNERS.values() for name in names), "window", "places") if option == "env" else ()
 
     @property
     def dataset(self) -> str:

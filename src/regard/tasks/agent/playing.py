@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor
 from regard.data.environments.games import Games
 from regard.losses.ppo import generalized_advantages
 from regard.models.acting.agent import Agent, AgentInputs, AgentOutput
-from regard.models.acting.memory import ActingSteps, MemoryState
+from regard.models.acting.memory import MemoryState
+from regard.models.acting.places_memory import PlacesMemory
 
 
 class PlayedSegment(NamedTuple):
@@ -22,21 +23,35 @@ class PlayedSegment(NamedTuple):
     inputs: AgentInputs
     memory: MemoryState
     actions: Tensor  # "b t"
-    log_probs: Tensor  # "b t", when they were played
+    places: Tensor  # "b t", that hard reads took; zeros without any
+    log_probs: Tensor  # "b t", of actions and places, when they were played
     advantages: Tensor  # "b t"
     returns: Tensor  # "b t", the targets of the values
 
     def select(self, rows: Tensor, device: torch.device) -> "PlayedSegment":  # "n"
         """The same of these games."""
-        inputs = AgentInputs(*(t[rows].to(device) for t in self.inputs))
+        inputs = _to(AgentInputs(*(t[rows] for t in self.inputs)), device)
         others = (t[rows].to(device) for t in self[2:])
         return PlayedSegment(inputs, self.memory.select(rows).to(device), *others)
 
 
-def _gumbel(seed: int, segment: int, steps: int, count: int, actions: int) -> Tensor:  # -> "t b a"
+def is_hard(model: Agent) -> bool:
+    """Whether the agent draws a place of every picture."""
+    return isinstance(model.memory, PlacesMemory) and model.memory.hard
+
+
+def _gumbel(
+    seed: int, segment: int, steps: int, count: int, actions: int, places: int
+) -> tuple[Tensor, Tensor]:  # -> "t b a", "t b p"
     """Noise whose sum with logits is greatest at a sample; a pure function of the seed and the segment."""
     generator = torch.Generator().manual_seed((seed * 1_000_003 + segment + 1) % (1 << 63))
-    return -torch.empty(steps, count, actions).exponential_(generator=generator).log()
+    shapes = (steps, count, actions), (steps, count, places)
+    of_actions, of_places = (-torch.empty(shape).exponential_(generator=generator).log() for shape in shapes)
+    return of_actions, of_places
+
+
+def _to(inputs: AgentInputs, device: torch.device) -> AgentInputs:
+    return AgentInputs(*(t.to(device) for t in inputs))
 
 
 class Player:
@@ -72,7 +87,8 @@ class Player:
         device = next(model.parameters()).device
         before = self.memory.to(device)
         acting = model.memory.begin_acting(before, steps)
-        noise = _gumbel(seed, segment, steps, len(self.actions), model.actions)
+        count = model.memory.places if isinstance(model.memory, PlacesMemory) else 0
+        noise, draws = _gumbel(seed, segment, steps, len(self.actions), model.actions, count)
         observations = self.games.observe()
         shown: list[AgentInputs] = []
         outputs: list[AgentOutput] = []
@@ -84,7 +100,7 @@ class Player:
         finished: list[NDArray[np.float32]] = []
         for t in range(steps):
             inputs = self._inputs(observations)
-            output = _act(model, acting, inputs, device)
+            output = model.act(acting, _to(inputs, device), draws[t].to(device))
             acting.advance()
             shown.append(inputs)
             outputs.append(output)
@@ -98,18 +114,24 @@ class Player:
             self.actions, self.rewards, self.returns = taken[t], played.rewards, self.returns + played.rewards
             if played.truncated.any():
                 cut = self._inputs(played.last)._replace(episodes=inputs.episodes)
-                last_values[t] = np.flatnonzero(played.truncated), _act(model, acting, cut, device).values[:, 0].cpu()
+                last_values[t] = (
+                    np.flatnonzero(played.truncated),
+                    model.act(acting, _to(cut, device)).values[:, 0].cpu(),
+                )
             if ended[t].any():
                 finished.append(self.returns[ended[t]])
                 over = ended[t]
                 self.actions = np.where(over, -1, self.actions)
                 self.rewards, self.returns = np.where(over, 0, self.rewards), np.where(over, 0, self.returns)
             observations = played.observations
-        following = _act(model, acting, self._inputs(observations), device).values.float().cpu()
+        following = model.act(acting, _to(self._inputs(observations), device)).values.float().cpu()
         self.memory = acting.state()
         if finished:
             self.mean_return = float(np.concatenate(finished).mean())
-        logits, values = (torch.cat(each, 1).float().cpu() for each in zip(*outputs, strict=True))
+        logits, values = (
+            torch.cat(each, 1).float().cpu()
+            for each in ([output.logits for output in outputs], [output.values for output in outputs])
+        )
         next_values = torch.cat([values[:, 1:], following], 1)
         for t, (rows, of_last) in last_values.items():
             next_values[rows, t] = of_last[rows].float()
@@ -125,7 +147,12 @@ class Player:
         )
         log_probs = F.log_softmax(logits, -1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
         joined = AgentInputs(*(torch.cat(each, 1) for each in zip(*shown, strict=True)))
-        return PlayedSegment(joined, before, actions, log_probs, advantages, advantages + values)
+        places = torch.zeros_like(actions)
+        if is_hard(model):
+            looked = [output.looked for output in outputs if output.looked is not None]
+            places = torch.cat([each.place for each in looked], 1).cpu()
+            log_probs = log_probs + torch.cat([each.log_prob for each in looked], 1).float().cpu()
+        return PlayedSegment(joined, before, actions, places, log_probs, advantages, advantages + values)
 
     def _inputs(self, observations: NDArray[np.float32]) -> AgentInputs:
         return _step_inputs(observations, self.actions, self.rewards, self.games.episodes)
@@ -142,24 +169,18 @@ def _step_inputs(
     return AgentInputs(*(torch.from_numpy(part).unsqueeze(1) for part in parts))
 
 
-def _act(model: Agent, acting: ActingSteps, inputs: AgentInputs, device: torch.device) -> AgentOutput:  # "b 1 …"
-    """The policy and the value of one step."""
-    on_device = AgentInputs(*(t.to(device) for t in inputs))
-    x = model.embed(on_device)
-    return model.heads_of(acting.read(x[:, 0], on_device.episodes[:, 0]).unsqueeze(1))
-
-
 @dataclass(frozen=True, eq=False)
 class Episode:
     """One episode that was played to its end."""
 
     number: int
+    terminated: bool
     observations: NDArray[np.float32]  # "t *o"
     actions: NDArray[np.int64]  # "t"
     rewards: NDArray[np.float32]  # "t"
     values: NDArray[np.float32]  # "t", what the agent expected
     probabilities: NDArray[np.float32]  # "t", of the actions
-    terminated: bool
+    places: NDArray[np.float32]  # "t p", weights of places; p is 0 if it attends to none
 
     @property
     def total(self) -> float:
@@ -181,7 +202,8 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None =
     columns: list[tuple[NDArray[np.float32], ...]] = []
     observations = games.observe()
     while not lengths.all():
-        output = _act(model, acting, _step_inputs(observations, last, reward, games.episodes), device)
+        inputs = _step_inputs(observations, last, reward, games.episodes)
+        output = model.act(acting, _to(inputs, device))
         acting.advance()
         policy = output.logits[:, 0].float().softmax(-1).cpu().numpy()
         actions = policy.argmax(-1)
@@ -190,15 +212,20 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None =
             actions = np.where(forced[:, t] >= 0, forced[:, t], actions)
         played = games.step(actions)
         chosen = np.take_along_axis(policy, actions[:, None], 1)[:, 0]
-        columns.append((observations, actions, played.rewards, output.values[:, 0].float().cpu().numpy(), chosen))
+        value = output.values[:, 0].float().cpu().numpy()
+        columns.append((observations, actions, played.rewards, value, chosen, _place_weights(output, count)))
         over = (played.terminated | played.truncated) & (lengths == 0)
         lengths[over], terminated[over] = len(columns), played.terminated[over]
         # a game that is over plays on, unseen, until all are
         last, reward, observations = actions, played.rewards, played.observations
-    seen, taken, rewards, values, shares = (np.stack(each, 1) for each in zip(*columns, strict=True))
+    stacked: list[Any] = [np.stack(each, 1) for each in zip(*columns, strict=True)]
     return [
-        Episode(
-            int(number), seen[n, :t], taken[n, :t], rewards[n, :t], values[n, :t], shares[n, :t], bool(terminated[n])
-        )
+        Episode(int(number), bool(terminated[n]), *(each[n, :t] for each in stacked))
         for n, (number, t) in enumerate(zip(games.rows, lengths, strict=True))
     ]
+
+
+def _place_weights(output: AgentOutput, count: int) -> NDArray[np.float32]:  # -> "b p"
+    return (
+        np.empty((count, 0), np.float32) if output.looked is None else output.looked.weights[:, 0].float().cpu().numpy()
+    )

@@ -19,8 +19,9 @@ from regard.inference.evaluation import Evaluation
 from regard.losses.ppo import ppo_terms
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.memory import MemoryState
+from regard.models.acting.places_memory import FeatureMap
 from regard.tasks.agent.options import AgentConfig, EvaluateAgent
-from regard.tasks.agent.playing import Episode, PlayedSegment, Player, play_episodes
+from regard.tasks.agent.playing import Episode, PlayedSegment, Player, is_hard, play_episodes
 from regard.tasks.agent.predictor import AgentPredictor, held_out_games
 from regard.tasks.base import Progress, Task
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -127,7 +128,9 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         device = next(model.parameters()).device
         held = self.held.select(batch.rows, device)
         advantages = (held.advantages - every.mean().to(device)) / (every.std().to(device) + 1e-8)
-        output = model(held.inputs, held.memory)
+        hard = is_hard(model)
+        output = model(held.inputs, held.memory, held.places if hard else None)
+        looked = output.looked if hard else None
         terms = ppo_terms(
             output.logits.float(),
             output.values.float(),
@@ -136,17 +139,20 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
             advantages,
             held.returns,
             self.task.ratio,
+            None if looked is None else looked.log_prob.float(),
         )
         count = self.num_terms(batch)
-        total = (terms.policy + terms.value + self.task.entropy * terms.entropy).sum()
-        return Loss(total, count, {"return": self.player.mean_return * count, "entropy": -terms.entropy.sum()})
+        entropy = -terms.entropy if looked is None else looked.entropy.float() - terms.entropy
+        total = (terms.policy + terms.value - self.task.entropy * entropy).sum()
+        return Loss(total, count, {"return": self.player.mean_return * count, "entropy": entropy.sum()})
 
     def validate(self, model: Agent) -> ValidationResult:
         seed = _stream(self.task.seed, _VALIDATION)
         episodes = play_episodes(model, Games(self.environment, seed, np.arange(self.task.valid_episodes)))
+        scores = _scores(self.environment, episodes)
         sample = AgentPredictor(model, self.environment, self.task).text(episodes[0])
         metric = self.task.metric
-        return ValidationResult(_scores(self.environment, episodes), metric, self.task.metrics[metric], sample)
+        return ValidationResult(scores, metric, self.task.metrics[metric], sample)
 
     def locate(self, planned: Sequence[PlannedGames]) -> str:
         return f"segment {planned[0].segment} of {self.task.env}"
@@ -163,6 +169,8 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         return {"segment": number, **inputs, **memory, **episodes, **played, **games}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        # tensors of a file lie at any address, and a product may depend on it in its last bit
+        state = {name: t.clone() for name, t in state.items()}
         self.segment = int(state["segment"])
         count = len(self.held.memory.tensors)
         memory = MemoryState(tuple(state[f"held.memory.{n}"] for n in range(count)), state["held.memory.episodes"])
@@ -173,14 +181,14 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
 
 
 # the tensors of a segment behind its inputs and its memory
-_PLAYED = ("held.taken", "held.log_probs", "held.advantages", "held.returns")
+_PLAYED = ("held.taken", "held.places", "held.log_probs", "held.advantages", "held.returns")
 
 
 def _empty_segment(environment: Environment, memory: MemoryState) -> PlayedSegment:
     """A segment of no steps."""
     numbers, whole = torch.empty(0, 0), torch.empty(0, 0, dtype=torch.int64)
     inputs = AgentInputs(torch.empty(0, 0, *environment.observation), whole, numbers, whole)
-    return PlayedSegment(inputs, memory, whole, numbers, numbers, numbers)
+    return PlayedSegment(inputs, memory, whole, whole, numbers, numbers, numbers)
 
 
 def _stream(seed: int, use: int) -> int:
@@ -210,11 +218,30 @@ def _check_same(facts: Mapping[str, Any], path: Path) -> None:
 
 def _scores(environment: Environment, episodes: Sequence[Episode]) -> dict[str, float]:
     totals = np.array([episode.total for episode in episodes])
-    return {
+    scores = {
         "return": float(totals.mean()),
         "success": float((totals >= environment.goal - 1e-6).mean()),
         "length": float(np.mean([len(episode) for episode in episodes])),
     }
+    if episodes[0].places.shape[1]:
+        on_target = np.concatenate([_on_target(environment, episode) for episode in episodes])
+        scores |= {
+            "pointing": float((on_target[:, 0] >= on_target[:, 1]).mean()),
+            "on target": float(on_target[:, 0].mean()),
+        }
+    return scores
+
+
+def _on_target(environment: Environment, episode: Episode) -> NDArray[np.float64]:  # -> "t 2"
+    """The weight of the target's place, and the greatest weight, at every step."""
+    shares = []
+    for observation, weights in zip(episode.observations, episode.places, strict=True):
+        target = environment.target(observation)
+        assert target is not None, "pictures ask for a place"
+        row, column = (pixel // FeatureMap.side for pixel in target)
+        place = row * (observation.shape[1] // FeatureMap.side) + column
+        shares.append((weights[place], weights.max()))
+    return np.array(shares, np.float64)
 
 
 class AgentTask(Task[AgentConfig, AgentPredictor]):
