@@ -1,0 +1,28 @@
+"""The benchmark of agents: its rows, its bounds, its file."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks import agents
+from benchmarks.vision.result import Result
+
+SMALL = {"width": 8, "batch": 4, "passes": 1, "minibatches": 1, "valid_episodes": 3}
+FEW = ["--seeds", "1", "--seconds", "0", "--episodes", "4", "--validate-every", "1"]
+
+
+@pytest.mark.parametrize(
+    ("part", "options", "bounds"),
+    [
+        ("memories", ["--envs", "pairs", "--memories", "dot", "none"], [0.95, None]),
+        ("tmaze", ["--length", "2"], [2, None]),
+        ("target", [], [0.9, 0.8, None, 0.9, 0.8, None]),
+        ("speed", ["--memories", "additive", "--segments", "3"], [10_000]),
+    ],
+)
+def test_parts(part: str, options: list[str], bounds: list[float | None], tmp_path: Path) -> None:
+    assert agents.main(["--part", part, *options, *FEW], tmp_path, **SMALL) == 0
+    (path,) = tmp_path.glob("*.json")
+    assert path.stem.startswith(part)
+    found = Result.read(path)
+    assert [row.bound and row.bound.value for row in found.rows] == bounds
+    assert found.commands[0].startswith(f"python -m benchmarks.agents --part {part}")
