@@ -15,6 +15,7 @@ from regard.cli.main import main
 from regard.data.environments.catalogue import ENVIRONMENTS
 from regard.data.environments.games import Games
 from regard.data.environments.tmaze import TMaze
+from regard.inference.predictor import record_run
 from regard.models.acting.agent import Agent
 from regard.tasks.agent.options import ENVIRONMENT_NAMES, AgentConfig
 from regard.tasks.agent.playing import Player, play_episodes
@@ -247,3 +248,29 @@ def test_a_problem_can_be_copied_with_its_state(tmp_path: Path) -> None:
         problem.load_state_dict(stored)
         again = problem.loss(model, problem.load_batch(problem.plan_epoch(1)[0], 0, 1)).total.detach()
         assert torch.equal(first, again)
+
+
+@pytest.mark.parametrize("places", ["soft", "hard"])
+def test_attention_to_places_is_scored_recorded_and_shown(
+    places: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    task = small(env="target", memory="gru", places=places, channels=4)
+    list(fit(task, path, TrainingConfig(steps=1, **TRAINING)))
+    assert main(["evaluate", str(path), "--episodes", "3", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert 0 <= scores["on target"] <= 1
+    assert 0 <= scores["pointing"] <= 1
+    assert main(["watch", str(path), "2"]) == 0
+    assert capsys.readouterr().out.count(", column ") == 8  # seen and attended, of four pictures
+    predictor = regard.load(path, device="cpu")
+    recording = record_run(predictor, 2).recording
+    assert [item.shape for item in recording] == [(1, 4, 16)]
+    assert recording[0].verified
+    (episode,) = predictor.predict([2])
+    assert np.abs(recording[0].weights.dense()[0].numpy() - episode.places).max() < 1e-6
+    # pointing by hand: the target is the ring with a dot
+    environment = task.environment()
+    row, column = environment.target(episode.observations[0])  # type: ignore[misc]
+    assert environment.describe(episode.observations[0]) == f"target in row {row // 5 + 1}, column {column // 5 + 1}"
+    assert task.variants(["none", "lstm"])["none"].model.places == "none"

@@ -32,6 +32,18 @@ def test_lines_name_the_attended_steps() -> None:
     assert list(replace(VIEW, weights=None).lines())[-1] == "   2  A ?          up     +0.50    0.75"
 
 
+def test_places_of_pictures(tmp_path: Path) -> None:
+    places = np.array([[[0.25, 0.75]], [[1.0, 0.0]], [[0.5, 0.5]]], np.float32)
+    view = replace(VIEW, weights=None, places=places)
+    assert [line.partition("  0.")[2][4:] for line in list(view.lines())[1:2]] == ["row 1, column 2 75 %"]
+    assert list(view.lines())[2].endswith("row 1, column 1 100 %")
+    assert (
+        view.save(tmp_path / "a.png").read_bytes()
+        != replace(view, places=places[::-1]).save(tmp_path / "b.png").read_bytes()
+    )
+    assert "row 1, column 2 75 %" in view.save(tmp_path / "a.html").read_text()
+
+
 def test_figures_are_the_same_every_time(tmp_path: Path) -> None:
     for view in (VIEW, replace(VIEW, weights=None)):
         paths = [view.save(tmp_path / name) for name in ("a.png", "b.png")]

@@ -12,12 +12,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
 from regard.data.environments.base import Environment
 from regard.data.environments.games import Games
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, predict_recorded
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.attention_memory import AttentionMemory
+from regard.models.acting.places_memory import FeatureMap, PlacesMemory
+from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
 from regard.tasks.agent.options import AgentConfig
 from regard.tasks.agent.playing import Episode, play_episodes
@@ -128,7 +131,7 @@ class AgentPredictor(Predictor[int, Episode]):
     # The attention behind an episode
 
     def check_attends(self, what: str) -> None:
-        if not isinstance(self.model.memory, AttentionMemory):
+        if not isinstance(self.model.memory, AttentionMemory | PlacesMemory):
             raise ValueError(
                 f"{what} needs attention, and the memory {self.config.model.memory} has none; leave it out, or name "
                 "another run"
@@ -143,7 +146,17 @@ class AgentPredictor(Predictor[int, Episode]):
 
     def label(self, recording: Recording, given: int, output: Episode) -> Recording:
         about = {**recording.about, "text": f"episode {given}", "said": self.text(output), "queries": "steps"}
-        return replace(recording, queries=self.steps(output), about=about)
+        keys = None
+        if isinstance(self.model.encode, FeatureMap) and len(recording) == len(output):
+            # one map with a row per step, in place of one per step
+            rows = torch.cat([item.weights.dense().flatten(0, -3)[:1] for item in recording], -2)  # "1 t p"
+            recording = replace(
+                recording, maps=(derive("places", recording[0].kind, DenseMap(rows), recording.maps, "places"),)
+            )
+            height, width = self.model.encode.grid
+            keys = tuple(f"row {y + 1}, column {x + 1}" for y in range(height) for x in range(width))
+            about["keys"] = "places"
+        return replace(recording, queries=self.steps(output), keys=keys, about=about)
 
     def attended(self, recording: Recording) -> Tensor | None:  # -> "t t"
         """The weights of every step to the steps of the episode, the mean of all layers and heads; None without any."""
@@ -154,6 +167,7 @@ class AgentPredictor(Predictor[int, Episode]):
         """The episode, drawable, with the attention that was recorded in it."""
         outcome = "success" if episode.total >= self.environment.goal - 1e-6 else "no success"
         title = f"{self.config.env}, episode {episode.number}, memory {self.config.model.memory}: {outcome}"
+        grid = self.model.encode.grid if isinstance(self.model.encode, FeatureMap) else None
         return EpisodeView(
             title,
             np.stack([self.environment.picture(observation) for observation in episode.observations]),
@@ -162,6 +176,7 @@ class AgentPredictor(Predictor[int, Episode]):
             episode.rewards.tolist(),
             episode.values.tolist(),
             self.attended(recording),
+            None if grid is None else episode.places.reshape(len(episode), *grid),
         )
 
     def watch(self, number: int) -> tuple[EpisodeView, str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.common import atomic_files
 from regard.viz.html import page
 from regard.viz.plots.figure_file import figure_file
+from regard.viz.plots.heatmap import FRAME_COLOUR
 
 # attended steps per line of text, and the least weight of one
 _TOP, _LEAST = 3, 0.05
@@ -30,12 +31,13 @@ class EpisodeView:
     rewards: Sequence[float]
     values: Sequence[float]
     weights: Tensor | None  # "t t"; None: a memory without attention
+    places: NDArray[np.float32] | None = None  # "t y x", weights of the places of each frame
 
     def lines(self) -> Iterator[str]:
         """A line per step, below a heading."""
         wide = max(len("sees"), *map(len, self.seen))
         acts = max(len("does"), *map(len, self.actions))
-        attends = "" if self.weights is None else "  attends to"
+        attends = "" if self.weights is None and self.places is None else "  attends to"
         yield f"step  {'sees':{wide}}  {'does':{acts}}  reward   value{attends}"
         for t, (seen, action) in enumerate(zip(self.seen, self.actions, strict=True)):
             reward = f"{self.rewards[t]:+.2f}" if self.rewards[t] else ""
@@ -43,12 +45,21 @@ class EpisodeView:
             yield line.rstrip()
 
     def _attended(self, t: int) -> str:
-        """The steps with the greatest weights of step t."""
+        """The steps, or the place, with the greatest weights of step t."""
+        if self.places is not None:
+            y, x = self._place(t)
+            return f"row {y + 1}, column {x + 1} {100 * self.places[t, y, x]:.0f} %"
         if self.weights is None:
             return ""
         row = self.weights[t, : t + 1]
         best = [int(n) for n in row.argsort(descending=True)[:_TOP] if row[n] >= _LEAST]
         return ", ".join(f"{'itself' if n == t else f'{n} {self.seen[n]}'} {100 * float(row[n]):.0f} %" for n in best)
+
+    def _place(self, t: int) -> tuple[int, int]:
+        """The row and column of the greatest weight of step t."""
+        assert self.places is not None
+        y, x = np.unravel_index(int(self.places[t].argmax()), self.places[t].shape)
+        return int(y), int(x)
 
     def save(self, path: Path) -> Path:
         """Writes a page (.html) or a figure."""
@@ -68,6 +79,7 @@ class EpisodeView:
             "rewards": [float(reward) for reward in self.rewards],
             "values": [float(value) for value in self.values],
             "weights": [] if self.weights is None else [[round(w, 5) for w in row] for row in self.weights.tolist()],
+            "attended": [self._attended(t) for t in range(len(self.seen))],
             "shown": {},
         }
 
@@ -83,6 +95,8 @@ class EpisodeView:
             for t, axes in enumerate(upper.subplots(1, count, squeeze=False)[0]):
                 axes.imshow(self.frames[t], cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
                 axes.set(xticks=[], yticks=[])
+                if self.places is not None:
+                    self._frame_place(axes, t)
                 reward = f"\n{self.rewards[t]:+.2f}" if self.rewards[t] else ""
                 axes.set_title(spell(f"{t}"), fontsize=7)
                 axes.set_xlabel(spell(f"{self.actions[t]}{reward}"), fontsize=7)
@@ -94,3 +108,13 @@ class EpisodeView:
                 axes.set_xticks(range(count))
                 axes.set_xlabel("attended step")
                 part.colorbar(image, ax=axes, label="weight")
+
+    def _frame_place(self, axes: Any, t: int) -> None:
+        """A frame around the place of the greatest weight."""
+        from matplotlib.patches import Rectangle
+
+        assert self.places is not None
+        (y, x), (rows, columns) = self._place(t), self.places[t].shape
+        height, width = self.frames[t].shape[0] / rows, self.frames[t].shape[1] / columns
+        corner = (x * width - 0.5, y * height - 0.5)
+        axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=FRAME_COLOUR, linewidth=1.5))

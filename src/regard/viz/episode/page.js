@@ -34,6 +34,7 @@ const episode = make(
     row("does", data.actions),
     row("reward", data.rewards.map((reward) => (reward ? reward.toFixed(2) : ""))),
     row("value", data.values.map(fixed)),
+    ...(data.attended.some(Boolean) ? [row("attends to", data.attended)] : []),
   ),
 );
 
