@@ -1,6 +1,9 @@
 """Faithfulness: its numbers by plain loops, and what other attention does to an output."""
 
 import math
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -16,7 +19,15 @@ from regard.attribution.attribute import explained_logit
 from regard.attribution.faithfulness import SHARES, AttentionTest, faithfulness
 from regard.attribution.rank_agreement import kendall
 
+# the package has a function of that name
+measuring = import_module("regard.attribution.faithfulness")
 FAST = ["attention", "gradient", "leave-one-out"]
+
+
+@pytest.fixture(autouse=True)
+def _short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps of the search for other attention inside of `faithfulness`."""
+    monkeypatch.setattr(measuring, "adversarial_map", partial(adversarial_map, steps=4))
 
 
 def probability(predictor: Any, tokens: Any, target: int) -> float:
@@ -165,8 +176,6 @@ def test_given_maps_are_those_of_the_calls_in_turn() -> None:
     ],
 )
 def test_the_verdict(distance: float, comprehensiveness: float, tau: float, start: str) -> None:
-    from dataclasses import replace
-
     (measured,) = faithfulness(*made("self-attentive"), methods=FAST).inputs
     assert measured.attention is not None
     measured = replace(

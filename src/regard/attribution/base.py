@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.common.eval_mode import eval_mode
+from regard.common.uncompiled import uncompiled
 from regard.inference.embedded_classifier import EmbeddedClassifier, TokenInput
 
 # inputs per pass
@@ -26,8 +27,8 @@ class ExplainedLogit:
 
     @torch.no_grad()
     def logits(self, variants: Sequence[TokenInput]) -> Tensor:  # -> "b k"
-        """The logits of variants of the input."""
-        with eval_mode(self.classifier.model):
+        """The logits of variants of the input; a compiled model would be compiled again for each of their lengths."""
+        with eval_mode(self.classifier.model), uncompiled():
             parts = [
                 self.classifier.token_logits(variants[start : start + BATCH]).double()
                 for start in range(0, len(variants), BATCH)

@@ -1,6 +1,8 @@
 """regard attribute and regard faithfulness: scores of words, tables, JSON, a figure and a page."""
 
 import json
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,13 @@ from regard.cli.main import main
 
 TEXT = "a good film . it was long"
 METHODS = ["attention", "integrated-gradients", "leave-one-out"]
+
+
+@pytest.fixture(autouse=True)
+def _short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few steps of the search for other attention."""
+    measuring = import_module("regard.attribution.faithfulness")
+    monkeypatch.setattr(measuring, "adversarial_map", partial(measuring.adversarial_map, steps=4))
 
 
 @pytest.fixture(scope="session")
