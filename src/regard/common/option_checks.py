@@ -28,12 +28,13 @@ def check_choices(options: Any) -> None:
 
 
 def check_at_least(options: Any, least: int, examples: Mapping[str, float | None]) -> None:
-    """Raises for a number that is too small; `examples` names the fields, with a value to try or None."""
+    """Raises for a number that is too small or not finite; `examples` names the fields, with a value to try or None."""
     for name, example in examples.items():
         value = getattr(options, name)
-        if value is not None and value < least:
+        if value is not None and not least <= value < math.inf:
             way = "leave it out for a value that suits" if example is None else f"try {name}={example}"
-            raise ValueError(f"{name} must be {least} or more, got {value}; {way}")
+            finite = "" if math.isfinite(value) else " and finite"
+            raise ValueError(f"{name} must be {least} or more{finite}, got {value}; {way}")
 
 
 def check_even_heads(width: int | None, heads: int | None) -> None:

@@ -12,6 +12,7 @@ from regard.data.environments.gymnasium_game import GymnasiumGame
 from regard.data.environments.hashing import hashed, uniforms
 from regard.data.environments.pairs import PairRecall
 from regard.data.environments.repeat import RepeatPrevious
+from regard.data.environments.target import Target
 from regard.data.environments.tmaze import TMaze
 
 every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -125,6 +126,10 @@ def test_draws_are_uniform_and_depend_on_every_part() -> None:
     ("make", "message"),
     [
         (lambda: PairRecall(5), "pairs must be 1 to 4, the number of keys, got 5; try pairs=2"),
+        (
+            lambda: Target(3, distractors=9),
+            "distractors must be 0 to 8, one per place beside the target, got 9; try distractors=3",
+        ),
         (lambda: RepeatPrevious(0), "back must be 1 or more, got 0; try back=4"),
         (
             lambda: TMaze(1),

@@ -168,6 +168,16 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
             "--places hard is chosen by a recurrent state, and --memory gtrxl has none; take --memory lstm",
         ),
         ("--discount 2", "--discount must be 0 to 1, got 2.0; try --discount 0.95"),
+        ("--entropy nan", "--entropy must be 0 or more and finite, got nan; try --entropy 0.01"),
+        (
+            "--env target --distractors 16",
+            "--distractors must be 0 to 15, one per place beside the target, got 16; try --distractors 3",
+        ),
+        (
+            "--batch 7 --segment 1",
+            "--segment 1 and --minibatches 4 of --batch 7 games leave an update of one step, whose advantage has no "
+            "spread to be divided by; try --segment 32",
+        ),
         ("--batch 3", "--minibatches 4 divide the games, and --batch 3 has fewer; try --minibatches 3"),
     ],
 )
@@ -218,6 +228,17 @@ def test_inputs_and_memories_without_attention(run: Path, capsys: pytest.Capture
     with pytest.raises(ValueError) as error:  # noqa: PT011
         predictor.loss([0], ["0 9"])
     assert str(error.value) == "unknown action '9'; known are: 0, 1, 2, 3"
+    for target, count in (("", 0), ("0 1 2 3 0", 5)):
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            predictor.loss([7], [target])
+        assert str(error.value) == (
+            f"a target names actions of an episode, and episode 7 then ends after 4, got {count}; name 1 to 4"
+        )
+    assert predictor.predict([]) == []
+    for number in (-1, 1 << 62):
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            predictor.predict([number])
+        assert str(error.value) == (f"an episode is a whole number, 0 or more and below 2^62, got {number}; try 0")
 
 
 def test_evaluate_names_the_return_of_random_actions(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,11 @@ class Target(Environment):
     name = "target"
 
     def __init__(self, grid: int = 4, distractors: int = 3, pictures: int = 4) -> None:
+        if not 0 <= distractors < grid * grid:
+            raise ValueError(
+                f"distractors must be 0 to {grid * grid - 1}, one per place beside the target, got {distractors}; "
+                "try distractors=3"
+            )
         self.grid, self.distractors, self.longest = grid, distractors, pictures
         self.observation = (grid * _CELL, grid * _CELL)
         self.action_names = _SIDES

@@ -182,6 +182,11 @@ class AgentConfig(TaskConfig):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be 0 to 1, got {getattr(self, name)}; try {name}=0.95")
         check_share(self, {"ratio": 0.2})
+        if self.segment == 1 and self.minibatches <= self.batch < 2 * self.minibatches:
+            raise ValueError(
+                f"segment=1 and minibatches={self.minibatches} of batch={self.batch} games leave an update of one "
+                "step, whose advantage has no spread to be divided by; try segment=32"
+            )
         if self.batch < self.minibatches:
             raise ValueError(
                 f"minibatches={self.minibatches} divide the games, and batch={self.batch} has fewer; "

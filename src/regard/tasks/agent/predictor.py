@@ -35,6 +35,13 @@ def held_out_games(environment: Environment, config: AgentConfig, numbers: NDArr
     return Games(environment, 3 * config.seed + _HELD_OUT, numbers)
 
 
+def _checked(number: int) -> int:
+    """The number of an episode, which is hashed as 64 bits."""
+    if not 0 <= number < 1 << 62:
+        raise ValueError(f"an episode is a whole number, 0 or more and below 2^62, got {number}; try 0")
+    return number
+
+
 class AgentPredictor(Predictor[int, Episode]):
     """number of a held-out episode -> the episode, played with the likeliest actions."""
 
@@ -45,20 +52,21 @@ class AgentPredictor(Predictor[int, Episode]):
         self.environment, self.config = environment, config
 
     def read(self, argument: str) -> int:
-        if not argument.strip().isdecimal() or int(argument) >= 1 << 62:
+        if not argument.strip().isdecimal():
             raise ValueError(f"an episode is a whole number, 0 or more, got {argument!r}; try 0")
-        return int(argument)
+        return _checked(int(argument))
 
     def play(self, numbers: Sequence[int], forced: NDArray[np.int64] | None = None) -> list[Episode]:
         """These episodes, played step by step."""
         with eval_mode(self.model):
-            return play_episodes(
-                self.model, held_out_games(self.environment, self.config, np.array(numbers, np.int64)), forced
-            )
+            checked = np.array([_checked(number) for number in numbers], np.int64)
+            return play_episodes(self.model, held_out_games(self.environment, self.config, checked), forced)
 
     def predict(
         self, inputs: Sequence[int], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[Episode]:
+        if not inputs:
+            return []
         episodes = self.play(inputs)
         with observe(), torch.no_grad(), eval_mode(self.model):
             self._logits(episodes)
@@ -115,11 +123,16 @@ class AgentPredictor(Predictor[int, Episode]):
         """The mean −log π of the target's actions, named one behind the other, in the episode that they lead to."""
         losses = []
         for number, target in zip(inputs, targets, strict=True):
-            actions = torch.tensor([self._action(name) for name in target.split()], device=self.device)
-            (episode,) = self.play([number], actions.cpu().numpy()[None])
+            actions = [self._action(name) for name in target.split()]
+            (episode,) = self.play([number], np.array([actions], np.int64))
+            if not 0 < len(actions) <= len(episode):
+                raise ValueError(
+                    f"a target names actions of an episode, and episode {number} then ends after {len(episode)}, got "
+                    f"{len(actions)}; name 1 to {len(episode)}"
+                )
             with eval_mode(self.model):
                 logits = self._logits([episode])[0, : len(actions)]
-            losses.append(F.cross_entropy(logits, actions[: len(logits)]))
+            losses.append(F.cross_entropy(logits, torch.tensor(actions, device=self.device)))
         return torch.stack(losses)
 
     def _action(self, name: str) -> int:

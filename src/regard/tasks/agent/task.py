@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.common import atomic_files, json_files
+from regard.common.wording import plural
 from regard.data.environments.base import Environment
 from regard.data.environments.games import Games
 from regard.inference.evaluation import Evaluation
@@ -86,8 +87,8 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         player = Player(Games(environment, _stream(task.seed, _TRAINING), np.arange(task.batch)), memory)
         shape = f"{environment.observation[0]} numbers" if len(environment.observation) == 1 else "pictures"
         summary = (
-            f"{task.batch} games of {task.env}, {shape} per step, {environment.num_actions} actions, episodes of up to "
-            f"{environment.longest} steps"
+            f"{plural(task.batch, 'game')} of {task.env}, {shape} per step, {environment.num_actions} actions, "
+            f"episodes of up to {environment.longest} steps"
         )
         return AgentProblem(task, environment, player, _empty_segment(environment, memory), summary=summary)
 
