@@ -36,7 +36,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "words, uniform attention": {"cell": "none", "attention": "uniform"},
 }
 TRAINING = TrainingConfig(steps=400, lr=2e-3, warmup=50, validate_every=100, log_every=200, threads=1)
-SEEDS = (0, 1, 2)
+SEEDS, TEXTS, MEASURED = 3, 100, 10
 # what must be reached: the best share of true words, and the times of a rollout and of a recording, of a pass
 LEAST_TRUTH, MOST_ROLLOUT, MOST_RECORD = 0.75, 0.2, 1.3
 TOKENS = 30
@@ -169,15 +169,15 @@ def main(
     arguments: Sequence[str] | None = None,
     *,
     training: TrainingConfig = TRAINING,
-    seeds: Sequence[int] = SEEDS,
-    texts: int = 100,
-    measured: int = 10,
     effort: Effort | None = None,
     result: Path = RESULT,
 ) -> int:
-    """`training`, `seeds`, `texts`, `measured` and `effort` are for tests: less of each."""
+    """`training` and `effort` are for tests: less of each."""
     parsing = argparse.ArgumentParser(prog="python -m benchmarks.text.explain", description=__doc__)
     parsing.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the runs (%(default)s)")
+    parsing.add_argument("--seeds", type=int, default=SEEDS, help="trainings per model (%(default)s)")
+    parsing.add_argument("--texts", type=int, default=TEXTS, help="texts whose truth is compared (%(default)s)")
+    parsing.add_argument("--measured", type=int, default=MEASURED, help="texts of faithfulness (%(default)s)")
     given = parsing.parse_args(arguments)
     torch.set_num_threads(1)
 
@@ -188,8 +188,10 @@ def main(
     for cost in times:
         median, low, high = cost.ratio
         say(f"{cost.case}: {median:.3f} of a pass ({low:.3f} to {high:.3f}), at most {cost.most}")
+    seeds, texts, measured = range(given.seeds), given.texts, given.measured
     models = [explain(name, given.runs, training, seeds, texts, measured, say) for name in MODELS]
-    command = "python -m benchmarks.text.explain --runs runs"
+    sizes = f"--seeds {given.seeds} --texts {texts} --measured {measured}"
+    command = f"python -m benchmarks.text.explain --runs runs {sizes}"
     found = ExplainResult(command, About.now((*TEXT, "transformers")), texts, models, random_truth(texts), times)
     best = max(sum(shares) / len(shares) for shares in models[0].truth.values())
     say(f"the best share of true words is {best:.2f}, at least {LEAST_TRUTH}; a random order: {found.random_truth:.2f}")

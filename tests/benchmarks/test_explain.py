@@ -17,9 +17,10 @@ def test_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setattr(explain, "MODELS", {name: explain.MODELS[name] for name in ("words, learned attention",)})
     monkeypatch.setattr(explain, "SIZES", {**explain.SIZES, "width": 4, "attention_hidden": 3, "feed": 5})
     result = tmp_path / "explain.json"
-    given = {"training": SMALL, "seeds": (3,), "texts": 2, "measured": 1, "effort": Effort(repeat=1, least=1)}
+    sizes = ["--seeds", "1", "--texts", "2", "--measured", "1"]
+    given = {"training": SMALL, "effort": Effort(repeat=1, least=1), "result": result}
     # two steps teach nothing
-    assert explain.main(["--runs", str(tmp_path / "runs")], result=result, **given) == 1
+    assert explain.main(["--runs", str(tmp_path / "runs"), *sizes], **given) == 1
     found = json.loads(result.read_text())
     (model,) = found["models"]
     assert set(model["truth"]) == set(METHODS)
