@@ -95,11 +95,22 @@ def test_a_predictor_of_no_tokens() -> None:
 
 def test_steps_and_tolerance() -> None:
     with pytest.raises(
-        ValueError, match=r"^steps must be from 1 to most=1600, got 0; try IntegratedGradients\(steps=50\)$"
+        ValueError, match=r"^steps must be a whole number, 1 or more, for IntegratedGradients, got 0; try steps=8$"
     ):
         IntegratedGradients(steps=0)
+    with pytest.raises(ValueError, match=r"^steps must be at most most=1600, got 1601; raise most$"):
+        IntegratedGradients(steps=1601)
     with pytest.raises(ValueError, match=r"^tolerance must be positive, got 0; try tolerance=0.01$"):
         IntegratedGradients(tolerance=0)
+
+
+def test_several_texts() -> None:
+    predictor, _ = made("encoder")
+    with pytest.raises(TypeError, match=r"^input must be one text, got \['a'\]; ") as caught:
+        regard.attribute(predictor, ["a"])
+    assert str(caught.value).endswith(
+        "; several texts are measured by regard.faithfulness, and both texts of a pair have a tab between them"
+    )
 
 
 def test_masked_keys_of_another_text() -> None:

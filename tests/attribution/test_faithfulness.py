@@ -123,6 +123,10 @@ def test_bad_input() -> None:
         faithfulness(predictor, given, removal="deleet")
     with pytest.raises(ValueError, match=r"^unknown method 'rolout'; did you mean 'rollout'\?"):
         faithfulness(predictor, given, methods=["rolout"])
+    for methods in ("rollout", []):
+        with pytest.raises(ValueError, match=r"^methods must be a list of names, one at least, got ") as caught:
+            faithfulness(predictor, given, methods=methods)
+        assert str(caught.value).endswith(f"got {methods!r}; leave it out for all")
     with pytest.raises(ValueError, match=r"^inputs must hold at least one text, got none; give a list of texts$"):
         faithfulness(predictor, [])
     with pytest.raises(ValueError, match=r"^BagOfWords has no vectors of tokens"):

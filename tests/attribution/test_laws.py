@@ -79,6 +79,16 @@ def test_an_error_of_completeness_is_reported() -> None:
     assert abs(float(result.scores.double().sum()) - difference) == pytest.approx(error, abs=1e-6)
 
 
+def test_a_difference_of_zero_is_complete() -> None:
+    predictor, given = made("self-attentive")
+    with torch.no_grad():
+        for p in predictor.model.parameters():
+            p.zero_()
+    result = regard.attribute(predictor, given, 2)
+    assert result.completeness is not None
+    assert (result.completeness.steps, result.warnings) == (50, ())
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_leave_one_out_is_a_loop_over_shorter_texts(name: str) -> None:
     predictor, given = made(name)

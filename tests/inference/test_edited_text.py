@@ -18,6 +18,7 @@ def test_a_place_that_is_edited_again_keeps_its_first_text() -> None:
     assert text.is_edited(0, 3)
     assert not text.is_edited(0, 2)
     assert not text.is_edited(5, 9)
+    assert text.replace(2, 5, "good") == EditedText("a good film")
 
 
 def test_inserted_words() -> None:

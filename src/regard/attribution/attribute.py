@@ -77,6 +77,11 @@ def explained_logit(predictor: EmbeddedClassifier, input: Any, target: str | int
             f"predictor must classify tokens, got {type(predictor).__name__}; give that of a run of classify-text or "
             "match, or regard.attribution.TransformersClassifier(model, tokenizer)"
         )
+    if not isinstance(input, str):
+        raise TypeError(
+            f"input must be one text, got {input!r:.60}; several texts are measured by regard.faithfulness, and both "
+            "texts of a pair have a tab between them"
+        )
     (tokens,) = predictor.encode_tokens([input])
     if target is not None:
         return ExplainedLogit(predictor, tokens, _class_number(target, predictor.classes))

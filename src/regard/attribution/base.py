@@ -61,7 +61,8 @@ class Completeness(NamedTuple):
 
     @property
     def is_reached(self) -> bool:
-        return self.relative_error <= self.tolerance
+        # a difference of zero is met as far as numbers of float32 are
+        return self.error <= max(self.tolerance * abs(self.difference), 1e-6)
 
 
 class ScoredTokens(NamedTuple):

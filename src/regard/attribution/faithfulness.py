@@ -117,6 +117,8 @@ def faithfulness(
     texts are unlike those of the training, so compare methods with the random band, not with zero.
     """
     known("removal", removal, REMOVALS)
+    if isinstance(methods, str) or (methods is not None and not methods):
+        raise ValueError(f"methods must be a list of names, one at least, got {methods!r}; leave it out for all")
     for name in methods or ():
         known("method", name, METHODS)
     given = [inputs] if isinstance(inputs, str) else list(inputs)

@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attn import checks
 from regard.attribution.base import AttributionMethod, Completeness, ExplainedLogit, ScoredTokens
 from regard.inference.embedded_classifier import TokenLayer, at_places, token_gradients
 
-# Gauss–Legendre points per panel; twice the points are twice the panels
+# Gauss–Legendre points of the first try, and inputs per pass
 _POINTS = 50
 
 
@@ -29,8 +30,8 @@ class IntegratedGradients(AttributionMethod):
     """score_i = (x_i − x'_i) · ∫₀¹ ∂f/∂x_i (x' + s (x − x')) ds  (Sundararajan et al. 2017).
 
     x' has the vector of padding in place of each token; special tokens keep theirs and score 0. The integral is taken
-    by panels of 50 Gauss–Legendre points. Their number is doubled until Σ_i score_i is within `tolerance` of
-    f(x) − f(x'), as a share of it, or `most` points are reached; the result says what is left.
+    by `steps` Gauss–Legendre points, and then by twice as many panels of so many points each time, until Σ_i score_i
+    is within `tolerance` of f(x) − f(x'), as a share of it, or `most` points are reached; the result says what is left.
     """
 
     steps: int = _POINTS
@@ -38,10 +39,9 @@ class IntegratedGradients(AttributionMethod):
     most: int = 1600
 
     def __post_init__(self) -> None:
-        if not 1 <= self.steps <= self.most:
-            raise ValueError(
-                f"steps must be from 1 to most={self.most}, got {self.steps}; try IntegratedGradients(steps=50)"
-            )
+        checks.positive_ints("IntegratedGradients", steps=self.steps, most=self.most)
+        if self.steps > self.most:
+            raise ValueError(f"steps must be at most most={self.most}, got {self.steps}; raise most")
         if not self.tolerance > 0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}; try tolerance=0.01")
 

@@ -22,10 +22,15 @@ def maximum_flows(capacities: Sequence[Tensor], source: int) -> Tensor:  # "n n"
     except ImportError as error:
         raise ImportError("the maximum flow needs scipy; install it with: pip install 'regard[explain]'") from error
     n, layers = len(capacities[0]), len(capacities)
-    graph = np.zeros((n * (layers + 1), n * (layers + 1)), np.int32)
+    values, above, below = [], [], []
     for layer, matrix in enumerate(capacities):
-        whole = np.round(matrix.double().cpu().numpy() * _UNIT)
-        graph[layer * n : (layer + 1) * n, (layer + 1) * n : (layer + 2) * n] = whole
-    edges = csr_array(graph)
+        whole = np.round(matrix.double().cpu().numpy() * _UNIT).astype(np.int32)
+        i, j = whole.nonzero()
+        values.append(whole[i, j])
+        above.append(i + layer * n)
+        below.append(j + (layer + 1) * n)
+    places = np.concatenate(above), np.concatenate(below)
+    size = n * (layers + 1)
+    edges = csr_array((np.concatenate(values), places), shape=(size, size))
     flows = [maximum_flow(edges, source, layers * n + j).flow_value / _UNIT for j in range(n)]
     return torch.tensor(flows, dtype=torch.float32)

@@ -7,11 +7,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from regard.common.suggestions import known
 from regard.inference.edited_text import EditedText
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.token_places import TokenPlace, VocabularyTexts
 from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.recording.recording import Recording
+
+# the query that the classes are read from; None: all
+_ROWS = {"first": 0, "last": -1, "mean": None}
 
 
 class TransformersClassifier:
@@ -27,15 +31,39 @@ class TransformersClassifier:
     def __init__(self, model: nn.Module, tokenizer: Any, reads: Literal["first", "last", "mean"] | None = None) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self._arguments = inspect.signature(getattr(model, "_orig_mod", model).forward).parameters
-        config: Any = self.model.config
-        self._predicts_tokens = not hasattr(self.model, "classifier") and not hasattr(self.model, "score")
+        whole: Any = getattr(model, "_orig_mod", model)
+        self._name = type(whole).__name__
+        self._arguments = inspect.signature(whole.forward).parameters
+        config = whole.config
+        if config.is_encoder_decoder:
+            raise self._refusal()
+        self._predicts_tokens = whole.get_output_embeddings() is not None
+        is_decoder = hasattr(whole, "score")
+        if is_decoder and config.pad_token_id is None:
+            raise ValueError(
+                f"{self._name} finds the last token of a text by model.config.pad_token_id, which is None; set it to "
+                "the number of a token that no text has"
+            )
+        # a token of the vocabulary may have no name, where the embedding is larger
         self.classes = (
-            tokenizer.convert_ids_to_tokens(range(config.vocab_size))
+            [name or f"[{n}]" for n, name in enumerate(tokenizer.convert_ids_to_tokens(range(config.vocab_size)))]
             if self._predicts_tokens
             else [str(config.id2label[n]) for n in range(config.num_labels)]
         )
-        self.reads = reads or ("last" if self._predicts_tokens or hasattr(self.model, "score") else "first")
+        if reads is not None:
+            known("reads", reads, _ROWS)
+        self.reads = reads or ("last" if self._predicts_tokens or is_decoder else "first")
+        numbers = (config.pad_token_id, tokenizer.pad_token_id, 0)
+        self._pad = next(n for n in numbers if n is not None)
+        self._unknown = next(n for n in (tokenizer.unk_token_id, tokenizer.eos_token_id, *numbers) if n is not None)
+        positions = getattr(config, "max_position_embeddings", None)
+        self._longest = min(tokenizer.model_max_length, positions or tokenizer.model_max_length)
+
+    def _refusal(self) -> TypeError:
+        return TypeError(
+            f"model must be for sequence classification, or a language model, got {self._name}; load one by "
+            "transformers.AutoModelForSequenceClassification or AutoModelForCausalLM"
+        )
 
     @property
     def device(self) -> torch.device:
@@ -49,27 +77,34 @@ class TransformersClassifier:
     def encode_tokens(self, inputs: Sequence[str]) -> list[TokenInput]:
         tokens = []
         for text in inputs:
-            ids = self.tokenizer(text)["input_ids"]
-            special = tuple(n in self.tokenizer.all_special_ids for n in ids)
+            read = self.tokenizer(text, return_special_tokens_mask=True, verbose=False)
+            ids, special = read["input_ids"], tuple(map(bool, read["special_tokens_mask"]))
             if all(special):
                 raise ValueError(f"the text {text!r} has no tokens, so there is nothing to explain; give a sentence")
+            if len(ids) > self._longest:
+                raise ValueError(
+                    f"the text {text!r:.40} is {len(ids)} tokens long, and {self._name} reads at most {self._longest}; "
+                    "shorten it"
+                )
             names = tuple(self.tokenizer.convert_ids_to_tokens(ids))
             tokens.append(TokenInput(names, tuple(ids), special, (len(ids),), (0,) * len(ids)))
         return tokens
 
     def token_logits(self, tokens: Sequence[TokenInput]) -> Tensor:  # -> "b k"
-        lengths = torch.tensor([len(each) for each in tokens], device=self.device)
-        ids = torch.zeros(len(tokens), int(lengths.max()), dtype=torch.long, device=self.device)
-        ids.fill_(self.tokenizer.pad_token_id or 0)
-        for row, each in zip(ids, tokens, strict=True):
-            row[: len(each)] = torch.tensor(each.ids)
+        read = [each.ids or (self._unknown,) for each in tokens]
+        lengths = torch.tensor([*map(len, read)], device=self.device)
+        ids = torch.full((len(read), int(lengths.max())), self._pad, device=self.device)
+        for row, each in zip(ids, read, strict=True):
+            row[: len(each)] = torch.tensor(each)
         is_real = torch.arange(ids.shape[1], device=self.device) < lengths[:, None]
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": is_real}
         if "use_cache" in self._arguments:
             inputs["use_cache"] = False
-        logits: Tensor = self.model(**inputs).logits
+        logits: Tensor | None = getattr(self.model(**inputs), "logits", None)
+        if logits is None or (logits.ndim == 3) != self._predicts_tokens:
+            raise self._refusal()
         # "b t k" of a language model: those of the token behind the text
-        return logits[range(len(tokens)), lengths - 1] if logits.ndim == 3 else logits
+        return logits[range(len(read)), lengths - 1] if self._predicts_tokens else logits
 
     def vector_places(self, tokens: Sequence[TokenInput]) -> list[Tensor]:  # -> "n 3" each
         return [
@@ -82,7 +117,7 @@ class TransformersClassifier:
 
     @property
     def reading_row(self) -> int | None:
-        return {"first": 0, "last": -1, "mean": None}[self.reads]
+        return _ROWS[self.reads]
 
     # Attacks
 
@@ -91,7 +126,9 @@ class TransformersClassifier:
         return self.token_layers[0].module
 
     def token_texts(self) -> VocabularyTexts:
-        pieces = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
+        embedding: Any = self.embedding
+        # a tokenizer may have more tokens than vectors
+        pieces = self.tokenizer.convert_ids_to_tokens(range(min(len(self.tokenizer), embedding.num_embeddings)))
         return VocabularyTexts.of_pieces(pieces, set(self.tokenizer.all_special_ids))
 
     def token_places(self, text: str) -> list[TokenPlace]:
@@ -105,7 +142,7 @@ class TransformersClassifier:
         ]
 
     def can_read(self, text: str) -> bool:
-        return len(self.tokenizer(text)["input_ids"]) <= self.tokenizer.model_max_length
+        return len(self.tokenizer(text, verbose=False)["input_ids"]) <= self._longest
 
     def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[int]:
         """The numbers of classes, given by their names."""

@@ -20,7 +20,8 @@ class EditedText:
     edits: tuple[TextEdit, ...] = ()
 
     def replace(self, start: int, end: int, new: str) -> "EditedText":
-        """The same with `new` in place of text[start:end]; a place that was edited before keeps its first text.
+        """The same with `new` in place of text[start:end]; a place that was edited before keeps its first text, and one
+        that has it again is no edit.
 
         The characters are those of an edit, or of the text between edits.
         """
@@ -35,7 +36,9 @@ class EditedText:
             else:
                 edits.append(edit)
         text = self.text[:start] + new + self.text[end:]
-        return EditedText(text, tuple(sorted([*edits, TextEdit(start, start + len(new), before)])))
+        if new != before:
+            edits.append(TextEdit(start, start + len(new), before))
+        return EditedText(text, tuple(sorted(edits)))
 
     def is_edited(self, start: int, end: int) -> bool:
         """Whether an edit changed one of these characters."""

@@ -40,6 +40,10 @@ NO_VECTORS = (
 )
 REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
     "k": (lambda: HotFlip(k=0), "k must be a whole number, 1 or more, for HotFlip, got 0; try k=8"),
+    "no k of triggers": (
+        lambda: Triggers(k=None),  # type: ignore[arg-type]
+        "k must be a whole number, 1 or more, for Triggers, got None; try k=8",
+    ),
     "beam": (
         lambda: CharacterEdits(beam=0),
         "beam must be a whole number, 1 or more, for CharacterEdits, got 0; try beam=8",

@@ -131,6 +131,14 @@ def test_nothing_broken_is_no_picture(regard: Regard, topics: Path, tmp_path: Pa
         ),
         (["--cosine", "2"], "--cosine must be from -1 to 1, got 2; try --cosine 0.5"),
         ([" "], "inputs must be texts with a token at least, and text 1 is ' '; leave it out"),
+        (
+            ["good", "--count", "3"],
+            "--count chooses held-out texts, and 'good' is typed to be attacked instead; leave one of them out",
+        ),
+        (
+            ["good", "--split", "valid"],
+            "--split chooses held-out texts, and 'good' is typed to be attacked instead; leave one of them out",
+        ),
         (["--eps", "0.1"], "unknown option --eps; "),
         (["--picture", "a.txt"], "unknown suffix of --picture '.txt'; known are: .png, .svg, .pdf"),
     ],

@@ -71,9 +71,9 @@ def share_right(broken: Tensor) -> float:  # "b"
     return 100.0 * (1 - broken.cpu().double().mean().item())
 
 
-def check_search(owner: TextAttack, k: int | None, **whole: int) -> None:
-    """Raises for sizes of a search that are no whole numbers from 1 on; k None is every candidate."""
-    checks.positive_ints(type(owner).__name__, **({} if k is None else {"k": k}), **whole)
+def check_search(owner: TextAttack, **whole: int) -> None:
+    """Raises for sizes of a search that are no whole numbers from 1 on."""
+    checks.positive_ints(type(owner).__name__, **whole)
 
 
 def check_not_negative(owner: TextAttack, name: str, value: int) -> None:

@@ -36,7 +36,7 @@ class CharacterEdits(TextAttack):
 
     def __post_init__(self) -> None:
         check_not_negative(self, "edits", self.edits)
-        check_search(self, self.k, beam=self.beam)
+        check_search(self, k=self.k, beam=self.beam)
 
     def run(
         self, victim: TextVictim, texts: Sequence[str], targets: Sequence[Any], seed: int, first: int

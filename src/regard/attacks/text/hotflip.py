@@ -32,7 +32,7 @@ class HotFlip(TextAttack):
 
     def __post_init__(self) -> None:
         check_not_negative(self, "flips", self.flips)
-        check_search(self, self.k, beam=self.beam)
+        check_search(self, beam=self.beam, **({} if self.k is None else {"k": self.k}))
         check_constraints(self.constraints)
 
     def run(
@@ -80,8 +80,6 @@ def allowed_tokens(
 ) -> Tensor:  # -> "n v"
     """Whether a token of the vocabulary may stand at a place."""
     vocabulary = victim.vocabulary
-    # an embedding may have more rows than there are tokens
-    vectors = vectors[: len(vocabulary.texts)]
     tokens = torch.tensor([place.token for place in places], device=vectors.device)
     written = [state.text[place.start : place.end] for place in places]
     has_text = torch.tensor([text is not None for text in vocabulary.texts], device=vectors.device)

@@ -28,7 +28,7 @@ class Triggers(TextAttack):
     batch: int = 32
 
     def __post_init__(self) -> None:
-        check_search(self, self.k, words=self.words, rounds=self.rounds, batch=self.batch)
+        check_search(self, k=self.k, words=self.words, rounds=self.rounds, batch=self.batch)
 
     def run(
         self, victim: TextVictim, texts: Sequence[str], targets: Sequence[Any], seed: int, first: int
@@ -77,7 +77,7 @@ class Triggers(TextAttack):
             improved = False
             for word in range(self.words):
                 gradient = self._gradient(victim, vectors, texts, targets, trigger, word)
-                gains = flip_gains(vectors[: len(usable)], gradient[None], [numbers[trigger[word]]])[0]
+                gains = flip_gains(vectors, gradient[None], [numbers[trigger[word]]])[0]
                 count = min(self.k, int(usable.sum()))
                 tokens = gains.masked_fill(~usable, -torch.inf).topk(count).indices.tolist()
                 candidates = [[*trigger[:word], str(vocabulary.texts[v]), *trigger[word + 1 :]] for v in tokens]

@@ -42,7 +42,8 @@ class TextVictim:
                 f"{attack} compares vectors of tokens, and {type(self.predictor.model).__name__} has no embedding of "
                 "tokens; use CharacterEdits(), the attack characters, which needs none"
             )
-        return embedding.weight.detach()
+        # an embedding may have more rows than there are tokens
+        return embedding.weight.detach()[: len(self.vocabulary.texts)]
 
     @torch.no_grad()
     def scores(self, texts: Sequence[EditedText], targets: Sequence[Any]) -> TextScores:

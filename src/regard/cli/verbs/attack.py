@@ -82,6 +82,12 @@ def run(args: Sequence[str]) -> int:
         raise ValueError(
             f"{options.run} is a run of {config.name}, which reads no texts; leave {options.texts[0]!r} out"
         )
+    typed = {"count": options.count, **options.task}
+    if options.texts and (choice := next((key for key in ("count", "split", "test") if typed.get(key)), None)):
+        raise ValueError(
+            f"--{choice} chooses held-out texts, and {options.texts[0]!r:.40} is typed to be attacked instead; leave "
+            "one of them out"
+        )
     for given, path in (("--curve", getattr(of_task, "curve", None)), ("--picture", options.picture)):
         check_writable(given, path, _FIGURES)
         not_an_input(given, path, options.run, {})
