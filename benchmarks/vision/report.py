@@ -15,6 +15,7 @@ BENCHMARKS = {
     "caption": "Show, Attend and Tell: captions of digit scenes, and the attention of their words",
     "gan": "SelfAttentionGAN: samples of requested digits",
     "attacks": "attacks on digits beside torchattacks, and adversarial training",
+    "mnist_attacks": "MNIST trained against PGD, under the worst attack",
 }
 
 INTRO = """\

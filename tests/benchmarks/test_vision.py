@@ -9,7 +9,7 @@ import pytest
 from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Effort
-from benchmarks.vision import __main__ as typed, attacks, digits, mnist, report
+from benchmarks.vision import __main__ as typed, attacks, digits, mnist, mnist_attacks, report
 from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.images.test_labelled import idx
 
@@ -68,7 +68,7 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     page = report.write(results, tmp_path / "vision.md", images).read_text(encoding="utf-8")
     assert page.startswith("# Vision results\n")
     assert "- date: 2020-02-02\n- processor: abacus\n- torch 2\n" in page
-    assert "Not run: digits, mnist, glimpse, caption, attacks.\n" in page
+    assert "Not run: digits, mnist, glimpse, caption, attacks, mnist_attacks.\n" in page
     assert page.count("| drops | ≥ 98 | 98.21 % (± 0.1) | reached | 1.5 |") == 2  # among the bounds, and in its section
     assert page.count("| clouds |") == 1
     assert "### By hour\n\n| hour | drops |\n| --- | --- |\n| one | 2 |\n\nOf a day.\n" in page
@@ -94,12 +94,18 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert "give --list or --report" in capsys.readouterr().err
 
 
-def test_mnist_of_a_few_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    draw, data = np.random.default_rng(0), tmp_path / "data"
-    data.mkdir()
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Forty images of each split in MNIST's files."""
+    draw, folder = np.random.default_rng(0), tmp_path / "data"
+    folder.mkdir()
     for split in ("train", "t10k"):
-        idx(data / f"{split}-images-idx3-ubyte", draw.integers(0, 256, (40, 8, 8), np.uint8))
-        idx(data / f"{split}-labels-idx1-ubyte", np.arange(40, dtype=np.uint8) % 2)
+        idx(folder / f"{split}-images-idx3-ubyte", draw.integers(0, 256, (40, 8, 8), np.uint8))
+        idx(folder / f"{split}-labels-idx1-ubyte", np.arange(40, dtype=np.uint8) % 2)
+    return folder
+
+
+def test_mnist_of_a_few_images(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tasks = {
         "mnist-rows": {"heads": 2, "width": 3, "stride": 4, "batch": 20},
         "mnist-simam": {"width": 2, "depths": (1,), "batch": 20},
@@ -167,3 +173,22 @@ def test_attacks_of_a_few_steps(
     assert found.rows[3].cpu is not None
     assert [len(line) for line in found.tables[0].rows] == [8, 8]
     assert "torchattacks" in found.about.versions
+
+
+def test_mnist_under_attack(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given: dict[str, Any] = {
+        "task": mnist_attacks.TASK.with_options(width=2, depths=(1,), batch=20, attack_steps=1),
+        "training": SMALL,
+        "worst": Worst(0.3, (PGD(0.3, 2),)),
+        "images": 30,
+        "results": tmp_path,
+    }
+    typed = ["--mnist", str(data), "--runs", str(tmp_path / "runs")]
+    assert mnist_attacks.main(typed, **given) == 0
+    under, clean = Result.read(tmp_path / "mnist_attacks.json").rows
+    assert (under.unit, clean.unit) == ("% of the first 30 test images", "% of 40 test images")
+    assert under.value <= clean.value * 40 / 30
+    assert under.cpu is not None
+    assert str(tmp_path) not in (tmp_path / "mnist_attacks.json").read_text()
+    assert mnist_attacks.main(["--mnist", str(tmp_path / "none"), "--runs", str(tmp_path / "other")], **given) == 1
+    assert "none is no folder" in capsys.readouterr().err

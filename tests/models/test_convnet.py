@@ -27,6 +27,15 @@ def test_images_of_any_size(size: tuple[int, int], depths: tuple[int, ...]) -> N
     assert net.features(torch.randn(2, 3, *size)).shape[1] == 4 << (len(depths) - 1)
 
 
+def test_the_stem_takes_every_second_position() -> None:
+    torch.manual_seed(0)
+    every, second = ConvNet(1, 5, width=2).eval(), ConvNet(1, 5, width=2, stem_stride=2).eval()
+    second.load_state_dict(every.state_dict())
+    x = torch.randn(2, 1, 9, 6)
+    torch.testing.assert_close(second.stem(x), every.stem(x)[:, :, ::2, ::2])
+    assert second(x).shape == (2, 5)
+
+
 def test_a_block_is_that_of_transformers() -> None:
     from transformers.models.resnet.modeling_resnet import ResNetBasicLayer
 

@@ -38,6 +38,7 @@ class ConvNet(nn.Module):
     """logits = W mean_hw(blocks(x)) + b: stages of residual blocks.
 
     `depths` holds the number of blocks per stage; stage n has `width`·2ⁿ channels, and all but the first halve the map.
+    The convolution before them takes every `stem_stride`-th position.
     `gate` builds the gate at the end of every block, before the sum, from the number of channels.
     """
 
@@ -48,15 +49,16 @@ class ConvNet(nn.Module):
         *,
         width: int = 32,
         depths: Sequence[int] = (1, 1, 1),
+        stem_stride: int = 1,
         gate: MakeGate | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        checks.positive_ints("ConvNet", channels=channels, classes=classes, width=width)
+        checks.positive_ints("ConvNet", channels=channels, classes=classes, width=width, stem_stride=stem_stride)
         if not depths or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in depths):
             raise ValueError(f"depths must be blocks of each stage, 1 or more, got {depths!r}; try depths=(1, 1, 1)")
         self.stem = nn.Sequential(
-            nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
+            nn.Conv2d(channels, width, 3, stride=stem_stride, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()
         )
         blocks: list[nn.Module] = []
         dim = width

@@ -49,6 +49,8 @@ class ConvNetOptions(ImageClassifierOptions):
     """Channels of the first stage; every later stage has twice as many as the one before."""
     depths: tuple[int, ...] = (1, 1, 1)
     """Residual blocks of each stage."""
+    stem_stride: int = 1
+    """Pixels from one place of the first map to the next; 2 makes a training about four times as quick."""
     dropout: float = 0.1
     """The share of features that dropout sets to zero before the last layer in training."""
 
@@ -56,7 +58,7 @@ class ConvNetOptions(ImageClassifierOptions):
         if self.gate == "none":
             object.__setattr__(self, "gate", None)
         object.__setattr__(self, "depths", tuple(self.depths))
-        check_at_least(self, 1, {"width": 16})
+        check_at_least(self, 1, {"width": 16, "stem_stride": 2})
         check_share(self, {"dropout": 0.1})
 
     def build(self, channels: int, size: tuple[int, int], classes: int) -> ConvNet:
@@ -66,7 +68,15 @@ class ConvNetOptions(ImageClassifierOptions):
         if self.gate is not None:
             known("gate", self.gate, ["none", *GATES])
         gate = None if self.gate is None else GATES[self.gate]
-        return ConvNet(channels, classes, width=self.width, depths=self.depths, gate=gate, dropout=self.dropout)
+        return ConvNet(
+            channels,
+            classes,
+            width=self.width,
+            depths=self.depths,
+            stem_stride=self.stem_stride,
+            gate=gate,
+            dropout=self.dropout,
+        )
 
 
 @dataclass(frozen=True)
