@@ -34,8 +34,8 @@ def head_attention(
 def _attention_of(name: str, dim: int, bias: Bias | None) -> Attention:
     checks.known("attention", name, MECHANISMS)
     mechanism = MECHANISMS[name](dim, dim)
-    if reason := _unsupported_reason(mechanism):
-        supported = [known for known, make in MECHANISMS.items() if not _unsupported_reason(make(dim, dim))]
+    if reason := unsupported_reason(mechanism):
+        supported = [known for known, make in MECHANISMS.items() if not unsupported_reason(make(dim, dim))]
         raise ValueError(
             f"attention={name!r} cannot be used in the heads of a Transformer: {reason}; "
             f"try one of {', '.join(supported)}"
@@ -48,7 +48,7 @@ def _attention_of(name: str, dim: int, bias: Bias | None) -> Attention:
     )
 
 
-def _unsupported_reason(mechanism: nn.Module) -> str | None:
+def unsupported_reason(mechanism: nn.Module) -> str | None:
     """The reason why this cannot be the attention of a head; None if it can."""
     if not isinstance(mechanism, Attention):
         return f"it is a {type(mechanism).__name__}, more than one equation"

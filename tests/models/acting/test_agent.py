@@ -130,6 +130,12 @@ def test_bad_sizes_and_names() -> None:
         "memory='gumbel' samples the steps that it reads, so it would not learn from those that it played with; "
         "try memory='straight-through'"
     )
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        Agent((2,), 2, memory="hard")
+    assert str(error.value) == (
+        "memory='hard' cannot read past steps: it is trained by REINFORCE, to which the samples of so many heads are "
+        "noise; try memory='additive'"
+    )
     assert {"dot", "additive", "general", "sparsemax", "multi-head", "rotary", "t5", "transformer-xl"} <= set(READS)
 
 
@@ -150,16 +156,16 @@ def test_places_step_by_step_equal_those_of_the_segment(cell: str, places: str) 
             model.act(acting, cut(given, slice(0, 1)), noise[t])
             steps.append(model.act(acting, cut(given, slice(t, t + 1)), noise[t]))
             acting.advance()
-        looked = [step.looked for step in steps if step.looked is not None]
-        drawn = torch.cat([each.place for each in looked], 1)
+        place_read = [step.place_read for step in steps if step.place_read is not None]
+        drawn = torch.cat([each.place for each in place_read], 1)
         whole = model(given, state, drawn if places == "hard" else None)
-    assert whole.looked is not None
+    assert whole.place_read is not None
     for name in ("logits", "values"):
         stepped = torch.cat([getattr(step, name) for step in steps], 1)
         torch.testing.assert_close(getattr(whole, name), stepped, rtol=0, atol=1e-6)
-    log_prob = torch.cat([each.log_prob for each in looked], 1)
-    torch.testing.assert_close(whole.looked.log_prob, log_prob, rtol=0, atol=1e-6)
-    torch.testing.assert_close(whole.looked.weights.sum(-1), torch.ones(B, T))
+    log_prob = torch.cat([each.log_prob for each in place_read], 1)
+    torch.testing.assert_close(whole.place_read.log_prob, log_prob, rtol=0, atol=1e-6)
+    torch.testing.assert_close(whole.place_read.weights.sum(-1), torch.ones(B, T))
     assert len(drawn.unique()) > (1 if places == "hard" else 0)
 
 
@@ -182,14 +188,14 @@ def test_attention_to_places_is_additive_attention_of_the_state() -> None:
     memory, encode = model.memory, model.encode
     assert isinstance(encode, FeatureMap)
     given = inputs(2)._replace(observations=torch.rand(B, 2, 10, 15), episodes=torch.zeros(B, 2, dtype=torch.int64))
-    looked = model(given, memory.init_state(B)).looked
-    assert looked is not None
+    place_read = model(given, memory.init_state(B)).place_read
+    assert place_read is not None
     score = memory.attention.score  # type: ignore[union-attr]
     features = encode(given.observations)[:, 1]  # "b p c"
-    hidden = torch.tanh(looked.out[:, :1] @ score.query.weight.T + features @ score.key.weight.T)
+    hidden = torch.tanh(place_read.out[:, :1] @ score.query.weight.T + features @ score.key.weight.T)
     expected = torch.softmax(hidden @ score.energy, -1)
-    torch.testing.assert_close(looked.weights[:, 1], expected)
-    torch.testing.assert_close(looked.entropy[:, 1], -(expected * expected.log()).sum(-1))
+    torch.testing.assert_close(place_read.weights[:, 1], expected)
+    torch.testing.assert_close(place_read.entropy[:, 1], -(expected * expected.log()).sum(-1))
     assert features.shape == (B, 6, 4)
 
 

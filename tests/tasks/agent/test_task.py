@@ -3,6 +3,7 @@
 import copy
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from regard.inference.predictor import record_run
 from regard.models.acting.agent import Agent
 from regard.tasks.agent.options import ENVIRONMENT_NAMES, AgentConfig
 from regard.tasks.agent.playing import Player, play_episodes
+from regard.tasks.agent.predictor import AgentPredictor
 from regard.tasks.agent.task import AgentProblem
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
@@ -81,6 +83,33 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
     assert str(error.value) == (
         "an update learns from 3 games, and 4 processes need one each; give a larger --batch, or fewer --minibatches"
     )
+
+
+def test_options_of_another_memory_give_a_warning(tmp_path: Path) -> None:
+    def warnings(**options: Any) -> Sequence[str]:
+        return small(**options).prepare(tmp_path).warnings()
+
+    assert warnings(memory="gtrxl", heads=2, layers=1) == ()
+    assert warnings(memory="lstm") == ()
+    assert warnings(memory="additive", channels=4) == (
+        "an agent with --memory additive ignores --channels 4; leave that out",
+    )
+    assert warnings(memory="gru", env="target", heads=2, layers=3, channels=4) == (
+        "an agent with --memory gru and --places soft ignores --layers 3 and --heads 2; leave that out",
+    )
+
+
+def test_a_margin_is_the_lead_of_the_closest_decision(tmp_path: Path) -> None:
+    """An agent whose policy is its bias."""
+    task = small(memory="none")
+    problem = task.prepare(tmp_path)
+    model = problem.build_model().eval()
+    torch.nn.init.zeros_(model.policy.weight)
+    with torch.no_grad():
+        model.policy.bias.copy_(torch.tensor([0.4, 0.1, 0.3, 0.2]).log())
+    predictor = AgentPredictor(model, task.environment(), task)
+    (episode,) = predictor.predict([0])
+    assert predictor.margin(episode) == pytest.approx(0.1)
 
 
 def test_options_name_every_environment() -> None:

@@ -11,7 +11,7 @@ from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS
 from regard.models.acting.attention_memory import AttentionMemory, GatedLayer, MemoryLayer, ReadLayer, memory_heads
 from regard.models.acting.memory import CELLS, ActingSteps, AgentMemory, CellMemory, MemoryState, NoMemory
-from regard.models.acting.places_memory import FeatureMap, Looked, PlacesMemory, PlacesSteps
+from regard.models.acting.places_memory import FeatureMap, PlaceRead, PlacesMemory, PlacesSteps
 
 NO_MEMORY, GTRXL = "none", "gtrxl"
 # how a picture is read: as a whole, or by attention to its places
@@ -30,7 +30,7 @@ class AgentInputs(NamedTuple):
 class AgentOutput(NamedTuple):
     logits: Tensor  # "b t a"
     values: Tensor  # "b t"
-    looked: Looked | None = None  # of agents that attend to places
+    place_read: PlaceRead | None = None  # of agents that attend to places
 
 
 class Agent(nn.Module):
@@ -82,18 +82,18 @@ class Agent(nn.Module):
             return torch.cat([self.encode(inputs.observations).flatten(2), *others], -1)
         return torch.relu(self.encode(torch.cat([inputs.observations.flatten(2).to(dtype), *others], -1)))
 
-    def _output(self, h: Tensor, looked: Looked | None) -> AgentOutput:  # "*b d"
+    def _output(self, h: Tensor, place_read: PlaceRead | None) -> AgentOutput:  # "*b d"
         """The policy and the value of outputs of the memory."""
-        is_drawn = looked is not None and isinstance(self.memory, PlacesMemory) and self.memory.hard
-        known = looked.before if is_drawn and looked is not None else h
-        return AgentOutput(self.policy(h), self.value(known).squeeze(-1), looked)
+        is_drawn = place_read is not None and isinstance(self.memory, PlacesMemory) and self.memory.hard
+        known = place_read.before if is_drawn and place_read is not None else h
+        return AgentOutput(self.policy(h), self.value(known).squeeze(-1), place_read)
 
     def forward(self, inputs: AgentInputs, state: MemoryState, places: Tensor | None = None) -> AgentOutput:
         """Policies and values of all steps of a segment, which begins with this memory; `places` were read by it."""
         x = self.embed(inputs)
         if isinstance(self.memory, PlacesMemory):
-            looked = self.memory.look_at_segment(x, state, inputs.episodes, places)
-            return self._output(looked.out, looked)
+            place_read = self.memory.read_segment(x, state, inputs.episodes, places)
+            return self._output(place_read.out, place_read)
         return self._output(self.memory(x, state, inputs.episodes), None)
 
     def act(self, acting: ActingSteps, inputs: AgentInputs, noise: Tensor | None = None) -> AgentOutput:  # "b 1 …"
@@ -101,8 +101,8 @@ class Agent(nn.Module):
         x, episodes = self.embed(inputs)[:, 0], inputs.episodes[:, 0]
         if isinstance(acting, PlacesSteps):
             acting.read(x, episodes, noise)
-            looked = Looked(*(t.unsqueeze(1) for t in acting.looked))
-            return self._output(looked.out, looked)
+            place_read = PlaceRead(*(t.unsqueeze(1) for t in acting.place_read))
+            return self._output(place_read.out, place_read)
         return self._output(acting.read(x, episodes).unsqueeze(1), None)
 
 

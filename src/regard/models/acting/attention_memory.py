@@ -13,7 +13,7 @@ from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import RelativeXL, Shaw
 from regard.attn.terms.mask import BooleanMask, Documents, Window
 from regard.attn.terms.read import Gumbel
-from regard.layers.head_attention import head_attention
+from regard.layers.head_attention import head_attention, unsupported_reason
 from regard.models.acting.memory import ActingSteps, AgentMemory, MemoryState
 
 
@@ -181,6 +181,8 @@ def memory_heads(name: str, width: int, window: int) -> MultiHead:
     mechanism = MECHANISMS[name](width, width)
     if isinstance(mechanism, MultiHead):
         return mechanism
+    if reason := unsupported_reason(mechanism):
+        raise ValueError(f"memory={name!r} cannot read past steps: {reason}; try memory='additive'")
     attention = head_attention(name, 1, width, Shaw(width, clip=window))
     if isinstance(attention, Attention) and isinstance(attention.read, Gumbel):
         raise ValueError(

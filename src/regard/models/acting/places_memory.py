@@ -38,7 +38,7 @@ class FeatureMap(nn.Module):
         return x.flatten(2).mT.unflatten(0, (b, t))
 
 
-class Looked(NamedTuple):
+class PlaceRead(NamedTuple):
     """One step of a PlacesMemory, or several: the state after it, the state before it, and the place that was read."""
 
     out: Tensor  # "*b d"
@@ -73,9 +73,9 @@ class PlacesMemory(CellMemory):
         features, extra = x.split([self.places * self.channels, x.shape[-1] - self.places * self.channels], -1)
         return features.unflatten(-1, (self.places, self.channels)), extra
 
-    def look(
+    def read_place(
         self, cache: KVCache, extra: Tensor, cells: tuple[Tensor, ...], is_same: Tensor, place: Tensor | None
-    ) -> tuple[Looked, tuple[Tensor, ...]]:  # "b p …", "b e", bool "b", "b"
+    ) -> tuple[PlaceRead, tuple[Tensor, ...]]:  # "b p …", "b e", bool "b", "b"
         """One step; a hard read takes this place, or the likeliest."""
         before = cells[0] * is_same.unsqueeze(-1)
         attended = self.attention.attend(before.unsqueeze(1), cache, need=_WEIGHTS)
@@ -85,11 +85,11 @@ class PlacesMemory(CellMemory):
         rows = torch.arange(len(place), device=place.device)
         read = cache.values[rows, place] if self.hard else attended.out[:, 0]
         cells = self.step(torch.cat([read, extra], -1), cells, is_same)
-        return Looked(cells[0], before, weights, place), cells
+        return PlaceRead(cells[0], before, weights, place), cells
 
-    def look_at_segment(
+    def read_segment(
         self, x: Tensor, state: MemoryState, episodes: Tensor, places: Tensor | None
-    ) -> Looked:  # "b t p·c+e", "b t", "b t"
+    ) -> PlaceRead:  # "b t p·c+e", "b t", "b t"
         """All steps of a segment; hard reads take these places, or the likeliest."""
         features, extra = self.split(x)
         cache = self.attention.project_kv(features)
@@ -98,21 +98,21 @@ class PlacesMemory(CellMemory):
         for t in range(x.shape[1]):
             of_step = KVCache(cache.keys[:, t], cache.values[:, t])
             place = None if places is None else places[:, t]
-            looked, cells = self.look(of_step, extra[:, t], cells, is_same[:, t], place)
-            steps.append(looked)
-        return Looked(*(torch.stack(each, 1) for each in zip(*steps, strict=True)))
+            place_read, cells = self.read_place(of_step, extra[:, t], cells, is_same[:, t], place)
+            steps.append(place_read)
+        return PlaceRead(*(torch.stack(each, 1) for each in zip(*steps, strict=True)))
 
     def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:
-        return self.look_at_segment(x, state, episodes, None).out
+        return self.read_segment(x, state, episodes, None).out
 
     def begin_acting(self, state: MemoryState, steps: int) -> "PlacesSteps":
         return PlacesSteps(self, state)
 
 
 class PlacesSteps(ActingSteps):
-    """`looked` is the last read."""
+    """`place_read` is the last read."""
 
-    looked: Looked
+    place_read: PlaceRead
 
     def __init__(self, memory: PlacesMemory, state: MemoryState) -> None:
         self.memory = memory
@@ -123,13 +123,13 @@ class PlacesSteps(ActingSteps):
         features, extra = self.memory.split(x)
         cache = self.memory.attention.project_kv(features)
         is_same = episodes == self._now.episodes[:, 0]
-        looked, cells = self.memory.look(cache, extra, self._now.tensors, is_same, None)
+        place_read, cells = self.memory.read_place(cache, extra, self._now.tensors, is_same, None)
         if self.memory.hard and noise is not None:
-            place = (looked.weights.log() + noise).argmax(-1)
-            looked, cells = self.memory.look(cache, extra, self._now.tensors, is_same, place)
-        self.looked = looked
+            place = (place_read.weights.log() + noise).argmax(-1)
+            place_read, cells = self.memory.read_place(cache, extra, self._now.tensors, is_same, place)
+        self.place_read = place_read
         self._next = MemoryState(cells, episodes.unsqueeze(-1))
-        return looked.out
+        return place_read.out
 
     def advance(self) -> None:
         self._now = self._next

@@ -149,9 +149,9 @@ class Player:
         joined = AgentInputs(*(torch.cat(each, 1) for each in zip(*shown, strict=True)))
         places = torch.zeros_like(actions)
         if is_hard(model):
-            looked = [output.looked for output in outputs if output.looked is not None]
-            places = torch.cat([each.place for each in looked], 1).cpu()
-            log_probs = log_probs + torch.cat([each.log_prob for each in looked], 1).float().cpu()
+            place_read = [output.place_read for output in outputs if output.place_read is not None]
+            places = torch.cat([each.place for each in place_read], 1).cpu()
+            log_probs = log_probs + torch.cat([each.log_prob for each in place_read], 1).float().cpu()
         return PlayedSegment(joined, before, actions, places, log_probs, advantages, advantages + values)
 
     def _inputs(self, observations: NDArray[np.float32]) -> AgentInputs:
@@ -180,6 +180,7 @@ class Episode:
     rewards: NDArray[np.float32]  # "t"
     values: NDArray[np.float32]  # "t", what the agent expected
     probabilities: NDArray[np.float32]  # "t", of the actions
+    margins: NDArray[np.float32]  # "t", by which the likeliest action leads the next one
     places: NDArray[np.float32]  # "t p", weights of places; p is 0 if it attends to none
 
     @property
@@ -213,7 +214,9 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None =
         played = games.step(actions)
         chosen = np.take_along_axis(policy, actions[:, None], 1)[:, 0]
         value = output.values[:, 0].float().cpu().numpy()
-        columns.append((observations, actions, played.rewards, value, chosen, _place_weights(output, count)))
+        columns.append(
+            (observations, actions, played.rewards, value, chosen, lead(policy), _place_weights(output, count))
+        )
         over = (played.terminated | played.truncated) & (lengths == 0)
         lengths[over], terminated[over] = len(columns), played.terminated[over]
         # a game that is over plays on, unseen, until all are
@@ -225,7 +228,18 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None =
     ]
 
 
+def lead(shares: NDArray[np.float32]) -> NDArray[np.float32]:  # "*b n" -> "*b"
+    """The greatest share minus the next one; infinite if there is one alone."""
+    if shares.shape[-1] == 1:
+        return np.full(shares.shape[:-1], np.inf, np.float32)
+    ordered = np.sort(shares, -1)
+    difference: NDArray[np.float32] = ordered[..., -1] - ordered[..., -2]
+    return difference
+
+
 def _place_weights(output: AgentOutput, count: int) -> NDArray[np.float32]:  # -> "b p"
     return (
-        np.empty((count, 0), np.float32) if output.looked is None else output.looked.weights[:, 0].float().cpu().numpy()
+        np.empty((count, 0), np.float32)
+        if output.place_read is None
+        else output.place_read.weights[:, 0].float().cpu().numpy()
     )

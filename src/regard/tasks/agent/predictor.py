@@ -23,7 +23,7 @@ from regard.models.acting.places_memory import FeatureMap, PlacesMemory
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
 from regard.tasks.agent.options import AgentConfig
-from regard.tasks.agent.playing import Episode, play_episodes
+from regard.tasks.agent.playing import Episode, is_hard, lead, play_episodes
 from regard.viz.episode.episode_view import EpisodeView
 
 # of the games that are neither trained on nor validated on
@@ -116,8 +116,8 @@ class AgentPredictor(Predictor[int, Episode]):
         }
 
     def margin(self, output: Episode) -> float:
-        shares = output.probabilities
-        return float(np.abs(shares - (1 - shares)).min()) if self.environment.num_actions == 2 else float(shares.min())
+        margin = output.margins.min()
+        return float(min(margin, lead(output.places).min()) if is_hard(self.model) else margin)
 
     def loss(self, inputs: Sequence[int], targets: Sequence[str]) -> Tensor:  # -> "b"
         """The mean −log π of the target's actions, named one behind the other, in the episode that they lead to."""

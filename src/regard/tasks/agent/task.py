@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,6 +96,21 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         agent: Agent = self.task.model.build(self.environment.observation, self.environment.num_actions)
         return agent
 
+    def warnings(self) -> Sequence[str]:
+        """One sentence for options of another memory than that of the agent."""
+        model = self.task.model
+        unused = [] if model.memory == "gtrxl" else ["layers", "heads"]
+        unused += ["channels"] if model.places == "none" else []
+        typed = [
+            f"--{item.name} {getattr(model, item.name)}"
+            for item in fields(model)
+            if item.name in unused and getattr(model, item.name) != item.default
+        ]
+        if not typed:
+            return ()
+        reads = "" if model.places == "none" else f" and --places {model.places}"
+        return (f"an agent with --memory {model.memory}{reads} ignores {' and '.join(typed)}; leave that out",)
+
     def plan_epoch(self, epoch: int) -> Sequence[PlannedGames]:
         """One segment: every pass has each game once."""
         rng = np.random.default_rng([self.task.seed, epoch])
@@ -131,7 +146,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         advantages = (held.advantages - every.mean().to(device)) / (every.std().to(device) + 1e-8)
         hard = is_hard(model)
         output = model(held.inputs, held.memory, held.places if hard else None)
-        looked = output.looked if hard else None
+        place_read = output.place_read if hard else None
         terms = ppo_terms(
             output.logits.float(),
             output.values.float(),
@@ -140,10 +155,10 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
             advantages,
             held.returns,
             self.task.ratio,
-            None if looked is None else looked.log_prob.float(),
+            None if place_read is None else place_read.log_prob.float(),
         )
         count = self.num_terms(batch)
-        entropy = -terms.entropy if looked is None else looked.entropy.float() - terms.entropy
+        entropy = -terms.entropy if place_read is None else place_read.entropy.float() - terms.entropy
         total = (terms.policy + terms.value - self.task.entropy * entropy).sum()
         return Loss(total, count, {"return": self.player.mean_return * count, "entropy": entropy.sum()})
 
