@@ -373,7 +373,7 @@ def pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
 # of these a context is a sum of values; Bahdanau's matrices are wider than values, which a dot product's kernel pads
 TANH = {"additive", "concat"}
 NARROW = {"cosine", "distance", "dot", "entmax", "entmax-learned", "euclid", "general", "linear", "location", "null"}
-NARROW |= {"scaled-dot", "sigmoid", "sparsemax", "temperature", "topk", "trilinear", "window"}
+NARROW |= {"scaled-dot", "sigmoid", "sparsemax", "temperature", "topk", "trilinear", "uniform", "window"}
 SUMS = {"bahdanau": TANH, "luong": TANH | NARROW, "luong-feeding": TANH | NARROW}
 
 
