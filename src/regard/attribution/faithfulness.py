@@ -27,6 +27,8 @@ SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
 DIFFERENT = 0.35
 # random orders of a band, and permutations of attention
 _ORDERS, _PERMUTATIONS = 20, 20
+# the name of the test of attention among the methods that do not apply
+_OTHER_ATTENTION = "other attention"
 # points of a deletion curve
 _POINTS = 41
 
@@ -66,8 +68,8 @@ class Faithfulness:
     random_comprehensiveness: float  # the 95th percentile of random orders
     removal: str
     agreement: dict[tuple[str, str], float]  # Kendall's τ of the words, of any two methods
-    attention: AttentionTest | None  # None without the method attention
-    skipped: dict[str, str]  # methods that do not apply, and why
+    attention: AttentionTest | None  # None without the method attention, or where weights cannot be replaced
+    skipped: dict[str, str]  # methods, and the test of other attention, that do not apply, and why
 
     @property
     def sentence(self) -> str:
@@ -152,6 +154,14 @@ def _measure(explained: ExplainedLogit, methods: Sequence[str] | None, removal: 
     random = RemovalScores(
         float(comprehensiveness.mean()), _mean([each.sufficiency for each in orders]), tuple(curves.mean(0).tolist())
     )
+    test = None
+    if "attention" in attributions:
+        try:
+            test = _attention_test(explained, seed)
+        except ValueError as error:
+            if methods is not None:
+                raise
+            skipped[_OTHER_ATTENTION] = str(error)
     index = list(words)
     agreement = {
         (a, b): kendall(attributions[a].scores[index], attributions[b].scores[index])
@@ -167,7 +177,7 @@ def _measure(explained: ExplainedLogit, methods: Sequence[str] | None, removal: 
         float(np.quantile(comprehensiveness, 0.95)),
         removal,
         agreement,
-        _attention_test(explained, seed) if "attention" in attributions else None,
+        test,
         skipped,
     )
 
@@ -211,7 +221,8 @@ def _mean(values: Sequence[float]) -> float:
 def _verdict(measured: Faithfulness) -> str:
     test = measured.attention
     if test is None:
-        reason = measured.skipped.get("attention", "it is not among the methods")
+        reasons = [measured.skipped[name] for name in ("attention", _OTHER_ATTENTION) if name in measured.skipped]
+        reason = reasons[0] if reasons else "it is not among the methods"
         return f"The attention of this model was not measured: {reason}."
     own = measured.scores["attention"].comprehensiveness
     beats_random = own > measured.random_comprehensiveness

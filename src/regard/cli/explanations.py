@@ -94,6 +94,16 @@ def faithfulness_table(report: FaithfulnessReport) -> str:
     return "\n".join(lines)
 
 
+def faithfulness_notes(report: FaithfulnessReport) -> list[str]:
+    """What the table does not show: methods that do not apply, and warnings, each once."""
+    notes: dict[str, None] = {}
+    for measured in report.inputs:
+        notes |= dict.fromkeys(f"{name} does not apply: {reason}" for name, reason in measured.skipped.items())
+        for name, each in measured.attributions.items():
+            notes |= dict.fromkeys(f"{name}: {sentence}" for sentence in each.warnings)
+    return list(notes)
+
+
 def faithfulness_page(measured: Faithfulness) -> FaithfulnessPage:
     """The content of the page of one text."""
     first = next(iter(measured.attributions.values()))
@@ -110,8 +120,7 @@ def faithfulness_page(measured: Faithfulness) -> FaithfulnessPage:
     names = list(measured.attributions)
     agreement = tuple(tuple(measured.agreement[a, b] for b in names) for a in names)
     random = MethodRow("random words", (), measured.random.comprehensiveness, measured.random.sufficiency)
-    notes = [f"{each.method}: {warning}" for each in measured.attributions.values() for warning in each.warnings]
-    notes += [f"{name} does not apply: {reason}." for name, reason in measured.skipped.items()]
+    notes = [f"{sentence}." for sentence in faithfulness_notes(FaithfulnessReport((measured,)))]
     test = measured.attention
     if test is not None:
         notes.append(

@@ -1,14 +1,13 @@
 """regard attribute: how much each word of a text adds to the class that a trained model gives it."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from regard.cli import run_options
-from regard.cli.output import check_writable, note
+from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
@@ -61,9 +60,7 @@ def run(args: Sequence[str]) -> int:
     else:
         print(f"{first.target} {100 * first.probability:.1f} %, logit {first.output:.3f}")
         print(scores_text(results))
-    for result in results:
-        for warning in result.warnings:
-            print(f"regard: warning: {result.method}: {warning}", file=sys.stderr)
+    warn([f"{result.method}: {sentence}" for result in results for sentence in result.warnings])
     if options.picture is not None:
         title = f"{first.target} {100 * first.probability:.1f} %"
         draw_attributions(first.tokens, {each.method: each.scores for each in results}, options.picture, title)

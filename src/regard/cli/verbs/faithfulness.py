@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.cli import run_options
-from regard.cli.output import check_writable, note
+from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
@@ -53,7 +53,7 @@ def run(args: Sequence[str]) -> int:
         raise ValueError(f"--page shows one text, and {len(options.texts)} are given; name one")
     loaded = run_options.load(options.run, options.load)
     import regard
-    from regard.cli.explanations import faithfulness_json, faithfulness_page, faithfulness_table
+    from regard.cli.explanations import faithfulness_json, faithfulness_notes, faithfulness_page, faithfulness_table
     from regard.viz.attribution.page import write_page
 
     predictor: Any = loaded.predictor
@@ -66,6 +66,7 @@ def run(args: Sequence[str]) -> int:
             print(json.dumps({"text": text, **faithfulness_json(measured)}, ensure_ascii=False))
     else:
         print(faithfulness_table(report))
+        warn(faithfulness_notes(report))
     if options.page is not None:
         write_page(faithfulness_page(report.inputs[0]), options.page)
         note(f"the page is in {options.page}")

@@ -97,6 +97,17 @@ def test_models_without_logits_of_classes(kind: str) -> None:
     assert str(caught.value) == f"model must be for sequence classification, or a language model, got {kind}; {HEAD}"
 
 
+def test_attention_that_cannot_be_replaced() -> None:
+    predictor = bert()
+    predictor.model.set_attn_implementation("eager")
+    (measured,) = regard.faithfulness(predictor, TEXT, 0).inputs
+    assert measured.attention is None
+    assert set(measured.skipped) == {"masked-keys", "other attention"}
+    assert measured.sentence.startswith("The attention of this model was not measured: intervene replaced no weights: ")
+    with pytest.raises(ValueError, match="^intervene replaced no weights: "):
+        regard.faithfulness(predictor, TEXT, 0, ["attention"])
+
+
 def test_refusals() -> None:
     with pytest.raises(ValueError, match="^GPT2") as caught:
         gpt("GPT2ForSequenceClassification")
