@@ -99,6 +99,17 @@ def test_options_of_another_memory_give_a_warning(tmp_path: Path) -> None:
     )
 
 
+def test_a_comparison_trains_the_variants_that_it_checks() -> None:
+    """On pictures, recurrent memories attend to places, and the others do not, in the arguments of a training too."""
+    for chosen, expected in ((None, "soft"), ("soft", "soft"), ("hard", "hard")):
+        variants = small(env="target", places=chosen).variants(["lstm", "gru", "dot", "none"])
+        places = {"lstm": expected, "gru": expected, "dot": "none", "none": "none"}
+        assert {name: task.model.places for name, task in variants.items()} == places
+        for name, task in variants.items():
+            assert task.cli_arguments() == ["--memory", name, "--places", places[name]]
+    assert small(env="pairs").variants(["lstm"])["lstm"].model.places == "none"
+
+
 def test_a_margin_is_the_lead_of_the_closest_decision(tmp_path: Path) -> None:
     """An agent whose policy is its bias."""
     task = small(memory="none")
@@ -197,6 +208,7 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
             "--places hard is chosen by a recurrent state, and --memory gtrxl has none; take --memory lstm",
         ),
         ("--discount 2", "--discount must be 0 to 1, got 2.0; try --discount 0.95"),
+        ("--ratio 0", "--ratio must be above 0 and below 1, got 0.0; try --ratio 0.2"),
         ("--entropy nan", "--entropy must be 0 or more and finite, got nan; try --entropy 0.01"),
         (
             "--env target --distractors 16",

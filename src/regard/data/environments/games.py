@@ -27,9 +27,9 @@ class Played(NamedTuple):
 class Games:
     """n games of an environment; game `row` plays the episodes (seed, row, 0), (seed, row, 1), …"""
 
-    def __init__(self, environment: Environment, seed: int, rows: NDArray[np.int64], first: int = 0) -> None:
+    def __init__(self, environment: Environment, seed: int, rows: NDArray[np.int64]) -> None:
         self.environment, self.seed, self.rows = environment, seed, rows
-        self.episodes = np.full(len(rows), first, np.int64)
+        self.episodes = np.zeros(len(rows), np.int64)
         self.t = np.zeros(len(rows), np.int64)
         self.state = environment.begin(self._draws(rows, self.episodes))
 

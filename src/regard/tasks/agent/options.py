@@ -10,9 +10,9 @@ from regard.common.option_checks import (
     check_at_least,
     check_choices,
     check_even_heads,
+    check_inner_share,
     check_owner,
     check_positive,
-    check_share,
 )
 from regard.common.option_fields import left_open
 from regard.common.suggestions import known
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target")
 # the longest window that is taken unasked
 _WINDOW = 64
+# the memories whose state chooses places of a picture
+_ATTENDS_TO_PLACES = ("lstm", "gru")
 # the options of each environment
 _OWNERS = {"pairs": ("pairs",), "repeat": ("back",), "tmaze": ("length",), "target": ("distractors",)}
 
@@ -181,7 +183,7 @@ class AgentConfig(TaskConfig):
         for name in ("discount", "trace"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be 0 to 1, got {getattr(self, name)}; try {name}=0.95")
-        check_share(self, {"ratio": 0.2})
+        check_inner_share(self, {"ratio": 0.2})
         if self.segment == 1 and self.minibatches <= self.batch < 2 * self.minibatches:
             raise ValueError(
                 f"segment=1 and minibatches={self.minibatches} of batch={self.batch} games leave an update of one "
@@ -203,7 +205,7 @@ class AgentConfig(TaskConfig):
                 f"window={self.model.window} is longer than an episode of {self.env}, whose last step has {past} "
                 f"before it; try window={past}"
             )
-        reads_places = len(environment.observation) == 2 and self.model.memory in ("lstm", "gru")
+        reads_places = len(environment.observation) == 2 and self.model.memory in _ATTENDS_TO_PLACES
         places = "soft" if reads_places else "none"
         object.__setattr__(self, "model", self.model.resolved({"window": min(past, _WINDOW), "places": places}))
 
@@ -216,8 +218,13 @@ class AgentConfig(TaskConfig):
         return make(**{name: getattr(self, name) for name in _OWNERS[self.env]})
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
-        """The same with each of these memories, which decides how pictures are read."""
-        return {value: self.with_options(memory=value, places=None) for value in values}
+        """The same with each of these memories; recurrent ones attend to places of pictures, softly or as chosen."""
+        chosen = None if self.model.places == "none" else self.model.places
+        places = {value: chosen if value in _ATTENDS_TO_PLACES else "none" for value in values}
+        return {value: self.with_options(memory=value, places=places[value]) for value in values}
+
+    def cli_arguments(self) -> list[str]:
+        return [*super().cli_arguments(), "--places", self.model.places]
 
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:

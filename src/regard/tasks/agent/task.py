@@ -242,21 +242,21 @@ def _scores(environment: Environment, episodes: Sequence[Episode]) -> dict[str, 
     if episodes[0].places.shape[1]:
         on_target = np.concatenate([_on_target(environment, episode) for episode in episodes])
         scores |= {
-            "pointing": float((on_target[:, 0] >= on_target[:, 1]).mean()),
+            "pointing": float(on_target[:, 1].mean()),
             "on target": float(on_target[:, 0].mean()),
         }
     return scores
 
 
 def _on_target(environment: Environment, episode: Episode) -> NDArray[np.float64]:  # -> "t 2"
-    """The weight of the target's place, and the greatest weight, at every step."""
+    """The weight of the target's place, and whether it is the likeliest one, at every step."""
     shares = []
     for observation, weights in zip(episode.observations, episode.places, strict=True):
         target = environment.target(observation)
         assert target is not None, "pictures ask for a place"
         row, column = (pixel // FeatureMap.side for pixel in target)
         place = row * (observation.shape[1] // FeatureMap.side) + column
-        shares.append((weights[place], weights.max()))
+        shares.append((weights[place], weights.argmax() == place))
     return np.array(shares, np.float64)
 
 
