@@ -10,7 +10,7 @@ import torch
 from tests.attribution.classifiers import CLASSES, CLASSIFIERS, EMBEDDED, STACKS, made
 
 import regard
-from regard.attribution import METHODS, IntegratedGradients
+from regard.attribution import METHODS, IntegratedGradients, gradients
 from regard.attribution.attribute import explained_logit
 from regard.inference.embedded_classifier import TokenInput, at_places, token_gradients
 from regard.interop import WithoutKeys, uniform
@@ -65,6 +65,21 @@ def test_integrated_gradients_are_complete(name: str) -> None:
     assert total == pytest.approx(result.completeness.difference, rel=2e-3)
     # special tokens keep their vectors
     assert not result.scores[torch.tensor(result.is_special)].any()
+
+
+def test_long_texts_are_integrated_a_few_points_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor, given = made("self-attentive")
+    whole = regard.attribute(predictor, given, 2).scores
+    sizes = []
+
+    def token_logits(tokens: Sequence[TokenInput]) -> torch.Tensor:
+        sizes.append(sum(map(len, tokens)))
+        return type(predictor).token_logits(predictor, tokens)
+
+    monkeypatch.setattr(predictor, "token_logits", token_logits)
+    monkeypatch.setattr(gradients, "_TOKENS", 25)
+    torch.testing.assert_close(regard.attribute(predictor, given, 2).scores, whole)
+    assert max(sizes) <= 25
 
 
 def test_an_error_of_completeness_is_reported() -> None:

@@ -10,8 +10,10 @@ from regard.attn import checks
 from regard.attribution.base import AttributionMethod, Completeness, ExplainedLogit, ScoredTokens
 from regard.inference.embedded_classifier import TokenLayer, at_places, token_gradients
 
-# Gauss–Legendre points of the first try, and inputs per pass
+# Gauss–Legendre points of the first try
 _POINTS = 50
+# tokens per pass, whose activations a gradient keeps
+_TOKENS = 2048
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class _Path:
 
 
 def _path_gradients(explained: ExplainedLogit, at: Tensor) -> _Path:  # "m"
-    parts = [_batch_gradients(explained, some) for some in at.split(_POINTS)]
+    parts = [_batch_gradients(explained, some) for some in at.split(max(_TOKENS // len(explained.tokens), 1))]
     return _Path(torch.cat([part.outputs for part in parts]), torch.cat([part.products for part in parts]))
 
 
