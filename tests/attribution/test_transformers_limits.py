@@ -77,6 +77,25 @@ def test_an_embedding_of_more_rows_than_tokens() -> None:
         assert results[0].texts == results[1].texts
 
 
+def test_pairs_of_bytes_are_the_letters_that_they_spell() -> None:
+    pairs = tokenizers.ByteLevelBPETokenizer()
+    pairs.train_from_iterator(["déjà vu déjà vu né né"] * 9, vocab_size=300, show_progress=False)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=pairs._tokenizer)
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=len(tokenizer), n_positions=40, n_embd=12, n_layer=1, n_head=3, bos_token_id=0, eos_token_id=0
+    )
+    predictor = TransformersClassifier(spread(transformers.GPT2LMHeadModel(config)), tokenizer)
+    vocabulary = predictor.token_texts()
+    text = "vu déjà né"
+    for place in predictor.token_places(text):
+        if vocabulary.texts[place.token] is not None:
+            assert vocabulary.texts[place.token] == text[place.start : place.end]
+    assert {"déjà", "vu", "né"} <= set(vocabulary.numbers)
+    # half of a letter is no text
+    assert vocabulary.texts[tokenizer.convert_tokens_to_ids("Ã")] is None
+
+
 def test_long_texts() -> None:
     predictor = bert()
     text = "a good film " * 3

@@ -129,7 +129,11 @@ class TransformersClassifier:
         embedding: Any = self.embedding
         # a tokenizer may have more tokens than vectors
         pieces = self.tokenizer.convert_ids_to_tokens(range(min(len(self.tokenizer), embedding.num_embeddings)))
-        return VocabularyTexts.of_pieces(pieces, set(self.tokenizer.all_special_ids))
+        # pairs of bytes are displayed by other letters, and the space before a word by Ġ
+        if any(piece is not None and piece[:1] == "Ġ" for piece in pieces):
+            texts = [self.tokenizer.convert_tokens_to_string([piece or ""]) for piece in pieces]
+            pieces = [f"Ġ{text[1:]}" if text[:1] == " " else text for text in texts]
+        return VocabularyTexts.of_pieces([piece or "" for piece in pieces], set(self.tokenizer.all_special_ids))
 
     def token_places(self, text: str) -> list[TokenPlace]:
         read = self.tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
