@@ -156,6 +156,15 @@ SECONDS = {"memories": 60.0, "tmaze": 600.0, "target": 240.0, "speed": 0.0}
 SAID = "Agents with a memory, by PPO in games of numpy; returns, successes and pointing on held-out episodes.\n"
 
 
+def command_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:
+    """The command with all options that are not at their defaults."""
+    words = [parser.prog]
+    for name, value in vars(given).items():
+        if value != parser.get_default(name):
+            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return " ".join(words)
+
+
 def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **small: Any) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.agents", description=__doc__)
     parser.add_argument("--part", choices=PARTS, required=True)
@@ -168,6 +177,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **smal
     parser.add_argument("--segments", type=int, default=30, help="of speed (%(default)s)")
     parser.add_argument("--episodes", type=int, default=500, help="held-out episodes (%(default)s)")
     given = parser.parse_args(arguments)
+    command = command_of(parser, given)
     given.seconds = SECONDS[given.part] if given.seconds is None else given.seconds
     torch.set_num_threads(1)
     rows = PARTS[given.part](given, lambda text: print(text, flush=True), **small)
@@ -175,8 +185,6 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **smal
         print(" | ".join(each.cells()), flush=True)
     name = given.part if given.envs == ["pairs", "repeat"] else f"{given.part}-{'-'.join(given.envs)}"
     settings = {key: value for key, value in vars(given).items() if key != "part"}
-    command = f"python -m benchmarks.agents --part {given.part}"
-    command += f" --envs {' '.join(given.envs)}" if given.part == "memories" else ""
     result = Result(name, f"Agents, {given.part}", SAID, rows, commands=[command], settings=settings, about=About.now())
     print("written:", result.write(results))
     return 0

@@ -25,4 +25,7 @@ def test_parts(part: str, options: list[str], bounds: list[float | None], tmp_pa
     assert path.stem.startswith(part)
     found = Result.read(path)
     assert [row.bound and row.bound.value for row in found.rows] == bounds
-    assert found.commands[0].startswith(f"python -m benchmarks.agents --part {part}")
+    few = "--seeds 1 --seconds 0.0 --validate-every 1 --episodes 4"
+    assert sorted(found.commands[0].split()) == sorted(
+        ["python", "-m", "benchmarks.agents", "--part", part, *options, *few.split()]
+    )
