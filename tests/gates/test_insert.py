@@ -277,6 +277,11 @@ def test_compiled_and_exported(net: Net) -> None:
     [
         ({"after": "layr*"}, r"after='layr\*' selects no module; there are: stem, layer1, layer1\.0, layer1\.0\.conv"),
         ({"after": nn.Conv3d}, "after=Conv3d selects no module; there are: stem"),
+        ({"after": None}, "after must be a glob of names, a type, a function or several, got None; try 'layer\\*'"),
+        (
+            {"after": "head", "make": "se", "example": X},
+            r"head returns vectors or more than three spatial axes, and the gate 'se' weights maps \(batch, ch",
+        ),
         ({"after": "stem", "make": "see"}, "unknown gate 'see'; did you mean 'se'"),
         (
             {"after": "head"},

@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from regard.attn import checks
 from regard.common.eval_mode import eval_mode
+from regard.gates.base import AXES
 from regard.gates.catalogue import GATES
 
 MakeGate = Callable[[int], nn.Module]
@@ -78,9 +79,11 @@ def insert(
         )
     elif not callable(make):
         raise TypeError(f"make must be a function of a number of channels, got {make!r}; try lambda channels: SimAM()")
-    hosts = _select_hosts(model, [after] if isinstance(after, str) or callable(after) else list(after))
+    if not isinstance(after, str | Sequence) and not callable(after):
+        raise TypeError(f"after must be a glob of names, a type, a function or several, got {after!r}; try 'layer*'")
+    hosts = _select_hosts(model, [after] if isinstance(after, str) or callable(after) else after)
     axes = _axes(model, hosts, example, layout)
-    gates = {name: _make_gate(make, axes[name]) for name in hosts}
+    gates = {name: _make_gate(make, name, axes[name]) for name in hosts}
     loading = _shared_loading(model)
     return tuple(_attach(hosts[name], name, gate, axes[name].layout, loading) for name, gate in gates.items())
 
@@ -94,8 +97,13 @@ def remove(model: nn.Module) -> tuple[InsertedGate, ...]:
     return tuple(removed)
 
 
-def _make_gate(make: MakeGate | str, axes: _Axes) -> nn.Module:
+def _make_gate(make: MakeGate | str, name: str, axes: _Axes) -> nn.Module:
     if isinstance(make, str):
+        if axes.dims not in AXES:
+            raise ValueError(
+                f"{name} returns vectors or more than three spatial axes, and the gate {make!r} weights maps "
+                f"{AXES[1]} to {AXES[3]}; select a module that returns one"
+            )
         return GATES[make](axes.channels, axes.dims)
     gate = make(axes.channels)
     if not isinstance(gate, nn.Module):
@@ -333,7 +341,7 @@ def _axes_on_example(
                     "pass layout='last' for tokens (batch, tokens, channels), or layout='first'"
                 )
             axis = layout or "first"
-            axes[name] = _Axes(x.shape[1 if axis == "first" else -1], axis, max(x.ndim - 2, 1))
+            axes[name] = _Axes(x.shape[1 if axis == "first" else -1], axis, x.ndim - 2)
 
         return hook
 

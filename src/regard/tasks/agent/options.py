@@ -236,7 +236,7 @@ class AgentConfig(TaskConfig):
 
     @property
     def title(self) -> str:
-        return f"an agent with memory {self.model.memory} on {self.env}"
+        return f"an agent on {self.env}"
 
     def next_command(self, run: str) -> str:
         return f"regard watch {run}"
