@@ -152,10 +152,13 @@ def _as_json(
     split: str,
     seconds: float,
 ) -> dict[str, Any]:
+    readings = _readings(loaded.predictor, texts, result, range(len(texts)))
     examples = [
         {
             "text": text,
             "attacked": edited.text,
+            "prediction": before,
+            "attacked_prediction": after,
             "was_broken": bool(result.was_broken[n]),
             "broken": bool(result.broken[n]),
             "edits": [
@@ -164,7 +167,7 @@ def _as_json(
             ],
             "queries": int(result.queries[n]),
         }
-        for n, (text, edited) in enumerate(zip(texts, result.inputs, strict=True))
+        for n, (text, (before, edited, after)) in enumerate(zip(texts, readings, strict=True))
     ]
     return {
         "run": str(options.run),

@@ -59,6 +59,8 @@ def test_the_table_and_the_picture(regard: Regard, topics: Path, tmp_path: Path)
         for edit in example["edits"]:
             assert text[edit["start"] :].startswith(edit["before"]) or len(example["edits"]) > 1
             assert example["attacked"][edit["start"] :].startswith(edit["after"])
+        if example["broken"] and not example["was_broken"]:
+            assert example["prediction"].split()[0] != example["attacked_prediction"].split()[0]
 
 
 def test_the_clean_accuracy_is_that_of_evaluate(regard: Regard, topics: Path) -> None:
@@ -139,7 +141,7 @@ def test_nothing_broken_is_no_picture(regard: Regard, topics: Path, tmp_path: Pa
             ["good", "--split", "valid"],
             "--split chooses held-out texts, and 'good' is typed to be attacked instead; leave one of them out",
         ),
-        (["--eps", "0.1"], "unknown option --eps; "),
+        (["--eps", "0.1"], "--eps is an option of classify-image and glimpse, not of this task; "),
         (["--picture", "a.txt"], "unknown suffix of --picture '.txt'; known are: .png, .svg, .pdf"),
     ],
 )

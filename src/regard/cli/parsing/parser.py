@@ -147,7 +147,13 @@ def _known_option(flag: str, named: Mapping[str, Option], prog: str) -> Option:
 def _other_tasks(flag: str, prog: str) -> list[str]:
     """The tasks that have an option of this name for the same command."""
     verb = prog.split()[1] if " " in prog else ""
-    nested = {"evaluate": "Evaluate", "predict": "Predict", "translate": "Predict", "serve": "Serve"}.get(verb)
+    nested = {
+        "evaluate": "Evaluate",
+        "predict": "Predict",
+        "translate": "Predict",
+        "serve": "Serve",
+        "attack": "Attack",
+    }.get(verb)
     if nested is None and verb not in ("train", "compare"):
         return []
     from regard.tasks.registry import TASKS
