@@ -152,7 +152,7 @@ class AgentConfig(TaskConfig):
     model: AgentOptions = left_open()
     """The agent."""
     batch: int = 64
-    """Games that are played side by side."""
+    """Games per batch: so many are played at the same time."""
     segment: int = 32
     """Steps of every game that are played, then learned from, before the next ones are played."""
     passes: int = 3
