@@ -187,8 +187,8 @@ def test_the_loss_is_that_of_the_logits(name: str) -> None:
 
 
 def silent(name: str, key: str) -> bool:
-    """A softmax does not feel what is added to a whole row, nor has the greatest weight a slope."""
-    if name == "gpt2, hard-argmax heads":
+    """A softmax does not feel what is added to a whole row; the greatest weight and uniform weights have no slope."""
+    if name in ("gpt2, hard-argmax heads", "gpt2, uniform heads"):
         return "attention.query" in key or "attention.key" in key or "score" in key
     if name == "gpt2, trilinear heads":
         return key.endswith(("score.query", "key.bias"))

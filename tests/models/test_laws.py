@@ -136,8 +136,8 @@ def test_a_step_leaves_its_state_as_it_was(name: str, graph: bool) -> None:
 
 
 def silent(name: str, key: str) -> bool:
-    """A softmax does not feel what is added to a whole row, nor has the greatest weight a slope."""
-    if name == "hard-argmax heads":
+    """A softmax does not feel what is added to a whole row; the greatest weight and uniform weights have no slope."""
+    if name in ("hard-argmax heads", "uniform heads"):
         return "around_cross" in key or ("attention" in key and (".key." in key or ".query." in key))
     if name == "trilinear heads":
         return key.endswith(("score.query", "key.bias"))
