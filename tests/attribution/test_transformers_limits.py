@@ -142,6 +142,9 @@ def test_refusals() -> None:
     good = bert()
     with pytest.raises(TypeError, match="^model must be .* got BartForSequenceClassification; "):
         TransformersClassifier(transformers.BartForSequenceClassification(bart), good.tokenizer)
+    masked = transformers.BertForMaskedLM(good.model.config)
+    with pytest.raises(TypeError, match="^model must be .* got BertForMaskedLM; "):
+        TransformersClassifier(masked, good.tokenizer)
     with pytest.raises(
         ValueError, match="^unknown reads 'frist'; did you mean 'first'[?] known are: first, last, mean$"
     ):

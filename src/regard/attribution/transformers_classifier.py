@@ -35,9 +35,10 @@ class TransformersClassifier:
         self._name = type(whole).__name__
         self._arguments = inspect.signature(whole.forward).parameters
         config = whole.config
-        if config.is_encoder_decoder:
-            raise self._refusal()
         self._predicts_tokens = whole.get_output_embeddings() is not None
+        # a masked language model predicts tokens too, but none that comes next
+        if config.is_encoder_decoder or (self._predicts_tokens and not whole.can_generate()):
+            raise self._refusal()
         is_decoder = hasattr(whole, "score")
         if is_decoder and config.pad_token_id is None:
             raise ValueError(
