@@ -3,16 +3,14 @@
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
 class PPOTerms(NamedTuple):
-    """The terms of the objective per step, each to be minimised."""
+    """The terms of the objective per step, each to be minimised; the entropy of the policy is a third one."""
 
     policy: Tensor  # "*b"
     value: Tensor  # "*b"
-    entropy: Tensor  # "*b"
 
 
 def generalized_advantages(
@@ -42,23 +40,14 @@ def generalized_advantages(
 
 
 def ppo_terms(
-    logits: Tensor,
-    values: Tensor,
-    actions: Tensor,
-    log_probs: Tensor,
-    advantages: Tensor,
-    returns: Tensor,
-    clip: float,
-    other: Tensor | None = None,
-) -> PPOTerms:  # "*b a", "*b" each -> "*b" each
-    """−min(ρ A, clamp(ρ, 1 ± clip) A), ½ (v − return)², and −H, with ρ = π(a) / π_old(a).
+    log_probs: Tensor, old_log_probs: Tensor, values: Tensor, advantages: Tensor, returns: Tensor, clip: float
+) -> PPOTerms:  # "*b" each -> "*b" each
+    """−min(ρ A, clamp(ρ, 1 ± clip) A), and ½ (v − return)², with ρ = π(a) / π_old(a).
 
-    `other` is the logarithm of the probability of a further choice in the same step, such as a place to read, which
-    `log_probs`, those of the old policy, then include.
+    `log_probs` are the logarithms of the probabilities, or densities, of all that was chosen in a step, by the policy
+    that learns; `old_log_probs` by the one that played.
     """
-    new = F.log_softmax(logits, -1)
-    chosen = new.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-    ratio = ((chosen if other is None else chosen + other) - log_probs).exp()
+    ratio = (log_probs - old_log_probs).exp()
     clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
     policy = -torch.minimum(ratio * advantages, clipped * advantages)
-    return PPOTerms(policy, 0.5 * (values - returns).square(), (new.exp() * new).sum(-1))
+    return PPOTerms(policy, 0.5 * (values - returns).square())

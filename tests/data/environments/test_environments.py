@@ -141,3 +141,33 @@ def test_sizes_that_make_no_game(make: object, message: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011
         make()  # type: ignore[operator]
     assert str(error.value) == message
+
+
+class Steer(TMaze):
+    """A maze that is steered by two numbers: only their words are of interest."""
+
+    continuous = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_names = ("speed", "angle")
+
+
+def test_actions_of_numbers_and_of_names() -> None:
+    steer, maze = Steer(), TMaze()
+    assert steer.no_actions(3).tolist() == [[0.0, 0.0]] * 3
+    assert maze.no_actions(3).tolist() == [-1] * 3
+    for environment, shape in ((steer, (500, 2)), (maze, (500,))):
+        drawn = environment.random_actions(500, np.random.default_rng(0))
+        assert drawn.shape == shape
+        words = [environment.name_action(action) for action in drawn[:5]]
+        assert np.allclose([environment.read_action(word) for word in words], drawn[:5], rtol=1e-2)
+    assert -1 <= steer.random_actions(500, np.random.default_rng(0)).min() < -0.9
+    space = GymnasiumGame(steer).action_space
+    assert (space.low.tolist(), space.high.tolist()) == ([-1, -1], [1, 1])
+    for word in ("0.1", "0.1,up", "0.1,nan", ""):
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            steer.read_action(word)
+        assert str(error.value) == (
+            f"an action is speed, angle as numbers with commas between them, got {word!r}; try 0,0"
+        )

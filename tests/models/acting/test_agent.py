@@ -30,7 +30,7 @@ def agent(name: str) -> Agent:
     torch.manual_seed(0)
     model = Agent((OBSERVATION,), ACTIONS, memory=name, width=WIDTH, window=WINDOW, layers=2, heads=2)
     # an untrained policy is so flat that no difference would show
-    torch.nn.init.normal_(model.policy.weight)
+    torch.nn.init.normal_(model.policy.logits.weight, std=0.3)
     return model
 
 
@@ -54,7 +54,7 @@ def act(model: Agent, given: AgentInputs, first: int, last: int, memory: object)
     for t in range(first, last):
         x = model.embed(cut(given, slice(t, t + 1)))[:, 0]
         acting.read(x + 1.0, given.episodes[:, t])
-        rows.append(model.act(acting, cut(given, slice(t, t + 1))).logits)
+        rows.append(model.act(acting, cut(given, slice(t, t + 1))).policy)
         acting.advance()
     acting.read(torch.ones(B, WIDTH), given.episodes[:, last - 1])
     return torch.cat(rows, 1), acting.state()
@@ -67,7 +67,7 @@ def test_acting_step_by_step_equals_learning_on_the_sequence(name: str) -> None:
     for first, last in ((0, 2), (2, 7), (7, T)):
         stepped, after = act(model, given, first, last, memory)
         whole = model(cut(given, slice(first, last)), memory)
-        torch.testing.assert_close(whole.logits, stepped, rtol=0, atol=1e-6)
+        torch.testing.assert_close(whole.policy, stepped, rtol=0, atol=1e-6)
         memory = after
     # a memory of one game among several is that of the game alone
     rows = torch.tensor([2, 0])
@@ -80,8 +80,8 @@ def test_an_episode_sees_its_own_past_alone(name: str) -> None:
     model, given = agent(name), inputs()
     given = given._replace(episodes=torch.tensor([[0] * 5 + [1] * 6] * B), observations=given.observations.clone())
     given.observations.requires_grad_()
-    logits = model(given, model.memory.init_state(B)).logits
-    (gradient,) = torch.autograd.grad(logits[:, 8].square().sum(), given.observations)
+    policy = model(given, model.memory.init_state(B)).policy
+    (gradient,) = torch.autograd.grad(policy[:, 8].square().sum(), given.observations)
     reached = gradient.abs().sum((0, 2)) > 0
     assert not reached[:5].any(), "an earlier episode"
     assert not reached[9:].any(), "the future"
@@ -93,7 +93,7 @@ def test_an_episode_sees_its_own_past_alone(name: str) -> None:
 def test_every_parameter_learns(name: str) -> None:
     model, given = agent(name), inputs()
     output = model(given, model.memory.init_state(B))
-    (output.logits.square().sum() + output.values.sum()).backward()
+    (output.policy.square().sum() + output.values.sum()).backward()
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
@@ -101,8 +101,8 @@ def test_the_window_ends_the_past() -> None:
     model, given = agent("additive"), inputs()
     given = given._replace(episodes=torch.zeros(B, T, dtype=torch.int64))
     given.observations.requires_grad_()
-    logits = model(given, model.memory.init_state(B)).logits
-    (gradient,) = torch.autograd.grad(logits[:, 9].square().sum(), given.observations)
+    policy = model(given, model.memory.init_state(B)).policy
+    (gradient,) = torch.autograd.grad(policy[:, 9].square().sum(), given.observations)
     assert (gradient.abs().sum((0, 2)) > 0).tolist() == [False] * 5 + [True] * 5 + [False]
 
 
@@ -145,7 +145,7 @@ def test_places_step_by_step_equal_those_of_the_segment(cell: str, places: str) 
     """Hard reads take the places that were drawn when the steps were played."""
     torch.manual_seed(0)
     model = Agent((10, 15), ACTIONS, memory=cell, width=WIDTH, places=places, channels=4)
-    torch.nn.init.normal_(model.policy.weight)
+    torch.nn.init.normal_(model.policy.logits.weight, std=0.3)
     given = inputs()._replace(observations=torch.rand(B, T, 10, 15))
     state = model.memory.init_state(B)
     acting = model.memory.begin_acting(state, T)
@@ -160,7 +160,7 @@ def test_places_step_by_step_equal_those_of_the_segment(cell: str, places: str) 
         drawn = torch.cat([each.place for each in place_read], 1)
         whole = model(given, state, drawn if places == "hard" else None)
     assert whole.place_read is not None
-    for name in ("logits", "values"):
+    for name in ("policy", "values"):
         stepped = torch.cat([getattr(step, name) for step in steps], 1)
         torch.testing.assert_close(getattr(whole, name), stepped, rtol=0, atol=1e-6)
     log_prob = torch.cat([each.log_prob for each in place_read], 1)

@@ -115,9 +115,9 @@ def test_a_margin_is_the_lead_of_the_closest_decision(tmp_path: Path) -> None:
     task = small(memory="none")
     problem = task.prepare(tmp_path)
     model = problem.build_model().eval()
-    torch.nn.init.zeros_(model.policy.weight)
+    torch.nn.init.zeros_(model.policy.logits.weight)
     with torch.no_grad():
-        model.policy.bias.copy_(torch.tensor([0.4, 0.1, 0.3, 0.2]).log())
+        model.policy.logits.bias.copy_(torch.tensor([0.4, 0.1, 0.3, 0.2]).log())
     predictor = AgentPredictor(model, task.environment(), task)
     (episode,) = predictor.predict([0])
     assert predictor.margin(episode) == pytest.approx(0.1)

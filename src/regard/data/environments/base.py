@@ -2,13 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 # the arrays of n games, "n …" each
-State = dict[str, NDArray[np.int64]]
+State = dict[str, NDArray[Any]]
+# an action per game: whole numbers "n", or with continuous actions numbers "n a"
+Actions = NDArray[Any]
 
 
 class Environment(ABC):
@@ -21,6 +23,7 @@ class Environment(ABC):
     name: ClassVar[str]
     observation: tuple[int, ...]  # the shape of an observation: numbers from 0 to 1; (h, w) is a picture
     action_names: tuple[str, ...]
+    continuous: bool = False  # an action is one number per name, from −1 to 1, instead of one of the names
     longest: int  # steps
     num_draws: int  # random numbers per episode
     goal: float  # an episode with this return, or more, is a success
@@ -35,7 +38,7 @@ class Environment(ABC):
 
     @abstractmethod
     def act(
-        self, state: State, actions: NDArray[np.int64], t: NDArray[np.int64]
+        self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Takes the actions in step t, from 0, in place; the rewards, and which episodes are terminated."""
 
@@ -54,6 +57,41 @@ class Environment(ABC):
     @property
     def num_actions(self) -> int:
         return len(self.action_names)
+
+    def no_actions(self, count: int) -> Actions:
+        """The actions before the first ones."""
+        return np.zeros((count, self.num_actions), np.float32) if self.continuous else np.full(count, -1)
+
+    def random_actions(self, count: int, rng: np.random.Generator) -> Actions:
+        """Uniformly random ones."""
+        if self.continuous:
+            return rng.uniform(-1, 1, (count, self.num_actions)).astype(np.float32)
+        return rng.integers(0, self.num_actions, count)
+
+    def name_action(self, action: Any) -> str:
+        """One action in a word."""
+        return ",".join(f"{number:.3g}" for number in action) if self.continuous else self.action_names[action]
+
+    def read_action(self, word: str) -> Any:
+        """The action of a word that `name_action` may have written."""
+        if self.continuous:
+            return self._read_numbers(word)
+        if word not in self.action_names:
+            raise ValueError(f"unknown action {word!r}; known are: {', '.join(self.action_names)}")
+        return self.action_names.index(word)
+
+    def _read_numbers(self, word: str) -> list[float]:
+        try:
+            numbers = [float(part) for part in word.split(",")]
+        except ValueError:
+            numbers = []
+        if len(numbers) != self.num_actions or not np.isfinite(numbers).all():
+            zeros = ",".join(["0"] * self.num_actions)
+            raise ValueError(
+                f"an action is {', '.join(self.action_names)} as numbers with commas between them, got {word!r}; "
+                f"try {zeros}"
+            )
+        return numbers
 
 
 def one_hot(indices: NDArray[np.int64], count: int) -> NDArray[np.float32]:  # "*n" -> "*n count"

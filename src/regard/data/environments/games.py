@@ -1,12 +1,12 @@
 """Games: episodes of an environment, played side by side, each followed by the next."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Environment
+from regard.data.environments.base import Actions, Environment
 from regard.data.environments.hashing import uniforms
 
 
@@ -39,7 +39,7 @@ class Games:
     def observe(self) -> NDArray[np.float32]:
         return self.environment.observe(self.state)
 
-    def step(self, actions: NDArray[np.int64]) -> Played:
+    def step(self, actions: Actions) -> Played:
         """Takes an action in every game; an episode that ends is followed by the next one at once."""
         rewards, terminated = self.environment.act(self.state, actions, self.t)
         self.t = self.t + 1
@@ -59,11 +59,11 @@ class Games:
             observations[new] = self.environment.observe(begun)
         return Played(observations, rewards, terminated, truncated, last)
 
-    def arrays(self) -> dict[str, NDArray[np.int64]]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """The state of all games."""
         return {"episodes": self.episodes.copy(), "t": self.t, **{f"game.{k}": v for k, v in self.state.items()}}
 
-    def load_arrays(self, arrays: Mapping[str, NDArray[np.int64]]) -> None:
+    def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Goes on from what `arrays` returned."""
         self.episodes, self.t = arrays["episodes"].copy(), arrays["t"]
         self.state = {name: arrays[f"game.{name}"] for name in self.state}

@@ -10,7 +10,7 @@ from regard.data.environments.base import Environment
 from regard.data.environments.hashing import uniforms
 
 
-class GymnasiumGame(gymnasium.Env[NDArray[np.float32], np.int64]):
+class GymnasiumGame(gymnasium.Env[NDArray[np.float32], Any]):
     """reset(seed) and step(action) of one game. Episodes after a reset without a seed count on from the last one."""
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012
@@ -18,7 +18,11 @@ class GymnasiumGame(gymnasium.Env[NDArray[np.float32], np.int64]):
     def __init__(self, environment: Environment, render_mode: str | None = None) -> None:
         self.environment, self.render_mode = environment, render_mode
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, environment.observation, np.float32)
-        self.action_space = gymnasium.spaces.Discrete(environment.num_actions)
+        self.action_space: Any = (
+            gymnasium.spaces.Box(-1.0, 1.0, (environment.num_actions,), np.float32)
+            if environment.continuous
+            else gymnasium.spaces.Discrete(environment.num_actions)
+        )
         self._seed, self._episode, self._t = 0, -1, 0
 
     def reset(
@@ -33,7 +37,7 @@ class GymnasiumGame(gymnasium.Env[NDArray[np.float32], np.int64]):
     def _observe(self) -> NDArray[np.float32]:
         return self.environment.observe(self._state)[0]
 
-    def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         rewards, terminated = self.environment.act(self._state, np.array([action]), np.array([self._t]))
         self._t += 1
         ended = bool(terminated[0])

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Environment, State, letters, one_hot
+from regard.data.environments.base import Actions, Environment, State, letters, one_hot
 
 
 class PairRecall(Environment):
@@ -43,7 +43,7 @@ class PairRecall(Environment):
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def act(
-        self, state: State, actions: NDArray[np.int64], t: NDArray[np.int64]
+        self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         right = (t >= self.pairs) & (actions == state["values"][np.arange(len(t)), t])
         state["t"] = np.minimum(t + 1, self.longest - 1)

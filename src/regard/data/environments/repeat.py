@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Environment, State, letters, one_hot
+from regard.data.environments.base import Actions, Environment, State, letters, one_hot
 
 
 class RepeatPrevious(Environment):
@@ -33,7 +33,7 @@ class RepeatPrevious(Environment):
         return np.concatenate([symbols, asks], axis=1, dtype=np.float32)
 
     def act(
-        self, state: State, actions: NDArray[np.int64], t: NDArray[np.int64]
+        self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         asked = state["symbols"][np.arange(len(t)), np.maximum(t - self.back, 0)]
         rewards = np.where(t >= self.back, np.where(actions == asked, 1.0, -1.0), 0.0) / self.answers

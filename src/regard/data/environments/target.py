@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Environment, State
+from regard.data.environments.base import Actions, Environment, State
 
 _CELL = 5  # pixels per side of a sprite, its margin included
 _SIDES = ("up", "right", "down", "left")
@@ -64,7 +64,7 @@ class Target(Environment):
         return cells.reshape(len(t), self.grid, self.grid, _CELL, _CELL).swapaxes(2, 3).reshape(len(t), side, side)
 
     def act(
-        self, state: State, actions: NDArray[np.int64], t: NDArray[np.int64]
+        self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         right = actions == state["sides"][np.arange(len(t)), t, 0]
         state["t"] = np.minimum(t + 1, self.longest - 1)

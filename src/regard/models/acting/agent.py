@@ -4,7 +4,6 @@ import math
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
@@ -12,6 +11,7 @@ from regard.attn.catalogue import MECHANISMS
 from regard.models.acting.attention_memory import AttentionMemory, GatedLayer, MemoryLayer, ReadLayer, memory_heads
 from regard.models.acting.memory import CELLS, ActingSteps, AgentMemory, CellMemory, MemoryState, NoMemory
 from regard.models.acting.places_memory import FeatureMap, PlaceRead, PlacesMemory, PlacesSteps
+from regard.models.acting.policy import POLICIES, Policy
 
 NO_MEMORY, GTRXL = "none", "gtrxl"
 # how a picture is read: as a whole, or by attention to its places
@@ -19,23 +19,24 @@ PLACES = ("none", "soft", "hard")
 
 
 class AgentInputs(NamedTuple):
-    """What b games show at t steps, with the action (−1: none) and the reward before, and the number of the episode."""
+    """What b games show at t steps, with the action and the reward before, and the number of the episode."""
 
     observations: Tensor  # "b t *o"
-    actions: Tensor  # "b t"
+    actions: Tensor  # "b t", −1: none; of a policy over numbers "b t a", zeros: none
     rewards: Tensor  # "b t"
     episodes: Tensor  # "b t"
 
 
 class AgentOutput(NamedTuple):
-    logits: Tensor  # "b t a"
+    policy: Tensor  # "b t p", the parameters of the policy
     values: Tensor  # "b t"
     place_read: PlaceRead | None = None  # of agents that attend to places
 
 
 class Agent(nn.Module):
-    """h = memory(max(0, W [o; last action; last reward])); π = softmax(W_π h), v = w·h.
+    """h = memory(max(0, W [o; last action; last reward])); π = policy(h), v = w·h.
 
+    `policy` is categorical, one of `actions` names, or gaussian, a number for each of `actions` names.
     `memory` is none, lstm, gru, gtrxl, or a mechanism of the catalogue, whose heads read the last `window` steps of the
     episode. `layers` and `heads` are those of gtrxl. With `places` soft or hard, a recurrent memory attends to places
     of a picture instead; a hard read is an action of its own, whose value does not know the place.
@@ -46,6 +47,7 @@ class Agent(nn.Module):
         observation: tuple[int, ...],
         actions: int,
         *,
+        policy: str = "categorical",
         memory: str = GTRXL,
         width: int = 64,
         window: int = 16,
@@ -56,10 +58,11 @@ class Agent(nn.Module):
     ) -> None:
         super().__init__()
         checks.positive_ints("Agent", actions=actions, width=width, window=window, layers=layers, heads=heads)
+        checks.known("policy", policy, POLICIES)
         checks.known("places", places, PLACES)
-        self.actions = actions
-        self.policy, self.value = nn.Linear(width, actions), nn.Linear(width, 1)
-        initial = [(self.policy, 0.01), (self.value, 1.0)]
+        self.policy: Policy = POLICIES[policy](width, actions)
+        self.value = nn.Linear(width, 1)
+        initial = [(self.value, 1.0)]
         self.encode: nn.Linear | FeatureMap
         if places == "none":
             self.encode = nn.Linear(math.prod(observation) + actions + 1, width)
@@ -75,8 +78,8 @@ class Agent(nn.Module):
 
     def embed(self, inputs: AgentInputs) -> Tensor:  # -> "b t d"
         """The input of the memory."""
-        dtype = self.policy.weight.dtype
-        last = F.one_hot(inputs.actions + 1, self.actions + 1)[..., 1:].to(dtype)
+        dtype = self.value.weight.dtype
+        last = self.policy.embed(inputs.actions).to(dtype)
         others = last, inputs.rewards.unsqueeze(-1).to(dtype)
         if isinstance(self.encode, FeatureMap):
             return torch.cat([self.encode(inputs.observations).flatten(2), *others], -1)

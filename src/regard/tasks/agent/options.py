@@ -58,12 +58,13 @@ class AgentOptions(ModelOptions):
         if self.memory == "gtrxl":
             check_even_heads(self.width, self.heads)
 
-    def build(self, observation: tuple[int, ...], actions: int) -> Agent:
+    def build(self, environment: Environment) -> Agent:
         from regard.models.acting.agent import Agent
 
         return Agent(
-            observation,
-            actions,
+            environment.observation,
+            environment.num_actions,
+            policy="gaussian" if environment.continuous else "categorical",
             memory=self.memory,
             width=self.width,
             window=self.window,

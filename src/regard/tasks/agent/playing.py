@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.environments.base import Actions
 from regard.data.environments.games import Games
 from regard.losses.ppo import generalized_advantages
 from regard.models.acting.agent import Agent, AgentInputs, AgentOutput
 from regard.models.acting.memory import MemoryState
 from regard.models.acting.places_memory import PlacesMemory
+from regard.models.acting.policy import CategoricalPolicy, gumbel
 
 
 class PlayedSegment(NamedTuple):
@@ -22,7 +23,7 @@ class PlayedSegment(NamedTuple):
 
     inputs: AgentInputs
     memory: MemoryState
-    actions: Tensor  # "b t"
+    actions: Tensor  # "b t", or "b t a"
     places: Tensor  # "b t", that hard reads took; zeros without any
     log_probs: Tensor  # "b t", of actions and places, when they were played
     advantages: Tensor  # "b t"
@@ -40,16 +41,6 @@ def is_hard(model: Agent) -> bool:
     return isinstance(model.memory, PlacesMemory) and model.memory.hard
 
 
-def _gumbel(
-    seed: int, segment: int, steps: int, count: int, actions: int, places: int
-) -> tuple[Tensor, Tensor]:  # -> "t b a", "t b p"
-    """Noise whose sum with logits is greatest at a sample; a pure function of the seed and the segment."""
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + segment + 1) % (1 << 63))
-    shapes = (steps, count, actions), (steps, count, places)
-    of_actions, of_places = (-torch.empty(shape).exponential_(generator=generator).log() for shape in shapes)
-    return of_actions, of_places
-
-
 def _to(inputs: AgentInputs, device: torch.device) -> AgentInputs:
     return AgentInputs(*(t.to(device) for t in inputs))
 
@@ -60,7 +51,7 @@ class Player:
     def __init__(self, games: Games, memory: MemoryState) -> None:
         self.games, self.memory = games, memory
         count = len(games.rows)
-        self.actions, self.rewards = np.full(count, -1), np.zeros(count, np.float32)
+        self.actions, self.rewards = games.environment.no_actions(count), np.zeros(count, np.float32)
         self.returns = np.zeros(count, np.float32)  # of the episodes that go on
         self.mean_return = 0.0  # of the episodes that ended last
 
@@ -88,13 +79,14 @@ class Player:
         before = self.memory.to(device)
         acting = model.memory.begin_acting(before, steps)
         count = model.memory.places if isinstance(model.memory, PlacesMemory) else 0
-        noise, draws = _gumbel(seed, segment, steps, len(self.actions), model.actions, count)
+        generator = torch.Generator().manual_seed((seed * 1_000_003 + segment + 1) % (1 << 63))
+        noise = model.policy.draw_noise(steps, len(self.actions), generator=generator)
+        draws = gumbel(steps, len(self.actions), count, generator=generator)
         observations = self.games.observe()
         shown: list[AgentInputs] = []
         outputs: list[AgentOutput] = []
-        taken, rewards, terminated, ended = (
-            np.empty((steps, len(self.actions)), kind) for kind in (int, "f4", bool, bool)
-        )
+        taken: list[Actions] = []
+        rewards, terminated, ended = (np.empty((steps, len(self.actions)), kind) for kind in ("f4", bool, bool))
         # the values after episodes that were cut off
         last_values: dict[int, tuple[NDArray[np.int64], Tensor]] = {}
         finished: list[NDArray[np.float32]] = []
@@ -104,7 +96,7 @@ class Player:
             acting.advance()
             shown.append(inputs)
             outputs.append(output)
-            taken[t] = (output.logits[:, 0].float().cpu() + noise[t]).argmax(-1).numpy()
+            taken.append(model.policy.sample(output.policy[:, 0].float().cpu(), noise[t]).numpy())
             played = self.games.step(taken[t])
             rewards[t], terminated[t], ended[t] = (
                 played.rewards,
@@ -121,21 +113,22 @@ class Player:
             if ended[t].any():
                 finished.append(self.returns[ended[t]])
                 over = ended[t]
-                self.actions = np.where(over, -1, self.actions)
+                self.actions = self.actions.copy()
+                self.actions[over] = self.games.environment.no_actions(int(over.sum()))
                 self.rewards, self.returns = np.where(over, 0, self.rewards), np.where(over, 0, self.returns)
             observations = played.observations
         following = model.act(acting, _to(self._inputs(observations), device)).values.float().cpu()
         self.memory = acting.state()
         if finished:
             self.mean_return = float(np.concatenate(finished).mean())
-        logits, values = (
+        policies, values = (
             torch.cat(each, 1).float().cpu()
-            for each in ([output.logits for output in outputs], [output.values for output in outputs])
+            for each in ([output.policy for output in outputs], [output.values for output in outputs])
         )
         next_values = torch.cat([values[:, 1:], following], 1)
         for t, (rows, of_last) in last_values.items():
             next_values[rows, t] = of_last[rows].float()
-        actions = torch.from_numpy(taken.T.copy())
+        actions = torch.from_numpy(np.stack(taken, 1))
         advantages = generalized_advantages(
             torch.from_numpy(rewards.T.copy()),
             values,
@@ -145,9 +138,9 @@ class Player:
             discount=discount,
             trace=trace,
         )
-        log_probs = F.log_softmax(logits, -1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        log_probs = model.policy.log_prob(policies, actions)
         joined = AgentInputs(*(torch.cat(each, 1) for each in zip(*shown, strict=True)))
-        places = torch.zeros_like(actions)
+        places = torch.zeros(actions.shape[:2], dtype=torch.int64)
         if is_hard(model):
             place_read = [output.place_read for output in outputs if output.place_read is not None]
             places = torch.cat([each.place for each in place_read], 1).cpu()
@@ -160,7 +153,7 @@ class Player:
 
 def _step_inputs(
     observations: NDArray[np.float32],
-    actions: NDArray[np.int64],
+    actions: Actions,
     rewards: NDArray[np.float32],
     episodes: NDArray[np.int64],
 ) -> AgentInputs:  # "b 1 …"
@@ -176,11 +169,11 @@ class Episode:
     number: int
     terminated: bool
     observations: NDArray[np.float32]  # "t *o"
-    actions: NDArray[np.int64]  # "t"
+    actions: Actions  # "t", or "t a"
     rewards: NDArray[np.float32]  # "t"
     values: NDArray[np.float32]  # "t", what the agent expected
-    probabilities: NDArray[np.float32]  # "t", of the actions
-    margins: NDArray[np.float32]  # "t", by which the likeliest action leads the next one
+    probabilities: NDArray[np.float32]  # "t", of the actions; densities of numbers
+    margins: NDArray[np.float32]  # "t", by which the likeliest action leads the next one; 0 of numbers
     places: NDArray[np.float32]  # "t p", weights of places; p is 0 if it attends to none
 
     @property
@@ -192,13 +185,13 @@ class Episode:
 
 
 @torch.no_grad()
-def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None = None) -> list[Episode]:  # forced "n t"
-    """One episode of every game, with the likeliest actions, or with these; a forced action of −1 is the likeliest."""
+def play_episodes(model: Agent, games: Games, forced: NDArray[Any] | None = None) -> list[Episode]:  # "n t …"
+    """One episode of every game: with these actions, as long as there are any, then with the likeliest."""
     device = next(model.parameters()).device
     longest = games.environment.longest
     count = len(games.rows)
     acting = model.memory.begin_acting(model.memory.init_state(count), longest)
-    last, reward = np.full(count, -1), np.zeros(count, np.float32)
+    last, reward = games.environment.no_actions(count), np.zeros(count, np.float32)
     lengths, terminated = np.zeros(count, np.int64), np.zeros(count, bool)
     columns: list[tuple[NDArray[np.float32], ...]] = []
     observations = games.observe()
@@ -206,16 +199,24 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None =
         inputs = _step_inputs(observations, last, reward, games.episodes)
         output = model.act(acting, _to(inputs, device))
         acting.advance()
-        policy = output.logits[:, 0].float().softmax(-1).cpu().numpy()
-        actions = policy.argmax(-1)
+        policy = output.policy[:, 0].float().cpu()
+        actions = model.policy.likeliest(policy).numpy()
         t = len(columns)
         if forced is not None and t < forced.shape[1]:
-            actions = np.where(forced[:, t] >= 0, forced[:, t], actions)
+            actions = forced[:, t].astype(actions.dtype)
         played = games.step(actions)
-        chosen = np.take_along_axis(policy, actions[:, None], 1)[:, 0]
+        chosen = model.policy.log_prob(policy, torch.from_numpy(actions)).exp().numpy()
         value = output.values[:, 0].float().cpu().numpy()
         columns.append(
-            (observations, actions, played.rewards, value, chosen, lead(policy), _place_weights(output, count))
+            (
+                observations,
+                actions,
+                played.rewards,
+                value,
+                chosen,
+                _margins(model, policy),
+                _place_weights(output, count),
+            )
         )
         over = (played.terminated | played.truncated) & (lengths == 0)
         lengths[over], terminated[over] = len(columns), played.terminated[over]
@@ -226,6 +227,12 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[np.int64] | None =
         Episode(int(number), bool(terminated[n]), *(each[n, :t] for each in stacked))
         for n, (number, t) in enumerate(zip(games.rows, lengths, strict=True))
     ]
+
+
+def _margins(model: Agent, policy: Tensor) -> NDArray[np.float32]:  # "b p" -> "b"
+    if isinstance(model.policy, CategoricalPolicy):
+        return lead(policy.softmax(-1).numpy())
+    return np.zeros(len(policy), np.float32)
 
 
 def lead(shares: NDArray[np.float32]) -> NDArray[np.float32]:  # "*b n" -> "*b"

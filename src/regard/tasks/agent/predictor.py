@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -56,7 +55,7 @@ class AgentPredictor(Predictor[int, Episode]):
             raise ValueError(f"an episode is a whole number, 0 or more, got {argument!r}; try 0")
         return _checked(int(argument))
 
-    def play(self, numbers: Sequence[int], forced: NDArray[np.int64] | None = None) -> list[Episode]:
+    def play(self, numbers: Sequence[int], forced: NDArray[Any] | None = None) -> list[Episode]:
         """These episodes, played step by step."""
         with eval_mode(self.model):
             checked = np.array([_checked(number) for number in numbers], np.int64)
@@ -69,10 +68,10 @@ class AgentPredictor(Predictor[int, Episode]):
             return []
         episodes = self.play(inputs)
         with observe(), torch.no_grad(), eval_mode(self.model):
-            self._logits(episodes)
+            self._policies(episodes)
         return episodes
 
-    def _logits(self, episodes: Sequence[Episode]) -> Tensor:  # -> "b t a"
+    def _policies(self, episodes: Sequence[Episode]) -> Tensor:  # -> "b t p"
         """The policy at every step, of whole episodes at once; steps behind the end of one mean nothing."""
         longest = max(map(len, episodes))
 
@@ -80,16 +79,17 @@ class AgentPredictor(Predictor[int, Episode]):
             rows = [np.concatenate([a, np.zeros((longest - len(a), *a.shape[1:]), a.dtype)]) for a in arrays]
             return torch.from_numpy(np.stack(rows)).to(self.device)
 
+        before = self.environment.no_actions(1)
         inputs = AgentInputs(
             padded([episode.observations for episode in episodes]),
-            padded([np.concatenate([[-1], episode.actions[:-1]]) for episode in episodes]),
+            padded([np.concatenate([before, episode.actions[:-1]]) for episode in episodes]),
             padded([np.concatenate([[0], episode.rewards[:-1]]).astype(np.float32) for episode in episodes]),
             torch.zeros(len(episodes), longest, dtype=torch.int64, device=self.device),
         )
-        return self.model(inputs, self.model.memory.init_state(len(episodes))).logits
+        return self.model(inputs, self.model.memory.init_state(len(episodes))).policy
 
     def text(self, output: Episode) -> str:
-        names = " ".join(self.environment.action_names[action] for action in output.actions)
+        names = " ".join(self.environment.name_action(action) for action in output.actions)
         return f"return {output.total:.3f} in {len(output)} steps\t{names}"
 
     def json(self, output: Episode) -> dict[str, Any]:
@@ -99,8 +99,8 @@ class AgentPredictor(Predictor[int, Episode]):
             "steps": [
                 {
                     "observation": self.environment.describe(observation),
-                    "action": self.environment.action_names[action],
-                    "probability": probability,
+                    "action": self.environment.name_action(action),
+                    "density" if self.environment.continuous else "probability": probability,
                     "reward": reward,
                     "value": value,
                 }
@@ -123,23 +123,18 @@ class AgentPredictor(Predictor[int, Episode]):
         """The mean −log π of the target's actions, named one behind the other, in the episode that they lead to."""
         losses = []
         for number, target in zip(inputs, targets, strict=True):
-            actions = [self._action(name) for name in target.split()]
-            (episode,) = self.play([number], np.array([actions], np.int64))
+            actions = np.array([self.environment.read_action(word) for word in target.split()])
+            (episode,) = self.play([number], actions[None])
             if not 0 < len(actions) <= len(episode):
                 raise ValueError(
                     f"a target names actions of an episode, and episode {number} then ends after {len(episode)}, got "
                     f"{len(actions)}; name 1 to {len(episode)}"
                 )
             with eval_mode(self.model):
-                logits = self._logits([episode])[0, : len(actions)]
-            losses.append(F.cross_entropy(logits, torch.tensor(actions, device=self.device)))
+                policy = self._policies([episode])[0, : len(actions)]
+            taken = torch.from_numpy(episode.actions[: len(actions)]).to(self.device)
+            losses.append(-self.model.policy.log_prob(policy, taken).mean())
         return torch.stack(losses)
-
-    def _action(self, name: str) -> int:
-        if name not in self.environment.action_names:
-            names = ", ".join(self.environment.action_names)
-            raise ValueError(f"unknown action {name!r}; known are: {names}")
-        return self.environment.action_names.index(name)
 
     # The attention behind an episode
 
@@ -153,7 +148,7 @@ class AgentPredictor(Predictor[int, Episode]):
     def steps(self, episode: Episode) -> tuple[str, ...]:
         """A name for every step: what was seen, and the action."""
         return tuple(
-            f"{n} {self.environment.describe(observation)} → {self.environment.action_names[action]}"
+            f"{n} {self.environment.describe(observation)} → {self.environment.name_action(action)}"
             for n, (observation, action) in enumerate(zip(episode.observations, episode.actions, strict=True))
         )
 
@@ -185,7 +180,7 @@ class AgentPredictor(Predictor[int, Episode]):
             title,
             np.stack([self.environment.picture(observation) for observation in episode.observations]),
             [self.environment.describe(observation) for observation in episode.observations],
-            [self.environment.action_names[action] for action in episode.actions],
+            [self.environment.name_action(action) for action in episode.actions],
             episode.rewards.tolist(),
             episode.values.tolist(),
             self.attended(recording),

@@ -83,17 +83,20 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         else:
             _check_same(facts, folder / FILE)
         with torch.random.fork_rng(devices=[]):
-            memory = task.model.build(environment.observation, environment.num_actions).memory.init_state(task.batch)
+            memory = task.model.build(environment).memory.init_state(task.batch)
         player = Player(Games(environment, _stream(task.seed, _TRAINING), np.arange(task.batch)), memory)
         shape = f"{environment.observation[0]} numbers" if len(environment.observation) == 1 else "pictures"
+        actions = f"{plural(environment.num_actions, 'number')} per action" if environment.continuous else ""
         summary = (
-            f"{plural(task.batch, 'game')} of {task.env}, {shape} per step, {environment.num_actions} actions, "
-            f"episodes of up to {environment.longest} steps"
+            f"{plural(task.batch, 'game')} of {task.env}, {shape} per move, "
+            f"{actions or plural(environment.num_actions, 'action')}, "
+            f"episodes of up to {environment.longest} moves"
         )
-        return AgentProblem(task, environment, player, _empty_segment(environment, memory), summary=summary)
+        held = _empty_segment(environment, memory)
+        return AgentProblem(task, environment, player, held, summary=summary)
 
     def build_model(self) -> Agent:
-        agent: Agent = self.task.model.build(self.environment.observation, self.environment.num_actions)
+        agent: Agent = self.task.model.build(self.environment)
         return agent
 
     def warnings(self) -> Sequence[str]:
@@ -147,18 +150,12 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         hard = is_hard(model)
         output = model(held.inputs, held.memory, held.places if hard else None)
         place_read = output.place_read if hard else None
-        terms = ppo_terms(
-            output.logits.float(),
-            output.values.float(),
-            held.actions,
-            held.log_probs,
-            advantages,
-            held.returns,
-            self.task.ratio,
-            None if place_read is None else place_read.log_prob.float(),
-        )
+        policy = output.policy.float()
+        log_probs, entropy = model.policy.log_prob(policy, held.actions), model.policy.entropy(policy)
+        if place_read is not None:
+            log_probs, entropy = log_probs + place_read.log_prob.float(), entropy + place_read.entropy.float()
+        terms = ppo_terms(log_probs, held.log_probs, output.values.float(), advantages, held.returns, self.task.ratio)
         count = self.num_terms(batch)
-        entropy = -terms.entropy if place_read is None else place_read.entropy.float() - terms.entropy
         total = (terms.policy + terms.value - self.task.entropy * entropy).sum()
         return Loss(total, count, {"return": self.player.mean_return * count, "entropy": entropy.sum()})
 
@@ -203,8 +200,9 @@ _PLAYED = ("held.taken", "held.places", "held.log_probs", "held.advantages", "he
 def _empty_segment(environment: Environment, memory: MemoryState) -> PlayedSegment:
     """A segment of no steps."""
     numbers, whole = torch.empty(0, 0), torch.empty(0, 0, dtype=torch.int64)
-    inputs = AgentInputs(torch.empty(0, 0, *environment.observation), whole, numbers, whole)
-    return PlayedSegment(inputs, memory, whole, whole, numbers, numbers, numbers)
+    actions = torch.from_numpy(environment.no_actions(0)).unsqueeze(1)
+    inputs = AgentInputs(torch.empty(0, 0, *environment.observation), actions, numbers, whole)
+    return PlayedSegment(inputs, memory, actions, whole, numbers, numbers, numbers)
 
 
 def _stream(seed: int, use: int) -> int:
@@ -217,6 +215,7 @@ def _facts(task: AgentConfig, environment: Environment) -> dict[str, Any]:
         "env": task.env,
         "observation": list(environment.observation),
         "actions": list(environment.action_names),
+        "continuous": environment.continuous,
         "longest": environment.longest,
     }
 
@@ -269,17 +268,18 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
     def dry_run(self) -> None:
         environment = self.config.environment()
         with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(environment.observation, environment.num_actions)
+            model = self.config.model.build(environment)
         whole = torch.zeros(1, 2, dtype=torch.int64)
+        actions = torch.from_numpy(environment.no_actions(2)).unsqueeze(0)
         model(
-            AgentInputs(torch.zeros(1, 2, *environment.observation), whole, torch.zeros(1, 2), whole),
+            AgentInputs(torch.zeros(1, 2, *environment.observation), actions, torch.zeros(1, 2), whole),
             model.memory.init_state(1),
         )
 
     def predictor(self, folder: Path) -> AgentPredictor:
         environment = self.config.environment()
         _check_same(_facts(self.config, environment), folder / FILE)
-        model = self.config.model.build(environment.observation, environment.num_actions)
+        model = self.config.model.build(environment)
         return AgentPredictor(model, environment, self.config)
 
     def evaluate(
@@ -315,7 +315,7 @@ def _random_return(config: AgentConfig, environment: Environment, count: int) ->
     rng = np.random.default_rng(config.seed)
     totals, over = np.zeros(count), np.zeros(count, bool)
     while not over.all():
-        played = games.step(rng.integers(0, environment.num_actions, count))
+        played = games.step(environment.random_actions(count, rng))
         totals += np.where(over, 0.0, played.rewards)
         over |= played.terminated | played.truncated
     return float(totals.mean())
