@@ -93,6 +93,14 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     # masks
     "mask that is a word": (TypeError, call(mask="causal"), ["mask must be a Mask", "str", "Causal()"]),
     "mask of floats": (TypeError, call(mask=t(3, 5)), ["mask must be boolean", "float32", "bias=", "mask > 0"]),
+    "mask of floats beside a bias": (
+        ValueError,
+        lambda: regard.MultiHead(4, 2, attention=regard.Attention(bias=regard.ALiBi(2)))(t(2, 3, 4), mask=t(3, 3)),
+        [
+            "mask holds torch.float32, numbers to be added to the scores, where ALiBi(heads=2) already adds its own; "
+            "pass booleans, True = may attend, or leave the bias out of the layer"
+        ],
+    ),
     "mask of one axis": (ValueError, call(mask=t(5).bool()), ["mask must end", "(5)", "unsqueeze(-2)"]),
     "mask that does not fit": (
         ValueError,

@@ -277,6 +277,25 @@ def test_a_mask_for_each_head_in_a_list_of_attentions() -> None:
     close(layer(x, mask=allowed), same(x, mask=allowed))
 
 
+@pytest.mark.parametrize("axes", [(), (2,), (2, HEADS)], ids=["pairs", "samples", "heads"])
+@pytest.mark.parametrize("attention", [None, [Attention() for _ in range(HEADS)]], ids=["one", "one per head"])
+def test_a_mask_of_numbers_is_added_to_the_scores(attention, axes: tuple[int, ...]) -> None:
+    layer = MultiHead(DIM, HEADS, attention=attention).double()
+    x = torch.randn(2, T, DIM, dtype=torch.float64)
+    allowed = torch.rand(*axes, T, T) < 0.7
+    hiding = torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(~allowed, -torch.inf)
+    close(layer(x, mask=hiding), layer(x, mask=allowed))
+    numbers = torch.randn(*axes, T, T, dtype=torch.float64)
+    weights = layer.attend(x, mask=numbers, need=Need(weights=True)).weights
+    scores = layer.attend(x, need=Need(weights=True)).weights.log()
+    added = numbers[:, None] if axes == (2,) else numbers
+    close(weights, torch.softmax(scores + added, -1))
+    assert "runs: " in layer.explain(x, mask=numbers)
+    with torch.no_grad():
+        out, _ = layer.step(x[:, :1], mask=hiding[..., :1, :1])
+        close(out, layer(x[:, :1], mask=allowed[..., :1, :1]))
+
+
 def test_remembered_places_go_on_where_they_ended() -> None:
     layer = MultiHead(DIM, HEADS, attention=Attention(regard.Location(DIM // HEADS, 2 * T))).double()
     x = torch.randn(2, T, DIM, dtype=torch.float64)

@@ -134,8 +134,8 @@ def test_none_and_negative_numbers_are_values(regard: Regard) -> None:
 
 def test_without_msgspec_one_sentence(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "msgspec", None)
-    ran = regard("list")
-    assert ran == (2, "", "regard: the command line needs msgspec; install it with: pip install 'regard[train]'\n")
+    ran = regard("train", "translate")
+    assert ran == (2, "", "regard: regard train needs msgspec; install it with: pip install 'regard[train]'\n")
 
 
 def test_bad_input_is_one_sentence_and_debug_shows_where(regard: Regard, tmp_path: Path) -> None:

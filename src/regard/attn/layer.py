@@ -7,8 +7,8 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Terms
 from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache
-from regard.attn.terms.bias import Bias
-from regard.attn.terms.mask import Mask, as_mask
+from regard.attn.terms.bias import Bias, is_score_mask
+from regard.attn.terms.mask import Mask, as_mask, insert_head_axes
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
@@ -17,8 +17,9 @@ from regard.attn.terms.score import Dot, Score
 class Attention(AttentionModule):
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
-    `mask` applies to every call, such as Causal(); the mask of a call is combined with it by `&`. In evaluation mode
-    there is no dropout, and reads that sample in training (Sample, Gumbel) read the greatest weight.
+    `mask` applies to every call, such as Causal(); the mask of a call is combined with it by `&`. A call may also have
+    a mask of numbers, which are added to the scores. In evaluation mode there is no dropout, and reads that sample in
+    training (Sample, Gumbel) read the greatest weight.
     """
 
     def __init__(
@@ -57,14 +58,25 @@ class Attention(AttentionModule):
         return KVCache(self.score.keys(k), k if v is None else v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        return attend_inputs(inputs._replace(mask=self.combine_masks(inputs.mask)), self._terms(), self.backend)
+        return attend_inputs(*self._combine_terms(inputs), self.backend)
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
-        return explain_inputs(inputs._replace(mask=self.combine_masks(inputs.mask)), self._terms(), self.backend)
+        return explain_inputs(*self._combine_terms(inputs), self.backend)
 
-    def _terms(self) -> Terms:
+    def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
+        """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
+        mask = inputs.mask
+        bias: Bias | Tensor | None = self.bias
+        if is_score_mask(mask):
+            if bias is not None:
+                raise ValueError(
+                    f"mask holds {mask.dtype}, numbers to be added to the scores, where {bias!r} already adds its own; "
+                    "pass booleans, True = may attend, or leave the bias out of the layer"
+                )
+            bias, mask = insert_head_axes(mask, inputs.q.ndim), None
         read = self.read if self.training else self.read.in_eval()
-        return Terms(self.score, self.bias, self.normalize, read, self.dropout if self.training else 0.0)
+        terms = Terms(self.score, bias, self.normalize, read, self.dropout if self.training else 0.0)
+        return inputs._replace(mask=self.combine_masks(mask)), terms
 
     def combine_masks(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The mask of the layer and the mask of this call, combined."""

@@ -14,6 +14,7 @@ from regard.attn.functional import set_rows_nan
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.nonfinite import finite, zero_nonfinite
+from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
 from regard.attn.terms.position import Positions, Rotary
 from regard.kernels.dispatch import is_autocasting, values_are_readable
@@ -248,6 +249,8 @@ class MultiHead(AttentionModule):
 
     def _union_mask(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The union of the heads' masks, each with the mask of its own attention."""
+        if is_score_mask(mask):
+            mask = mask > -torch.inf
         if isinstance(self.attention, Attention):
             return self.attention.combine_masks(mask)
         masks = [layer.combine_masks(mask) for layer in self._layers()]

@@ -7,6 +7,7 @@ from regard.attn import observer
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.module_snapshot import derived, has_global_hooks
+from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.position import Positions
@@ -83,6 +84,8 @@ def step(
     if past is None:
         past = _empty(x, weights)
     elif not _fits(past, x, weights):
+        return None
+    if is_score_mask(mask):
         return None
     length = len(past) + 1
     for some in (mask, heads.attention.mask):  # type: ignore[union-attr]

@@ -33,6 +33,9 @@ VERBS = {
     "explain": "the formula of a mechanism, and the backend that computes it",
 }
 
+# run with the packages that regard itself requires; all others need an extra
+_BASE_VERBS = ("list", "explain")
+
 # raised for bad input; anything else is a bug and keeps its traceback
 _BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
@@ -83,11 +86,12 @@ def _run(words: list[str]) -> int:
     verb = choose("regard", "VERB", VERBS, words, about)
     if verb is None:
         return 0
-    try:
-        import msgspec  # noqa: F401
-    except ImportError:
-        print_error("the command line needs msgspec; install it with: pip install 'regard[train]'")
-        return 2
+    if verb not in _BASE_VERBS:
+        try:
+            import msgspec  # noqa: F401
+        except ImportError:
+            print_error(f"regard {verb} needs msgspec; install it with: pip install 'regard[train]'")
+            return 2
     return int(_module(verb).run(words[1:]))
 
 
@@ -103,6 +107,8 @@ def options_class(verb: str) -> type:
 
 def _options(verb: str) -> list[type]:
     """The dataclasses that have the options of a verb."""
+    if verb in _BASE_VERBS:
+        return [options_class(verb)]
     from regard.tasks.registry import TASKS
     from regard.training.config import TrainingConfig
 

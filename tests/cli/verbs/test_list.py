@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,6 +29,32 @@ def test_everything_has_a_line(regard: Regard) -> None:
         lines = [line for line in ran.out.splitlines() if line.startswith(f"  {name} ")]
         assert len(lines) == names.count(name)
         assert all(len(line.split(maxsplit=1)[1]) > 20 for line in lines)
+
+
+_BASE_INSTALL = """
+import importlib.metadata, re, sys
+import torch
+extras = {re.split(r"[^\\w-]", need)[0].lower() for need in importlib.metadata.requires("regard") if "extra ==" in need}
+extras -= {"regard", "numpy", "setuptools"}
+owners = importlib.metadata.packages_distributions()
+blocked = [name for name in owners if extras & {*map(str.lower, owners[name])}]
+assert {"msgspec", "rich", "matplotlib", "babel", "sklearn"} <= {*blocked}
+sys.modules |= dict.fromkeys({*blocked} - {*sys.modules})
+from regard.cli.main import main
+commands = ["list", "list --json", "explain additive", "explain dot --json", "explain doot", "list gate"]
+print([main(words.split()) for words in commands], file=sys.stderr)
+"""
+
+
+def test_the_base_install_lists_and_explains() -> None:
+    ran = subprocess.run([sys.executable, "-c", _BASE_INSTALL], capture_output=True, text=True)
+    lines = ran.stderr.splitlines()
+    assert [line.partition("; ")[0] for line in lines[:-1]] == [
+        "regard: unknown mechanism 'doot'",
+        "regard: unknown list 'gate'",
+    ]
+    assert lines[-1] == "[0, 0, 0, 0, 2, 2]"
+    assert "tanh" in ran.stdout
 
 
 def test_one_kind(regard: Regard) -> None:

@@ -5,6 +5,7 @@ Its axes before (q, k) are the last axes of the batch, first of all the heads: (
 
 import math
 from abc import abstractmethod
+from typing import TypeGuard
 
 import torch
 import torch.nn.functional as F
@@ -275,3 +276,8 @@ class TensorBias(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         return self.values if self.values.dtype.itemsize <= 4 else self.values.to(checks.accumulate_dtype(q.dtype))
+
+
+def is_score_mask(mask: object) -> TypeGuard[Tensor]:
+    """Whether a mask holds numbers to be added to the scores, as layers take them, and not booleans."""
+    return isinstance(mask, Tensor) and mask.is_floating_point()
