@@ -10,6 +10,7 @@ from regard.data.environments.catalogue import ENVIRONMENTS
 from regard.data.environments.games import Games
 from regard.data.environments.gymnasium_game import GymnasiumGame
 from regard.data.environments.hashing import hashed, uniforms
+from regard.data.environments.message import MessageGame
 from regard.data.environments.pairs import PairRecall
 from regard.data.environments.repeat import RepeatPrevious
 from regard.data.environments.target import Target
@@ -20,7 +21,7 @@ every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 def best_action(environment: Environment, state: State, t: int) -> int:
     """The action of a player who sees the state of its game."""
-    if environment.name == "pairs":
+    if environment.name in ("pairs", "message"):
         return int(state["values"][0, t])
     if environment.name == "repeat":
         return int(state["symbols"][0, max(t - environment.back, 0)])  # type: ignore[attr-defined]
@@ -103,6 +104,11 @@ def test_observations_in_words() -> None:
         shown.append(PairRecall().describe(pairs.observe()[0]))
     assert [text[-1].isdecimal() for text in shown] == [True, True, False, False]
     assert {text[0] for text in shown[:2]} == {text[0] for text in shown[2:]}
+    message = Games(MessageGame(), 0, np.array([0]))
+    assert MessageGame().describe(message.observe()[0]) == f"first: {shown[0]}"
+    for _ in range(3):
+        played = message.step(np.array([0]))
+    assert MessageGame().describe(played.observations[0]) == f"second: {shown[3]}"
     maze = TMaze(3)
     view = maze.describe(maze.observe(Games(maze, 0, np.array([0])).state)[0])
     assert view in ("█R█/█··/███", "█B█/█··/███")
@@ -130,6 +136,7 @@ def test_draws_are_uniform_and_depend_on_every_part() -> None:
             lambda: Target(3, distractors=9),
             "distractors must be 0 to 8, one per place beside the target, got 9; try distractors=3",
         ),
+        (lambda: MessageGame(5), "facts must be 1 to 4, the number of keys, got 5; try facts=2"),
         (lambda: RepeatPrevious(0), "back must be 1 or more, got 0; try back=4"),
         (
             lambda: TMaze(1),

@@ -5,12 +5,13 @@ import torch
 from torch import Tensor
 
 from regard.attn.catalogue import MECHANISMS
-from regard.models.acting.agent import GTRXL, NO_MEMORY, Agent, AgentInputs
+from regard.models.acting.agent import GTRXL, MESSAGE, NO_MEMORY, Agent, AgentInputs
 from regard.models.acting.attention_memory import GRUGate, memory_heads
 from regard.models.acting.memory import CELLS
+from regard.models.acting.message_memory import MessageMemory, discretise_regularise
 from regard.models.acting.places_memory import FeatureMap
 
-B, T, OBSERVATION, ACTIONS, WIDTH, WINDOW = 3, 11, 5, 7, 8, 4
+B, T, OBSERVATION, ACTIONS, WIDTH, WINDOW, BITS = 3, 11, 5, 7, 8, 4, 3
 
 
 def can_be_memory(name: str) -> bool:
@@ -22,24 +23,25 @@ def can_be_memory(name: str) -> bool:
 
 
 READS = [name for name in MECHANISMS if can_be_memory(name)]
-MEMORIES = [NO_MEMORY, *CELLS, GTRXL, *READS]
+MEMORIES = [NO_MEMORY, *CELLS, GTRXL, MESSAGE, *READS]
 every_memory = pytest.mark.parametrize("name", MEMORIES)
 
 
 def agent(name: str) -> Agent:
     torch.manual_seed(0)
-    model = Agent((OBSERVATION,), ACTIONS, memory=name, width=WIDTH, window=WINDOW, layers=2, heads=2)
+    model = Agent((OBSERVATION,), ACTIONS, memory=name, width=WIDTH, window=WINDOW, layers=2, heads=2, bits=BITS)
     # an untrained policy is so flat that no difference would show
     torch.nn.init.normal_(model.policy.logits.weight, std=0.3)
     return model
 
 
-def inputs(steps: int = T) -> AgentInputs:
-    """Episodes that begin at other steps in every game."""
+def inputs(steps: int = T, bits: int = BITS) -> AgentInputs:
+    """Episodes that begin at other steps in every game; messages with noise, or discrete ones of 0 bits of it."""
     torch.manual_seed(1)
     episodes = (torch.rand(B, steps) < 0.25).long().cumsum(1)
     last = torch.randint(-1, ACTIONS, (B, steps))
-    return AgentInputs(torch.randn(B, steps, OBSERVATION), last, torch.randn(B, steps), episodes)
+    observations, rewards = torch.randn(B, steps, OBSERVATION), torch.randn(B, steps)
+    return AgentInputs(observations, last, rewards, episodes, torch.randn(B, steps, bits))
 
 
 def cut(given: AgentInputs, steps: slice) -> AgentInputs:
@@ -60,9 +62,9 @@ def act(model: Agent, given: AgentInputs, first: int, last: int, memory: object)
     return torch.cat(rows, 1), acting.state()
 
 
-@every_memory
-def test_acting_step_by_step_equals_learning_on_the_sequence(name: str) -> None:
-    model, given = agent(name), inputs()
+@pytest.mark.parametrize(("name", "bits"), [*((name, BITS) for name in MEMORIES), (MESSAGE, 0)])
+def test_acting_step_by_step_equals_learning_on_the_sequence(name: str, bits: int) -> None:
+    model, given = agent(name), inputs(bits=bits)
     memory: object = model.memory.init_state(B)
     for first, last in ((0, 2), (2, 7), (7, T)):
         stepped, after = act(model, given, first, last, memory)
@@ -89,7 +91,7 @@ def test_an_episode_sees_its_own_past_alone(name: str) -> None:
     assert bool(reached[5:8].any()) == (name != NO_MEMORY)
 
 
-@pytest.mark.parametrize("name", [*CELLS, GTRXL, "additive"])
+@pytest.mark.parametrize("name", [*CELLS, GTRXL, MESSAGE, "additive"])
 def test_every_parameter_learns(name: str) -> None:
     model, given = agent(name), inputs()
     output = model(given, model.memory.init_state(B))
@@ -203,3 +205,44 @@ def test_pictures_that_have_no_places() -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011
         Agent((10, 12), 2, memory="lstm", places="soft")
     assert str(error.value) == ("pictures must be multiples of 5 pixels high and wide, got 10 × 12; take places='none'")
+
+
+def test_messages_are_noisy_in_training_and_bits_in_play() -> None:
+    """Foerster et al. 2016, 5.2: logistic(N(m, σ)) and 1{m > 0}; the gradient of the noisy ones reaches the sender."""
+    torch.manual_seed(3)
+    logits, noise = torch.randn(5, BITS, requires_grad=True), 2.0 * torch.randn(5, BITS)
+    sent = discretise_regularise(logits, noise)
+    torch.testing.assert_close(sent, 1.0 / (1.0 + (-logits - noise).exp()))
+    (gradient,) = torch.autograd.grad(sent.sum(), logits)
+    torch.testing.assert_close(gradient, sent * (1.0 - sent))
+    assert torch.equal(discretise_regularise(logits, torch.empty(5, 0)), (logits > 0).float())
+    assert not discretise_regularise(logits, torch.full((5, BITS), -torch.inf)).any()
+
+
+def test_a_message_is_read_by_additive_attention_of_the_reader() -> None:
+    """α = softmax(v · tanh(A x_t + B m_s)) over the steps before; the reader sees nothing else of them."""
+    model, given = agent(MESSAGE), inputs(4)._replace(episodes=torch.zeros(B, 4, dtype=torch.int64))
+    memory = model.memory
+    assert isinstance(memory, MessageMemory)
+    x = model.embed(given)
+    states, messages = x[..., :WIDTH], memory.send(x)
+    score = memory.attention.score
+    hidden = torch.tanh(score.query(states[:, 3:]) + score.key(messages[:, :3]))  # type: ignore[operator]
+    weights = torch.softmax(hidden @ score.energy, -1)  # type: ignore[operator]
+    read = (weights.unsqueeze(1) @ messages[:, :3]).squeeze(1)
+    expected = torch.relu(memory.join(torch.cat([states[:, 3], read], -1)))
+    out = memory(x, memory.init_state(B), given.episodes)
+    torch.testing.assert_close(out[:, 3], expected)
+    # the first step reads nothing
+    silent = torch.cat([states[:, 0], torch.zeros(B, BITS)], -1)
+    torch.testing.assert_close(out[:, 0], torch.relu(memory.join(silent)))
+
+
+def test_players_do_not_see_the_last_action() -> None:
+    torch.manual_seed(0)
+    given = inputs()
+    other = given._replace(actions=given.actions.flip(1), rewards=given.rewards + 1.0)
+    for feedback in (True, False):
+        model = Agent((OBSERVATION,), ACTIONS, memory=NO_MEMORY, width=WIDTH, feedback=feedback)
+        outputs = [model(each, model.memory.init_state(B)).values for each in (given, other)]
+        assert torch.equal(*outputs) == (not feedback)

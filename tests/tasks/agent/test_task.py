@@ -43,8 +43,9 @@ def small(**options: Any) -> AgentConfig:
         {"env": "target", "memory": "dot"},
         {"env": "target", "memory": "gru", "places": "soft"},
         {"env": "target", "memory": "lstm", "places": "hard"},
+        {"env": "message", "bits": 3},
     ],
-    ids=lambda options: f"{options['env']}-{options['memory']}",
+    ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_a_resume_within_a_segment_reaches_the_same_bits(options: dict[str, Any], tmp_path: Path) -> None:
     """Of four updates per segment, after the second and after the fifth."""
@@ -189,7 +190,7 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
     [
         (
             "--env pair",
-            "unknown --env 'pair'; did you mean 'pairs'? known are: pairs, repeat, tmaze, target",
+            "unknown --env 'pair'; did you mean 'pairs'? known are: pairs, repeat, tmaze, target, message",
         ),
         (
             "--env pairs --window 9",
@@ -207,6 +208,12 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
             "--env target --memory gtrxl --places hard",
             "--places hard is chosen by a recurrent state, and --memory gtrxl has none; take --memory lstm",
         ),
+        (
+            "--env message --memory lstm",
+            "--memory lstm would give every player of --env message what the others saw; take --memory message, or "
+            "'none'",
+        ),
+        ("--env message --noise -1", "--noise must be 0 or more, got -1.0; try --noise 1.0"),
         ("--discount 2", "--discount must be 0 to 1, got 2.0; try --discount 0.95"),
         ("--ratio 0", "--ratio must be above 0 and below 1, got 0.0; try --ratio 0.2"),
         ("--entropy nan", "--entropy must be 0 or more and finite, got nan; try --entropy 0.01"),

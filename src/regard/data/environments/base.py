@@ -27,6 +27,7 @@ class Environment(ABC):
     longest: int  # steps
     num_draws: int  # random numbers per episode
     goal: float  # an episode with this return, or more, is a success
+    players: ClassVar[int] = 1  # several take turns, and none sees what the others saw and did
 
     @abstractmethod
     def begin(self, draws: NDArray[np.float64]) -> State:  # "n num_draws"

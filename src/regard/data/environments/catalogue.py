@@ -1,6 +1,7 @@
 """ENVIRONMENTS: the games by name."""
 
 from regard.data.environments.base import Environment
+from regard.data.environments.message import MessageGame
 from regard.data.environments.pairs import PairRecall
 from regard.data.environments.repeat import RepeatPrevious
 from regard.data.environments.target import Target
@@ -11,4 +12,5 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
     "repeat": RepeatPrevious,
     "tmaze": TMaze,
     "target": Target,
+    "message": MessageGame,
 }

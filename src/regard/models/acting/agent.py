@@ -10,36 +10,43 @@ from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS
 from regard.models.acting.attention_memory import AttentionMemory, GatedLayer, MemoryLayer, ReadLayer, memory_heads
 from regard.models.acting.memory import CELLS, ActingSteps, AgentMemory, CellMemory, MemoryState, NoMemory
+from regard.models.acting.message_memory import MessageMemory
 from regard.models.acting.places_memory import FeatureMap, PlaceRead, PlacesMemory, PlacesSteps
 from regard.models.acting.policy import POLICIES, Policy
 
-NO_MEMORY, GTRXL = "none", "gtrxl"
+NO_MEMORY, GTRXL, MESSAGE = "none", "gtrxl", "message"
 # how a picture is read: as a whole, or by attention to its places
 PLACES = ("none", "soft", "hard")
 
 
 class AgentInputs(NamedTuple):
-    """What b games show at t steps, with the action and the reward before, and the number of the episode."""
+    """What b games show at t steps, with the action and the reward before, and the number of the episode.
+
+    `noise` is that of the messages, of agents that send any; with n = 0 messages are discrete.
+    """
 
     observations: Tensor  # "b t *o"
     actions: Tensor  # "b t", −1: none; of a policy over numbers "b t a", zeros: none
     rewards: Tensor  # "b t"
     episodes: Tensor  # "b t"
+    noise: Tensor  # "b t n"
 
 
 class AgentOutput(NamedTuple):
     policy: Tensor  # "b t p", the parameters of the policy
     values: Tensor  # "b t"
     place_read: PlaceRead | None = None  # of agents that attend to places
+    messages: Tensor | None = None  # "b t n", of agents that send any
 
 
 class Agent(nn.Module):
     """h = memory(max(0, W [o; last action; last reward])); π = policy(h), v = w·h.
 
     `policy` is categorical, one of `actions` names, or gaussian, a number for each of `actions` names.
-    `memory` is none, lstm, gru, gtrxl, or a mechanism of the catalogue, whose heads read the last `window` steps of the
-    episode. `layers` and `heads` are those of gtrxl. With `places` soft or hard, a recurrent memory attends to places
-    of a picture instead; a hard read is an action of its own, whose value does not know the place.
+    `memory` is none, lstm, gru, gtrxl, message, or a mechanism of the catalogue, whose heads read the last `window`
+    steps of the episode. `layers` and `heads` are those of gtrxl, `bits` are those of a message. Without `feedback` the
+    last action and reward are no inputs: they were another player's. With `places` soft or hard, a recurrent memory
+    attends to places of a picture instead; a hard read is an action of its own, whose value does not know the place.
     """
 
     def __init__(
@@ -55,23 +62,28 @@ class Agent(nn.Module):
         heads: int = 4,
         places: str = "none",
         channels: int = 32,
+        bits: int = 16,
+        feedback: bool = True,
     ) -> None:
         super().__init__()
-        checks.positive_ints("Agent", actions=actions, width=width, window=window, layers=layers, heads=heads)
+        sizes = {"actions": actions, "width": width, "window": window, "layers": layers, "heads": heads, "bits": bits}
+        checks.positive_ints("Agent", **sizes)
         checks.known("policy", policy, POLICIES)
         checks.known("places", places, PLACES)
         self.policy: Policy = POLICIES[policy](width, actions)
         self.value = nn.Linear(width, 1)
+        self.feedback = feedback
+        extra = actions + 1 if feedback else 0
         initial = [(self.value, 1.0)]
         self.encode: nn.Linear | FeatureMap
         if places == "none":
-            self.encode = nn.Linear(math.prod(observation) + actions + 1, width)
-            self.memory = _memory(memory, width, window, layers, heads)
+            self.encode = nn.Linear(math.prod(observation) + extra, width)
+            self.memory = _memory(memory, width, window, layers, heads, bits)
             initial.append((self.encode, math.sqrt(2)))
         else:
             self.encode = _feature_map(observation, memory, places, channels)
             count = math.prod(self.encode.grid)
-            self.memory = PlacesMemory(width, memory, count, channels, actions + 1, hard=places == "hard")
+            self.memory = PlacesMemory(width, memory, count, channels, extra, hard=places == "hard")
         for linear, gain in initial:
             nn.init.orthogonal_(linear.weight, gain)
             nn.init.zeros_(linear.bias)
@@ -80,10 +92,11 @@ class Agent(nn.Module):
         """The input of the memory."""
         dtype = self.value.weight.dtype
         last = self.policy.embed(inputs.actions).to(dtype)
-        others = last, inputs.rewards.unsqueeze(-1).to(dtype)
+        others = [last, inputs.rewards.unsqueeze(-1).to(dtype)] if self.feedback else []
         if isinstance(self.encode, FeatureMap):
             return torch.cat([self.encode(inputs.observations).flatten(2), *others], -1)
-        return torch.relu(self.encode(torch.cat([inputs.observations.flatten(2).to(dtype), *others], -1)))
+        x = torch.relu(self.encode(torch.cat([inputs.observations.flatten(2).to(dtype), *others], -1)))
+        return torch.cat([x, inputs.noise.to(dtype)], -1) if isinstance(self.memory, MessageMemory) else x
 
     def _output(self, h: Tensor, place_read: PlaceRead | None) -> AgentOutput:  # "*b d"
         """The policy and the value of outputs of the memory."""
@@ -106,7 +119,10 @@ class Agent(nn.Module):
             acting.read(x, episodes, noise)
             place_read = PlaceRead(*(t.unsqueeze(1) for t in acting.place_read))
             return self._output(place_read.out, place_read)
-        return self._output(acting.read(x, episodes).unsqueeze(1), None)
+        output = self._output(acting.read(x, episodes).unsqueeze(1), None)
+        if isinstance(self.memory, MessageMemory):
+            return output._replace(messages=self.memory.send(x.unsqueeze(1)))
+        return output
 
 
 def _feature_map(observation: tuple[int, ...], memory: str, places: str, channels: int) -> FeatureMap:
@@ -121,12 +137,14 @@ def _feature_map(observation: tuple[int, ...], memory: str, places: str, channel
     return FeatureMap(*observation, channels)
 
 
-def _memory(name: str, width: int, window: int, layers: int, heads: int) -> AgentMemory:
-    checks.known("memory", name, [NO_MEMORY, *CELLS, GTRXL, *MECHANISMS])
+def _memory(name: str, width: int, window: int, layers: int, heads: int, bits: int) -> AgentMemory:
+    checks.known("memory", name, [NO_MEMORY, *CELLS, GTRXL, MESSAGE, *MECHANISMS])
     if name == NO_MEMORY:
         return NoMemory()
     if name in CELLS:
         return CellMemory(width, name)
+    if name == MESSAGE:
+        return MessageMemory(width, window, bits)
     if name == GTRXL:
         if width % heads:
             raise ValueError(

@@ -23,22 +23,30 @@ if TYPE_CHECKING:
     from regard.models.acting.agent import Agent
     from regard.tasks.agent.task import AgentTask
 
-ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target")
+ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target", "message")
 # the longest window that is taken unasked
 _WINDOW = 64
 # the memories whose state chooses places of a picture
 _ATTENDS_TO_PLACES = ("lstm", "gru")
 # the options of each environment
-_OWNERS = {"pairs": ("pairs",), "repeat": ("back",), "tmaze": ("length",), "target": ("distractors",)}
+_OWNERS = {
+    "pairs": ("pairs",),
+    "repeat": ("back",),
+    "tmaze": ("length",),
+    "target": ("distractors",),
+    "message": ("facts",),
+}
+# the memories of players who see nothing of each other
+_BETWEEN_PLAYERS = ("message", "none")
 
 
 @dataclass(frozen=True)
 class AgentOptions(ModelOptions):
     """A policy and a value with a memory of the episode."""
 
-    memory: str = "gtrxl"
-    """The memory: none, lstm, gru, gtrxl, or a mechanism, such as additive, that reads the last steps of the
-    episode."""
+    memory: str = left_open("gtrxl; message with --env message")
+    """The memory: none, lstm, gru, gtrxl, a mechanism, such as additive, that reads the last steps of the episode, or
+    message: attention to a few bits that each step sends."""
     width: int = 64
     """The width of states."""
     window: int = left_open(f"all steps of the longest episode before its last, {_WINDOW} at most")
@@ -51,10 +59,15 @@ class AgentOptions(ModelOptions):
     """How a picture is read: as a whole, by soft attention to its places, or at one place that is drawn."""
     channels: int = 32
     """Features per place."""
+    bits: int = 16
+    """Bits of a message."""
+    noise: float = 1.0
+    """The standard deviation of the noise on messages in training."""
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_at_least(self, 1, {"width": 64, "window": None, "layers": 2, "heads": 4, "channels": 32})
+        check_at_least(self, 1, {"width": 64, "window": None, "layers": 2, "heads": 4, "channels": 32, "bits": 16})
+        check_at_least(self, 0, {"noise": 1.0})
         if self.memory == "gtrxl":
             check_even_heads(self.width, self.heads)
 
@@ -72,6 +85,8 @@ class AgentOptions(ModelOptions):
             heads=self.heads,
             places=self.places,
             channels=self.channels,
+            bits=self.bits,
+            feedback=environment.players == 1,
         )
 
 
@@ -100,6 +115,7 @@ class AgentConfig(TaskConfig):
         "repeat": Budget(minutes=1.0),
         "tmaze": Budget(minutes=10.0),
         "target": Budget(minutes=3.0),
+        "message": Budget(minutes=2.0),
     }
     metrics: ClassVar[dict[str, bool]] = {
         "return": True,
@@ -113,7 +129,7 @@ class AgentConfig(TaskConfig):
     varies_help: ClassVar[str] = "Memories, such as none,lstm,gru,additive,gtrxl; mechanisms as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("environment.json",)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("environment.json",)
-    weight_fields: ClassVar[tuple[str, ...]] = ("env", "pairs", "back", "length", "distractors")
+    weight_fields: ClassVar[tuple[str, ...]] = ("env", "pairs", "back", "length", "distractors", "facts")
     training: ClassVar[dict[str, Any]] = {
         "lr": 1e-3,
         "schedule": "constant",
@@ -129,6 +145,7 @@ class AgentConfig(TaskConfig):
         "repeat": {"back": 4},
         "tmaze": {"length": 5},
         "target": {"distractors": 3},
+        "message": {"facts": 2},
     }
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html")
     Evaluate: ClassVar[type] = EvaluateAgent
@@ -140,7 +157,7 @@ class AgentConfig(TaskConfig):
     env: str = "pairs"
     """The game: pairs (recall the value of a key), repeat (name the symbol of some steps ago), tmaze (a cue at the
     start of a corridor, seen through a small window), target (the open side of a target among distractors, in
-    pixels)."""
+    pixels), message (one player sees keys with values, another one is asked for them)."""
     pairs: int | None = left_open("2, of 4 keys")
     """With pairs: the number of pairs to remember."""
     back: int | None = left_open("4")
@@ -149,6 +166,8 @@ class AgentConfig(TaskConfig):
     """With tmaze: the cells of the corridor."""
     distractors: int | None = left_open("3")
     """With target: distractors in a picture."""
+    facts: int | None = left_open("2, of 4 keys")
+    """With message: keys with values that the first player sees."""
 
     model: AgentOptions = left_open()
     """The agent."""
@@ -177,7 +196,7 @@ class AgentConfig(TaskConfig):
         known("env", self.env, ENVIRONMENT_NAMES)
         check_owner(self, "env", _OWNERS)
         super().__post_init__()
-        least = ("pairs", "back", "distractors", "batch", "segment", "passes", "minibatches", "valid_episodes")
+        least = ("pairs", "back", "distractors", "facts", "batch", "segment", "passes", "minibatches", "valid_episodes")
         check_at_least(self, 1, dict.fromkeys(least, 4))
         check_at_least(self, 2, {"length": 5})
         check_at_least(self, 0, {"entropy": 0.01, "seed": 0})
@@ -198,17 +217,24 @@ class AgentConfig(TaskConfig):
         self._resolve_model()
 
     def _resolve_model(self) -> None:
-        """Fills in the window and the places; raises if the window is longer than an episode."""
+        """Fills in the memory, the window and the places; raises if the window is longer than an episode."""
         environment = self.environment()
+        memory = self.model.memory or ("gtrxl" if environment.players == 1 else "message")
+        if environment.players > 1 and memory not in _BETWEEN_PLAYERS:
+            raise ValueError(
+                f"memory={memory!r} would give every player of env={self.env!r} what the others saw; take "
+                "memory='message', or 'none'"
+            )
         past = max(environment.longest - 1, 1)
         if self.model.window is not None and self.model.window > past:
             raise ValueError(
                 f"window={self.model.window} is longer than an episode of {self.env}, whose last step has {past} "
                 f"before it; try window={past}"
             )
-        reads_places = len(environment.observation) == 2 and self.model.memory in _ATTENDS_TO_PLACES
+        reads_places = len(environment.observation) == 2 and memory in _ATTENDS_TO_PLACES
         places = "soft" if reads_places else "none"
-        object.__setattr__(self, "model", self.model.resolved({"window": min(past, _WINDOW), "places": places}))
+        resolved = {"memory": memory, "window": min(past, _WINDOW), "places": places}
+        object.__setattr__(self, "model", self.model.resolved(resolved))
 
     def environment(self) -> Environment:
         """The rules of the game."""
@@ -229,7 +255,11 @@ class AgentConfig(TaskConfig):
 
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
-        return (*(name for names in _OWNERS.values() for name in names), "window", "places") if option == "env" else ()
+        return (
+            (*(name for names in _OWNERS.values() for name in names), "memory", "window", "places")
+            if option == "env"
+            else ()
+        )
 
     @property
     def dataset(self) -> str:

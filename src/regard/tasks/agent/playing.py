@@ -14,6 +14,7 @@ from regard.data.environments.games import Games
 from regard.losses.ppo import generalized_advantages
 from regard.models.acting.agent import Agent, AgentInputs, AgentOutput
 from regard.models.acting.memory import MemoryState
+from regard.models.acting.message_memory import MessageMemory
 from regard.models.acting.places_memory import PlacesMemory
 from regard.models.acting.policy import CategoricalPolicy, gumbel
 
@@ -39,6 +40,11 @@ class PlayedSegment(NamedTuple):
 def is_hard(model: Agent) -> bool:
     """Whether the agent draws a place of every picture."""
     return isinstance(model.memory, PlacesMemory) and model.memory.hard
+
+
+def num_bits(model: Agent) -> int:
+    """The bits of the agent's messages; 0 if it sends none."""
+    return model.memory.bits if isinstance(model.memory, MessageMemory) else 0
 
 
 def _to(inputs: AgentInputs, device: torch.device) -> AgentInputs:
@@ -72,16 +78,18 @@ class Player:
 
     @torch.no_grad()
     def play(
-        self, model: Agent, steps: int, seed: int, segment: int, *, discount: float, trace: float
+        self, model: Agent, steps: int, seed: int, segment: int, *, discount: float, trace: float, spread: float = 0.0
     ) -> PlayedSegment:
-        """Plays the next steps with sampled actions."""
+        """Plays the next steps with sampled actions; `spread` is that of the noise on messages."""
         device = next(model.parameters()).device
         before = self.memory.to(device)
         acting = model.memory.begin_acting(before, steps)
-        count = model.memory.places if isinstance(model.memory, PlacesMemory) else 0
+        num_places = model.memory.places if isinstance(model.memory, PlacesMemory) else 0
+        count = len(self.actions)
         generator = torch.Generator().manual_seed((seed * 1_000_003 + segment + 1) % (1 << 63))
-        noise = model.policy.draw_noise(steps, len(self.actions), generator=generator)
-        draws = gumbel(steps, len(self.actions), count, generator=generator)
+        noise = model.policy.draw_noise(steps, count, generator=generator)
+        draws = gumbel(steps, count, num_places, generator=generator)
+        message_noise = spread * torch.randn(steps, count, 1, num_bits(model), generator=generator)
         observations = self.games.observe()
         shown: list[AgentInputs] = []
         outputs: list[AgentOutput] = []
@@ -91,7 +99,7 @@ class Player:
         last_values: dict[int, tuple[NDArray[np.int64], Tensor]] = {}
         finished: list[NDArray[np.float32]] = []
         for t in range(steps):
-            inputs = self._inputs(observations)
+            inputs = self._inputs(observations)._replace(noise=message_noise[t])
             output = model.act(acting, _to(inputs, device), draws[t].to(device))
             acting.advance()
             shown.append(inputs)
@@ -157,8 +165,8 @@ def _step_inputs(
     rewards: NDArray[np.float32],
     episodes: NDArray[np.int64],
 ) -> AgentInputs:  # "b 1 …"
-    """The inputs of one step; numbers of episodes are copied, because games count them on."""
-    parts = observations, actions, rewards, episodes.copy()
+    """The inputs of one step, with discrete messages; numbers of episodes are copied, because games count them on."""
+    parts = observations, actions, rewards, episodes.copy(), np.empty((len(actions), 0), np.float32)
     return AgentInputs(*(torch.from_numpy(part).unsqueeze(1) for part in parts))
 
 
@@ -175,6 +183,7 @@ class Episode:
     probabilities: NDArray[np.float32]  # "t", of the actions; densities of numbers
     margins: NDArray[np.float32]  # "t", by which the likeliest action leads the next one; 0 of numbers
     places: NDArray[np.float32]  # "t p", weights of places; p is 0 if it attends to none
+    messages: NDArray[np.float32]  # "t n", bits; n is 0 if it sends none
 
     @property
     def total(self) -> float:
@@ -185,8 +194,13 @@ class Episode:
 
 
 @torch.no_grad()
-def play_episodes(model: Agent, games: Games, forced: NDArray[Any] | None = None) -> list[Episode]:  # "n t …"
-    """One episode of every game: with these actions, as long as there are any, then with the likeliest."""
+def play_episodes(
+    model: Agent, games: Games, forced: NDArray[Any] | None = None, *, silent: bool = False
+) -> list[Episode]:  # "n t …"
+    """One episode of every game: with these actions, as long as there are any, then with the likeliest.
+
+    If `silent`, all bits of all messages are 0.
+    """
     device = next(model.parameters()).device
     longest = games.environment.longest
     count = len(games.rows)
@@ -197,6 +211,8 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[Any] | None = None
     observations = games.observe()
     while not lengths.all():
         inputs = _step_inputs(observations, last, reward, games.episodes)
+        if silent:
+            inputs = inputs._replace(noise=torch.full((count, 1, num_bits(model)), -torch.inf))
         output = model.act(acting, _to(inputs, device))
         acting.advance()
         policy = output.policy[:, 0].float().cpu()
@@ -207,17 +223,10 @@ def play_episodes(model: Agent, games: Games, forced: NDArray[Any] | None = None
         played = games.step(actions)
         chosen = model.policy.log_prob(policy, torch.from_numpy(actions)).exp().numpy()
         value = output.values[:, 0].float().cpu().numpy()
-        columns.append(
-            (
-                observations,
-                actions,
-                played.rewards,
-                value,
-                chosen,
-                _margins(model, policy),
-                _place_weights(output, count),
-            )
-        )
+        places = _or_empty(None if output.place_read is None else output.place_read.weights, count)
+        messages = _or_empty(output.messages, count)
+        margins = _margins(model, policy)
+        columns.append((observations, actions, played.rewards, value, chosen, margins, places, messages))
         over = (played.terminated | played.truncated) & (lengths == 0)
         lengths[over], terminated[over] = len(columns), played.terminated[over]
         # a game that is over plays on, unseen, until all are
@@ -244,9 +253,6 @@ def lead(shares: NDArray[np.float32]) -> NDArray[np.float32]:  # "*b n" -> "*b"
     return difference
 
 
-def _place_weights(output: AgentOutput, count: int) -> NDArray[np.float32]:  # -> "b p"
-    return (
-        np.empty((count, 0), np.float32)
-        if output.place_read is None
-        else output.place_read.weights[:, 0].float().cpu().numpy()
-    )
+def _or_empty(t: Tensor | None, count: int) -> NDArray[np.float32]:  # "b 1 p" -> "b p"
+    """The tensor of the only step; no columns if there is none."""
+    return np.empty((count, 0), np.float32) if t is None else t[:, 0].float().cpu().numpy()

@@ -18,6 +18,7 @@ from regard.data.environments.games import Games
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, predict_recorded
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.attention_memory import AttentionMemory
+from regard.models.acting.message_memory import MessageMemory
 from regard.models.acting.places_memory import FeatureMap, PlacesMemory
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
@@ -55,11 +56,14 @@ class AgentPredictor(Predictor[int, Episode]):
             raise ValueError(f"an episode is a whole number, 0 or more, got {argument!r}; try 0")
         return _checked(int(argument))
 
-    def play(self, numbers: Sequence[int], forced: NDArray[Any] | None = None) -> list[Episode]:
-        """These episodes, played step by step."""
+    def play(
+        self, numbers: Sequence[int], forced: NDArray[Any] | None = None, *, silent: bool = False
+    ) -> list[Episode]:
+        """These episodes, played step by step; `silent` without messages."""
         with eval_mode(self.model):
             checked = np.array([_checked(number) for number in numbers], np.int64)
-            return play_episodes(self.model, held_out_games(self.environment, self.config, checked), forced)
+            games = held_out_games(self.environment, self.config, checked)
+            return play_episodes(self.model, games, forced, silent=silent)
 
     def predict(
         self, inputs: Sequence[int], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
@@ -85,6 +89,7 @@ class AgentPredictor(Predictor[int, Episode]):
             padded([np.concatenate([before, episode.actions[:-1]]) for episode in episodes]),
             padded([np.concatenate([[0], episode.rewards[:-1]]).astype(np.float32) for episode in episodes]),
             torch.zeros(len(episodes), longest, dtype=torch.int64, device=self.device),
+            torch.empty(len(episodes), longest, 0, device=self.device),
         )
         return self.model(inputs, self.model.memory.init_state(len(episodes))).policy
 
@@ -139,18 +144,25 @@ class AgentPredictor(Predictor[int, Episode]):
     # The attention behind an episode
 
     def check_attends(self, what: str) -> None:
-        if not isinstance(self.model.memory, AttentionMemory | PlacesMemory):
+        if not isinstance(self.model.memory, AttentionMemory | MessageMemory | PlacesMemory):
             raise ValueError(
                 f"{what} needs attention, and the memory {self.config.model.memory} has none; leave it out, or name "
                 "another run"
             )
 
     def steps(self, episode: Episode) -> tuple[str, ...]:
-        """A name for every step: what was seen, and the action."""
+        """A name for every step: what was seen, and what was done."""
+        deeds = self.deeds(episode)
         return tuple(
-            f"{n} {self.environment.describe(observation)} → {self.environment.name_action(action)}"
-            for n, (observation, action) in enumerate(zip(episode.observations, episode.actions, strict=True))
+            f"{n} {self.environment.describe(observation)} → {deed}"
+            for n, (observation, deed) in enumerate(zip(episode.observations, deeds, strict=True))
         )
+
+    def deeds(self, episode: Episode) -> list[str]:
+        """The action of every step, and the bits that it sends."""
+        bits = ["".join(f"{bit:.0f}" for bit in row) for row in episode.messages]
+        names = [self.environment.name_action(action) for action in episode.actions]
+        return [f"{name}, sends {sent}" if sent else name for name, sent in zip(names, bits, strict=True)]
 
     def label(self, recording: Recording, given: int, output: Episode) -> Recording:
         about = {**recording.about, "text": f"episode {given}", "said": self.text(output), "queries": "steps"}
@@ -168,8 +180,9 @@ class AgentPredictor(Predictor[int, Episode]):
 
     def attended(self, recording: Recording) -> Tensor | None:  # -> "t t"
         """The weights of every step to the steps of the episode, the mean of all layers and heads; None without any."""
-        maps = [item.weights.dense().flatten(0, -3).mean(0) for item in recording if item.kind == "self"]
-        return torch.stack(maps).mean(0).cpu() if maps else None
+        if isinstance(self.model.memory, PlacesMemory) or not len(recording):
+            return None
+        return torch.stack([item.weights.dense().flatten(0, -3).mean(0) for item in recording]).mean(0).cpu()
 
     def view(self, recording: Recording, episode: Episode) -> EpisodeView:
         """The episode, drawable, with the attention that was recorded in it."""
@@ -180,7 +193,7 @@ class AgentPredictor(Predictor[int, Episode]):
             title,
             np.stack([self.environment.picture(observation) for observation in episode.observations]),
             [self.environment.describe(observation) for observation in episode.observations],
-            [self.environment.name_action(action) for action in episode.actions],
+            self.deeds(episode),
             episode.rewards.tolist(),
             episode.values.tolist(),
             self.attended(recording),

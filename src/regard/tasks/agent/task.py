@@ -22,7 +22,7 @@ from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.memory import MemoryState
 from regard.models.acting.places_memory import FeatureMap
 from regard.tasks.agent.options import AgentConfig, EvaluateAgent
-from regard.tasks.agent.playing import Episode, PlayedSegment, Player, is_hard, play_episodes
+from regard.tasks.agent.playing import Episode, PlayedSegment, Player, is_hard, num_bits, play_episodes
 from regard.tasks.agent.predictor import AgentPredictor, held_out_games
 from regard.tasks.base import Progress, Task
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -103,6 +103,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         """One sentence for options of another memory than that of the agent."""
         model = self.task.model
         unused = [] if model.memory == "gtrxl" else ["layers", "heads"]
+        unused += [] if model.memory == "message" else ["bits", "noise"]
         unused += ["channels"] if model.places == "none" else []
         typed = [
             f"--{item.name} {getattr(model, item.name)}"
@@ -140,7 +141,13 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         if batch.segment != self.segment:
             task = self.task
             self.held = self.player.play(
-                model, task.segment, task.seed, batch.segment, discount=task.discount, trace=task.trace
+                model,
+                task.segment,
+                task.seed,
+                batch.segment,
+                discount=task.discount,
+                trace=task.trace,
+                spread=task.model.noise,
             )
             self.segment = batch.segment
         every = self.held.advantages[batch.all_rows]
@@ -201,7 +208,7 @@ def _empty_segment(environment: Environment, memory: MemoryState) -> PlayedSegme
     """A segment of no steps."""
     numbers, whole = torch.empty(0, 0), torch.empty(0, 0, dtype=torch.int64)
     actions = torch.from_numpy(environment.no_actions(0)).unsqueeze(1)
-    inputs = AgentInputs(torch.empty(0, 0, *environment.observation), actions, numbers, whole)
+    inputs = AgentInputs(torch.empty(0, 0, *environment.observation), actions, numbers, whole, torch.empty(0, 0, 0))
     return PlayedSegment(inputs, memory, actions, whole, numbers, numbers, numbers)
 
 
@@ -272,7 +279,9 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
         whole = torch.zeros(1, 2, dtype=torch.int64)
         actions = torch.from_numpy(environment.no_actions(2)).unsqueeze(0)
         model(
-            AgentInputs(torch.zeros(1, 2, *environment.observation), actions, torch.zeros(1, 2), whole),
+            AgentInputs(
+                torch.zeros(1, 2, *environment.observation), actions, torch.zeros(1, 2), whole, torch.zeros(1, 2, 0)
+            ),
             model.memory.init_state(1),
         )
 
@@ -293,6 +302,11 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
             progress(len(episodes), len(numbers))
         seconds = time.perf_counter() - start
         chance = _random_return(self.config, predictor.environment, options.episodes)
+        notes = [f"random actions have a return of {chance:.3f} in the same episodes"]
+        facts = {"random": chance}
+        if num_bits(predictor.model):
+            facts["silent"] = float(np.mean([episode.total for episode in predictor.play(numbers, silent=True)]))
+            notes.append(f"with all bits of all messages at 0 the return is {facts['silent']:.3f}")
         return Evaluation(
             _scores(predictor.environment, episodes),
             len(episodes),
@@ -301,8 +315,8 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
             seconds,
             predictions=[predictor.text(episode) for episode in episodes],
             samples=[predictor.text(episode) for episode in episodes[:_SAMPLES]],
-            notes=[f"random actions have a return of {chance:.3f} in the same episodes"],
-            facts={"random": chance},
+            notes=notes,
+            facts=facts,
         )
 
     def example(self, folder: Path) -> str:

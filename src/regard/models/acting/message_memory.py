@@ -1,0 +1,81 @@
+"""MessageMemory: a few bits per step are all that later steps read, by attention."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn.layer import Attention
+from regard.attn.terms.mask import BooleanMask
+from regard.attn.terms.score import Additive
+from regard.models.acting.memory import ActingSteps, AgentMemory, MemoryState
+
+
+def discretise_regularise(logits: Tensor, noise: Tensor) -> Tensor:  # "*b n", "*b n" or "*b 0" -> "*b n"
+    """DRU(m) = σ(m + ε), ε ~ N(0, σ²), in training, and 1{m > 0} in play  (Foerster et al. 2016, 5.2).
+
+    Without noise, a last axis of 0, messages are discrete. Noise of −∞ silences them: all bits are 0.
+    """
+    return torch.sigmoid(logits + noise) if noise.shape[-1] else (logits > 0).to(logits.dtype)
+
+
+class MessageMemory(AgentMemory):
+    """out_t = max(0, W [x_t; Σ_s α_s m_s]), m_s = DRU(M x_s), α = softmax over s < t of v · tanh(A x_t + B m_s).
+
+    Differentiable inter-agent learning: the gradient of the reader goes through its attention and the noisy message
+    into the sender, another player of the same weights  (Foerster et al. 2016). Inputs are x and the noise of the
+    message behind it; messages are discrete if there is none. The first step of an episode reads nothing: zeros.
+    """
+
+    def __init__(self, width: int, window: int, bits: int) -> None:
+        super().__init__()
+        self.width, self.window, self.bits = width, window, bits
+        self.message = nn.Linear(width, bits)
+        self.attention = Attention(Additive(width, bits, width))
+        self.join = nn.Linear(width + bits, width)
+        # a large random code: the reader learns from bits that differ before the sender changes them
+        nn.init.orthogonal_(self.message.weight, 8.0)
+        nn.init.zeros_(self.message.bias)
+
+    def send(self, x: Tensor) -> Tensor:  # "*b d+n" -> "*b n"
+        """The messages of steps."""
+        x, noise = x[..., : self.width], x[..., self.width :]
+        return discretise_regularise(self.message(x), noise)
+
+    def init_state(self, count: int) -> MemoryState:
+        device = self.message.weight.device
+        nothing = self.message.weight.new_empty(count, 0, self.bits)
+        return MemoryState((nothing,), torch.empty(count, 0, dtype=torch.int64, device=device))
+
+    def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:
+        messages = torch.cat([state.tensors[0].to(x.dtype), self.send(x)], 1)
+        ids = torch.cat([state.episodes, episodes], 1)
+        places = torch.arange(ids.shape[1], device=x.device)
+        distance = places[state.episodes.shape[1] :].unsqueeze(-1) - places  # "t m"
+        is_earlier = (distance > 0) & (distance <= self.window)
+        mask = BooleanMask(is_earlier & (ids.unsqueeze(1) == episodes.unsqueeze(-1)))
+        x = x[..., : self.width]
+        read = self.attention(x, messages, mask=mask)
+        return torch.relu(self.join(torch.cat([x, read], -1)))
+
+    def begin_acting(self, state: MemoryState, steps: int) -> ActingSteps:
+        return _MessageSteps(self, state)
+
+
+class _MessageSteps(ActingSteps):
+    """Every step is a segment of one step."""
+
+    def __init__(self, memory: MessageMemory, state: MemoryState) -> None:
+        self.memory = memory
+        self._now = self._next = state
+
+    def read(self, x: Tensor, episodes: Tensor) -> Tensor:
+        x, episodes = x.unsqueeze(1), episodes.unsqueeze(1)
+        kept = slice(-self.memory.window, None)
+        messages = torch.cat([self._now.tensors[0], self.memory.send(x)], 1)[:, kept]
+        self._next = MemoryState((messages,), torch.cat([self._now.episodes, episodes], 1)[:, kept])
+        return self.memory(x, self._now, episodes).squeeze(1)
+
+    def advance(self) -> None:
+        self._now = self._next
+
+    def state(self) -> MemoryState:
+        return self._now
