@@ -26,7 +26,7 @@ def best_action(environment: Environment, state: State, t: int) -> int:
     if environment.name == "repeat":
         return int(state["symbols"][0, max(t - environment.back, 0)])  # type: ignore[attr-defined]
     if environment.name == "target":
-        return int(state["sides"][0, t, 0])
+        return int(state["answers"][0, t])
     if state["column"][0] <= environment.length:  # type: ignore[attr-defined]
         return 1
     return 0 if state["upper"][0] == state["cue"][0] else 2
@@ -178,3 +178,17 @@ def test_actions_of_numbers_and_of_names() -> None:
         assert str(error.value) == (
             f"an action is speed, angle as numbers with commas between them, got {word!r}; try 0,0"
         )
+
+
+def test_a_picture_of_five_has_no_target() -> None:
+    """And as many rings as the others, so that nothing but the dot tells."""
+    games = Games(Target(), 0, np.arange(400))
+    pictures, answers = games.observe(), games.state["answers"][:, 0]
+    has_target = np.array([games.environment.target(picture) is not None for picture in pictures])
+    assert ((answers < 4) == has_target).all()
+    assert 0.15 < 1 - has_target.mean() < 0.25
+    assert sorted(np.unique(answers)) == [0, 1, 2, 3, 4]
+    # a ring has seven pixels, the dot is one more
+    assert (pictures.sum((1, 2)) == 7 * 4 + has_target).all()
+    shown = {games.environment.describe(picture).split(" in ")[0] for picture in pictures}
+    assert shown == {"target", "no target"}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -29,6 +30,10 @@ from regard.training.fit import fit
 SMALL: dict[str, Any] = {"width": 8, "batch": 6, "segment": 5, "passes": 2, "minibatches": 2, "valid_episodes": 4}
 TRAINING = {"threads": 1, "device": "cpu", "warmup": 1, "schedule": "constant", "validate_every": 3, "save_every": 1}
 
+# of gymnasium, with episodes that a test has time for
+for game in ("CartPole", "Pendulum"):
+    gymnasium.register(f"Short{game}-v0", f"gymnasium.envs.classic_control:{game}Env", max_episode_steps=6)
+
 
 def small(**options: Any) -> AgentConfig:
     return AgentConfig.of(**{**SMALL, **options})
@@ -40,6 +45,8 @@ def small(**options: Any) -> AgentConfig:
         {"env": "tmaze", "memory": "gtrxl", "window": 7},
         {"env": "repeat", "memory": "lstm"},
         {"env": "pairs", "memory": "none"},
+        {"env": "gym:ShortCartPole-v0", "memory": "gru"},
+        {"env": "gym:ShortPendulum-v0", "memory": "additive", "window": 3},
         {"env": "target", "memory": "dot"},
         {"env": "target", "memory": "gru", "places": "soft"},
         {"env": "target", "memory": "lstm", "places": "hard"},
@@ -190,7 +197,7 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
     [
         (
             "--env pair",
-            "unknown --env 'pair'; did you mean 'pairs'? known are: pairs, repeat, tmaze, target, message",
+            "unknown --env 'pair'; did you mean 'pairs'? known are: pairs, repeat, tmaze, target, message, gym:ID",
         ),
         (
             "--env pairs --window 9",
@@ -331,7 +338,8 @@ def test_attention_to_places_is_scored_recorded_and_shown(
     assert 0 <= scores["on target"] <= 1
     assert 0 <= scores["pointing"] <= 1
     assert main(["watch", str(path), "2"]) == 0
-    assert capsys.readouterr().out.count(", column ") == 8  # seen and attended, of four pictures
+    # seen and attended, of three pictures, and attended in one without a target
+    assert capsys.readouterr().out.count(", column ") == 7
     predictor = regard.load(path, device="cpu")
     recording = record_run(predictor, 2).recording
     assert [item.shape for item in recording] == [(1, 4, 16)]

@@ -1,4 +1,4 @@
-"""Environment, the rules of a game, and its State, the arrays of many games."""
+"""EnvironmentSpec, what an agent knows of a game; Environment, its rules, and their State, the arrays of many games."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,35 +13,20 @@ State = dict[str, NDArray[Any]]
 Actions = NDArray[Any]
 
 
-class Environment(ABC):
-    """The rules of a game. All chance is drawn when an episode begins, so its course follows from its actions.
+class EnvironmentSpec(ABC):
+    """The part of a game that an agent must know: what it shows, and which actions there are.
 
-    An episode that reaches its end is terminated; one that is cut off after `longest` steps is truncated: it would have
+    An episode that reaches its end is terminated; one that is cut off after `longest` moves is truncated: it would have
     gone on.
     """
 
-    name: ClassVar[str]
-    observation: tuple[int, ...]  # the shape of an observation: numbers from 0 to 1; (h, w) is a picture
+    name: str
+    observation: tuple[int, ...]  # the shape of an observation; (h, w) is a picture
     action_names: tuple[str, ...]
     continuous: bool = False  # an action is one number per name, from −1 to 1, instead of one of the names
-    longest: int  # steps
-    num_draws: int  # random numbers per episode
+    longest: int  # moves
     goal: float  # an episode with this return, or more, is a success
     players: ClassVar[int] = 1  # several take turns, and none sees what the others saw and did
-
-    @abstractmethod
-    def begin(self, draws: NDArray[np.float64]) -> State:  # "n num_draws"
-        """The state at the first step."""
-
-    @abstractmethod
-    def observe(self, state: State) -> NDArray[np.float32]:  # -> "n *observation"
-        """The observation of every game."""
-
-    @abstractmethod
-    def act(
-        self, state: State, actions: Actions, t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Takes the actions in step t, from 0, in place; the rewards, and which episodes are terminated."""
 
     @abstractmethod
     def describe(self, observation: NDArray[np.float32]) -> str:
@@ -93,6 +78,27 @@ class Environment(ABC):
                 f"try {zeros}"
             )
         return numbers
+
+
+class Environment(EnvironmentSpec):
+    """The rules of a game, of observations from 0 to 1. All chance is drawn when an episode begins, so that its course
+    follows from its actions."""
+
+    num_draws: int  # random numbers per episode
+
+    @abstractmethod
+    def begin(self, draws: NDArray[np.float64]) -> State:  # "n num_draws"
+        """The state at the first move."""
+
+    @abstractmethod
+    def observe(self, state: State) -> NDArray[np.float32]:  # -> "n *observation"
+        """The observation of every game."""
+
+    @abstractmethod
+    def act(
+        self, state: State, actions: Actions, t: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """Takes the actions of move t, from 0, in place; the rewards, and which episodes are terminated."""
 
 
 def one_hot(indices: NDArray[np.int64], count: int) -> NDArray[np.float32]:  # "*n" -> "*n count"

@@ -1,6 +1,14 @@
-"""ENVIRONMENTS: the games by name."""
+"""ENVIRONMENTS: the games by name; gym:ID names an environment of gymnasium."""
 
-from regard.data.environments.base import Environment
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.environments.base import Environment, EnvironmentSpec
+from regard.data.environments.games import Games, VectorGames
+from regard.data.environments.gym_games import PREFIX, GymEnvironment, GymGames
 from regard.data.environments.message import MessageGame
 from regard.data.environments.pairs import PairRecall
 from regard.data.environments.repeat import RepeatPrevious
@@ -14,3 +22,20 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
     "target": Target,
     "message": MessageGame,
 }
+
+
+def make_environment(name: str, options: Mapping[str, Any]) -> EnvironmentSpec:
+    """A game by its name, with its options."""
+    if name.startswith(PREFIX):
+        return GymEnvironment(name)
+    make: Any = ENVIRONMENTS[name]
+    environment: Environment = make(**options)
+    return environment
+
+
+def begin_games(environment: EnvironmentSpec, seed: int, rows: NDArray[np.int64]) -> VectorGames:
+    """Games of these rows, each at its first episode."""
+    if isinstance(environment, GymEnvironment):
+        return GymGames(environment, seed, rows)
+    assert isinstance(environment, Environment)
+    return Games(environment, seed, rows)

@@ -1,17 +1,18 @@
 """Games: episodes of an environment, played side by side, each followed by the next."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, Environment
+from regard.data.environments.base import Actions, Environment, EnvironmentSpec
 from regard.data.environments.hashing import uniforms
 
 
 class Played(NamedTuple):
-    """The outcome of one step of n games.
+    """The outcome of one move of n games.
 
     `observations` are the next ones, of a new episode where one has ended; `last` are those at which episodes ended,
     and the same as `observations` elsewhere.
@@ -24,13 +25,41 @@ class Played(NamedTuple):
     last: NDArray[np.float32]  # "n *o"
 
 
-class Games:
+class VectorGames(ABC):
     """n games of an environment; game `row` plays the episodes (seed, row, 0), (seed, row, 1), …"""
 
-    def __init__(self, environment: Environment, seed: int, rows: NDArray[np.int64]) -> None:
-        self.environment, self.seed, self.rows = environment, seed, rows
+    environment: EnvironmentSpec
+
+    def __init__(self, seed: int, rows: NDArray[np.int64]) -> None:
+        self.seed, self.rows = seed, rows
         self.episodes = np.zeros(len(rows), np.int64)
-        self.t = np.zeros(len(rows), np.int64)
+        self.t = np.zeros(len(rows), np.int64)  # moves of the episodes
+
+    @abstractmethod
+    def observe(self) -> NDArray[np.float32]:  # -> "n *o"
+        """The observation of every game."""
+
+    @abstractmethod
+    def step(self, actions: Actions) -> Played:
+        """Takes an action in every game; an episode that ends is followed by the next one at once."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The state of all games."""
+
+    @abstractmethod
+    def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Goes on from what `arrays` returned."""
+
+
+class Games(VectorGames):
+    """Games whose rules are written in numpy, all played at once."""
+
+    environment: Environment
+
+    def __init__(self, environment: Environment, seed: int, rows: NDArray[np.int64]) -> None:
+        super().__init__(seed, rows)
+        self.environment = environment
         self.state = environment.begin(self._draws(rows, self.episodes))
 
     def _draws(self, rows: NDArray[np.int64], episodes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -40,7 +69,6 @@ class Games:
         return self.environment.observe(self.state)
 
     def step(self, actions: Actions) -> Played:
-        """Takes an action in every game; an episode that ends is followed by the next one at once."""
         rewards, terminated = self.environment.act(self.state, actions, self.t)
         self.t = self.t + 1
         truncated = ~terminated & (self.t >= self.environment.longest)
@@ -60,10 +88,8 @@ class Games:
         return Played(observations, rewards, terminated, truncated, last)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The state of all games."""
         return {"episodes": self.episodes.copy(), "t": self.t, **{f"game.{k}": v for k, v in self.state.items()}}
 
     def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Goes on from what `arrays` returned."""
         self.episodes, self.t = arrays["episodes"].copy(), arrays["t"]
         self.state = {name: arrays[f"game.{name}"] for name in self.state}

@@ -1,4 +1,4 @@
-"""Target: a picture per step with one target among distractors; the agent names the open side of the target."""
+"""Target: a picture per move with at most one target among distractors; the agent names its open side, or none."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,6 +7,7 @@ from regard.data.environments.base import Actions, Environment, State
 
 _CELL = 5  # pixels per side of a sprite, its margin included
 _SIDES = ("up", "right", "down", "left")
+_NONE = len(_SIDES)
 _GAPS = ((0, 1), (1, 2), (2, 1), (1, 0))
 
 
@@ -27,8 +28,9 @@ def _sprites() -> NDArray[np.float32]:  # "2 4 5 5"
 class Target(Environment):
     """A picture of `grid` × `grid` places with a target and `distractors`, all rings that are open at one side.
 
-    Only the target has a dot in its middle, and only its open side counts. The return is the share of pictures whose
-    side is named; chance is 1 / 4.
+    Only the target has a dot in its middle, and only its open side counts. One picture of five has a further distractor
+    instead of the target, and asks for none: without these, an agent could infer one side from not finding the others.
+    The return is the share of pictures that are answered right; chance is 1 / 5.
     """
 
     name = "target"
@@ -41,8 +43,8 @@ class Target(Environment):
             )
         self.grid, self.distractors, self.longest = grid, distractors, pictures
         self.observation = (grid * _CELL, grid * _CELL)
-        self.action_names = _SIDES
-        self.num_draws = pictures * (grid * grid + distractors + 1)
+        self.action_names = (*_SIDES, "none")
+        self.num_draws = pictures * (grid * grid + distractors + 2)
         self.goal = 1.0
         self._sprites = _sprites()
 
@@ -50,36 +52,40 @@ class Target(Environment):
         n, count = len(draws), self.grid * self.grid
         per_picture = draws.reshape(n, self.longest, -1)
         places = per_picture[..., :count].argsort(-1)[..., : self.distractors + 1]
-        sides = (per_picture[..., count:] * 4).astype(np.int64)
-        return {"t": np.zeros(n, np.int64), "places": places, "sides": sides}  # the first is the target
+        sides = (per_picture[..., count + 1 :] * 4).astype(np.int64)  # the first is that of the target
+        answers = np.where(per_picture[..., count] < 1 / 5, _NONE, sides[..., 0])
+        return {"t": np.zeros(n, np.int64), "places": places, "sides": sides, "answers": answers}
 
     def observe(self, state: State) -> NDArray[np.float32]:
         t = state["t"]
         rows = np.arange(len(t))
         places, sides = state["places"][rows, t], state["sides"][rows, t]  # "n s"
+        is_distractor = np.ones(places.shape, np.int64)
+        is_distractor[:, 0] = state["answers"][rows, t] == _NONE
         cells = np.zeros((len(t), self.grid * self.grid, _CELL, _CELL), np.float32)
-        kinds = np.minimum(np.arange(self.distractors + 1), 1)
-        cells[rows[:, None], places] = self._sprites[kinds, sides]
+        cells[rows[:, None], places] = self._sprites[is_distractor, sides]
         side = self.grid * _CELL
         return cells.reshape(len(t), self.grid, self.grid, _CELL, _CELL).swapaxes(2, 3).reshape(len(t), side, side)
 
     def act(
         self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        right = actions == state["sides"][np.arange(len(t)), t, 0]
+        right = actions == state["answers"][np.arange(len(t)), t]
         state["t"] = np.minimum(t + 1, self.longest - 1)
         return right.astype(np.float32) / np.float32(self.longest), t + 1 == self.longest
 
-    def _place(self, observation: NDArray[np.float32]) -> tuple[int, int]:
+    def _place(self, observation: NDArray[np.float32]) -> tuple[int, int] | None:
         """The row and column of the target among the places."""
         middles = observation[_CELL // 2 :: _CELL, _CELL // 2 :: _CELL]
+        if not middles.any():
+            return None
         row, column = np.unravel_index(int(middles.argmax()), middles.shape)
         return int(row), int(column)
 
     def describe(self, observation: NDArray[np.float32]) -> str:
-        row, column = self._place(observation)
-        return f"target in row {row + 1}, column {column + 1}"
+        place = self._place(observation)
+        return "no target" if place is None else f"target in row {place[0] + 1}, column {place[1] + 1}"
 
-    def target(self, observation: NDArray[np.float32]) -> tuple[int, int]:
-        row, column = self._place(observation)
-        return row * _CELL + _CELL // 2, column * _CELL + _CELL // 2
+    def target(self, observation: NDArray[np.float32]) -> tuple[int, int] | None:
+        place = self._place(observation)
+        return None if place is None else (place[0] * _CELL + _CELL // 2, place[1] * _CELL + _CELL // 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -19,10 +19,12 @@ from regard.common.suggestions import known
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
-    from regard.data.environments.base import Environment
+    from regard.data.environments.base import EnvironmentSpec
     from regard.models.acting.agent import Agent
     from regard.tasks.agent.task import AgentTask
 
+# begins the name of an environment of gymnasium
+GYM = "gym:"
 ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target", "message")
 # the longest window that is taken unasked
 _WINDOW = 64
@@ -71,7 +73,7 @@ class AgentOptions(ModelOptions):
         if self.memory == "gtrxl":
             check_even_heads(self.width, self.heads)
 
-    def build(self, environment: Environment) -> Agent:
+    def build(self, environment: EnvironmentSpec) -> Agent:
         from regard.models.acting.agent import Agent
 
         return Agent(
@@ -116,6 +118,7 @@ class AgentConfig(TaskConfig):
         "tmaze": Budget(minutes=10.0),
         "target": Budget(minutes=3.0),
         "message": Budget(minutes=2.0),
+        "gym": Budget(minutes=5.0),
     }
     metrics: ClassVar[dict[str, bool]] = {
         "return": True,
@@ -156,8 +159,9 @@ class AgentConfig(TaskConfig):
 
     env: str = "pairs"
     """The game: pairs (recall the value of a key), repeat (name the symbol of some steps ago), tmaze (a cue at the
-    start of a corridor, seen through a small window), target (the open side of a target among distractors, in
-    pixels), message (one player sees keys with values, another one is asked for them)."""
+    start of a corridor, seen through a small window), target (the open side of a target among distractors, if
+    there is one, in pixels), message (one player sees keys with values, another one is asked for them); or gym:ID, an
+    environment of gymnasium, gym:MODULE:ID if a module registers it."""
     pairs: int | None = left_open("2, of 4 keys")
     """With pairs: the number of pairs to remember."""
     back: int | None = left_open("4")
@@ -193,7 +197,8 @@ class AgentConfig(TaskConfig):
     """Determines initial weights, games, and sampled actions."""
 
     def __post_init__(self) -> None:
-        known("env", self.env, ENVIRONMENT_NAMES)
+        if not self.env.startswith(GYM):
+            known("env", self.env, (*ENVIRONMENT_NAMES, f"{GYM}ID"))
         check_owner(self, "env", _OWNERS)
         super().__post_init__()
         least = ("pairs", "back", "distractors", "facts", "batch", "segment", "passes", "minibatches", "valid_episodes")
@@ -236,13 +241,12 @@ class AgentConfig(TaskConfig):
         resolved = {"memory": memory, "window": min(past, _WINDOW), "places": places}
         object.__setattr__(self, "model", self.model.resolved(resolved))
 
-    def environment(self) -> Environment:
-        """The rules of the game."""
+    def environment(self) -> EnvironmentSpec:
+        """The game."""
         # numpy
-        from regard.data.environments.catalogue import ENVIRONMENTS
+        from regard.data.environments.catalogue import make_environment
 
-        make: Callable[..., Environment] = ENVIRONMENTS[self.env]
-        return make(**{name: getattr(self, name) for name in _OWNERS[self.env]})
+        return make_environment(self.env, {name: getattr(self, name) for name in _OWNERS.get(self.env, ())})
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these memories; recurrent ones attend to places of pictures, softly or as chosen."""
@@ -263,7 +267,7 @@ class AgentConfig(TaskConfig):
 
     @property
     def dataset(self) -> str:
-        return self.env
+        return "gym" if self.env.startswith(GYM) else self.env
 
     @property
     def title(self) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.environments.base import Actions
-from regard.data.environments.games import Games
+from regard.data.environments.games import VectorGames
 from regard.losses.ppo import generalized_advantages
 from regard.models.acting.agent import Agent, AgentInputs, AgentOutput
 from regard.models.acting.memory import MemoryState
@@ -54,7 +54,7 @@ def _to(inputs: AgentInputs, device: torch.device) -> AgentInputs:
 class Player:
     """Games that go on from segment to segment, and their memory; `arrays` and the memory are all of their state."""
 
-    def __init__(self, games: Games, memory: MemoryState) -> None:
+    def __init__(self, games: VectorGames, memory: MemoryState) -> None:
         self.games, self.memory = games, memory
         count = len(games.rows)
         self.actions, self.rewards = games.environment.no_actions(count), np.zeros(count, np.float32)
@@ -195,7 +195,7 @@ class Episode:
 
 @torch.no_grad()
 def play_episodes(
-    model: Agent, games: Games, forced: NDArray[Any] | None = None, *, silent: bool = False
+    model: Agent, games: VectorGames, forced: NDArray[Any] | None = None, *, silent: bool = False
 ) -> list[Episode]:  # "n t …"
     """One episode of every game: with these actions, as long as there are any, then with the likeliest.
 

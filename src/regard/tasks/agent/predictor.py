@@ -13,8 +13,9 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
-from regard.data.environments.base import Environment
-from regard.data.environments.games import Games
+from regard.data.environments.base import EnvironmentSpec
+from regard.data.environments.catalogue import begin_games
+from regard.data.environments.games import VectorGames
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, predict_recorded
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.attention_memory import AttentionMemory
@@ -30,9 +31,9 @@ from regard.viz.episode.episode_view import EpisodeView
 _HELD_OUT = 2
 
 
-def held_out_games(environment: Environment, config: AgentConfig, numbers: NDArray[np.int64]) -> Games:
+def held_out_games(environment: EnvironmentSpec, config: AgentConfig, numbers: NDArray[np.int64]) -> VectorGames:
     """The held-out episodes of these numbers."""
-    return Games(environment, 3 * config.seed + _HELD_OUT, numbers)
+    return begin_games(environment, 3 * config.seed + _HELD_OUT, numbers)
 
 
 def _checked(number: int) -> int:
@@ -47,7 +48,7 @@ class AgentPredictor(Predictor[int, Episode]):
 
     input_key: ClassVar[str] = "episode"
 
-    def __init__(self, model: Agent, environment: Environment, config: AgentConfig) -> None:
+    def __init__(self, model: Agent, environment: EnvironmentSpec, config: AgentConfig) -> None:
         self.model: Agent = model
         self.environment, self.config = environment, config
 
@@ -186,8 +187,9 @@ class AgentPredictor(Predictor[int, Episode]):
 
     def view(self, recording: Recording, episode: Episode) -> EpisodeView:
         """The episode, drawable, with the attention that was recorded in it."""
-        outcome = "success" if episode.total >= self.environment.goal - 1e-6 else "no success"
-        title = f"{self.config.env}, episode {episode.number}, memory {self.config.model.memory}: {outcome}"
+        outcome = ": success" if episode.total >= self.environment.goal - 1e-6 else ": no success"
+        outcome = outcome if np.isfinite(self.environment.goal) else ""
+        title = f"{self.config.env}, episode {episode.number}, memory {self.config.model.memory}{outcome}"
         grid = self.model.encode.grid if isinstance(self.model.encode, FeatureMap) else None
         return EpisodeView(
             title,

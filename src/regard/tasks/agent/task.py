@@ -14,8 +14,8 @@ from torch import Tensor
 
 from regard.common import atomic_files, json_files
 from regard.common.wording import plural
-from regard.data.environments.base import Environment
-from regard.data.environments.games import Games
+from regard.data.environments.base import EnvironmentSpec
+from regard.data.environments.catalogue import begin_games
 from regard.inference.evaluation import Evaluation
 from regard.losses.ppo import ppo_terms
 from regard.models.acting.agent import Agent, AgentInputs
@@ -64,7 +64,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
     """
 
     task: AgentConfig
-    environment: Environment
+    environment: EnvironmentSpec
     player: Player
     held: PlayedSegment
     segment: int = -1  # the number of the segment that is held; −1: none yet
@@ -84,7 +84,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
             _check_same(facts, folder / FILE)
         with torch.random.fork_rng(devices=[]):
             memory = task.model.build(environment).memory.init_state(task.batch)
-        player = Player(Games(environment, _stream(task.seed, _TRAINING), np.arange(task.batch)), memory)
+        player = Player(begin_games(environment, _stream(task.seed, _TRAINING), np.arange(task.batch)), memory)
         shape = f"{environment.observation[0]} numbers" if len(environment.observation) == 1 else "pictures"
         actions = f"{plural(environment.num_actions, 'number')} per action" if environment.continuous else ""
         summary = (
@@ -168,7 +168,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
 
     def validate(self, model: Agent) -> ValidationResult:
         seed = _stream(self.task.seed, _VALIDATION)
-        episodes = play_episodes(model, Games(self.environment, seed, np.arange(self.task.valid_episodes)))
+        episodes = play_episodes(model, begin_games(self.environment, seed, np.arange(self.task.valid_episodes)))
         scores = _scores(self.environment, episodes)
         sample = AgentPredictor(model, self.environment, self.task).text(episodes[0])
         metric = self.task.metric
@@ -204,7 +204,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
 _PLAYED = ("held.taken", "held.places", "held.log_probs", "held.advantages", "held.returns")
 
 
-def _empty_segment(environment: Environment, memory: MemoryState) -> PlayedSegment:
+def _empty_segment(environment: EnvironmentSpec, memory: MemoryState) -> PlayedSegment:
     """A segment of no steps."""
     numbers, whole = torch.empty(0, 0), torch.empty(0, 0, dtype=torch.int64)
     actions = torch.from_numpy(environment.no_actions(0)).unsqueeze(1)
@@ -217,7 +217,7 @@ def _stream(seed: int, use: int) -> int:
     return 3 * seed + use
 
 
-def _facts(task: AgentConfig, environment: Environment) -> dict[str, Any]:
+def _facts(task: AgentConfig, environment: EnvironmentSpec) -> dict[str, Any]:
     return {
         "env": task.env,
         "observation": list(environment.observation),
@@ -238,15 +238,16 @@ def _check_same(facts: Mapping[str, Any], path: Path) -> None:
             )
 
 
-def _scores(environment: Environment, episodes: Sequence[Episode]) -> dict[str, float]:
+def _scores(environment: EnvironmentSpec, episodes: Sequence[Episode]) -> dict[str, float]:
     totals = np.array([episode.total for episode in episodes])
     scores = {
         "return": float(totals.mean()),
-        "success": float((totals >= environment.goal - 1e-6).mean()),
+        # an environment of gymnasium may have no goal
+        **({"success": float((totals >= environment.goal - 1e-6).mean())} if np.isfinite(environment.goal) else {}),
         "length": float(np.mean([len(episode) for episode in episodes])),
     }
-    if episodes[0].places.shape[1]:
-        on_target = np.concatenate([_on_target(environment, episode) for episode in episodes])
+    on_target = np.concatenate([_on_target(environment, episode) for episode in episodes])
+    if len(on_target):
         scores |= {
             "pointing": float(on_target[:, 1].mean()),
             "on target": float(on_target[:, 0].mean()),
@@ -254,16 +255,17 @@ def _scores(environment: Environment, episodes: Sequence[Episode]) -> dict[str, 
     return scores
 
 
-def _on_target(environment: Environment, episode: Episode) -> NDArray[np.float64]:  # -> "t 2"
-    """The weight of the target's place, and whether it is the likeliest one, at every step."""
+def _on_target(environment: EnvironmentSpec, episode: Episode) -> NDArray[np.float64]:  # -> "t 2"
+    """The weight of the target's place, and whether it is the likeliest one, at the moves that have a target."""
     shares = []
     for observation, weights in zip(episode.observations, episode.places, strict=True):
         target = environment.target(observation)
-        assert target is not None, "pictures ask for a place"
+        if target is None or not len(weights):
+            continue
         row, column = (pixel // FeatureMap.side for pixel in target)
         place = row * (observation.shape[1] // FeatureMap.side) + column
         shares.append((weights[place], weights.argmax() == place))
-    return np.array(shares, np.float64)
+    return np.array(shares, np.float64).reshape(-1, 2)
 
 
 class AgentTask(Task[AgentConfig, AgentPredictor]):
@@ -323,7 +325,7 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
         return "0"
 
 
-def _random_return(config: AgentConfig, environment: Environment, count: int) -> float:
+def _random_return(config: AgentConfig, environment: EnvironmentSpec, count: int) -> float:
     """The mean return of uniformly random actions in the held-out episodes."""
     games = held_out_games(environment, config, np.arange(count))
     rng = np.random.default_rng(config.seed)
