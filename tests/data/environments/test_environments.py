@@ -1,10 +1,13 @@
 """Every game: what it shows does not depend on the games beside it, and its best player gets the best return."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
+from regard.data.environments.arm import Arm
 from regard.data.environments.base import Environment, State
 from regard.data.environments.catalogue import ENVIRONMENTS
 from regard.data.environments.games import Games
@@ -19,8 +22,14 @@ from regard.data.environments.tmaze import TMaze
 every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 
-def best_action(environment: Environment, state: State, t: int) -> int:
+def best_action(environment: Environment, state: State, t: int) -> Any:
     """The action of a player who sees the state of its game."""
+    if isinstance(environment, Arm):
+        # the angles of a triangle with two sides of 1
+        x, y = state["places"][0, state["named"][0]]
+        elbow = np.arccos((x * x + y * y - 2) / 2)
+        turn = np.array([np.arctan2(y, x) - elbow / 2, elbow]) - state["joints"][0]
+        return ((turn + np.pi) % (2 * np.pi) - np.pi) / 0.3
     if environment.name in ("pairs", "message"):
         return int(state["values"][0, t])
     if environment.name == "repeat":
@@ -52,7 +61,10 @@ def play(games: Games, steps: int, rows: slice = slice(None)) -> list[tuple[NDAr
     """Observations, rewards and ends of these games under random actions that depend on their row."""
     courses = []
     for t in range(steps):
-        actions = (hashed(7, games.rows, np.full(len(games.rows), t)) % games.environment.num_actions).astype(np.int64)
+        at = games.rows, np.full(len(games.rows), t)
+        actions: NDArray[Any] = (hashed(7, *at) % games.environment.num_actions).astype(np.int64)
+        if games.environment.continuous:
+            actions = 2 * uniforms(7, *at, games.environment.num_actions) - 1
         played = games.step(actions)
         courses.append(tuple(np.array(part[rows], np.float32) for part in played))
     return courses
@@ -118,6 +130,29 @@ def test_observations_in_words() -> None:
     assert game.render().endswith("/█··/███")
 
 
+def test_the_hand_is_where_its_joints_put_it() -> None:
+    """By complex numbers: the hand is e^{iα} + e^{i(α+β)}, and offsets are turned back by its angle."""
+    arm = Arm(3)
+    state = Games(arm, 0, np.arange(5)).state
+    shoulder, elbow = state["joints"].T
+    hand = np.exp(1j * shoulder) + np.exp(1j * (shoulder + elbow))
+    places = state["places"][..., 0] + 1j * state["places"][..., 1]
+    offsets = (places - hand[:, None]) * np.exp(-1j * (shoulder + elbow))[:, None]
+    for n, observation in enumerate(arm.observe(state)):
+        own, name, objects = arm.objects.split(observation)
+        np.testing.assert_allclose(own * 2 - 1, [np.cos(elbow[n]), np.sin(elbow[n])], atol=1e-6)
+        squashed = objects[:, -2:] * 2 - 1
+        np.testing.assert_allclose(squashed, np.tanh(np.stack([offsets[n].real, offsets[n].imag], -1)), atol=1e-6)
+        named = arm.named_object(observation)
+        assert named == state["named"][n]
+        assert np.array_equal(objects[named, :-2], name)
+        assert len(set(arm.object_names(observation))) == 3
+        assert arm.describe(observation).startswith(f"{arm.object_names(observation)[named]} at ")
+        picture = arm.picture(observation)
+        assert picture[arm.object_pixel(observation, named)] in (picture.max(), np.float32(0.6))
+        assert picture[16, 16] > 0
+
+
 def test_draws_are_uniform_and_depend_on_every_part() -> None:
     rows, episodes = np.repeat(np.arange(50), 40), np.tile(np.arange(40), 50)
     drawn = uniforms(1, rows, episodes, 5)
@@ -136,6 +171,7 @@ def test_draws_are_uniform_and_depend_on_every_part() -> None:
             lambda: Target(3, distractors=9),
             "distractors must be 0 to 8, one per place beside the target, got 9; try distractors=3",
         ),
+        (lambda: Arm(10), "objects must be 1 to 9, one per colour and shape, got 10; try objects=4"),
         (lambda: MessageGame(5), "facts must be 1 to 4, the number of keys, got 5; try facts=2"),
         (lambda: RepeatPrevious(0), "back must be 1 or more, got 0; try back=4"),
         (

@@ -51,6 +51,7 @@ def small(**options: Any) -> AgentConfig:
         {"env": "target", "memory": "gru", "places": "soft"},
         {"env": "target", "memory": "lstm", "places": "hard"},
         {"env": "message", "bits": 3},
+        {"env": "arm", "memory": "dot"},
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
@@ -197,7 +198,7 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
     [
         (
             "--env pair",
-            "unknown --env 'pair'; did you mean 'pairs'? known are: pairs, repeat, tmaze, target, message, gym:ID",
+            "unknown --env 'pair'; did you mean 'pairs'? known are: pairs, repeat, tmaze, target, message, arm, gym:ID",
         ),
         (
             "--env pairs --window 9",
@@ -219,6 +220,14 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
             "--env message --memory lstm",
             "--memory lstm would give every player of --env message what the others saw; take --memory message, or "
             "'none'",
+        ),
+        (
+            "--env arm --objects 10",
+            "--objects must be 1 to 9, one per colour and shape, got 10; try --objects 4",
+        ),
+        (
+            "--env arm --places soft",
+            "--places soft attends to a picture, and observations are 40 numbers; take --places none",
         ),
         ("--env message --noise -1", "--noise must be 0 or more, got -1.0; try --noise 1.0"),
         ("--discount 2", "--discount must be 0 to 1, got 2.0; try --discount 0.95"),

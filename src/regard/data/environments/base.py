@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,25 @@ from numpy.typing import NDArray
 State = dict[str, NDArray[Any]]
 # an action per game: whole numbers "n", or with continuous actions numbers "n a"
 Actions = NDArray[Any]
+
+
+class ObjectLayout(NamedTuple):
+    """An observation [own; d; d_1; f_1; d_2; f_2; …]: own numbers, a description d, and objects with d_o and f_o."""
+
+    own: int
+    description: int
+    num_objects: int
+    features: int
+
+    @property
+    def size(self) -> int:
+        """Numbers per observation."""
+        return self.own + self.description + self.num_objects * (self.description + self.features)
+
+    def split(self, observation: NDArray[np.float32]) -> tuple[NDArray[np.float32], ...]:  # -> "own", "d", "o d+f"
+        """The own numbers, the description, and a row per object."""
+        own, name, objects = np.split(observation, np.cumsum([self.own, self.description]))
+        return own, name, objects.reshape(self.num_objects, -1)
 
 
 class EnvironmentSpec(ABC):
@@ -99,6 +118,24 @@ class Environment(EnvironmentSpec):
         self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Takes the actions of move t, from 0, in place; the rewards, and which episodes are terminated."""
+
+
+class ObjectEnvironment(Environment):
+    """An environment whose observations describe one of several objects."""
+
+    objects: ObjectLayout
+
+    @abstractmethod
+    def named_object(self, observation: NDArray[np.float32]) -> int:
+        """The number of the object that is described."""
+
+    @abstractmethod
+    def object_names(self, observation: NDArray[np.float32]) -> tuple[str, ...]:
+        """The objects in words."""
+
+    @abstractmethod
+    def object_pixel(self, observation: NDArray[np.float32], index: int) -> tuple[int, int]:
+        """The row and column of an object in the picture."""
 
 
 def one_hot(indices: NDArray[np.int64], count: int) -> NDArray[np.float32]:  # "*n" -> "*n count"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.environments.arm import Arm
 from regard.data.environments.base import Environment, EnvironmentSpec
 from regard.data.environments.games import Games, VectorGames
 from regard.data.environments.gym_games import PREFIX, GymEnvironment, GymGames
@@ -21,6 +22,7 @@ ENVIRONMENTS: dict[str, type[Environment]] = {
     "tmaze": TMaze,
     "target": Target,
     "message": MessageGame,
+    "arm": Arm,
 }
 
 

@@ -11,6 +11,7 @@ from regard.attn.catalogue import MECHANISMS
 from regard.models.acting.attention_memory import AttentionMemory, GatedLayer, MemoryLayer, ReadLayer, memory_heads
 from regard.models.acting.memory import CELLS, ActingSteps, AgentMemory, CellMemory, MemoryState, NoMemory
 from regard.models.acting.message_memory import MessageMemory
+from regard.models.acting.objects_encoder import ObjectsEncoder
 from regard.models.acting.places_memory import FeatureMap, PlaceRead, PlacesMemory, PlacesSteps
 from regard.models.acting.policy import POLICIES, Policy
 
@@ -37,6 +38,7 @@ class AgentOutput(NamedTuple):
     values: Tensor  # "b t"
     place_read: PlaceRead | None = None  # of agents that attend to places
     messages: Tensor | None = None  # "b t n", of agents that send any
+    objects: Tensor | None = None  # "b t o", weights of objects, of agents that attend to any
 
 
 class Agent(nn.Module):
@@ -47,6 +49,7 @@ class Agent(nn.Module):
     steps of the episode. `layers` and `heads` are those of gtrxl, `bits` are those of a message. Without `feedback` the
     last action and reward are no inputs: they were another player's. With `places` soft or hard, a recurrent memory
     attends to places of a picture instead; a hard read is an action of its own, whose value does not know the place.
+    `objects` are the sizes of an observation that describes one of several objects: those of ObjectsEncoder.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Agent(nn.Module):
         channels: int = 32,
         bits: int = 16,
         feedback: bool = True,
+        objects: tuple[int, int, int, int] | None = None,
     ) -> None:
         super().__init__()
         sizes = {"actions": actions, "width": width, "window": window, "layers": layers, "heads": heads, "bits": bits}
@@ -75,15 +79,19 @@ class Agent(nn.Module):
         self.feedback = feedback
         extra = actions + 1 if feedback else 0
         initial = [(self.value, 1.0)]
-        self.encode: nn.Linear | FeatureMap
-        if places == "none":
-            self.encode = nn.Linear(math.prod(observation) + extra, width)
-            self.memory = _memory(memory, width, window, layers, heads, bits)
-            initial.append((self.encode, math.sqrt(2)))
-        else:
+        self.encode: nn.Linear | FeatureMap | ObjectsEncoder
+        self.memory: AgentMemory
+        if places != "none":
             self.encode = _feature_map(observation, memory, places, channels)
             count = math.prod(self.encode.grid)
             self.memory = PlacesMemory(width, memory, count, channels, extra, hard=places == "hard")
+        else:
+            self.memory = _memory(memory, width, window, layers, heads, bits)
+            if objects is None:
+                self.encode = nn.Linear(math.prod(observation) + extra, width)
+                initial.append((self.encode, math.sqrt(2)))
+            else:
+                self.encode = ObjectsEncoder(*objects, extra, width)
         for linear, gain in initial:
             nn.init.orthogonal_(linear.weight, gain)
             nn.init.zeros_(linear.bias)
@@ -95,6 +103,8 @@ class Agent(nn.Module):
         others = [last, inputs.rewards.unsqueeze(-1).to(dtype)] if self.feedback else []
         if isinstance(self.encode, FeatureMap):
             return torch.cat([self.encode(inputs.observations).flatten(2), *others], -1)
+        if isinstance(self.encode, ObjectsEncoder):
+            return self.encode(inputs.observations.to(dtype), torch.cat(others, -1))
         x = torch.relu(self.encode(torch.cat([inputs.observations.flatten(2).to(dtype), *others], -1)))
         return torch.cat([x, inputs.noise.to(dtype)], -1) if isinstance(self.memory, MessageMemory) else x
 
@@ -122,6 +132,8 @@ class Agent(nn.Module):
         output = self._output(acting.read(x, episodes).unsqueeze(1), None)
         if isinstance(self.memory, MessageMemory):
             return output._replace(messages=self.memory.send(x.unsqueeze(1)))
+        if isinstance(self.encode, ObjectsEncoder):
+            return output._replace(objects=self.encode.weights(inputs.observations.to(x.dtype)))
         return output
 
 

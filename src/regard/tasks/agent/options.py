@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # begins the name of an environment of gymnasium
 GYM = "gym:"
-ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target", "message")
+ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target", "message", "arm")
 # the longest window that is taken unasked
 _WINDOW = 64
 # the memories whose state chooses places of a picture
@@ -37,7 +37,10 @@ _OWNERS = {
     "tmaze": ("length",),
     "target": ("distractors",),
     "message": ("facts",),
+    "arm": ("objects",),
 }
+# the memories that are taken unasked; elsewhere gtrxl
+_MEMORIES = {"message": "message", "arm": "none"}
 # the memories of players who see nothing of each other
 _BETWEEN_PLAYERS = ("message", "none")
 
@@ -46,7 +49,7 @@ _BETWEEN_PLAYERS = ("message", "none")
 class AgentOptions(ModelOptions):
     """A policy and a value with a memory of the episode."""
 
-    memory: str = left_open("gtrxl; message with --env message")
+    memory: str = left_open("gtrxl; message with --env message, none with --env arm")
     """The memory: none, lstm, gru, gtrxl, a mechanism, such as additive, that reads the last steps of the episode, or
     message: attention to a few bits that each step sends."""
     width: int = 64
@@ -74,6 +77,8 @@ class AgentOptions(ModelOptions):
             check_even_heads(self.width, self.heads)
 
     def build(self, environment: EnvironmentSpec) -> Agent:
+        # numpy, torch
+        from regard.data.environments.base import ObjectEnvironment
         from regard.models.acting.agent import Agent
 
         return Agent(
@@ -89,6 +94,7 @@ class AgentOptions(ModelOptions):
             channels=self.channels,
             bits=self.bits,
             feedback=environment.players == 1,
+            objects=environment.objects if isinstance(environment, ObjectEnvironment) else None,
         )
 
 
@@ -118,6 +124,7 @@ class AgentConfig(TaskConfig):
         "tmaze": Budget(minutes=10.0),
         "target": Budget(minutes=3.0),
         "message": Budget(minutes=2.0),
+        "arm": Budget(minutes=3.0),
         "gym": Budget(minutes=5.0),
     }
     metrics: ClassVar[dict[str, bool]] = {
@@ -132,7 +139,7 @@ class AgentConfig(TaskConfig):
     varies_help: ClassVar[str] = "Memories, such as none,lstm,gru,additive,gtrxl; mechanisms as `regard list` has them."
     run_files: ClassVar[tuple[str, ...]] = ("environment.json",)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("environment.json",)
-    weight_fields: ClassVar[tuple[str, ...]] = ("env", "pairs", "back", "length", "distractors", "facts")
+    weight_fields: ClassVar[tuple[str, ...]] = ("env", "pairs", "back", "length", "distractors", "facts", "objects")
     training: ClassVar[dict[str, Any]] = {
         "lr": 1e-3,
         "schedule": "constant",
@@ -149,6 +156,7 @@ class AgentConfig(TaskConfig):
         "tmaze": {"length": 5},
         "target": {"distractors": 3},
         "message": {"facts": 2},
+        "arm": {"objects": 4},
     }
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html")
     Evaluate: ClassVar[type] = EvaluateAgent
@@ -160,8 +168,9 @@ class AgentConfig(TaskConfig):
     env: str = "pairs"
     """The game: pairs (recall the value of a key), repeat (name the symbol of some steps ago), tmaze (a cue at the
     start of a corridor, seen through a small window), target (the open side of a target among distractors, if
-    there is one, in pixels), message (one player sees keys with values, another one is asked for them); or gym:ID, an
-    environment of gymnasium, gym:MODULE:ID if a module registers it."""
+    there is one, in pixels), message (one player sees keys with values, another one is asked for them), arm (turn two
+    joints until the hand reaches the named object); or gym:ID, an environment of gymnasium, gym:MODULE:ID if a module
+    registers it."""
     pairs: int | None = left_open("2, of 4 keys")
     """With pairs: the number of pairs to remember."""
     back: int | None = left_open("4")
@@ -172,6 +181,8 @@ class AgentConfig(TaskConfig):
     """With target: distractors in a picture."""
     facts: int | None = left_open("2, of 4 keys")
     """With message: keys with values that the first player sees."""
+    objects: int | None = left_open("4, of 9 kinds")
+    """With arm: objects to tell apart."""
 
     model: AgentOptions = left_open()
     """The agent."""
@@ -201,7 +212,18 @@ class AgentConfig(TaskConfig):
             known("env", self.env, (*ENVIRONMENT_NAMES, f"{GYM}ID"))
         check_owner(self, "env", _OWNERS)
         super().__post_init__()
-        least = ("pairs", "back", "distractors", "facts", "batch", "segment", "passes", "minibatches", "valid_episodes")
+        least = (
+            "pairs",
+            "back",
+            "distractors",
+            "facts",
+            "objects",
+            "batch",
+            "segment",
+            "passes",
+            "minibatches",
+            "valid_episodes",
+        )
         check_at_least(self, 1, dict.fromkeys(least, 4))
         check_at_least(self, 2, {"length": 5})
         check_at_least(self, 0, {"entropy": 0.01, "seed": 0})
@@ -224,7 +246,7 @@ class AgentConfig(TaskConfig):
     def _resolve_model(self) -> None:
         """Fills in the memory, the window and the places; raises if the window is longer than an episode."""
         environment = self.environment()
-        memory = self.model.memory or ("gtrxl" if environment.players == 1 else "message")
+        memory = self.model.memory or _MEMORIES.get(self.env, "gtrxl")
         if environment.players > 1 and memory not in _BETWEEN_PLAYERS:
             raise ValueError(
                 f"memory={memory!r} would give every player of env={self.env!r} what the others saw; take "

@@ -182,7 +182,7 @@ class Episode:
     values: NDArray[np.float32]  # "t", what the agent expected
     probabilities: NDArray[np.float32]  # "t", of the actions; densities of numbers
     margins: NDArray[np.float32]  # "t", by which the likeliest action leads the next one; 0 of numbers
-    places: NDArray[np.float32]  # "t p", weights of places; p is 0 if it attends to none
+    places: NDArray[np.float32]  # "t p", weights of places or objects; p is 0 if it attends to none
     messages: NDArray[np.float32]  # "t n", bits; n is 0 if it sends none
 
     @property
@@ -223,7 +223,7 @@ def play_episodes(
         played = games.step(actions)
         chosen = model.policy.log_prob(policy, torch.from_numpy(actions)).exp().numpy()
         value = output.values[:, 0].float().cpu().numpy()
-        places = _or_empty(None if output.place_read is None else output.place_read.weights, count)
+        places = _or_empty(output.objects if output.place_read is None else output.place_read.weights, count)
         messages = _or_empty(output.messages, count)
         margins = _margins(model, policy)
         columns.append((observations, actions, played.rewards, value, chosen, margins, places, messages))

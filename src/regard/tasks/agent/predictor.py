@@ -13,19 +13,20 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
-from regard.data.environments.base import EnvironmentSpec
+from regard.data.environments.base import EnvironmentSpec, ObjectEnvironment
 from regard.data.environments.catalogue import begin_games
 from regard.data.environments.games import VectorGames
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, predict_recorded
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.attention_memory import AttentionMemory
 from regard.models.acting.message_memory import MessageMemory
+from regard.models.acting.objects_encoder import ObjectsEncoder
 from regard.models.acting.places_memory import FeatureMap, PlacesMemory
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
 from regard.tasks.agent.options import AgentConfig
 from regard.tasks.agent.playing import Episode, is_hard, lead, play_episodes
-from regard.viz.episode.episode_view import EpisodeView
+from regard.viz.episode.episode_view import AttendedObject, EpisodeView
 
 # of the games that are neither trained on nor validated on
 _HELD_OUT = 2
@@ -145,7 +146,8 @@ class AgentPredictor(Predictor[int, Episode]):
     # The attention behind an episode
 
     def check_attends(self, what: str) -> None:
-        if not isinstance(self.model.memory, AttentionMemory | MessageMemory | PlacesMemory):
+        attends = isinstance(self.model.memory, AttentionMemory | MessageMemory | PlacesMemory)
+        if not attends and not isinstance(self.model.encode, ObjectsEncoder):
             raise ValueError(
                 f"{what} needs attention, and the memory {self.config.model.memory} has none; leave it out, or name "
                 "another run"
@@ -177,13 +179,24 @@ class AgentPredictor(Predictor[int, Episode]):
             height, width = self.model.encode.grid
             keys = tuple(f"row {y + 1}, column {x + 1}" for y in range(height) for x in range(width))
             about["keys"] = "places"
+        if isinstance(self.environment, ObjectEnvironment):
+            # one map with a row per step; the steps of a memory have names of their own
+            (of_objects, *_) = (item for item in recording if item.name.startswith("encode"))
+            rows = of_objects.weights.dense().flatten(0, -2).unsqueeze(0)  # "1 t o"
+            recording = replace(
+                recording, maps=(derive("objects", of_objects.kind, DenseMap(rows), [of_objects], "objects"),)
+            )
+            keys = self.environment.object_names(output.observations[0])
+            about["keys"] = "objects"
         return replace(recording, queries=self.steps(output), keys=keys, about=about)
 
     def attended(self, recording: Recording) -> Tensor | None:  # -> "t t"
         """The weights of every step to the steps of the episode, the mean of all layers and heads; None without any."""
-        if isinstance(self.model.memory, PlacesMemory) or not len(recording):
+        is_memory = isinstance(self.model.memory, AttentionMemory | MessageMemory)
+        maps = [item for item in recording if is_memory and item.name.startswith("memory")]
+        if not maps:
             return None
-        return torch.stack([item.weights.dense().flatten(0, -3).mean(0) for item in recording]).mean(0).cpu()
+        return torch.stack([item.weights.dense().flatten(0, -3).mean(0) for item in maps]).mean(0).cpu()
 
     def view(self, recording: Recording, episode: Episode) -> EpisodeView:
         """The episode, drawable, with the attention that was recorded in it."""
@@ -200,7 +213,21 @@ class AgentPredictor(Predictor[int, Episode]):
             episode.values.tolist(),
             self.attended(recording),
             None if grid is None else episode.places.reshape(len(episode), *grid),
+            self._attended_objects(episode),
         )
+
+    def _attended_objects(self, episode: Episode) -> list[AttendedObject] | None:
+        """The object with the greatest weight of every step; None in games without objects."""
+        environment = self.environment
+        if not isinstance(environment, ObjectEnvironment):
+            return None
+        return [
+            AttendedObject(
+                environment.object_names(observation)[n], float(weights[n]), environment.object_pixel(observation, n)
+            )
+            for observation, weights in zip(episode.observations, episode.places, strict=True)
+            for n in [int(weights.argmax())]
+        ]
 
     def watch(self, number: int) -> tuple[EpisodeView, str]:
         """A held-out episode, and its outcome in a sentence."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.common import atomic_files, json_files
 from regard.common.wording import plural
-from regard.data.environments.base import EnvironmentSpec
+from regard.data.environments.base import EnvironmentSpec, ObjectEnvironment
 from regard.data.environments.catalogue import begin_games
 from regard.inference.evaluation import Evaluation
 from regard.losses.ppo import ppo_terms
@@ -256,16 +256,26 @@ def _scores(environment: EnvironmentSpec, episodes: Sequence[Episode]) -> dict[s
 
 
 def _on_target(environment: EnvironmentSpec, episode: Episode) -> NDArray[np.float64]:  # -> "t 2"
-    """The weight of the target's place, and whether it is the likeliest one, at the moves that have a target."""
+    """The weight of the target's place, or of the named object, and whether it is the likeliest one, at the moves that
+    have a target."""
     shares = []
     for observation, weights in zip(episode.observations, episode.places, strict=True):
-        target = environment.target(observation)
-        if target is None or not len(weights):
+        place = _target_place(environment, observation)
+        if place is None or not len(weights):
             continue
-        row, column = (pixel // FeatureMap.side for pixel in target)
-        place = row * (observation.shape[1] // FeatureMap.side) + column
         shares.append((weights[place], weights.argmax() == place))
     return np.array(shares, np.float64).reshape(-1, 2)
+
+
+def _target_place(environment: EnvironmentSpec, observation: NDArray[np.float32]) -> int | None:
+    """The number of the place or object that an observation asks for; None if it asks for none."""
+    if isinstance(environment, ObjectEnvironment):
+        return environment.named_object(observation)
+    target = environment.target(observation)
+    if target is None:
+        return None
+    row, column = (pixel // FeatureMap.side for pixel in target)
+    return row * (observation.shape[1] // FeatureMap.side) + column
 
 
 class AgentTask(Task[AgentConfig, AgentPredictor]):

@@ -21,6 +21,15 @@ _STEP, _REST, _LETTERS = 0.62, 1.9, 16
 
 
 @dataclass(frozen=True, eq=False)
+class AttendedObject:
+    """The object with the greatest weight of a step, and its row and column in the frame."""
+
+    name: str
+    weight: float
+    pixel: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
 class EpisodeView:
     """The steps of an episode; `weights` are those of every step to the steps before it and to itself."""
 
@@ -32,12 +41,14 @@ class EpisodeView:
     values: Sequence[float]
     weights: Tensor | None  # "t t"; None: a memory without attention
     places: NDArray[np.float32] | None = None  # "t y x", weights of the places of each frame
+    objects: Sequence[AttendedObject] | None = None  # one per step
 
     def lines(self) -> Iterator[str]:
         """A line per step, below a heading."""
         wide = max(len("sees"), *map(len, self.seen))
         acts = max(len("does"), *map(len, self.actions))
-        attends = "" if self.weights is None and self.places is None else "  attends to"
+        is_blind = self.weights is None and self.places is None and self.objects is None
+        attends = "" if is_blind else "  attends to"
         yield f"step  {'sees':{wide}}  {'does':{acts}}  reward   value{attends}"
         for t, (seen, action) in enumerate(zip(self.seen, self.actions, strict=True)):
             reward = f"{self.rewards[t]:+.2f}" if self.rewards[t] else ""
@@ -45,7 +56,9 @@ class EpisodeView:
             yield line.rstrip()
 
     def _attended(self, t: int) -> str:
-        """The steps, or the place, with the greatest weights of step t."""
+        """The steps, the place or the object with the greatest weights of step t."""
+        if self.objects is not None:
+            return f"{self.objects[t].name} {100 * self.objects[t].weight:.0f} %"
         if self.places is not None:
             y, x = self._place(t)
             return f"row {y + 1}, column {x + 1} {100 * self.places[t, y, x]:.0f} %"
@@ -97,6 +110,9 @@ class EpisodeView:
                 axes.set(xticks=[], yticks=[])
                 if self.places is not None:
                     self._frame_place(axes, t)
+                if self.objects is not None:
+                    y, x = self.objects[t].pixel
+                    self._frame(axes, (x - 2.5, y - 2.5), 5, 5)
                 reward = f"\n{self.rewards[t]:+.2f}" if self.rewards[t] else ""
                 axes.set_title(spell(f"{t}"), fontsize=7)
                 axes.set_xlabel(spell(f"{self.actions[t]}{reward}"), fontsize=7)
@@ -111,10 +127,12 @@ class EpisodeView:
 
     def _frame_place(self, axes: Any, t: int) -> None:
         """A frame around the place of the greatest weight."""
-        from matplotlib.patches import Rectangle
-
         assert self.places is not None
         (y, x), (rows, columns) = self._place(t), self.places[t].shape
         height, width = self.frames[t].shape[0] / rows, self.frames[t].shape[1] / columns
-        corner = (x * width - 0.5, y * height - 0.5)
+        self._frame(axes, (x * width - 0.5, y * height - 0.5), width, height)
+
+    def _frame(self, axes: Any, corner: tuple[float, float], width: float, height: float) -> None:
+        from matplotlib.patches import Rectangle
+
         axes.add_patch(Rectangle(corner, width, height, fill=False, edgecolor=FRAME_COLOUR, linewidth=1.5))
