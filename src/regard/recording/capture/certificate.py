@@ -26,6 +26,12 @@ def checked_rows(queries: int) -> Tensor | slice:
     return torch.tensor([round(n * (queries - 1) / (ROWS - 1)) for n in range(ROWS)])
 
 
+def rows_of(queries: int, device: torch.device) -> Tensor | slice:
+    """The rows that are checked, as an index on a device."""
+    rows = checked_rows(queries)
+    return rows if isinstance(rows, slice) else rows.to(device)
+
+
 class Certificate(NamedTuple):
     """|P·V − out| where it is greatest relative to its rounding bound, and that bound."""
 
@@ -42,19 +48,26 @@ def certify(
     """
     if 0 in weights.shape or out.numel() == 0:
         return Certificate(0.0, tolerance or 0.0)
-    rows = checked_rows(weights.shape[-2])
-    rows = rows if isinstance(rows, slice) else rows.to(weights.device)
+    rows = rows_of(weights.shape[-2], weights.device)
     with autocast_disabled(weights.device):
         p = weights.rows(rows)
-        output, values = (t.detach().to(p.dtype) for t in (out[..., rows, :], repeat_heads(v, p)))
+        output, values = out[..., rows, :].detach(), repeat_heads(v.detach(), p)
         if hard:
-            return Certificate(
-                _distance_to_nearest(p, values, output), rounding_bound(v, out) if tolerance is None else tolerance
-            )
-        gap = (p @ values - output).abs()
-        if tolerance is not None:
-            return Certificate(float(gap.max()), tolerance)
-        return _worst(gap, p.abs() @ values.abs() + output.abs(), v, out)
+            distance = _distance_to_nearest(p, values.to(p.dtype), output.to(p.dtype))
+            return Certificate(distance, rounding_bound(v, out) if tolerance is None else tolerance)
+        return compare(p.unsqueeze(0), values.unsqueeze(0), output.unsqueeze(0), tolerance)[0]
+
+
+def compare(
+    p: Tensor, v: Tensor, out: Tensor, tolerance: float | None
+) -> list[Certificate]:  # "n *b q k", "n *b k v", "n *b q v"
+    """|P·V − out| of each of n maps, against `tolerance` or ε (Σ_j |P_ij| |v_j| + |out_i|)."""
+    values, output = v.to(p.dtype), out.to(p.dtype)
+    gap = (p @ values).sub_(output).abs_()
+    if tolerance is not None:
+        return [Certificate(worst, tolerance) for worst in gap.flatten(1).amax(1).tolist()]
+    size = (p.abs() @ values.abs()).add_(output.abs())
+    return _worst(gap, size, v.dtype, out.dtype)
 
 
 @torch.no_grad()
@@ -64,33 +77,34 @@ def certify_gate(
     """|P∘V − out| of a gate, whose weights broadcast to the values, against `tolerance` or ε (P |v| + |out|)."""
     if 0 in weights.shape or out.numel() == 0:
         return Certificate(0.0, tolerance or 0.0)
-    rows = checked_rows(v.shape[-2])
-    rows = rows if isinstance(rows, slice) else rows.to(weights.device)
+    rows = rows_of(v.shape[-2], weights.device)
     p = weights.rows(slice(None) if weights.shape[-2] == 1 else rows)
     output, values = (t[..., rows, :].to(p.dtype) for t in (out, v))
     gap = (p * values - output).abs()
     if tolerance is not None:
         return Certificate(float(gap.max()), tolerance)
-    return _worst(gap, (p * values).abs() + output.abs(), v, out)
+    return _worst(gap.unsqueeze(0), ((p * values).abs() + output.abs()).unsqueeze(0), v.dtype, out.dtype)[0]
 
 
-def _worst(gap: Tensor, size: Tensor, v: Tensor, out: Tensor) -> Certificate:
-    """The gap that is greatest relative to its bound; argmax takes NaN for the greatest."""
-    least = max(torch.finfo(t.dtype).tiny for t in (v, out))
-    bound = size.mul_(_rounding(v, out)).add_(least)
-    at = (gap / bound).argmax()
-    return Certificate(float(gap.flatten()[at]), float(bound.expand_as(gap).flatten()[at]))
+def _worst(gap: Tensor, size: Tensor, *kinds: torch.dtype) -> list[Certificate]:  # "n …" both
+    """Of each of n maps: the gap that is greatest relative to its bound; argmax takes NaN for the greatest."""
+    least = max(torch.finfo(kind).tiny for kind in kinds)
+    bound = size.mul_(_rounding(*kinds)).add_(least)
+    gap, bound = gap.flatten(1), bound.expand_as(gap).flatten(1)
+    at = (gap / bound).argmax(1, keepdim=True)
+    worst = torch.cat([gap.gather(1, at), bound.gather(1, at)], 1)
+    return [Certificate(*pair) for pair in worst.tolist()]
 
 
-def _rounding(*tensors: Tensor) -> float:
-    """ε of the coarsest of the tensors."""
-    return max(ROUNDING.get(t.dtype, 4e-2) for t in tensors)
+def _rounding(*kinds: torch.dtype) -> float:
+    """ε of the coarsest of the types."""
+    return max(ROUNDING.get(kind, 4e-2) for kind in kinds)
 
 
 @torch.no_grad()
 def matches(weights: AttentionMap, formed: Tensor, dtype: torch.dtype) -> bool:  # "*b q k"
     """Whether a computed map equals the weights that the model formed: Σ_j |P_ij − w_ij| ≤ 2ε in every row."""
-    bound = 2.0 * max(ROUNDING.get(kind, 4e-2) for kind in (formed.dtype, dtype))
+    bound = 2.0 * _rounding(formed.dtype, dtype)
     step = max(1, _CHUNK // max(formed[..., :1, :].numel(), 1))
     for start in range(0, formed.shape[-2], step):
         rows = slice(start, start + step)
@@ -103,7 +117,7 @@ def matches(weights: AttentionMap, formed: Tensor, dtype: torch.dtype) -> bool: 
 @torch.no_grad()
 def is_dropout_of(after: Tensor, before: Tensor) -> bool:
     """Whether `after` equals dropout of `before`: each entry zero or scaled by one common factor."""
-    bound = 4.0 * max(ROUNDING.get(t.dtype, 4e-2) for t in (before, after))
+    bound = 4.0 * _rounding(before.dtype, after.dtype)
     before, after = before.double(), after.double()
     alive = (after != 0) & (before.abs() > 1e-3)  # smaller weights of a half type are rounded too coarsely
     ratio = after[alive] / before[alive]
@@ -131,7 +145,7 @@ def repeat_heads(v: Tensor, weights: Tensor) -> Tensor:
 
 def rounding_bound(v: Tensor, out: Tensor) -> float:
     """The rounding error of one value, by the types of both tensors and the greatest value."""
-    epsilon = _rounding(v, out)
+    epsilon = _rounding(v.dtype, out.dtype)
     if v.numel() == 0:
         return epsilon
     low, high = torch.aminmax(v.detach())

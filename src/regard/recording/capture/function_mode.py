@@ -41,6 +41,7 @@ class CaptureMode(TorchFunctionMode):
         self.captured_from: str | None = None
         self.heads: int | None = None
         self._enclosing: ModuleFrame | None = None
+        self._images = recorder.module_stack.images.data  # empty unless the model cuts images into patches
         self._captures: dict[Any, Capture] = {**_ATTENTION, **self.eager.start}
         self._follow: dict[Any, Capture] = dict(self.eager.follow)
 
@@ -61,6 +62,8 @@ class CaptureMode(TorchFunctionMode):
         if self.eager.has_weights:
             self.eager.uses.note_result(out)
         self._join_pieces(frame)
+        if not self.recorder.module_stack.stack:
+            self.recorder.settle()
 
     def _join_pieces(self, frame: ModuleFrame) -> None:
         """Records attention that a module computed in pieces as one map."""
@@ -87,7 +90,9 @@ class CaptureMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.recorder.pauses:
             return func(*args, **kwargs)
-        out = self._run(func, args, kwargs)
+        is_followed = func in self._captures or self._images or not self.eager.is_idle
+        is_followed = is_followed or type(func).__name__ == "FlexAttentionHOP"
+        out = self._run(func, args, kwargs) if is_followed else func(*args, **kwargs)
         if func in LINEAR and not in_functorch_transform():
             self.tape.note(func, out, args, kwargs, self.call_number)
         return out
@@ -98,7 +103,7 @@ class CaptureMode(TorchFunctionMode):
         if capture is None and not self.eager.is_idle:
             capture = self._follow.get(func)
         images = self.recorder.module_stack.images
-        if images.data and args and isinstance(args[0], torch.Tensor) and args[0] in images and func in REARRANGES:
+        if self._images and args and isinstance(args[0], torch.Tensor) and args[0] in images and func in REARRANGES:
             out = func(*args, **kwargs)
             self.recorder.module_stack.track_reshape(args[0], out)
             return out

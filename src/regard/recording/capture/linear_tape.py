@@ -1,6 +1,5 @@
 """LinearTape: calls that rearrange, read and combine values, noted so that they can be replayed on other values."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -70,33 +69,67 @@ class Combined(NamedTuple):
     earlier: tuple["Combined", ...] = ()  # the tensors of the same reads that it was computed from, the latest first
 
 
+class DeferredCall(NamedTuple):
+    """A call that rearranged tensors, of which no node was made yet."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    item: int | None
+
+
 class LinearTape:
-    """Notes calls that rearrange and combine tensors, for as long as these live and their module runs."""
+    """Notes calls that rearrange and combine tensors, for as long as these live and their module runs.
+
+    Most modules read no values by weights, so nodes are made of the calls of a module at its first read.
+    """
 
     def __init__(self) -> None:
         # by the call of the running module
-        self._nodes: defaultdict[int, WeakIdKeyDictionary] = defaultdict(WeakIdKeyDictionary)
+        self._nodes: dict[int, WeakIdKeyDictionary] = {}
+        self._deferred: set[int] = set()  # module calls with calls of which nodes are to be made
         self._combined: dict[int, list[Combined]] = {}
 
     def note(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: int) -> None:
         """Notes a call of one of LINEAR."""
         if func in _ASSIGNMENT:
             self._note_assignment(func, args, call)
-            return
+        elif call in self._combined or (func in _REARRANGES and _writes(func)):
+            for item, result in _results(out):
+                self._note(func, result, item, args, kwargs, call)
+        elif func in _REARRANGES and not (args and out is args[0]):
+            if args and type(args[0]) is list:
+                args = (list(args[0]), *args[1:])  # the caller may go on to fill its list
+            nodes = self._nodes_of(call)
+            for item, result in _results(out):
+                nodes[result] = DeferredCall(func, args, kwargs, item)
+            self._deferred.add(call)
+
+    def _note(
+        self, func: Any, result: Tensor, item: int | None, args: tuple[Any, ...], kwargs: dict[str, Any], call: int
+    ) -> None:
+        """Notes one of the results of a call; one that combines no reads has no node."""
         inputs = [t for t in _tensors(args) if t.is_floating_point() and t.ndim > 1]
         known = [node for node in (self._known(t, call) for t in inputs) if node is not None]
         has_products = any(node.products for node in known)
-        if not inputs or (func in _COMBINES and not has_products) or (not known and out is inputs[0]):
+        if not inputs or (func in _COMBINES and not has_products) or (not known and result is inputs[0]):
             return
         mapped = tuple(self._map(argument, func, has_products, call) for argument in args)
         if func in _PAD:
             mapped, kwargs = mapped[:2], {name: value for name, value in kwargs.items() if name == "pad"}
-        selects = func in _SELECTIONS
-        for item, result in enumerate(out) if isinstance(out, tuple | list) else [(None, out)]:
-            node = _node(func, mapped, kwargs, item, selects)
-            self._nodes[call][result] = node
-            if node.products:
-                self._combined.setdefault(call, []).append(Combined(node, result))
+        node = _node(func, mapped, kwargs, item, func in _SELECTIONS)
+        self._nodes_of(call)[result] = node
+        if node.products:
+            self._combined.setdefault(call, []).append(Combined(node, result))
+
+    def _make_nodes(self, call: int) -> None:
+        """Makes nodes of the calls that were noted, in their order: an argument's node comes before its result's."""
+        self._deferred.discard(call)
+        nodes = self._nodes[call]
+        for result, deferred in list(nodes.items()):
+            if isinstance(deferred, DeferredCall):
+                del nodes[result]
+                self._note(deferred.func, result, deferred.item, deferred.args, deferred.kwargs, call)
 
     def note_product(
         self,
@@ -111,7 +144,7 @@ class LinearTape:
         """Notes a read of these values, one of the arguments, by weights."""
         arguments = tuple(_substitute(argument, values, product.values) for argument in args)
         node = LinearNode(func, arguments, kwargs, products=(product,), parents=(product.values,))
-        self._nodes[call][out] = node
+        self._nodes_of(call)[out] = node
         self._combined.setdefault(call, []).append(Combined(node, out))
 
     def node_of(self, values: Tensor, call: int) -> LinearNode:
@@ -121,7 +154,9 @@ class LinearTape:
 
     def take(self, call: int) -> list[Combined]:
         """The results of value reads inside a module that ended, the most combined first, each read once."""
-        self._nodes.pop(call, None)
+        if self._nodes.pop(call, None) is None:
+            return []
+        self._deferred.discard(call)
         noted = self._combined.pop(call, [])
         combined = [c for c in noted if not c.node.is_consumed]
         combined.sort(key=lambda c: -len(c.node.products))
@@ -135,9 +170,18 @@ class LinearTape:
             seen |= reads
         return groups
 
+    def _nodes_of(self, call: int) -> WeakIdKeyDictionary:
+        nodes = self._nodes.get(call)
+        if nodes is None:
+            nodes = self._nodes[call] = WeakIdKeyDictionary()
+        return nodes
+
     def _known(self, t: Tensor, call: int) -> LinearNode | None:
         """The node of a tensor that this call of a module made; a cache of earlier calls is a tensor of its own."""
-        node = self._nodes[call].get(t)
+        if call in self._deferred:
+            self._make_nodes(call)
+        nodes = self._nodes.get(call)
+        node = None if nodes is None else nodes.get(t)
         return node if node is not None and node.depth < _MAX_DEPTH else None
 
     def _note_assignment(self, func: Any, args: tuple[Any, ...], call: int) -> None:
@@ -145,11 +189,11 @@ class LinearTape:
         node = self._known(value, call) if isinstance(value, Tensor) else None
         before = self._known(target, call)
         if node is None and (before is None or not before.products):
-            self._nodes[call].pop(target, None)
+            self._nodes_of(call).pop(target, None)
             return
         base = before if before is not None else _zeros_like(target)
         assigned = _node(_assigned, (base, index, node if node is not None else 0.0), {}, None, True)
-        self._nodes[call][target] = assigned
+        self._nodes_of(call)[target] = assigned
         if assigned.products:
             self._combined.setdefault(call, []).append(Combined(assigned, target))
 
@@ -224,11 +268,21 @@ CASTS_SET = set(CASTS)
 
 def _unaliased(func: Any, arguments: list[Any]) -> list[Any]:
     """With a copy of the tensor that a call writes to, so that a replay leaves earlier results alone."""
-    name = getattr(func, "__name__", "")
-    writes = (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
-    if writes and isinstance(arguments[0], Tensor):
+    if _writes(func) and isinstance(arguments[0], Tensor):
         arguments[0] = arguments[0].clone()
     return arguments
+
+
+def _writes(func: Any) -> bool:
+    """Whether a call writes to its first argument, by its name."""
+    name = getattr(func, "__name__", "")
+    return (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
+
+
+def _results(out: Any) -> list[tuple[int | None, Tensor]]:
+    if isinstance(out, Tensor):
+        return [(None, out)]
+    return list(enumerate(out)) if isinstance(out, tuple | list) else []
 
 
 def _assigned(base: Tensor, index: Any, value: Any) -> Tensor:

@@ -41,8 +41,7 @@ class ModuleStack:
     def __init__(self, model: nn.Module) -> None:
         self.names: dict[int, list[str]] = {}
         self.modules: dict[str, nn.Module] = {}
-        for full, module in model.named_modules(remove_duplicate=False):
-            name = without_compile_prefix(full)
+        for name, module in _named_modules(model):
             self.modules[name] = module
             self.names.setdefault(id(module), []).append(name)
         self.stack: list[ModuleFrame] = []
@@ -51,6 +50,7 @@ class ModuleStack:
         # called with a module that ends, and its output
         self.on_leave: Callable[[ModuleFrame, Any], None] = lambda frame, out: None
         self._count = 0  # of the calls of modules
+        self._entered: set[str] = set()  # modules that ran
         self.attention_modules: dict[str, str] = {}  # of those that ran and are named as attention: their types
         self._grid: tuple[int, int] | None = None
         self._layer_grid: tuple[int, int] | None = None  # of a layer that names its grid, while it runs
@@ -68,7 +68,7 @@ class ModuleStack:
                 handles.append(module.register_forward_hook(self._track_patches))
             # torch's own leaves and the terms of this library attend to nothing by themselves, and there are many
             package = type(module).__module__
-            leaf = package.startswith("torch.nn.modules.") and next(module.children(), None) is None
+            leaf = not module._modules and package.startswith("torch.nn.modules.")
             if leaf or package.startswith("regard.attn.terms."):
                 continue
             handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
@@ -78,8 +78,10 @@ class ModuleStack:
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.has_run = True
         name = self.name_of(module)
-        if name not in self.attention_modules and is_attention_name(name, type(module)):
-            self.attention_modules[name] = type(module).__name__
+        if name not in self._entered:
+            self._entered.add(name)
+            if is_attention_name(name, type(module)):
+                self.attention_modules[name] = type(module).__name__
         self._count += 1
         self.stack.append(ModuleFrame(name, module, args, kwargs, self._count))
 
@@ -143,6 +145,23 @@ class ModuleStack:
 
     def has_module(self, module: nn.Module) -> bool:
         return id(module) in self.names
+
+
+def detach(handles: Sequence[RemovableHandle]) -> None:
+    """Removes hooks."""
+    for handle in handles:
+        handle.remove()
+
+
+def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """All modules in the order of `named_modules`, a shared one under each of its names; without its generators."""
+    stack: list[tuple[str, nn.Module]] = [("", model)]
+    while stack:
+        name, module = stack.pop()
+        yield name, module
+        for part, child in reversed(module._modules.items()):
+            if child is not None:
+                stack.append((without_compile_prefix(f"{name}.{part}" if name else part), child))
 
 
 def without_compile_prefix(name: str) -> str:

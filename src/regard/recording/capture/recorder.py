@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
 
-from regard.attn.maps.attention_map import DenseMap, SnapshotMap
+from regard.attn.maps.attention_map import DenseMap, LazyMap, SnapshotMap
 from regard.recording.analysis.derived_maps import HeadStack, StitchedMap
 from regard.recording.analysis.weight_gradients import GateGradient, OutputGradient, WeightGradient
 from regard.recording.capture import certificate, pieces
@@ -18,6 +18,7 @@ from regard.recording.capture.cache_positions import CachePositions
 from regard.recording.capture.linear_tape import Combined, ValueProduct
 from regard.recording.capture.mask_rules import MaskCompressor
 from regard.recording.capture.module_stack import ModuleFrame, ModuleStack, is_cross_attention
+from regard.recording.capture.pending_certificates import PendingCertificates
 from regard.recording.capture.tensor_store import TensorStore, readable_size
 from regard.recording.recorded_map import Kind, RecordedMap
 
@@ -73,6 +74,8 @@ class Recorder:
         self._last_self = (0, 0)  # queries and step of the last self attention
         self._masks = MaskCompressor()
         self._positions = CachePositions()
+        self._pending = PendingCertificates(options.tolerance)
+        self._names: dict[type, list[str]] = {}  # of the selected modules, by their type
         self.unjoined: dict[str, None] = {}  # modules that attend in pieces, of which no map could be made
         module_stack.on_error = self._discard_partial
 
@@ -141,10 +144,19 @@ class Recorder:
         """
         has_graph = torch.is_grad_enabled()
         with torch.no_grad(), torch.inference_mode(False):
-            if captured.head is None:
-                return self._append(self._recorded_map(frame, captured, has_graph))
-            self._keep_head(frame, captured, has_graph, *captured.head)
-            return None
+            if captured.head is not None:
+                self._keep_head(frame, captured, has_graph, *captured.head)
+                return None
+            recorded_map = self._append(self._recorded_map(frame, captured, has_graph))
+        if self._pending.is_full or not self.module_stack.stack:
+            self.settle()
+        return recorded_map
+
+    def settle(self) -> None:
+        """Computes the certificates that are pending; those of a model are settled when it has run."""
+        if len(self._pending):
+            with self.muted(), torch.no_grad(), torch.inference_mode(False):
+                self._pending.settle(self.maps)
 
     def _keep_head(self, frame: ModuleFrame, captured: CapturedCall, has_graph: bool, head: int, count: int) -> None:
         """One of several heads that are captured one by one; the last joins them."""
@@ -227,7 +239,8 @@ class Recorder:
         if self._steps is not None:
             self._steps.append(recorded_map)
             return None
-        self.maps.append(replace(recorded_map, call=self._next_call(recorded_map.name)))
+        call = self._next_call(recorded_map.name)
+        self.maps.append(recorded_map if call == recorded_map.call else replace(recorded_map, call=call))
         return self.maps[-1]
 
     def _next_call(self, name: str) -> int:
@@ -274,13 +287,17 @@ class Recorder:
         if formed is not None and after_dropout is not None and not certificate.is_dropout_of(after_dropout, formed):
             expected = None
         used = weights if after_dropout is None else DenseMap(after_dropout)
-        certified, tolerance = self._certify(used, v, expected, captured)
+        stored = self._store(weights, frame) if formed is None else None
+        if stored is not None and self._waits(stored, v, expected, captured):
+            certified, tolerance = None, 0.0
+        else:
+            certified, tolerance = self._certify(used, v, expected, captured)
         is_verified = certified is not None and certified <= tolerance
         if formed is not None and not isinstance(weights, DenseMap) and not is_verified:
             weights = DenseMap(formed, weights.mask_only)
             used = weights if after_dropout is None else DenseMap(after_dropout)
             certified, tolerance = self._certify(used, v, expected, captured)
-        stored = self._store(weights, frame)
+        stored = self._store(weights, frame) if stored is None else stored
 
         def as_rows(t: Tensor) -> Tensor:
             t = captured.as_rows(t)
@@ -302,6 +319,11 @@ class Recorder:
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
         )
+
+    def _waits(self, stored: SnapshotMap, v: Tensor, expected: Tensor | None, captured: CapturedCall) -> bool:
+        """Whether a map gets its certificate later; parts of one map, which are joined by theirs, get it at once."""
+        is_whole = captured.head is None and self._steps is None and not captured.hard and not captured.in_place
+        return is_whole and expected is not None and self._pending.add(stored, v, expected)
 
     def _certify(
         self, weights: SnapshotMap, v: Tensor, expected: Tensor | None, captured: CapturedCall
@@ -333,9 +355,7 @@ class Recorder:
 
     def _check_budget(self, size: int, frame: ModuleFrame) -> None:
         """At the first map of a module: raises if the maps of all modules of its type would exceed the budget."""
-        kind, modules = type(frame.module), self.module_stack.modules
-        same_type = {name for name, module in modules.items() if type(module) is kind and self.is_selected(name)}
-        remaining = len(same_type - self._calls.keys()) or 1
+        remaining = sum(name not in self._calls for name in self._names_of_type(type(frame.module))) or 1
         available = self.store.budget - self.store.used
         if size * remaining > available:
             raise MemoryError(
@@ -344,6 +364,13 @@ class Recorder:
                 "left; record fewer layers=, heads= or rows=, "
                 f"{'keep queries and keys instead of weights, ' if self.options.weights else ''}or raise budget="
             )
+
+    def _names_of_type(self, kind: type) -> list[str]:
+        """The selected modules of one type."""
+        if kind not in self._names:
+            modules = self.module_stack.modules.items()
+            self._names[kind] = [name for name, module in modules if type(module) is kind and self.is_selected(name)]
+        return self._names[kind]
 
     def _gradient(
         self,
@@ -392,6 +419,8 @@ class Recorder:
 
 def _size(weights: SnapshotMap) -> int:
     """Bytes that a copy of the map takes, without the tensors that layers share."""
+    if isinstance(weights, LazyMap) and weights.call.q is weights.call.queries:
+        return weights.call.queries.nbytes + weights.call.keys.nbytes
     sizes = []
 
     def count(role: str, t: Tensor) -> Tensor:
