@@ -1,8 +1,9 @@
-"""Agents: `python -m benchmarks.agents --part memories|tmaze|target|speed`.
+"""Agents: `python -m benchmarks.agents --part memories|tmaze|target|minigrid|speed`.
 
 memories: pairs and repeat, a minute of CPU per training at most; a training ends at the first validation that reaches
-the goal. tmaze: success in a corridor of 5. target: return and attention to the target, soft and hard. speed: steps of
-all games per second of CPU, played and learned from. Every training is scored on 500 held-out episodes.
+the goal. tmaze: success in a corridor of 5. target: return and attention to the target, soft and hard. minigrid:
+success in a maze of MiniGrid, which must be installed. speed: moves of all games per second of CPU, played and learned
+from. Every training is scored on 500 held-out episodes.
 """
 
 import argparse
@@ -33,6 +34,8 @@ ATTENTION = ("additive", "dot", "gtrxl")
 MEMORIES = (*ATTENTION, "lstm", "gru", "none")
 # more steps than any budget allows
 ENDLESS = 10**6
+# options of the mazes of MiniGrid
+MAZE = {"segment": 64, "entropy": 0.02, "valid_episodes": 100}
 
 
 @dataclass(frozen=True)
@@ -93,21 +96,30 @@ def memories(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
     return rows
 
 
-def tmaze(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
+def maze(name: str, given: argparse.Namespace, say: Say, where: str, **options: Any) -> list[Row]:
+    """Trains seed after seed in a maze; the row with the bound counts those that are successful."""
     found = []
     for seed in range(given.seeds):
-        task = AgentConfig.of(env="tmaze", memory="additive", length=given.length, seed=seed, **small)
+        task = AgentConfig.of(memory="additive", seed=seed, **options)
         found.append(
             train(task, "success", 0.97, given.seconds, given.episodes, validate_every=given.validate_every or 120)
         )
-        say(f"tmaze {found[-1]}")
+        say(f"{name} {found[-1]}")
     solved = sum(each.scores["success"] >= 0.9 for each in found)
-    how = f"corridor of {given.length}, view of 3 × 3, additive memory, {given.seconds:g} s of CPU at most, one thread"
-    least = Bound("least", 2)
+    how = f"{where}, additive memory, {given.seconds:g} s of CPU at most, one thread"
     return [
-        Row("T-maze, seeds with success of 0.9", solved, f"of {len(found)}", least, how, digits=0),
-        row("T-maze, success", "success", found, None, how),
+        Row(f"{name}, seeds with success of 0.9", solved, f"of {len(found)}", Bound("least", 2), how, digits=0),
+        row(f"{name}, success", "success", found, None, how),
     ]
+
+
+def tmaze(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
+    where = f"corridor of {given.length}, view of 3 × 3"
+    return maze("T-maze", given, say, where, env="tmaze", length=given.length, **small)
+
+
+def minigrid(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
+    return maze("MiniGrid", given, say, f"{given.gym}, view of 3 × 3", env=given.gym, **{**MAZE, **small})
 
 
 def target(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
@@ -115,7 +127,7 @@ def target(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
     for places in ("soft", "hard"):
         found = []
         for seed in range(given.seeds):
-            task = AgentConfig.of(env="target", memory="lstm", places=places, seed=seed, segment=8, **small)
+            task = AgentConfig.of(env="target", memory="lstm", places=places, seed=seed, **small)
             found.append(
                 train(task, "return", 0.97, given.seconds, given.episodes, validate_every=given.validate_every or 60)
             )
@@ -144,16 +156,16 @@ def speed(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
                     times.append(time.process_time())
         per_segment = statistics.median(b - a for a, b in itertools.pairwise(times))
         rate = task.batch * task.segment / per_segment
-        say(f"{memory}: {rate:,.0f} steps per second")
+        say(f"{memory}: {rate:,.0f} moves per second")
         how = f"pairs, width {task.model.width}, {task.batch} games, {task.passes} passes, median of {len(times) - 1} "
         bound = Bound("least", 10_000) if memory == "additive" else None
-        rows.append(Row(f"speed, {memory}", rate, "steps per second of CPU", bound, how + "segments", digits=0))
+        rows.append(Row(f"speed, {memory}", rate, "moves per second of CPU", bound, how + "segments", digits=0))
     return rows
 
 
-PARTS = {"memories": memories, "tmaze": tmaze, "target": target, "speed": speed}
-SECONDS = {"memories": 60.0, "tmaze": 600.0, "target": 240.0, "speed": 0.0}
-SAID = "Agents with a memory, by PPO in games of numpy; returns, successes and pointing on held-out episodes.\n"
+PARTS = {"memories": memories, "tmaze": tmaze, "target": target, "minigrid": minigrid, "speed": speed}
+SECONDS = {"memories": 60.0, "tmaze": 600.0, "target": 240.0, "minigrid": 1500.0, "speed": 0.0}
+SAID = "Agents with a memory, by PPO; returns, successes and pointing on held-out episodes.\n"
 
 
 def command_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:
@@ -171,9 +183,14 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **smal
     parser.add_argument("--envs", nargs="+", default=["pairs", "repeat"], help="of memories (pairs repeat)")
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES), help="of memories and speed (all)")
     parser.add_argument("--seeds", type=int, default=3, help="trainings per row (%(default)s)")
-    parser.add_argument("--seconds", type=float, help="CPU seconds per training (60, T-maze 600, target 240)")
-    parser.add_argument("--validate-every", type=int, help="updates between validations (24, T-maze 120, target 60)")
+    parser.add_argument(
+        "--seconds", type=float, help="CPU seconds per training (60, T-maze 600, target 240, MiniGrid 1500)"
+    )
+    parser.add_argument("--validate-every", type=int, help="updates between validations (24, mazes 120, target 60)")
     parser.add_argument("--length", type=int, default=5, help="the corridor of the T-maze (%(default)s)")
+    parser.add_argument(
+        "--gym", default="gym:benchmarks.minigrid_views:MemoryS7View3-v0", help="of minigrid (%(default)s)"
+    )
     parser.add_argument("--segments", type=int, default=30, help="of speed (%(default)s)")
     parser.add_argument("--episodes", type=int, default=500, help="held-out episodes (%(default)s)")
     given = parser.parse_args(arguments)

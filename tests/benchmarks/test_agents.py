@@ -15,6 +15,7 @@ FEW = ["--seeds", "1", "--seconds", "0", "--episodes", "4", "--validate-every", 
     [
         ("memories", ["--envs", "pairs", "--memories", "dot", "none"], [0.95, None]),
         ("tmaze", ["--length", "2"], [2, None]),
+        ("minigrid", ["--gym", "gym:FrozenLake-v1"], [2, None]),
         ("target", [], [0.9, 0.8, None, 0.9, 0.8, None]),
         ("speed", ["--memories", "additive", "--segments", "3"], [10_000]),
     ],

@@ -28,7 +28,7 @@ def test_an_episode_is_printed_and_drawn(regard: Regard, agents: dict[str, Path]
     assert [line.split()[0] for line in lines[2:6]] == ["0", "1", "2", "3"]
     assert "itself 100 %" in lines[2]
     assert lines[6].startswith("return ")
-    assert lines[6].endswith(" in 4 steps")
+    assert lines[6].endswith(" in 4 moves")
     assert f"the episode is drawn in {picture}" in ran.err
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert regard("watch", agents["gtrxl"], 3, "--picture", page).out == ran.out
@@ -42,6 +42,7 @@ def test_an_episode_is_printed_and_drawn(regard: Regard, agents: dict[str, Path]
 def test_bad_input(regard: Regard, agents: dict[str, Path], tmp_path: Path) -> None:
     run = agents["gru"]
     for words, message in (
+        ([run, "x"], "episode must be a whole number, got 'x'; write it in digits, such as 10"),
         ([run, "-1"], "an episode is a whole number, 0 or more, got -1; try 0"),
         ([run, "--picture", tmp_path / "a.txt"], "unknown suffix of --picture '.txt'"),
         ([tmp_path], f"{tmp_path} holds neither run.json"),

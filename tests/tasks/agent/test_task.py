@@ -117,6 +117,11 @@ def test_a_comparison_trains_the_variants_that_it_checks() -> None:
         for name, task in variants.items():
             assert task.cli_arguments() == ["--memory", name, "--places", places[name]]
     assert small(env="pairs").variants(["lstm"])["lstm"].model.places == "none"
+    # a window is of those that attend to moves
+    windows = {name: task.model.window for name, task in small(window=2).variants(["gru", "dot"]).items()}
+    assert windows == {"gru": None, "dot": 2}
+    assert AgentConfig.replaced("memory", "gru", {}) == ("window",)
+    assert AgentConfig.replaced("memory", "dot", {}) == ()
 
 
 def test_a_margin_is_the_lead_of_the_closest_decision(tmp_path: Path) -> None:
@@ -202,7 +207,12 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
         ),
         (
             "--env pairs --window 9",
-            "--window 9 is longer than an episode of pairs, whose last step has 3 before it; try --window 3",
+            "--window 9 is longer than an episode of pairs, whose last move has 3 before it; try --window 3",
+        ),
+        (
+            "--env pairs --memory lstm --window 2",
+            "--window 2 counts the moves that attention reads, and --memory lstm has no attention to moves; leave it "
+            "out, or take --memory additive",
         ),
         (
             "--env repeat --length 5",
@@ -239,7 +249,7 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
         ),
         (
             "--batch 7 --segment 1",
-            "--segment 1 and --minibatches 4 of --batch 7 games leave an update of one step, whose advantage has no "
+            "--segment 1 and --minibatches 4 of --batch 7 games leave an update of one move, whose advantage has no "
             "spread to be divided by; try --segment 32",
         ),
         ("--batch 3", "--minibatches 4 divide the games, and --batch 3 has fewer; try --minibatches 3"),

@@ -22,9 +22,9 @@ VIEW = EpisodeView(
 )
 
 
-def test_lines_name_the_attended_steps() -> None:
+def test_lines_name_the_attended_moves() -> None:
     assert list(VIEW.lines()) == [
-        "step  sees         does  reward   value  attends to",
+        "move  sees         does  reward   value  attends to",
         "   0  A = 1        up              0.25  itself 100 %",
         "   1  B </script>  down           -0.50  0 A = 1 50 %, itself 50 %",
         "   2  A ?          up     +0.50    0.75  0 A = 1 90 %, itself 8 %",
@@ -49,7 +49,30 @@ def test_figures_are_the_same_every_time(tmp_path: Path) -> None:
         paths = [view.save(tmp_path / name) for name in ("a.png", "b.png")]
         assert paths[0].read_bytes() == paths[1].read_bytes()
         assert paths[0].read_bytes().startswith(b"\x89PNG")
-    assert "attended step" in VIEW.save(tmp_path / "a.svg").read_text()
+    assert "attended move" in VIEW.save(tmp_path / "a.svg").read_text()
+
+
+def test_a_long_episode_is_wrapped_and_its_cells_have_names(tmp_path: Path) -> None:
+    """The width of a figure does not grow with the episode, and what is left out is stated."""
+    count = 110
+    long = replace(
+        VIEW,
+        frames=np.zeros((count, 2, 1), np.float32),
+        seen=[f"a rather long name of move {t}" for t in range(count)],
+        actions=["up"] * count,
+        rewards=[0.0] * count,
+        values=[0.0] * count,
+        weights=torch.eye(count),
+        cells=("key", "value"),
+    )
+    text = long.save(tmp_path / "long.svg").read_text()
+    width, height = (float(size) / 72 for size in re.findall(r'<svg [^>]*?viewBox="0 0 ([\d.]+) ([\d.]+)"', text)[0])
+    assert width < 13
+    assert height < 20
+    assert "frames of the first 96 of 110 moves" in text
+    assert "0 a rather long name of move 0<" in text
+    assert text.count(">key<") == 6
+    assert "110 moves" not in replace(VIEW).save(tmp_path / "short.svg").read_text()
 
 
 def test_the_page_holds_the_episode_and_runs_none_of_it(tmp_path: Path) -> None:

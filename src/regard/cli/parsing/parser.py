@@ -188,9 +188,9 @@ def _convert(option: Option, texts: Sequence[str]) -> Any:
 
 
 def _value(option: Option, text: str) -> Any:
+    called = (option.field.metadata.get("called") or option.name) if option.positional else option.flag
     if option.choices:
-        called = option.field.metadata.get("called") or option.name
-        known(called if option.positional else option.flag, text, option.choices)
+        known(called, text, option.choices)
     if option.kind is bool:
         if text not in ("True", "False"):
             raise ValueError(f"{option.flag} must be {_VALUE_KINDS[bool]}, got {text!r}; write one of them")
@@ -200,7 +200,7 @@ def _value(option: Option, text: str) -> Any:
     except ValueError:
         kind = _VALUE_KINDS[option.kind]
         way_out = f"write it in digits, such as {_digits(text)}"
-        raise ValueError(f"{option.flag} must be {kind}, got {text!r}; {way_out}") from None
+        raise ValueError(f"{called} must be {kind}, got {text!r}; {way_out}") from None
 
 
 def _digits(text: str) -> str:

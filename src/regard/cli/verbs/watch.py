@@ -1,4 +1,4 @@
-"""regard watch: an agent plays an episode: what it sees, does and attends to, step by step."""
+"""regard watch: an agent plays an episode: what it sees, does and attends to, move by move."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ _SUFFIXES = (".html", ".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Watch an agent play: a line per step with what it sees, what it does, the reward, the value that it expects, and
-    the past steps that it attends to. The episode is one that it was not trained on.
+    """Watch an agent play: a line per move with what it sees, what it does, the reward, the value that it expects, and
+    the past moves that it attends to. The episode is one that it was not trained on.
 
     Example: regard watch runs/agent 3 --picture episode.png
     """
@@ -31,7 +31,7 @@ class WatchOptions:
     episode: int = positional(0)
     """The number of the episode."""
     picture: Path | None = option(None, metavar="FILE")
-    """Draw the episode above, and the attended past steps below: .html, .png, .svg or .pdf."""
+    """Draw the episode above, and the attended past moves below: .html, .png, .svg or .pdf."""
     task: dict[str, Any] = field(default_factory=dict)
     load: dict[str, Any] = field(default_factory=dict)
 

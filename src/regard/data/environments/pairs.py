@@ -19,6 +19,7 @@ class PairRecall(Environment):
             raise ValueError(f"pairs must be 1 to {keys}, the number of keys, got {pairs}; try pairs=2")
         self.pairs, self.keys, self.values = pairs, keys, values
         self.observation = (keys + values + 1,)
+        self.cell_names = (*letters(keys), *(str(n) for n in range(values)), "?")
         self.action_names = tuple(str(n) for n in range(values))
         self.longest = 2 * pairs
         self.num_draws = keys + 2 * pairs

@@ -1,4 +1,4 @@
-"""RepeatPrevious: a symbol per step; the agent names the one that it saw some steps before."""
+"""RepeatPrevious: a symbol per move; the agent names the one that it saw some moves before."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ from regard.data.environments.base import Actions, Environment, State, letters, 
 
 
 class RepeatPrevious(Environment):
-    """Repeat-previous (Morad et al. 2023, POPGym): from step `back` on, name the symbol of `back` steps before.
+    """Repeat-previous (Morad et al. 2023, POPGym): from move `back` on, name the symbol of `back` moves before.
 
     The return is the share of right answers minus that of wrong ones: 1 at best, −0.5 by chance with four symbols.
     """
@@ -19,6 +19,7 @@ class RepeatPrevious(Environment):
             raise ValueError(f"back must be 1 or more, got {back}; try back=4")
         self.back, self.symbols, self.answers = back, symbols, answers
         self.observation = (symbols + 1,)
+        self.cell_names = (*letters(symbols), "?")
         self.action_names = tuple(letters(symbols))
         self.longest = self.num_draws = back + answers
         self.goal = 1.0

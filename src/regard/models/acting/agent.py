@@ -48,7 +48,8 @@ class Agent(nn.Module):
     `memory` is none, lstm, gru, gtrxl, message, or a mechanism of the catalogue, whose heads read the last `window`
     steps of the episode. `layers` and `heads` are those of gtrxl, `bits` are those of a message. Without `feedback` the
     last action and reward are no inputs: they were another player's. With `places` soft or hard, a recurrent memory
-    attends to places of a picture instead; a hard read is an action of its own, whose value does not know the place.
+    attends to places of a picture instead. A hard read is an action of its own; its baseline, the value, is of the
+    state that chose the place and knows neither the place nor what is there  (Mnih et al. 2014, 3.1).
     `objects` are the sizes of an observation that describes one of several objects: those of ObjectsEncoder.
     """
 

@@ -89,12 +89,12 @@ class _NothingToRemember(ActingSteps):
         return self._state
 
 
-class CellMemory(AgentMemory):
-    """h_t = cell(x_t, h_{t−1}), from zeros where an episode begins."""
+class EpisodeCell(nn.Module):
+    """h_t = cell(x_t, h_{t−1}), from zeros where an episode begins; cells are (h,), or (h, c) of an LSTM."""
 
-    def __init__(self, width: int, cell: str, inputs: int | None = None) -> None:
+    def __init__(self, inputs: int, width: int, cell: str) -> None:
         super().__init__()
-        self.cell: Any = CELLS[cell](width if inputs is None else inputs, width)
+        self.cell: Any = CELLS[cell](inputs, width)
         for name, p in self.cell.named_parameters():
             nn.init.orthogonal_(p) if name.startswith("weight") else nn.init.zeros_(p)
 
@@ -103,31 +103,49 @@ class CellMemory(AgentMemory):
         none = torch.full((count, 1), -1, device=zeros.device)
         return MemoryState((zeros,) * (2 if isinstance(self.cell, nn.LSTMCell) else 1), none)
 
-    def step(self, x: Tensor, cells: tuple[Tensor, ...], is_same: Tensor) -> tuple[Tensor, ...]:  # "b d", bool "b"
-        """h, or h and c, after a step; `is_same` where it goes on with the episode of the step before."""
+    def forward(
+        self, x: Tensor, cells: tuple[Tensor, ...], is_same: Tensor
+    ) -> tuple[Tensor, ...]:  # "b d", "b h" each, bool "b" -> "b h" each
+        """The cells after a move; `is_same` where it goes on with the episode of the move before."""
         cells = tuple(t * is_same.unsqueeze(-1) for t in cells)
         after = self.cell(x, cells if len(cells) > 1 else cells[0])
         return after if isinstance(after, tuple) else (after,)
 
+
+def goes_on(state: MemoryState, episodes: Tensor) -> Tensor:  # "b t" -> bool "b t"
+    """Whether a move of a segment is of the same episode as the move before it."""
+    return episodes == torch.cat([state.episodes, episodes[:, :-1]], 1)
+
+
+class CellMemory(AgentMemory):
+    """The states of a recurrent cell."""
+
+    def __init__(self, width: int, cell: str) -> None:
+        super().__init__()
+        self.cell = EpisodeCell(width, width, cell)
+
+    def init_state(self, count: int) -> MemoryState:
+        return self.cell.init_state(count)
+
     def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:
         cells, outputs = state.tensors, []
-        is_same = episodes == torch.cat([state.episodes, episodes[:, :-1]], 1)
+        is_same = goes_on(state, episodes)
         for t in range(x.shape[1]):
-            cells = self.step(x[:, t], cells, is_same[:, t])
+            cells = self.cell(x[:, t], cells, is_same[:, t])
             outputs.append(cells[0])
         return torch.stack(outputs, 1)
 
     def begin_acting(self, state: MemoryState, steps: int) -> ActingSteps:
-        return _RecurrentSteps(self, state)
+        return _RecurrentSteps(self.cell, state)
 
 
 class _RecurrentSteps(ActingSteps):
-    def __init__(self, memory: CellMemory, state: MemoryState) -> None:
-        self.memory = memory
+    def __init__(self, cell: EpisodeCell, state: MemoryState) -> None:
+        self.cell = cell
         self._now = self._next = state
 
     def read(self, x: Tensor, episodes: Tensor) -> Tensor:
-        cells = self.memory.step(x, self._now.tensors, episodes == self._now.episodes[:, 0])
+        cells = self.cell(x, self._now.tensors, episodes == self._now.episodes[:, 0])
         self._next = MemoryState(cells, episodes.unsqueeze(-1))
         return cells[0]
 

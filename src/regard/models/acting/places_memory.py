@@ -9,7 +9,7 @@ from regard.attn.call import Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.terms.score import Additive
-from regard.models.acting.memory import ActingSteps, CellMemory, MemoryState
+from regard.models.acting.memory import ActingSteps, AgentMemory, EpisodeCell, MemoryState, goes_on
 
 _WEIGHTS = Need(weights=True)
 
@@ -57,7 +57,7 @@ class PlaceRead(NamedTuple):
         return -(self.weights * self.weights.clamp_min(torch.finfo(self.weights.dtype).tiny).log()).sum(-1)
 
 
-class PlacesMemory(CellMemory):
+class PlacesMemory(AgentMemory):
     """h_t = cell([Σ_p α_p m_p; e_t], h_{t−1}), α = softmax(v · tanh(W h_{t−1} + U m_p))  (Sorokin et al. 2015, DARQN).
 
     The input is the feature map of a picture, "p c", and `extra` numbers e behind it. With `hard`, one place that is
@@ -65,9 +65,13 @@ class PlacesMemory(CellMemory):
     """
 
     def __init__(self, width: int, cell: str, places: int, channels: int, extra: int, *, hard: bool) -> None:
-        super().__init__(width, cell, inputs=channels + extra)
+        super().__init__()
+        self.cell = EpisodeCell(channels + extra, width, cell)
         self.places, self.channels, self.hard = places, channels, hard
         self.attention = Attention(Additive(width, channels, width))
+
+    def init_state(self, count: int) -> MemoryState:
+        return self.cell.init_state(count)
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:  # "*b p·c+e" -> "*b p c", "*b e"
         features, extra = x.split([self.places * self.channels, x.shape[-1] - self.places * self.channels], -1)
@@ -84,7 +88,7 @@ class PlacesMemory(CellMemory):
         place = weights.argmax(-1) if place is None else place
         rows = torch.arange(len(place), device=place.device)
         read = cache.values[rows, place] if self.hard else attended.out[:, 0]
-        cells = self.step(torch.cat([read, extra], -1), cells, is_same)
+        cells = self.cell(torch.cat([read, extra], -1), cells, is_same)
         return PlaceRead(cells[0], before, weights, place), cells
 
     def read_segment(
@@ -93,7 +97,7 @@ class PlacesMemory(CellMemory):
         """All steps of a segment; hard reads take these places, or the likeliest."""
         features, extra = self.split(x)
         cache = self.attention.project_kv(features)
-        is_same = episodes == torch.cat([state.episodes, episodes[:, :-1]], 1)
+        is_same = goes_on(state, episodes)
         cells, steps = state.tensors, []
         for t in range(x.shape[1]):
             of_step = KVCache(cache.keys[:, t], cache.values[:, t])

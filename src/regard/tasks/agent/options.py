@@ -30,6 +30,10 @@ ENVIRONMENT_NAMES = ("pairs", "repeat", "tmaze", "target", "message", "arm")
 _WINDOW = 64
 # the memories whose state chooses places of a picture
 _ATTENDS_TO_PLACES = ("lstm", "gru")
+# the memories that read no window of moves
+_WITHOUT_WINDOW = ("none", *_ATTENDS_TO_PLACES)
+# values of open fields in most games
+_MOST = {"segment": 32, "discount": 0.99}
 # the options of each environment
 _OWNERS = {
     "pairs": ("pairs",),
@@ -50,12 +54,12 @@ class AgentOptions(ModelOptions):
     """A policy and a value with a memory of the episode."""
 
     memory: str = left_open("gtrxl; message with --env message, none with --env arm")
-    """The memory: none, lstm, gru, gtrxl, a mechanism, such as additive, that reads the last steps of the episode, or
-    message: attention to a few bits that each step sends."""
+    """The memory: none, lstm, gru, gtrxl, a mechanism, such as additive, that reads the last moves of the episode, or
+    message: attention to a few bits that each move sends."""
     width: int = 64
     """The width of states."""
-    window: int = left_open(f"all steps of the longest episode before its last, {_WINDOW} at most")
-    """Earlier steps that attention reads."""
+    window: int | None = left_open(f"all moves of the longest episode before its last, {_WINDOW} at most")
+    """Earlier moves that attention reads."""
     layers: int = 2
     """Layers of gtrxl."""
     heads: int = 4
@@ -87,7 +91,7 @@ class AgentOptions(ModelOptions):
             policy="gaussian" if environment.continuous else "categorical",
             memory=self.memory,
             width=self.width,
-            window=self.window,
+            **({} if self.window is None else {"window": self.window}),
             layers=self.layers,
             heads=self.heads,
             places=self.places,
@@ -115,7 +119,7 @@ class AgentConfig(TaskConfig):
 
     name: ClassVar[str] = "agent"
     summary: ClassVar[str] = "play a game by reinforcement learning, with attention to the past of the episode"
-    unit: ClassVar[str] = "steps"
+    unit: ClassVar[str] = "moves"
     input_kind: ClassVar[Literal["text", "image", "class", "episode"]] = "episode"
     embedded: ClassVar[str] = "pairs"
     budgets: ClassVar[dict[str, Budget]] = {
@@ -151,12 +155,14 @@ class AgentConfig(TaskConfig):
         "log_every": 32,
     }
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        "pairs": {"pairs": 2},
-        "repeat": {"back": 4},
-        "tmaze": {"length": 5},
-        "target": {"distractors": 3},
-        "message": {"facts": 2},
-        "arm": {"objects": 4},
+        "pairs": {**_MOST, "pairs": 2},
+        "repeat": {**_MOST, "back": 4},
+        "tmaze": {**_MOST, "length": 5},
+        # an answer changes nothing about the pictures that follow
+        "target": {"segment": 16, "discount": 0.0, "distractors": 3},
+        "message": {**_MOST, "facts": 2},
+        "arm": {**_MOST, "objects": 4},
+        "gym": _MOST,
     }
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html")
     Evaluate: ClassVar[type] = EvaluateAgent
@@ -166,7 +172,7 @@ class AgentConfig(TaskConfig):
     train: ClassVar[None] = None  # type: ignore[misc]
 
     env: str = "pairs"
-    """The game: pairs (recall the value of a key), repeat (name the symbol of some steps ago), tmaze (a cue at the
+    """The game: pairs (recall the value of a key), repeat (name the symbol of some moves ago), tmaze (a cue at the
     start of a corridor, seen through a small window), target (the open side of a target among distractors, if
     there is one, in pixels), message (one player sees keys with values, another one is asked for them), arm (turn two
     joints until the hand reaches the named object); or gym:ID, an environment of gymnasium, gym:MODULE:ID if a module
@@ -174,7 +180,7 @@ class AgentConfig(TaskConfig):
     pairs: int | None = left_open("2, of 4 keys")
     """With pairs: the number of pairs to remember."""
     back: int | None = left_open("4")
-    """With repeat: how many steps ago the symbol was shown."""
+    """With repeat: how many moves ago the symbol was shown."""
     length: int | None = left_open("5")
     """With tmaze: the cells of the corridor."""
     distractors: int | None = left_open("3")
@@ -188,14 +194,14 @@ class AgentConfig(TaskConfig):
     """The agent."""
     batch: int = 64
     """Games per batch: so many are played at the same time."""
-    segment: int = 32
-    """Steps of every game that are played, then learned from, before the next ones are played."""
+    segment: int = left_open("32; 16 with --env target")
+    """Moves of every game that are played, then learned from, before the next ones are played."""
     passes: int = 3
-    """Passes over the steps of a segment."""
+    """Passes over the moves of a segment."""
     minibatches: int = 4
     """Updates per pass; each learns from whole games, never from parts of them."""
-    discount: float = 0.99
-    """The weight of a reward per step that it is later, γ."""
+    discount: float = left_open("0.99; 0 with --env target, whose pictures do not depend on actions")
+    """The weight of a reward per move that it is later, γ."""
     trace: float = 0.95
     """The decay of generalised advantages, λ: 0 trusts the values, 1 the rewards."""
     ratio: float = 0.2
@@ -234,7 +240,7 @@ class AgentConfig(TaskConfig):
         if self.segment == 1 and self.minibatches <= self.batch < 2 * self.minibatches:
             raise ValueError(
                 f"segment=1 and minibatches={self.minibatches} of batch={self.batch} games leave an update of one "
-                "step, whose advantage has no spread to be divided by; try segment=32"
+                "move, whose advantage has no spread to be divided by; try segment=32"
             )
         if self.batch < self.minibatches:
             raise ValueError(
@@ -244,7 +250,7 @@ class AgentConfig(TaskConfig):
         self._resolve_model()
 
     def _resolve_model(self) -> None:
-        """Fills in the memory, the window and the places; raises if the window is longer than an episode."""
+        """Fills in the memory, the window and the places; raises if there is no such window in an episode."""
         environment = self.environment()
         memory = self.model.memory or _MEMORIES.get(self.env, "gtrxl")
         if environment.players > 1 and memory not in _BETWEEN_PLAYERS:
@@ -255,12 +261,18 @@ class AgentConfig(TaskConfig):
         past = max(environment.longest - 1, 1)
         if self.model.window is not None and self.model.window > past:
             raise ValueError(
-                f"window={self.model.window} is longer than an episode of {self.env}, whose last step has {past} "
+                f"window={self.model.window} is longer than an episode of {self.env}, whose last move has {past} "
                 f"before it; try window={past}"
             )
+        if self.model.window is not None and memory in _WITHOUT_WINDOW:
+            raise ValueError(
+                f"window={self.model.window} counts the moves that attention reads, and memory={memory!r} has no "
+                "attention to moves; leave it out, or take memory='additive'"
+            )
+        window = None if memory in _WITHOUT_WINDOW else min(past, _WINDOW)
         reads_places = len(environment.observation) == 2 and memory in _ATTENDS_TO_PLACES
         places = "soft" if reads_places else "none"
-        resolved = {"memory": memory, "window": min(past, _WINDOW), "places": places}
+        resolved = {"memory": memory, "window": window, "places": places}
         object.__setattr__(self, "model", self.model.resolved(resolved))
 
     def environment(self) -> EnvironmentSpec:
@@ -274,18 +286,19 @@ class AgentConfig(TaskConfig):
         """The same with each of these memories; recurrent ones attend to places of pictures, softly or as chosen."""
         chosen = None if self.model.places == "none" else self.model.places
         places = {value: chosen if value in _ATTENDS_TO_PLACES else "none" for value in values}
-        return {value: self.with_options(memory=value, places=places[value]) for value in values}
+        windows = {value: None if value in _WITHOUT_WINDOW else self.model.window for value in values}
+        return {value: self.with_options(memory=value, places=places[value], window=windows[value]) for value in values}
 
     def cli_arguments(self) -> list[str]:
         return [*super().cli_arguments(), "--places", self.model.places]
 
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
-        return (
-            (*(name for names in _OWNERS.values() for name in names), "memory", "window", "places")
-            if option == "env"
-            else ()
-        )
+        if option == "memory" and value in _WITHOUT_WINDOW:
+            return ("window",)
+        if option != "env":
+            return ()
+        return (*(name for names in _OWNERS.values() for name in names), *_MOST, "memory", "window", "places")
 
     @property
     def dataset(self) -> str:

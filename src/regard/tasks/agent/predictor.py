@@ -78,7 +78,7 @@ class AgentPredictor(Predictor[int, Episode]):
         return episodes
 
     def _policies(self, episodes: Sequence[Episode]) -> Tensor:  # -> "b t p"
-        """The policy at every step, of whole episodes at once; steps behind the end of one mean nothing."""
+        """The policy at every move, of whole episodes at once; moves behind the end of one mean nothing."""
         longest = max(map(len, episodes))
 
         def padded(arrays: Sequence[NDArray[Any]]) -> Tensor:
@@ -97,13 +97,13 @@ class AgentPredictor(Predictor[int, Episode]):
 
     def text(self, output: Episode) -> str:
         names = " ".join(self.environment.name_action(action) for action in output.actions)
-        return f"return {output.total:.3f} in {len(output)} steps\t{names}"
+        return f"return {output.total:.3f} in {len(output)} moves\t{names}"
 
     def json(self, output: Episode) -> dict[str, Any]:
         return {
             "return": output.total,
             "terminated": output.terminated,
-            "steps": [
+            "moves": [
                 {
                     "observation": self.environment.describe(observation),
                     "action": self.environment.name_action(action),
@@ -154,7 +154,7 @@ class AgentPredictor(Predictor[int, Episode]):
             )
 
     def steps(self, episode: Episode) -> tuple[str, ...]:
-        """A name for every step: what was seen, and what was done."""
+        """A name for every move: what was seen, and what was done."""
         deeds = self.deeds(episode)
         return tuple(
             f"{n} {self.environment.describe(observation)} → {deed}"
@@ -168,10 +168,10 @@ class AgentPredictor(Predictor[int, Episode]):
         return [f"{name}, sends {sent}" if sent else name for name, sent in zip(names, bits, strict=True)]
 
     def label(self, recording: Recording, given: int, output: Episode) -> Recording:
-        about = {**recording.about, "text": f"episode {given}", "said": self.text(output), "queries": "steps"}
+        about = {**recording.about, "text": f"episode {given}", "said": self.text(output), "queries": "moves"}
         keys = None
         if isinstance(self.model.encode, FeatureMap) and len(recording) == len(output):
-            # one map with a row per step, in place of one per step
+            # one map with a row per move, in place of one per move
             rows = torch.cat([item.weights.dense().flatten(0, -3)[:1] for item in recording], -2)  # "1 t p"
             recording = replace(
                 recording, maps=(derive("places", recording[0].kind, DenseMap(rows), recording.maps, "places"),)
@@ -191,7 +191,7 @@ class AgentPredictor(Predictor[int, Episode]):
         return replace(recording, queries=self.steps(output), keys=keys, about=about)
 
     def attended(self, recording: Recording) -> Tensor | None:  # -> "t t"
-        """The weights of every step to the steps of the episode, the mean of all layers and heads; None without any."""
+        """The weights of every move to the moves of the episode, the mean of all layers and heads; None without any."""
         is_memory = isinstance(self.model.memory, AttentionMemory | MessageMemory)
         maps = [item for item in recording if is_memory and item.name.startswith("memory")]
         if not maps:
@@ -214,6 +214,7 @@ class AgentPredictor(Predictor[int, Episode]):
             self.attended(recording),
             None if grid is None else episode.places.reshape(len(episode), *grid),
             self._attended_objects(episode),
+            self.environment.cell_names,
         )
 
     def _attended_objects(self, episode: Episode) -> list[AttendedObject] | None:
@@ -233,7 +234,7 @@ class AgentPredictor(Predictor[int, Episode]):
         """A held-out episode, and its outcome in a sentence."""
         (episode,), recording = predict_recorded(self, [number])
         end = "" if episode.terminated else ", then cut off"
-        return self.view(recording, episode), f"return {episode.total:.3f} in {len(episode)} steps{end}"
+        return self.view(recording, episode), f"return {episode.total:.3f} in {len(episode)} moves{end}"
 
     def draw(self, recording: Recording, given: int, output: Episode, path: Path) -> Path:
         return self.view(recording, output).save(path)

@@ -57,7 +57,7 @@ class GameBatch(NamedTuple):
 
 @dataclass(eq=False)
 class AgentProblem(TrainingProblem[Agent, GameBatch]):
-    """PPO: policy + value − entropy · H per step  (Schulman et al. 2017), on segments that the policy itself plays.
+    """PPO: policy + value − entropy · H per move  (Schulman et al. 2017), on segments that the policy itself plays.
 
     The first loss of a segment plays it, with the weights of that moment. Under torchrun every process plays all games
     and learns from its own share of them, so their states are equal.
@@ -69,7 +69,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
     held: PlayedSegment
     segment: int = -1  # the number of the segment that is held; −1: none yet
     summary: str = ""
-    unit: str = "steps"
+    unit: str = "moves"
 
     @staticmethod
     def of(task: AgentConfig, folder: Path, new: bool) -> "AgentProblem":

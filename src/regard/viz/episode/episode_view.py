@@ -1,6 +1,7 @@
-"""EpisodeView: an episode as lines of text, a figure or a page: its steps above, the attended past steps below."""
+"""EpisodeView: an episode as lines of text, a figure or a page: its moves above, the attended past moves below."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,17 @@ from regard.viz.html import page
 from regard.viz.plots.figure_file import figure_file
 from regard.viz.plots.heatmap import FRAME_COLOUR
 
-# attended steps per line of text, and the least weight of one
+# attended moves per line of text, and the least weight of one
 _TOP, _LEAST = 3, 0.05
-# inches: of a step, and of the figure without its steps; letters of a label
-_STEP, _REST, _LETTERS = 0.62, 1.9, 16
+# inches of a figure: of a move in a line, of a line of moves, of a move in the attended ones, and of all else
+_WIDTH, _LINE, _HEIGHT, _REST = 0.62, 1.5, 0.3, 2.4
+# moves per line of a figure, frames in a figure, attended moves that have names, and letters of a name
+_PER_LINE, _FRAMES, _NAMED, _LETTERS = 16, 96, 30, 32
 
 
 @dataclass(frozen=True, eq=False)
 class AttendedObject:
-    """The object with the greatest weight of a step, and its row and column in the frame."""
+    """The object with the greatest weight of a move, and its row and column in the frame."""
 
     name: str
     weight: float
@@ -31,7 +34,7 @@ class AttendedObject:
 
 @dataclass(frozen=True, eq=False)
 class EpisodeView:
-    """The steps of an episode; `weights` are those of every step to the steps before it and to itself."""
+    """The moves of an episode; `weights` are those of every move to the moves before it and to itself."""
 
     title: str
     frames: NDArray[np.float32]  # "t h w", from 0 to 1
@@ -41,22 +44,23 @@ class EpisodeView:
     values: Sequence[float]
     weights: Tensor | None  # "t t"; None: a memory without attention
     places: NDArray[np.float32] | None = None  # "t y x", weights of the places of each frame
-    objects: Sequence[AttendedObject] | None = None  # one per step
+    objects: Sequence[AttendedObject] | None = None  # one per move
+    cells: Sequence[str] = ()  # names of the rows of a frame
 
     def lines(self) -> Iterator[str]:
-        """A line per step, below a heading."""
+        """A line per move, below a heading."""
         wide = max(len("sees"), *map(len, self.seen))
         acts = max(len("does"), *map(len, self.actions))
         is_blind = self.weights is None and self.places is None and self.objects is None
         attends = "" if is_blind else "  attends to"
-        yield f"step  {'sees':{wide}}  {'does':{acts}}  reward   value{attends}"
+        yield f"move  {'sees':{wide}}  {'does':{acts}}  reward   value{attends}"
         for t, (seen, action) in enumerate(zip(self.seen, self.actions, strict=True)):
             reward = f"{self.rewards[t]:+.2f}" if self.rewards[t] else ""
             line = f"{t:4}  {seen:{wide}}  {action:{acts}}  {reward:>6}  {self.values[t]:6.2f}  {self._attended(t)}"
             yield line.rstrip()
 
     def _attended(self, t: int) -> str:
-        """The steps, the place or the object with the greatest weights of step t."""
+        """The moves, the place or the object with the greatest weights of move t."""
         if self.objects is not None:
             return f"{self.objects[t].name} {100 * self.objects[t].weight:.0f} %"
         if self.places is not None:
@@ -69,7 +73,7 @@ class EpisodeView:
         return ", ".join(f"{'itself' if n == t else f'{n} {self.seen[n]}'} {100 * float(row[n]):.0f} %" for n in best)
 
     def _place(self, t: int) -> tuple[int, int]:
-        """The row and column of the greatest weight of step t."""
+        """The row and column of the greatest weight of move t."""
         assert self.places is not None
         y, x = np.unravel_index(int(self.places[t].argmax()), self.places[t].shape)
         return int(y), int(x)
@@ -97,33 +101,45 @@ class EpisodeView:
         }
 
     def _draw(self, path: Path) -> None:
-        count = len(self.frames)
+        count, shown = len(self.frames), min(len(self.frames), _FRAMES)
         names = [f"{t} {seen if len(seen) <= _LETTERS else f'{seen[:_LETTERS]}…'}" for t, seen in enumerate(self.seen)]
-        below = 0.0 if self.weights is None else 0.3 * count + 1.0
-        size = (max(_STEP * count + _REST, 4.0), 1.9 + below)
-        with figure_file(path, [self.title, *names, *self.actions], size) as (figure, spell):
-            figure.suptitle(spell(self.title), fontsize=9)
-            ratios = [1.6, *([] if self.weights is None else [0.3 * count + 0.6])]
-            upper, *lower = figure.subfigures(len(ratios), 1, height_ratios=ratios, squeeze=False)[:, 0]
-            for t, axes in enumerate(upper.subplots(1, count, squeeze=False)[0]):
-                axes.imshow(self.frames[t], cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
-                axes.set(xticks=[], yticks=[])
-                if self.places is not None:
-                    self._frame_place(axes, t)
-                if self.objects is not None:
-                    y, x = self.objects[t].pixel
-                    self._frame(axes, (x - 2.5, y - 2.5), 5, 5)
-                reward = f"\n{self.rewards[t]:+.2f}" if self.rewards[t] else ""
-                axes.set_title(spell(f"{t}"), fontsize=7)
-                axes.set_xlabel(spell(f"{self.actions[t]}{reward}"), fontsize=7)
+        title = self.title if shown == count else f"{self.title}; frames of the first {shown} of {count} moves"
+        lines = math.ceil(shown / _PER_LINE)
+        heights = [_LINE * lines, *([] if self.weights is None else [_HEIGHT * min(count, _NAMED) + 0.6])]
+        size = (max(_WIDTH * min(shown, _PER_LINE) + _REST, 4.0), sum(heights) + 0.3)
+        with figure_file(path, [title, *names, *self.actions, *self.cells], size) as (figure, spell):
+            figure.suptitle(spell(title), fontsize=9)
+            upper, *lower = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+            grid = upper.subplots(lines, min(shown, _PER_LINE), squeeze=False)
+            for t, axes in enumerate(grid.flat):
+                if t < shown:
+                    self._draw_move(axes, t, spell)
+                else:
+                    axes.axis("off")
             for part in lower:
                 assert self.weights is not None
                 axes = part.subplots()
                 image = axes.imshow(self.weights.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")
-                axes.set_yticks(range(count), [spell(name) for name in names])
-                axes.set_xticks(range(count))
-                axes.set_xlabel("attended step")
+                named = range(0, count, math.ceil(count / _NAMED))
+                axes.set_yticks(named, [spell(names[t]) for t in named])
+                axes.set_xticks(named)
+                axes.set_xlabel("attended move")
                 part.colorbar(image, ax=axes, label="weight")
+
+    def _draw_move(self, axes: Any, t: int, spell: Callable[[str], str]) -> None:
+        """The frame of a move, with its number above, and its action and reward below."""
+        axes.imshow(self.frames[t], cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
+        axes.set(xticks=[], yticks=[])
+        if self.cells and t % _PER_LINE == 0:
+            axes.set_yticks(range(len(self.cells)), [spell(cell) for cell in self.cells], fontsize=6)
+        if self.places is not None:
+            self._frame_place(axes, t)
+        if self.objects is not None:
+            y, x = self.objects[t].pixel
+            self._frame(axes, (x - 2.5, y - 2.5), 5, 5)
+        reward = f"\n{self.rewards[t]:+.2f}" if self.rewards[t] else ""
+        axes.set_title(spell(f"{t}"), fontsize=7)
+        axes.set_xlabel(spell(f"{self.actions[t]}{reward}"), fontsize=7)
 
     def _frame_place(self, axes: Any, t: int) -> None:
         """A frame around the place of the greatest weight."""

@@ -1,6 +1,6 @@
-// An episode: a column per step with its picture, its action, its reward and its value; below, a row per step with the
-// weights of the steps that it attended to.
-const steps = data.seen.map((_, t) => t);
+// An episode: a column per move with its picture, its action, its reward and its value; below, a row per move with the
+// weights of the moves that it attended to.
+const moves = data.seen.map((_, t) => t);
 
 function picture(frame, t) {
   const [height, width] = [frame.length, frame[0].length];
@@ -20,7 +20,7 @@ function picture(frame, t) {
 const head = (text, scope) => make("th", { scope }, text);
 const row = (name, cells) =>
   make("tr", {}, head(name, "row"), ...cells.map((cell) => make("td", {}, cell)));
-const numbers = make("tr", {}, head("step", "row"), ...steps.map((t) => head(String(t), "col")));
+const numbers = make("tr", {}, head("move", "row"), ...moves.map((t) => head(String(t), "col")));
 
 const episode = make(
   "table",
@@ -52,16 +52,16 @@ function weights() {
     });
     body.append(make("tr", {}, head(`${t} ${data.seen[t]}`, "row"), ...cells));
   });
-  const heading = make("tr", {}, head("attends to step", "row"), ...steps.map((t) => head(String(t), "col")));
+  const heading = make("tr", {}, head("attends to move", "row"), ...moves.map((t) => head(String(t), "col")));
   return make("table", {}, make("thead", {}, heading), body);
 }
 
 const scroll = (name, table) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
 document.getElementById("page").append(
   make("header", {}, make("h1", {}, data.title)),
-  make("section", { class: "card" }, make("h2", {}, "Episode"), scroll("the steps of the episode", episode)),
+  make("section", { class: "card" }, make("h2", {}, "Episode"), scroll("the moves of the episode", episode)),
 );
 if (data.weights.length) {
-  const attended = scroll("weights of the attended steps", weights());
-  document.getElementById("page").append(make("section", { class: "card" }, make("h2", {}, "Attended steps"), attended));
+  const attended = scroll("weights of the attended moves", weights());
+  document.getElementById("page").append(make("section", { class: "card" }, make("h2", {}, "Attended moves"), attended));
 }
