@@ -1,14 +1,17 @@
 """attribute: how much each token of an input adds to the logit of a class, by one of several methods."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from regard.attribution.base import AttributionMethod, Completeness, ExplainedLogit
 from regard.attribution.catalogue import METHODS
+from regard.attribution.patched_picture import PatchedPicture
 from regard.common.suggestions import known
 from regard.inference.embedded_classifier import EmbeddedClassifier, TokenInput
+from regard.inference.picture_classifier import PictureClassifier
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +27,7 @@ class Attribution:
     method: str
     completeness: Completeness | None = None
     warnings: tuple[str, ...] = field(default=())
+    grid: Tensor | None = None  # "rows columns", the scores of the patches of a picture in their places
 
     def ranking(self) -> list[int]:
         """The places of tokens, the highest score first, special tokens left out."""
@@ -32,15 +36,16 @@ class Attribution:
 
 
 def attribute(
-    predictor: EmbeddedClassifier,
+    predictor: EmbeddedClassifier | PictureClassifier,
     input: Any,
     target: str | int | None = None,
     method: str | AttributionMethod = "integrated-gradients",
 ) -> Attribution:
     """The score of every token for the logit of `target`, a class by name or number; None is the likeliest class.
 
-    `predictor` is that of a run, or of a released model, that classifies texts or pairs of texts, or a
-    `regard.attribution.TransformersClassifier`. `method` is a name of `regard.attribution.METHODS`, or a value such as
+    `predictor` is that of a run, or of a released model, that classifies texts, pairs of texts or pictures, or a
+    `regard.attribution.TransformersClassifier`. The tokens of a picture, given by its path, are its patches. `method`
+    is a name of `regard.attribution.METHODS`, or a value such as
     `regard.attribution.IntegratedGradients(tolerance=0.001)`.
     """
     chosen, name = _method(method)
@@ -56,26 +61,34 @@ def attribute_logit(explained: ExplainedLogit, method: AttributionMethod, name: 
             f"the scores miss f(x) − f(x') = {result.completeness.difference:.3g} by {result.completeness.error:.3g} "
             f"after {result.completeness.steps:,} steps, so read them as approximate"
         )
-    logits = explained.own_logits
+    logits, scores = explained.own_logits, result.scores.detach().float().cpu()
+    classifier = explained.classifier
     return Attribution(
         explained.tokens.names,
-        result.scores.detach().float().cpu(),
+        scores,
         explained.tokens.is_special,
-        explained.classifier.classes[explained.target],
+        classifier.classes[explained.target],
         float(explained.output),
         float(logits.softmax(-1)[explained.target]),
         name,
         result.completeness,
         tuple(warnings),
+        classifier.grid_of(scores) if isinstance(classifier, PatchedPicture) else None,
     )
 
 
-def explained_logit(predictor: EmbeddedClassifier, input: Any, target: str | int | None) -> ExplainedLogit:
+def explained_logit(
+    predictor: EmbeddedClassifier | PictureClassifier, input: Any, target: str | int | None
+) -> ExplainedLogit:
     """The logit to explain; raises for a predictor without tokens or classes, and for a target that is no class."""
+    if isinstance(predictor, PictureClassifier):
+        given = predictor.read(str(input)) if isinstance(input, str | Path) else input
+        picture = PatchedPicture(predictor, given)
+        return _explained(picture, picture.tokens(), target)
     if not isinstance(predictor, EmbeddedClassifier):
         raise TypeError(
-            f"predictor must classify tokens, got {type(predictor).__name__}; give that of a run of classify-text or "
-            "match, or regard.attribution.TransformersClassifier(model, tokenizer)"
+            f"predictor must classify texts or pictures, got {type(predictor).__name__}; give that of a run of "
+            "classify-text, match or classify-image, or regard.attribution.TransformersClassifier(model, tokenizer)"
         )
     if not isinstance(input, str):
         raise TypeError(
@@ -83,12 +96,12 @@ def explained_logit(predictor: EmbeddedClassifier, input: Any, target: str | int
             "texts of a pair have a tab between them"
         )
     (tokens,) = predictor.encode_tokens([input])
+    return _explained(predictor, tokens, target)
+
+
+def _explained(predictor: EmbeddedClassifier, tokens: TokenInput, target: str | int | None) -> ExplainedLogit:
     if target is not None:
         return ExplainedLogit(predictor, tokens, _class_number(target, predictor.classes))
-    return _likeliest(predictor, tokens)
-
-
-def _likeliest(predictor: EmbeddedClassifier, tokens: TokenInput) -> ExplainedLogit:
     logits = ExplainedLogit(predictor, tokens, 0).own_logits
     return ExplainedLogit(predictor, tokens, int(logits.argmax()))
 

@@ -18,6 +18,7 @@ from regard.attribution.removal import REMOVALS
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.inference.embedded_classifier import EmbeddedClassifier
+from regard.inference.picture_classifier import PictureClassifier
 from regard.interop.intervene import intervene
 from regard.interop.replacements import Permutation, Replacement, uniform
 
@@ -123,6 +124,11 @@ def faithfulness(
         raise ValueError(f"methods must be a list of names, one at least, got {methods!r}; leave it out for all")
     for name in methods or ():
         known("method", name, METHODS)
+    if isinstance(predictor, PictureClassifier):
+        raise TypeError(
+            f"predictor must classify texts, got {type(predictor).__name__}, which classifies pictures; explain those "
+            "by regard.attribute"
+        )
     given = [inputs] if isinstance(inputs, str) else list(inputs)
     if not given:
         raise ValueError("inputs must hold at least one text, got none; give a list of texts")

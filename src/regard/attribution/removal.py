@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 from torch import Tensor
 
+from regard.attribution.attention import record_maps
 from regard.attribution.base import BATCH, ExplainedLogit
 from regard.common.eval_mode import eval_mode
 from regard.inference.embedded_classifier import TokenLayer, check_has_vectors, edited_vectors
@@ -24,6 +25,7 @@ def delete(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> Ten
 def mask_keys(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> Tensor:
     """No attention has these tokens as keys. A token still has its own state, and a recurrent encoder reads it."""
     classifier, count = explained.classifier, len(explained.tokens)
+    record_maps(explained)  # raises if no attention has tokens as keys
     logits = []
     for start in range(0, len(removed), BATCH):
         batch = removed[start : start + BATCH]

@@ -13,15 +13,23 @@ from regard.viz.text.terminal import heatmap
 
 
 def scores_text(results: Sequence[Attribution]) -> str:
-    """A line of blocks per method, each scaled to its greatest score."""
-    rows = torch.stack([result.scores / result.scores.abs().max().clamp_min(1e-30) for result in results])
-    width = max(shutil.get_terminal_size((100, 24)).columns, 40)
-    names = [result.method for result in results]
-    lines = [heatmap(rows, names, results[0].tokens, width=width, colour=sys.stdout.isatty()), ""]
+    """A line of blocks per method, each scaled to its greatest score; the highest scores of a picture."""
+    lines = [_heatmap(results), ""] if results[0].grid is None else [_patches(results[0].grid)]
     for result in results:
         best = ", ".join(f"{result.tokens[n]} {float(result.scores[n]):+.3f}" for n in result.ranking()[:5])
         lines.append(f"{result.method}: {best}{_completeness(result)}")
     return "\n".join(lines)
+
+
+def _heatmap(results: Sequence[Attribution]) -> str:
+    rows = torch.stack([result.scores / result.scores.abs().max().clamp_min(1e-30) for result in results])
+    width = max(shutil.get_terminal_size((100, 24)).columns, 40)
+    names = [result.method for result in results]
+    return heatmap(rows, names, results[0].tokens, width=width, colour=sys.stdout.isatty())
+
+
+def _patches(grid: torch.Tensor) -> str:
+    return f"{grid.shape[0]} × {grid.shape[1]} patches, named (row, column) from the upper left"
 
 
 def _completeness(result: Attribution) -> str:
@@ -40,6 +48,7 @@ def as_json(result: Attribution) -> dict[str, Any]:
         "output": result.output,
         "tokens": list(result.tokens),
         "scores": result.scores.tolist(),
+        **({} if result.grid is None else {"grid": list(result.grid.shape)}),
         "completeness": None
         if about is None
         else {"difference": about.difference, "error": about.error, "steps": about.steps},

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
 from tests.tasks.cases import write_files
+from tests.tasks.encoders import vit_encoder_folder
 
 from regard.cli.main import main
 
@@ -70,6 +71,34 @@ def test_json(regard: Regard, runs: Path) -> None:
     assert sum(found[1]["scores"]) == pytest.approx(found[1]["completeness"]["difference"], abs=0.02)
 
 
+def test_the_patches_of_a_picture(regard: Regard, tmp_path: Path) -> None:
+    folder = vit_encoder_folder(tmp_path / "vit", "ViTForImageClassification")
+    given, picture = tmp_path / "given.png", tmp_path / "patches.png"
+    pixels = [16 * n % 256 for n in range(64)]
+    image = Image.new("L", (8, 8))
+    image.putdata(pixels)
+    image.save(given)
+    names = ["attention", "relevance", "integrated-gradients"]
+    ran = regard("attribute", folder, given, "--methods", *names, "--picture", picture)
+    assert ran.code == 0, ran.err
+    _, head, *lines = ran.out.splitlines()
+    assert head == "2 × 2 patches, named (row, column) from the upper left"
+    assert [line.split(":")[0] for line in lines] == names
+    assert all(line.count("(") >= 4 for line in lines)
+    assert ran.err.splitlines() == [f"regard: the scores are drawn in {picture}"]
+    with Image.open(picture) as drawn:
+        assert min(drawn.size) > 100
+    told = regard("attribute", folder, given, "--methods", "gradient", "--json")
+    found = json.loads(told.out)
+    assert found["grid"] == [2, 2]
+    assert len(found["scores"]) == 5
+    over = regard("attribute", folder, given, "--picture", given)
+    assert (over.code, over.err) == (
+        2,
+        f"regard: --picture {given} is the picture and would be written over; name another file\n",
+    )
+
+
 def test_faithfulness(regard: Regard, runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     ran = regard("faithfulness", runs / "classify-text", TEXT, "--methods", *METHODS, "--page", page)
@@ -115,8 +144,8 @@ def test_faithfulness(regard: Regard, runs: Path, tmp_path: Path) -> None:
         ),
         (
             ["attribute", "translate", "a b"],
-            "predictor must classify tokens, got Translator; give that of a run of classify-text or match, or "
-            "regard.attribution.TransformersClassifier(model, tokenizer)",
+            "predictor must classify texts or pictures, got Translator; give that of a run of classify-text, match or "
+            "classify-image, or regard.attribution.TransformersClassifier(model, tokenizer)",
         ),
         (
             ["faithfulness", "classify-text", TEXT, "a", "--page", "page.html"],

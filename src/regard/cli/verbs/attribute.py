@@ -1,4 +1,4 @@
-"""regard attribute: how much each word of a text adds to the class that a trained model gives it."""
+"""regard attribute: how much each word of a text, or patch of a picture, adds to the class that a model gives it."""
 
 import json
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ FIGURES = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class AttributeOptions:
-    """Attribute the output of a classifier of texts, or of pairs of texts, to its tokens: one line of scores per
-    method.
+    """Attribute the output of a classifier to its tokens: the words of a text or of a pair of texts, or the patches of
+    a picture; one line of scores per method.
 
     Methods: attention, rollout, flow, relevance, gradient, integrated-gradients, leave-one-out, masked-keys.
 
@@ -27,15 +27,16 @@ class AttributeOptions:
     """
 
     run: Path = positional()
-    """The folder of a run of classify-text or match, or of a released classifier in transformers' layout."""
+    """The folder of a run of classify-text, match or classify-image, or of a released classifier in transformers'
+    layout."""
     text: str = positional()
-    """The text, in quotes; both texts of a pair with a tab or a line break between them."""
+    """The text, in quotes; both texts of a pair with a tab or a line break between them; or the file of a picture."""
     methods: tuple[str, ...] = ("integrated-gradients",)
     """The methods, by name."""
     target: str | None = left_open("the likeliest class")
     """The class whose logit is explained."""
     picture: Path | None = option(None, metavar="FILE")
-    """Draw the text tinted by its scores, once per method: .png, .svg or .pdf."""
+    """Draw the text tinted by its scores, or the scores over the picture, once per method: .png, .svg or .pdf."""
     json: bool = flag()
     """Print a JSON object per method instead."""
     load: dict[str, Any] = field(default_factory=dict)
@@ -44,11 +45,12 @@ class AttributeOptions:
 def run(args: Sequence[str]) -> int:
     options = parse(AttributeOptions, "regard attribute", args, sections={"load": LoadOptions})
     check_writable("--picture", options.picture, FIGURES)
-    not_an_input("--picture", options.picture, options.run, {})
+    not_an_input("--picture", options.picture, options.run, {"the picture": [options.text]})
     loaded = run_options.load(options.run, options.load)
     import regard
     from regard.cli.explanations import as_json, scores_text
     from regard.viz.attribution.figure import draw_attributions
+    from regard.viz.attribution.picture_figure import draw_picture_attributions
 
     predictor: Any = loaded.predictor
     given = predictor.read(options.text)
@@ -63,6 +65,11 @@ def run(args: Sequence[str]) -> int:
     warn([f"{result.method}: {sentence}" for result in results for sentence in result.warnings])
     if options.picture is not None:
         title = f"{first.target} {100 * first.probability:.1f} %"
-        draw_attributions(first.tokens, {each.method: each.scores for each in results}, options.picture, title)
+        grids = {each.method: each.grid for each in results if each.grid is not None}
+        if grids:
+            image = predictor.bounded_inputs([given])[0].movedim(0, -1)
+            draw_picture_attributions(image.expand(*image.shape[:2], 3), grids, options.picture, title)
+        else:
+            draw_attributions(first.tokens, {each.method: each.scores for each in results}, options.picture, title)
         note(f"the scores are drawn in {options.picture}")
     return 0

@@ -21,6 +21,10 @@ class ImageClassifier(ImageClassPredictor):
     def __init__(self, model: nn.Module, stats: ImageStats, map_axes: Mapping[str, str] = MappingProxyType({})) -> None:
         self.model, self.stats, self.map_axes = model, stats, map_axes
 
+    @property
+    def classes(self) -> list[str]:
+        return list(self.stats.classes)
+
     def classify(self, x: Tensor) -> tuple[Tensor, Sequence[GlimpsePath]]:
         return self.model(x), [()] * len(x)
 

@@ -101,7 +101,7 @@ def image_inches(grid: tuple[int, int], image: Tensor | None, side: float) -> tu
     return side * width / max(height, width), side * height / max(height, width)
 
 
-def _draw_overlay(axes: Any, cells: Tensor, image: Tensor | None, scale: Scale, interpolation: str) -> None:
+def draw_overlay(axes: Any, cells: Tensor, image: Tensor | None, scale: Scale, interpolation: str) -> None:
     """The cells in the colours of the colour bar, with the contours of the image over them."""
     height, width = cells.shape
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
@@ -149,7 +149,7 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
             image_axes.imshow(pixels.numpy(), aspect="auto", interpolation="nearest")
             image_axes.set(xticks=[], yticks=[])
         axes = canvas.add_axes(left, 0.0, *size)
-        _draw_overlay(axes, cells, pixels, scale, interpolation)
+        draw_overlay(axes, cells, pixels, scale, interpolation)
         if row is not None and recorded_map.kind == "self":
             itself = selection.query_positions(recorded_map)[row] - before
             if itself >= 0:
@@ -232,7 +232,7 @@ def captions_figure(recording: Recording, path: str | Path, *, sample: int = 0, 
             axes.set(xticks=[], yticks=[])
         for n, (left, top) in enumerate(corners[first:]):
             axes = canvas.add_axes(left, top + 0.16, *size)
-            _draw_overlay(axes, grids[n], pixels, scale, interpolation)
+            draw_overlay(axes, grids[n], pixels, scale, interpolation)
             for position in hard[n] if hard else ():
                 frame_cell(axes, position % width, position // width)
             word = labels.shorten(canvas.spell(words[n]), max(int(size[0] * 72 / (MIN_FONT + 2) / 0.62), 3))
