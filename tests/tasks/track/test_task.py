@@ -122,7 +122,8 @@ def test_recordings_have_a_row_per_slot_that_a_turn_sets(predictor: TrackPredict
     assert not words.weights.dense()[0, 0, :5].any()
     assert not acts.weights.dense()[0, :, 5:8].any()
     silent = regard.inference.predictor.record_run(predictor, "hello").recording
-    assert silent.queries is not None
+    slots = predictor.candidates.ontology.slots
+    assert silent.queries == tuple(f"1: {slot} = {values[0]} (not set)" for slot, values in slots.items())
 
 
 def test_evaluate_defines_its_numbers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -198,6 +198,8 @@ class TrackPredictor(Predictor[str, TrackOutput]):
     def label(self, recording: Recording, given: str, output: TrackOutput) -> Recording:
         """Rows are slots with the values that turns give them, and requests; columns the words of all turns.
 
+        If no turn gives any, the rows are the first value of every slot, and say that it is not set.
+
         The map "words" has the words of the user that the value attends to, "matches" those that name it, each with the
         same weight, and "acts" the words of the system that name acts.
         """
@@ -234,7 +236,9 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             derive("matches", "cross", DenseMap(normalize_rows(matches).unsqueeze(0)), of_words, "string matching"),
             derive("acts", "cross", DenseMap(acts.unsqueeze(0)), of_acts, "acts"),
         ]
-        queries = [f"{n + 1}: {name}{f' = {value}' if value else '?'}" for name, value, n in rows]
+        # where no turn sets a slot, the rows are of values that are none of the state
+        unset = "" if any(turn.informs or turn.requests for turn in output.turns) else " (not set)"
+        queries = [f"{n + 1}: {name}{f' = {value}' if value else '?'}{unset}" for name, value, n in rows]
         return replace(recording, maps=tuple(maps), queries=tuple(queries), keys=tuple(keys), about=about)
 
     def draw(self, recording: Recording, given: str, output: TrackOutput, path: Path) -> Path:
