@@ -2,9 +2,9 @@
 
 TREC: six classes of questions (Li and Roth 2002) by the self-attentive model. Every seed holds out a different tenth of
 the training questions, which selects the best weights and is scored, unless the folder also has TREC.test.all.
-SST-2: the sentiment of sentences (Socher et al. 2013), scored on dev; a tenth of the training sentences chooses the
-weights. CLINC150: 150 intents (Larson et al. 2019), on val. Documents: the embedded reports by the hierarchical model,
-scored on their test texts.
+SST-2: the sentiment of sentences (Socher et al. 2013), scored on dev; with an encoder a tenth of the training sentences
+chooses the weights. CLINC150: 150 intents (Larson et al. 2019), on val. Documents: the embedded reports by the
+hierarchical model, scored on their test texts.
 With --encoder a pretrained encoder is fine-tuned instead.
 """
 
@@ -31,23 +31,30 @@ RESULTS = ROOT / "benchmarks" / "results" / "text"
 
 SELECTED = """\
 The best weights of every run are chosen on the same texts that are scored, so the accuracy is somewhat too high. The
-bag of words, which chooses nothing, is trained on the same texts, with single words and pairs of words.
+baselines choose nothing and learn from the same texts: the bag of words, a logistic regression, with single words and
+pairs of words, naive Bayes with single words.
 """
 SAID = {
     "trec": """\
 Questions with one of six coarse classes. Every seed holds out a different tenth of the training questions of each
 class, without duplicates. The best weights of every run are chosen on the same questions that are scored, so the
-accuracy is somewhat too high. The bag of words, which chooses nothing, is trained on the same questions, with the same
-tokens and pairs of tokens.
+accuracy is somewhat too high. The baselines choose nothing and learn from the same questions and tokens: the bag of
+words, a logistic regression, also with pairs of tokens, and naive Bayes.
 """,
     "documents": """\
 Generated reports of three to eight sentences, one of which decides the class. Evidence attention is the share of the
 sentence attention that is on this sentence, the mean over the test texts.
 """,
     "sst2": """\
+Sentences of film reviews, positive or negative. Every seed trains on another 98 % of the 6,920 training sentences, and
+its last weights are scored on dev, 872 sentences, once. Sizes, dropout and training were chosen on held-out tenths of
+the training sentences. Both baselines learn from the same sentences: the bag of words, a logistic regression, with
+single words and pairs of words, naive Bayes with single words, all of them.
+""",
+    "sst2-encoder": """\
 Sentences of film reviews, positive or negative. Every seed holds out a different tenth of the 6,920 training sentences,
-which chooses the best weights; dev, 872 sentences, is scored once. Sizes, dropout and training were chosen on other
-such tenths. The bag of words is trained on the same sentences, with single words and pairs of words.
+which chooses the best weights; dev, 872 sentences, is scored once. Both baselines learn from the same sentences: the
+bag of words, a logistic regression, with single words and pairs of words, naive Bayes with single words, all of them.
 """,
     "clinc": f"Requests with one of 150 intents: 15,000 to train on, 3,000 of val, none out of scope. {SELECTED}",
 }
@@ -59,31 +66,39 @@ LEAST_ENCODED = {"trec": 94.0, "sst2": 87.0, "clinc": 95.0}
 OPTIONS: dict[str, dict[str, Any]] = {
     "documents": {"data": "documents", "model": "hierarchical"},
     "sst2": {
+        "vocabulary": 20_000,
+        "min_count": 1,
         "cell": "none",
         "width": 100,
         "embedding_std": 0.05,
+        "start": "log-ratios",
         "hops": 4,
         "feed": 64,
         "penalty": 0.0,
         "dropout": 0.5,
         "word_dropout": 0.1,
         "batch": 640,
+        "valid_share": 0.02,
     },
 }
 TRAINING: dict[str, dict[str, Any]] = {
     "sst2": {
-        "lr": 3e-3,
+        "lr": 1e-3,
         "schedule": "cosine",
         "warmup": 100,
         "weight_decay": 0.3,
-        "average": 3,
-        "validate_every": 100,
+        # once, at the end: nothing is chosen
+        "validate_every": 10_000,
     }
 }
-OPTIONS_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"freeze": "3"}}
+OPTIONS_ENCODED: dict[str, dict[str, Any]] = {
+    "clinc": {"freeze": "3"},
+    # the words of the baselines
+    "sst2": {"vocabulary": 20_000, "min_count": 1},
+}
 TRAINING_ENCODED: dict[str, dict[str, Any]] = {"clinc": {"lr": 3e-4, "validate_every": 200}}
 EPOCHS = {"trec": 4, "sst2": 2, "clinc": 2}
-EPOCHS_FROM_SCRATCH = {"sst2": 5}
+EPOCHS_FROM_SCRATCH = {"sst2": 3}
 
 
 @dataclass(frozen=True)
@@ -123,10 +138,12 @@ def rows_of(name: str, found: Sequence[Scored], training: TrainingConfig, is_enc
     scores = {
         "accuracy": [each.evaluation.scores["accuracy"] for each in found],
         "bag of words": [each.evaluation.facts["baseline"]["scores"]["accuracy"] for each in found],
+        "naive Bayes": [each.evaluation.facts["naive_bayes"]["scores"]["accuracy"] for each in found],
         "macro F1": [each.evaluation.scores["macro f1"] for each in found],
     }
     least = (LEAST_ENCODED if is_encoded else LEAST).get(name)
-    bounds = {} if least is None else {"accuracy": Bound("least", max(least, statistics.mean(scores["bag of words"])))}
+    below = [statistics.mean(scores[baseline]) for baseline in ("bag of words", "naive Bayes")]
+    bounds = {} if least is None else {"accuracy": Bound("least", max(least, *below))}
     if name == "documents":
         scores["evidence attention"] = [each.evaluation.scores["evidence"] for each in found]
         bounds = {"evidence attention": Bound("least", 90.0)}

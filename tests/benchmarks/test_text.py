@@ -22,7 +22,9 @@ def test_trec_beside_its_bag_of_words(tmp_path: Path, capsys: pytest.CaptureFixt
     results = tmp_path / "results"
     assert classify.main([*args, "--runs", str(tmp_path / "runs")], results, **SMALL) == 0
     found = Result.read(results / "trec.json")
-    assert [row.what for row in found.rows] == ["trec, accuracy", "trec, bag of words", "trec, macro F1"]
+    assert [row.what for row in found.rows] == [
+        f"trec, {score}" for score in ("accuracy", "bag of words", "naive Bayes", "macro F1")
+    ]
     assert found.rows[0].bound is not None
     assert found.rows[0].bound.value >= 87
     assert len(found.settings["seeds"]) == 2

@@ -23,7 +23,7 @@ from regard.metrics.classification import (
     nll_interval,
 )
 
-_FILE = "baseline.safetensors"
+BASELINE = "baseline.safetensors"
 _KEY = "regard"
 _FORMAT = 2  # 1 has no checksum
 _ITERATIONS = 100
@@ -53,13 +53,17 @@ def class_intervals(
     }
 
 
-def baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:
-    """The scores of the bag of words in a sentence."""
+def baseline_note(
+    scores: Mapping[str, float],
+    intervals: Mapping[str, tuple[float, float]],
+    name: str = "bag of words, the baseline",
+) -> str:
+    """The scores of a baseline in a sentence."""
     parts = [
-        f"{name} {scores[name]:.2f} (95 % interval {intervals[name][0]:.2f} to {intervals[name][1]:.2f})"
-        for name in ("accuracy", "macro f1")
+        f"{score} {scores[score]:.2f} (95 % interval {intervals[score][0]:.2f} to {intervals[score][1]:.2f})"
+        for score in ("accuracy", "macro f1")
     ]
-    return f"bag of words, the baseline: {', '.join(parts)}"
+    return f"{name}: {', '.join(parts)}"
 
 
 def hardest_classes(
@@ -95,24 +99,22 @@ def fit_logistic(
     return weights, bias
 
 
-def write_baseline(model: nn.Module, folder: Path) -> None:
+def write_baseline(model: nn.Module, folder: Path, file: str = BASELINE) -> None:
     tensors = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
-    atomic_files.write_atomically(folder / _FILE, safetensors_files.encode(tensors, {_KEY: f'{{"format": {_FORMAT}}}'}))
+    atomic_files.write_atomically(folder / file, safetensors_files.encode(tensors, {_KEY: f'{{"format": {_FORMAT}}}'}))
 
 
-def is_baseline_saved(folder: Path) -> bool:
-    return (folder / _FILE).exists()
+def is_baseline_saved(folder: Path, file: str = BASELINE) -> bool:
+    return (folder / file).exists()
 
 
-def load_baseline(model: AnyModule, folder: Path) -> AnyModule:
+def load_baseline(model: AnyModule, folder: Path, file: str = BASELINE) -> AnyModule:
     """The model with the weights that were fitted when the run began."""
-    if not is_baseline_saved(folder):
-        raise FileNotFoundError(f"{folder} holds no {_FILE}; name the folder of a training run")
-    tensors, _ = safetensors_files.read_tagged(folder / _FILE, _KEY, _FORMAT, "bag of words")
+    if not is_baseline_saved(folder, file):
+        raise FileNotFoundError(f"{folder} holds no {file}; name the folder of a training run")
+    tensors, _ = safetensors_files.read_tagged(folder / file, _KEY, _FORMAT, "bag of words")
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise ValueError(
-            f"{folder / _FILE} is of another vocabulary; restore it, or train in another folder"
-        ) from error
+        raise ValueError(f"{folder / file} is of another vocabulary; restore it, or train in another folder") from error
     return model.eval()

@@ -55,7 +55,8 @@ def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "accuracy  " in printed
     assert "bag of words, the baseline: accuracy " in printed
-    assert printed.count("95 % interval") == 5
+    assert "naive Bayes, the baseline by counts alone: accuracy " in printed
+    assert printed.count("95 % interval") == 7
     # as many digits as the score itself
     (nll,) = [line for line in printed.splitlines() if line.startswith("nll")]
     assert re.search(r"95 % interval \d\.\d{3,4} to \d\.\d{3,4}\)", nll), nll

@@ -48,6 +48,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "smoothing": ({"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1; try smoothing=0.1"),
     "valid_share": ({"valid_share": 1.0}, "valid_share must be above 0 and below 1, got 1.0; try valid_share=0.1"),
     "batch": ({"batch": 0}, "batch must be 1 or more, got 0; try batch="),
+    "min_count": ({"train": A, "min_count": 0}, "min_count must be 1 or more, got 0; try min_count=2"),
+    "min_count of characters": (
+        {"tokens": "characters", "min_count": 1},
+        "min_count=1 counts words, and tokens='characters' are none; leave it out, or choose tokens='words'",
+    ),
+    "start": ({"start": "ratios"}, "unknown start 'ratios'; "),
     "max_length": ({"max_length": 0}, "max_length must be 1 or more, got 0; try max_length=400"),
     "seed": ({"seed": -1}, "seed must be 0 or more, got -1; try seed=0"),
 }

@@ -355,11 +355,11 @@ def test_evaluation_prints_the_baseline_and_intervals(model: str, tmp_path: Path
     assert (evaluation.count, evaluation.unit) == (7, "texts")
     assert evaluation.split == f"the validation texts of {tmp_path}, which has no test texts"
     assert list(evaluation.scores) == ["accuracy", "macro f1", "nll"]
-    assert list(evaluation.facts) == ["baseline"]
+    assert list(evaluation.facts) == ["baseline", "naive_bayes"]
     assert set(evaluation.intervals) == set(evaluation.facts["baseline"]["intervals"]) == set(evaluation.scores)
     for name, (low, high) in evaluation.intervals.items():
         assert low <= evaluation.scores[name] <= high
-    note, hardest = evaluation.notes
+    note, _, hardest = evaluation.notes
     assert note.startswith("bag of words, the baseline: accuracy 100.00 (95 % interval ")
     assert hardest.startswith("hardest classes: ")
     assert evaluation.facts["baseline"]["scores"]["accuracy"] == 100.0

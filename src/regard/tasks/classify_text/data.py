@@ -83,14 +83,14 @@ def digest(data: LabelledTexts) -> str:
 def train_tokenizer(config: ClassifyText, texts: Sequence[str]) -> Tokenizer:
     """The vocabulary of the training texts.
 
-    Words that occur once are left out: they are unknown already in training, so the model learns to read texts with
-    unknown words.
+    Words that occur less often than `min_count` are left out, unless all do: they are unknown already in training, so
+    the model learns to read texts with unknown words.
     """
     vocabulary = config.vocabulary
     if config.tokens == "words":
         counts = Counter(word for text in texts for word in text.split())
-        repeated = sum(count > 1 for count in counts.values())
-        vocabulary = min(vocabulary, SPECIAL + 1 + (repeated or len(counts)))
+        frequent = sum(count >= config.min_count for count in counts.values())
+        vocabulary = min(vocabulary, SPECIAL + 1 + (frequent or len(counts)))
     return Tokenizer.train(config.tokens, texts, vocabulary)
 
 

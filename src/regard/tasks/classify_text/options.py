@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # the attention of a model's own paper, softmax(U tanh(W h)); the other names are mechanisms
 PAPER = "paper"
 BAG_OF_WORDS = "bag-of-words"
+_MIN_COUNT = 2
 
 
 class TextModelOptions(ModelOptions):
@@ -52,6 +53,9 @@ class AttentiveOptions(TextModelOptions):
     """Recurrent layers per encoder."""
     dropout: float = left_open()
     """The share of activations that dropout sets to zero in training."""
+    start: Literal["random", "log-ratios"] = "random"
+    """Initial embeddings: random vectors, or these and the log-count ratio of each token, how much more frequent it is
+    in the texts of a class than in the others, along one direction per class  (Wang and Manning 2012)."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -236,7 +240,13 @@ class ClassifyText(TextFileConfig):
         "Mechanisms by name, as `regard list` has them; paper is that of the model's paper. "
         "A bag of words is compared with them, except with --encoder, whose learning rate does not suit it."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", "baseline.safetensors", *ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = (
+        "texts.json",
+        "tokens.json",
+        "baseline.safetensors",
+        "naive-bayes.safetensors",
+        *ENCODER_FILES,
+    )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary")
     Evaluate: ClassVar[type] = EvaluateTextFiles
@@ -254,6 +264,8 @@ class ClassifyText(TextFileConfig):
     """The kind of tokens; a pretrained encoder has its own, and these are those of the baseline."""
     vocabulary: int = 8000
     """The largest number of different tokens."""
+    min_count: int = _MIN_COUNT
+    """With --tokens words: words that occur less often in the training texts are unknown."""
     max_length: int = 400
     """Longer texts, in tokens, are cut off; their number is reported."""
     model: AttentiveOptions | BagOfWordsOptions | PretrainedTextOptions = left_open()
@@ -270,8 +282,13 @@ class ClassifyText(TextFileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"vocabulary": 8000, "max_length": 400, "batch": 1024})
+        check_at_least(self, 1, {"vocabulary": 8000, "min_count": _MIN_COUNT, "max_length": 400, "batch": 1024})
         check_share(self, {"smoothing": 0.1, "word_dropout": 0.2})
+        if self.min_count != _MIN_COUNT and self.tokens != "words":
+            raise ValueError(
+                f"min_count={self.min_count} counts words, and tokens={self.tokens!r} are none; leave it out, or "
+                "choose tokens='words'"
+            )
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words unless they are those of an encoder."""

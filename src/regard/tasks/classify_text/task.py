@@ -1,9 +1,10 @@
 """The task classify-text: its training problem and its evaluation."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.losses import frobenius_penalty, reinforce
+from regard.models.hierarchical import HierarchicalAttention
+from regard.models.self_attentive import SelfAttentive
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.tasks._classification import (
     baseline_note,
@@ -28,6 +31,7 @@ from regard.tasks._classification import (
     class_scores,
     hardest_classes,
     is_baseline_saved,
+    load_baseline,
     write_baseline,
 )
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
@@ -48,12 +52,22 @@ from regard.tasks.classify_text.data import (
     read,
     train_tokenizer,
 )
-from regard.tasks.classify_text.options import ClassifyText
+from regard.tasks.classify_text.naive_bayes import (
+    add_ratios,
+    build_naive_bayes,
+    log_count_ratios,
+    naive_bayes,
+    token_counts,
+)
+from regard.tasks.classify_text.options import AttentiveOptions, ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 _TOKENS = "tokens.json"
+_NAIVE_BAYES = "naive-bayes.safetensors"
+# by their names in JSON
+_BASELINES = {"baseline": "bag of words, the baseline", "naive_bayes": "naive Bayes, the baseline by counts alone"}
 # the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
 _ENTROPY = 0.05
 _SAMPLES = 5
@@ -99,7 +113,9 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         encoded = encode(tokenizer, splits.train.texts, task.max_length)
         if new:
             write_tokenizer(tokenizer, folder / _TOKENS)
-            write_baseline(fit_baseline(encoded.texts, splits.train.labels, len(tokenizer), len(facts.classes)), folder)
+            counted = (encoded.texts, splits.train.labels, len(tokenizer), len(facts.classes))
+            write_baseline(naive_bayes(token_counts(*counted), splits.train.labels), folder, _NAIVE_BAYES)
+            write_baseline(fit_baseline(*counted), folder)
             facts.write(folder)
         reader: Tokenizer | SubwordTokenizer = tokenizer
         max_length = longest_text(task, encoder)
@@ -120,7 +136,12 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         return ClassifyTextProblem(task, facts.classes, reader, *rest)
 
     def build_model(self) -> TextClassifier:
-        return build(self.task, self.tokenizer, len(self.classes), self.encoder)
+        model, options = build(self.task, self.tokenizer, len(self.classes), self.encoder), self.task.model
+        if isinstance(options, AttentiveOptions) and options.start == "log-ratios":
+            assert isinstance(model, SelfAttentive | HierarchicalAttention)
+            counts = token_counts(self.texts, self.labels, model.embedding.num_embeddings, len(self.classes))
+            add_ratios(model.embedding, log_count_ratios(counts))
+        return model
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedTexts]:
         if self.task.model.reads_sentences:
@@ -212,11 +233,19 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
         data, split = self._texts(folder, options, predictor.classes)
-        # the baseline has tokens of its own where the model is a pretrained encoder
+        # baselines have tokens of their own where the model is a pretrained encoder
         tokenizer = read_tokenizer(folder / _TOKENS)
-        model = read_baseline(folder, len(tokenizer), len(predictor.classes))
-        baseline = ClassifyTextPredictor(model, tokenizer, predictor.classes, max_length=self.config.max_length)
-        return evaluate_texts(predictor, data, split, progress, baseline)
+        sizes = len(tokenizer), len(predictor.classes)
+        models = {"baseline": read_baseline(folder, *sizes)}
+        # runs of earlier versions have none
+        if is_baseline_saved(folder, _NAIVE_BAYES):
+            models["naive_bayes"] = load_baseline(build_naive_bayes(*sizes), folder, _NAIVE_BAYES)
+        max_length = self.config.max_length
+        baselines = {
+            name: ClassifyTextPredictor(model, tokenizer, predictor.classes, max_length=max_length)
+            for name, model in models.items()
+        }
+        return evaluate_texts(predictor, data, split, progress, baselines)
 
     def attack_examples(
         self, predictor: ClassifyTextPredictor, folder: Path, options: AttackTextFiles
@@ -256,21 +285,21 @@ def evaluate_texts(
     data: LabelledTexts,
     split: str,
     progress: Progress,
-    baseline: ClassifyTextPredictor | None = None,
+    baselines: Mapping[str, ClassifyTextPredictor] = MappingProxyType({}),
 ) -> Evaluation:
-    """The scores on texts, which `split` names, beside those of a baseline."""
+    """The scores on texts, which `split` names, beside those of the baselines."""
     encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
     progress(0, len(data))
     start = time.perf_counter()
     probabilities = predictor.probabilities(encoded, lambda done: progress(done, len(data)))
     seconds = time.perf_counter() - start
     notes, facts = [], {}
-    if baseline is not None:
+    for name, baseline in baselines.items():
         counted = encode(baseline.tokenizer, data.texts, baseline.max_length).texts
         found = baseline.probabilities(counted)
         scores_below, of_baseline = class_scores(found, data.labels), class_intervals(found, data.labels)
-        facts["baseline"] = {"scores": scores_below, "intervals": of_baseline}
-        notes.append(baseline_note(scores_below, of_baseline))
+        facts[name] = {"scores": scores_below, "intervals": of_baseline}
+        notes.append(baseline_note(scores_below, of_baseline, _BASELINES[name]))
     notes.append(hardest_classes(probabilities, data.labels, data.classes))
     if count := sum(map(bool, num_cut)):
         were = "was" if count == 1 else "were"
