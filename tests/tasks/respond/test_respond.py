@@ -411,3 +411,84 @@ def test_it_is_served_as_a_conversation(runs: dict[str, Path]) -> None:
     (answer,) = endpoint.answer([endpoint.read(body)])[0]["answers"]  # type: ignore[misc]
     assert answer["chat"]["reply"] == answer["replies"][0]["text"] == predictor.chat(["good film", "it", "bad"]).text
     assert [len(turn) for turn in answer["chat"]["attended"]] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["flat", "hierarchical"])
+def test_a_streamed_reply_is_the_whole_one(name: str, runs: dict[str, Path]) -> None:
+    predictor = regard.load(str(runs[name]), device="cpu")
+    assert isinstance(predictor, RespondPredictor)
+    searches = [PredictReplies(), PredictReplies(beam=2), PredictReplies(sample=True, temperature=9.0, seed=3)]
+    counts = []
+    for options in searches:
+        for first, dialogue in enumerate(INPUTS):
+            *pieces, output = predictor.stream(dialogue, options, first=first)
+            (whole,) = predictor.predict([dialogue], options, first=first)
+            assert "".join(pieces) == whole.best.text  # type: ignore[arg-type]
+            assert output == whole
+            counts.append(len(pieces))
+            assert options.beam == 2 or len(pieces) == len(whole.best.tokens)
+    assert max(counts) > 1
+    heard: list[str] = []
+    answer = predictor.chat(["good film", "it", "bad"], emit=heard.append)
+    assert answer == predictor.chat(["good film", "it", "bad"])
+    assert "".join(heard) == answer.text
+
+
+def test_half_a_character_is_held_back(tmp_path: Path) -> None:
+    """Tokens of bytes: é comes in two of them."""
+    tokenizer = Tokenizer.train("bpe", ["x"], 260)
+    (ids,) = tokenizer.encode(["né"])
+    reader = DialogueReader(tokenizer, turns=1, words=9)
+    model = Spelling(len(tokenizer), [*ids, EOS])
+    *pieces, _ = RespondPredictor(model, reader).stream("x")
+    assert pieces == ["n", "é"]
+
+
+def test_a_service_streams_the_answer_that_it_gives(runs: dict[str, Path]) -> None:
+    predictor = regard.load(str(runs["flat"]), device="cpu")
+    endpoint = predictor.endpoint(Limits(), run="tiny", step=2)
+    body = {"text": "good film\tit\tbad", "attention": True, "temperature": 0.8, "seed": 5}
+    whole = endpoint.answer([endpoint.read(endpoint.schema.request(**body))])[0]
+    *pieces, last = endpoint.stream(endpoint.read(endpoint.schema.request(**body, stream=True)))
+    assert last == whole
+    assert "".join(piece["text"] for piece in pieces) == whole["answers"][0]["replies"][0]["text"]
+    with pytest.raises(RequestError, match=r"^a dialogue must be its turns so far, separated by tabs, got '\\t'"):
+        endpoint.read(endpoint.schema.request(text="\t", stream=True))
+
+
+def test_samples_have_steps_one_by_one() -> None:
+    with pytest.raises(ValueError, match=r"^count=2 samples per line have no common steps; give count=1$"):
+        search_steps(None, None, Sampling(2), torch.tensor([3]), [0])  # type: ignore[arg-type]
+
+
+def test_the_history_of_a_staged_training_grows(file: Path, tmp_path: Path) -> None:
+    """From one turn to all; every epoch has the same replies in every batch as without stages."""
+    options: dict[str, Any] = {"train": file, "tokens": "words", "turns": 5, "words": 5, "batch": 64}
+    options |= {"width": 8, "heads": 2, "layers": 1, "replies": "all"}
+    staged, whole = (Respond.of(**options, staged_epochs=n) for n in (3, 0))
+    assert [staged.turns_in(epoch) for epoch in range(5)] == [1, 2, 3, 5, 5]
+    assert [whole.turns_in(epoch) for epoch in range(2)] == [5, 5]
+    problems = [task.load().prepare(tmp_path / str(n), new=True) for n, task in enumerate((staged, whole))]
+    for epoch in (0, 1, 3):
+        for planned, usual in zip(*(problem.plan_epoch(epoch) for problem in problems), strict=True):
+            assert planned.rows.tolist() == usual.rows.tolist()
+            batch, other = (p.load_batch(each, 0, 1) for p, each in zip(problems, (planned, usual), strict=True))
+            assert batch is not None
+            assert other is not None
+            assert torch.equal(batch.target, other.target)
+            most = staged.turns_in(epoch)
+            count = min(other.history.lengths.shape[1], most)
+            # of replies whose last turns have no words all turns are read
+            is_short = (other.history.lengths[:, -count:] > 0).any(1)
+            kept = batch.history.lengths[is_short]
+            assert not kept[:, :-count].any()
+            assert torch.equal(kept[:, -count:], other.history.lengths[is_short, -count:])
+
+
+def test_stages_are_for_single_replies() -> None:
+    with pytest.raises(
+        ValueError, match=r"^staged_epochs=2 is for replies='all', and with replies='second' one pass may"
+    ):
+        Respond.of(data="bookings", staged_epochs=2)
+    with pytest.raises(ValueError, match=r"^staged_epochs must be 0 or more, got -1; try staged_epochs=4$"):
+        Respond.of(data="bookings", staged_epochs=-1)

@@ -49,6 +49,11 @@ class EncodedReply(NamedTuple):
     dialogue: int  # its number
     turn: int  # the number of the reply in its dialogue
 
+    def with_turns(self, most: int) -> "EncodedReply":
+        """The same with the last turns of its history alone, unless these have no words."""
+        last = self.history.turns[-most:]
+        return self._replace(history=self.history._replace(turns=last)) if any(last) else self
+
 
 class DialogueReader:
     """Turns of a dialogue to tokens: the last `turns` of them, and of each the last `words` tokens."""
@@ -103,10 +108,11 @@ class DialogueReader:
 
 
 class PlannedReplies(NamedTuple):
-    """The replies of a batch, and a random number in [0, 1) for each."""
+    """The replies of a batch, a random number in [0, 1) for each, and the most turns before them that are read."""
 
     rows: NDArray[np.int64]  # "n"
     draws: NDArray[np.float64]  # "n"
+    turns: int
 
 
 # the share of passes that are for the last reply of a dialogue, whose history has all others

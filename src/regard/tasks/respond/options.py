@@ -303,6 +303,9 @@ class Respond(TextFileConfig):
     """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
 
     batch: int = 3000
+    staged_epochs: int = 0
+    """With --replies all: the first epochs, in which the history grows from the last turn alone to all --turns; 0
+    learns with all turns from the first epoch on  (Press et al. 2021)."""
     """Tokens per batch, of the turns before the replies and of the replies each, padding included, at most."""
 
     def __post_init__(self) -> None:
@@ -310,7 +313,19 @@ class Respond(TextFileConfig):
         check_at_least(self, 1, {"vocabulary": 4000, "turns": 5, "words": 40, "max_length": 1000, "batch": 3000})
         check_share(self, {"smoothing": 0.1})
 
+        check_at_least(self, 0, {"staged_epochs": 4})
     @property
+        if self.staged_epochs and self.replies != "all":
+            raise ValueError(
+                f"staged_epochs={self.staged_epochs} is for replies='all', and with replies={self.replies!r} one pass "
+                "may learn several replies of a dialogue; leave it out"
+            )
+
+    def turns_in(self, epoch: int) -> int:
+        """The turns before a reply that are read in an epoch of the training, counted from 0."""
+        if epoch >= self.staged_epochs:
+            return self.turns
+        return 1 + epoch * (self.turns - 1) // self.staged_epochs
     def is_flat(self) -> bool:
         """Whether the model reads all turns as one text."""
         return not isinstance(self.model, HRANOptions)

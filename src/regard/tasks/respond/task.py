@@ -110,8 +110,10 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedReplies]:
         draws = np.random.default_rng([self.task.seed, epoch, 1]).random(len(self.replies))
+        # by the lengths of whole histories, so that an epoch has as many steps with fewer turns
         batches = plan_batches(token_lengths(self.replies), self.task.batch, self.task.seed, epoch)
-        return [PlannedReplies(rows, draws[rows]) for rows in batches]
+        turns = self.task.turns_in(epoch)
+        return [PlannedReplies(rows, draws[rows], turns) for rows in batches]
 
     def warnings(self) -> Sequence[str]:
         turns = sum(reply.history.num_cut for reply in self.replies)
@@ -125,7 +127,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         )
 
     def load_batch(self, planned: PlannedReplies, rank: int, world: int) -> ReplyBatch | None:
-        replies = [self.replies[n] for n in planned.rows[rank::world].tolist()]
+        replies = [self.replies[n].with_turns(planned.turns) for n in planned.rows[rank::world].tolist()]
         if not replies:
             return None
         firsts = None
