@@ -132,8 +132,8 @@ you: parrot: a
   attends to 'a' 1.00
 you: parrot: b
   attends to 'a' 0.33, 'a' 0.33, 'b' 0.33
-you: regard: the first 2 turns are left out; the model reads 3
-parrot: c
+you: parrot: c
+regard: the first 2 turns are left out; the model reads 3
   attends to 'b' 0.33, 'b' 0.33, 'c' 0.33
 you: regard: /undo  take back the last turn
 regard: /new  begin another conversation

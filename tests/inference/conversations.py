@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from regard.inference.chat import ChatAnswer, WordWeight
+from regard.inference.chat import ChatAnswer, Emit, WordWeight
 
 
 class Parrot:
@@ -13,7 +13,9 @@ class Parrot:
     def __init__(self) -> None:
         self.heard: list[tuple[tuple[str, ...], Any, int]] = []
 
-    def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
+    def chat(
+        self, turns: Sequence[str], options: Any = None, *, first: int = 0, emit: Emit | None = None
+    ) -> ChatAnswer:
         words = turns[-1].split()
         if len(words) > 5:
             raise ValueError(f"a turn may have 5 words, got {len(words)}; say less")
@@ -23,7 +25,11 @@ class Parrot:
         share = 1 / sum(map(len, read))
         attended = tuple(tuple(WordWeight(word, share) for word in turn) for turn in read)
         notes = (f"the first {dropped} turns are left out; the model reads 3",) if dropped else ()
-        return ChatAnswer(" ".join(reversed(words)), attended=((),) * dropped + attended, notes=notes)
+        reply = " ".join(reversed(words))
+        if emit is not None:
+            for piece in re.findall(r"\S+ ?", reply):
+                emit(piece)
+        return ChatAnswer(reply, attended=((),) * dropped + attended, notes=notes)
 
 
 class SlotFinder:

@@ -1,7 +1,8 @@
 """A member of conversations behind HTTP: the words of a double, and the attention of a classifier of texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from tests.inference.conversations import Parrot, SlotFinder
@@ -13,6 +14,7 @@ from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, Predictor
 from regard.recording.recording import Recording
 from regard.serve.chat_endpoint import chat_endpoint
+from regard.serve.streamed_texts import StreamedTextEndpoint
 from regard.serve.text_endpoint import TextEndpoint
 
 
@@ -34,6 +36,11 @@ class DialogueDouble(Predictor[str, ChatAnswer]):
         self.classifier.predict(inputs, PredictLabels(), observe)
         return [self.member.chat(text.split("\t")) for text in inputs]
 
+    def pieces(self, text: str, options: Any) -> Iterator[str]:
+        heard: list[str] = []
+        self.member.chat(text.split("\t"), emit=heard.append)  # type: ignore[call-arg]
+        yield from heard
+
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:
         raise NotImplementedError
 
@@ -47,13 +54,25 @@ class DialogueDouble(Predictor[str, ChatAnswer]):
         return self.classifier.label(recording, given, None)  # type: ignore[arg-type]
 
 
-def dialogue_endpoint(speaks: bool, **limits: int) -> TextEndpoint:
-    return chat_endpoint(
-        DialogueDouble(speaks),
+@dataclass(frozen=True)
+class DialogueOptions:
+    """Options of a request to one that speaks."""
+
+    stream: bool = False
+
+
+def dialogue_endpoint(speaks: bool, **limits: int) -> TextEndpoint | StreamedTextEndpoint:
+    """The replies of one that speaks can be streamed."""
+    predictor = DialogueDouble(speaks)
+    endpoint = chat_endpoint(
+        predictor,
         Limits(**limits),
         lambda text, output, recording: output,
         name="respond" if speaks else "track",
         title="Talk with tiny" if speaks else "Track with tiny",
         speaks=speaks,
+        options=DialogueOptions if speaks else None,
         about={"run": "tiny", "step": 4},
+        streams=speaks,
     )
+    return StreamedTextEndpoint(endpoint, predictor.pieces) if speaks else endpoint

@@ -1,5 +1,6 @@
 """chat_endpoint: conversations over HTTP; the service keeps none of them."""
 
+import json
 from typing import Any
 
 import httpx
@@ -70,3 +71,22 @@ def test_the_page_knows_who_speaks() -> None:
     page = dialogue_endpoint(False, characters=40).page
     assert page.form == "chat_form"
     assert (page.data["speaks"], page.data["characters"], page.data["task"]) == (False, 40, "track")
+
+
+def events(response: httpx.Response) -> list[dict[str, Any]]:
+    return [json.loads(event.removeprefix("data: ")) for event in response.text.split("\n\n") if event]
+
+
+def test_a_reply_is_streamed_in_pieces() -> None:
+    body = {"text": "a\ta\tb c", "attention": True}
+    whole, streamed = answers(True, body, {**body, "stream": True})
+    *pieces, last = events(streamed)
+    assert pieces == [{"text": "c "}, {"text": "b"}]
+    assert last == whole.json()
+
+
+def test_a_stream_is_of_one_text_and_may_end_by_an_error() -> None:
+    several, refused = answers(True, {"texts": ["a", "b"], "stream": True}, {"text": "a b c d e f", "stream": True})
+    assert several.status_code == 422
+    assert several.json() == {"error": "stream is for one text; leave it out, or send several requests"}
+    assert events(refused) == [{"error": "a turn may have 5 words, got 6; say less"}]

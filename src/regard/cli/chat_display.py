@@ -20,11 +20,13 @@ def has_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def answer_lines(answer: ChatAnswer, previous: Mapping[str, str], *, name: str, colour: bool) -> Iterator[str]:
-    """The lines about one answer of the model `name`; `previous` is the state before it."""
-    if answer.text is not None:
-        text = labels.printable(answer.text)
-        yield f"{_BOLD}{name}:{_RESET} {text}" if colour else f"{name}: {text}"
+def speaker_label(name: str, *, colour: bool) -> str:
+    """The begin of a line that the model `name` says."""
+    return f"{_BOLD}{name}:{_RESET} " if colour else f"{name}: "
+
+
+def answer_lines(answer: ChatAnswer, previous: Mapping[str, str], *, colour: bool) -> Iterator[str]:
+    """The lines about one answer, below its text; `previous` is the state before it."""
     yield from _attended_lines(answer.attended, colour=colour)
     if answer.state is not None:
         yield from _state_lines(answer, previous, colour=colour)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.cli.chat_display import answer_lines, has_colour
+from regard.cli.chat_display import answer_lines, has_colour, speaker_label
 from regard.cli.input_lines import piped_lines, prompted_line
 from regard.cli.output import note
 from regard.common.atomic_files import write_atomically
@@ -82,7 +82,13 @@ class ChatSession:
             self._say(_plain(text.removeprefix("/")) if text.startswith("//") else _plain(text))
 
     def _say(self, text: str) -> None:
-        answer = self.conversation.say(text)
+        reply = _ReplyLine(speaker_label(self.name, colour=self.colour))
+        try:
+            answer = self.conversation.say(text, None if self.as_json else reply.write)
+            if answer.text == "" and not self.as_json:
+                reply.write("")  # has no pieces
+        finally:
+            reply.end()
         if answer.notes != self.notes:
             for sentence in answer.notes:
                 note(sentence)
@@ -91,7 +97,7 @@ class ChatSession:
             lines = [json.dumps(self._records()[-1], ensure_ascii=False)]
         else:
             previous = self.conversation.previous_state
-            lines = list(answer_lines(answer, previous, name=self.name, colour=self.colour))
+            lines = list(answer_lines(answer, previous, colour=self.colour))
         sys.stdout.write("".join(f"{each}\n" for each in lines))
         sys.stdout.flush()
         self._save()
@@ -149,3 +155,20 @@ class ChatSession:
 def _plain(text: str) -> str:
     """A turn on one line, without the tabs that separate turns."""
     return " ".join(text.split())
+
+
+class _ReplyLine:
+    """A line of stdout that grows with the pieces of a reply; one without pieces is not begun."""
+
+    def __init__(self, label: str) -> None:
+        self.label, self.is_begun = label, False
+
+    def write(self, piece: str) -> None:
+        sys.stdout.write(("" if self.is_begun else self.label) + labels.printable(piece))
+        sys.stdout.flush()
+        self.is_begun = True
+
+    def end(self) -> None:
+        if self.is_begun:
+            sys.stdout.write("\n")
+            sys.stdout.flush()

@@ -7,7 +7,7 @@
 `limits` counts predictions, the end of the sentence included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.decoding.margins import Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, check_possible, top_tokens
-from regard.decoding.paths import decode_paths
+from regard.decoding.paths import Choose, PathStep, decode_paths, path_steps
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
 
 
@@ -30,9 +30,32 @@ def greedy(
     forbidden: Sequence[int] = (),
 ) -> list[Hypothesis]:  # bos, limits "b"
     """y_t = argmax p(y | y_<t); of equals the lowest id."""
-
-    check_arguments(limits, eos, forbidden)
     margins = Margins(len(limits), limits.device)
+    choose = _choice(limits, eos, forbidden, margins)
+    paths = decode_paths(decoder, state, choose, 1, bos, eos, limits, forbidden)
+    return [
+        replace(hypothesis, margin=margin)
+        for (hypothesis,), margin in zip(paths, margins.smallest.tolist(), strict=True)
+    ]
+
+
+def greedy_steps(
+    decoder: Decoder,
+    state: DecodingState,
+    *,
+    bos: int | Tensor,
+    eos: int,
+    limits: Tensor,
+    forbidden: Sequence[int] = (),
+) -> Iterator[PathStep]:  # bos, limits "b"
+    """The tokens of `greedy`, one step at a time."""
+    choose = _choice(limits, eos, forbidden, Margins(len(limits), limits.device))
+    return path_steps(decoder, state, choose, 1, bos, eos, limits, forbidden)
+
+
+def _choice(limits: Tensor, eos: int, forbidden: Sequence[int], margins: Margins) -> Choose:
+    """The function that takes the most probable token of every sentence; `margins` receives those of each."""
+    check_arguments(limits, eos, forbidden)
 
     def choose(step: Step, alive: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
         log_p, tokens, _ = top_tokens(step, alive.shape, alive, rows, t, eos, forbidden, 2)
@@ -41,8 +64,4 @@ def greedy(
         check_possible(log_p, alive)
         return tokens, log_p
 
-    paths = decode_paths(decoder, state, choose, 1, bos, eos, limits, forbidden)
-    return [
-        replace(hypothesis, margin=margin)
-        for (hypothesis,), margin in zip(paths, margins.smallest.tolist(), strict=True)
-    ]
+    return choose

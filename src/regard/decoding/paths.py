@@ -42,7 +42,11 @@ def decode_paths(
     forbidden: Sequence[int],
 ) -> list[list[Hypothesis]]:
     """`count` paths per sentence, whose tokens `choose` picks."""
-    history = [*path_steps(decoder, state, choose, count, bos, eos, limits, forbidden)]
+    return joined_steps([*path_steps(decoder, state, choose, count, bos, eos, limits, forbidden)], count, eos, limits)
+
+
+def joined_steps(history: Sequence[PathStep], count: int, eos: int, limits: Tensor) -> list[list[Hypothesis]]:
+    """The `count` paths per sentence that all steps of a search make."""
     b, device = len(limits), limits.device
     paths = torch.full((b, count, len(history)), eos, device=device)
     log_prob = history[0].log_prob.new_empty(b, count)

@@ -1,6 +1,6 @@
 """Search methods as values, as commands, requests and configurations choose them; `run_search` runs one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,10 +10,12 @@ from torch import Tensor
 from regard.common import memory
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.decoding.beam import beam
-from regard.decoding.greedy import greedy
+from regard.decoding.greedy import greedy, greedy_steps
 from regard.decoding.normalized_beam import normalized_beam
+from regard.decoding.paths import PathStep, joined_steps
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis
-from regard.decoding.sampling import sample
+from regard.decoding.sampling import sample, sample_steps
+from regard.decoding.token_sampling import TokenSampler
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,6 @@ def run_search(
     memory.check_fits(
         8 * len(numbers) * steps * search.count, f"sampling {search.count:,} sentences", "sample fewer, such as 5"
     )
-    chances = [np.random.default_rng((search.seed, number)).random((steps, search.count)) for number in numbers]
     samples = sample(
         decoder,
         state,
@@ -141,9 +142,54 @@ def run_search(
         top_k=search.top_k,
         top_p=search.top_p,
         count=search.count,
-        chance=torch.from_numpy(np.stack(chances)).transpose(1, 2).to(limits.device),
+        chance=_chances(search, limits, numbers),
     )
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.log_prob) for hypotheses in samples]
+
+
+def search_steps(
+    decoder: Decoder,
+    state: DecodingState,
+    search: Greedy | Sampling,
+    limits: Tensor,
+    numbers: Sequence[int],
+    *,
+    bos: int | Tensor = BOS,
+    eos: int = EOS,
+    forbidden: Sequence[int] = (PAD, BOS, UNK),
+) -> Iterator[PathStep]:  # limits, bos "b"
+    """The tokens that `run_search` finds, one step at a time; of samples, one per line."""
+    if isinstance(search, Greedy):
+        return greedy_steps(decoder, state, bos=bos, eos=eos, limits=limits, forbidden=forbidden)
+    if search.count != 1:
+        raise ValueError(f"count={search.count} samples per line have no common steps; give count=1")
+    return sample_steps(
+        decoder,
+        state,
+        bos=bos,
+        eos=eos,
+        limits=limits,
+        forbidden=forbidden,
+        samplers=[TokenSampler(search.temperature, search.top_k, search.top_p)] * len(limits),
+        chance=_chances(search, limits, numbers),
+    )
+
+
+def hypotheses_of(
+    search: Greedy | Sampling, history: Sequence[PathStep], limits: Tensor, *, eos: int = EOS
+) -> list[list[Hypothesis]]:  # limits "b"
+    """The hypotheses of `run_search`, of all its steps; without margins."""
+    found = joined_steps(history, 1, eos, limits)
+    if isinstance(search, Sampling):
+        return found
+    return [[_with_beam_score(hypothesis, search.length_penalty)] for (hypothesis,) in found]
+
+
+def _chances(search: Sampling, limits: Tensor, numbers: Sequence[int]) -> Tensor:  # "b" -> "b n t"
+    """The numbers that decide the tokens of every sample, by the seed and the number of the line."""
+    shape = (int(limits.max()), search.count)
+    chances = [np.random.default_rng((search.seed, number)).random(shape) for number in numbers]
+    return torch.from_numpy(np.stack(chances)).transpose(1, 2).to(limits.device)
 
 
 def _with_beam_score(hypothesis: Hypothesis, length_penalty: float) -> Hypothesis:

@@ -4,9 +4,12 @@ A conversation is a list of turns that alternate, the user's first: turns[0] is 
 empty turn says nothing, so a conversation that the system opens begins with an empty turn.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
+
+# gets the pieces of a reply as they are found
+Emit = Callable[[str], object]
 
 # begin a token of bpe that begins a word: of regard and sentencepiece, and of GPT-2
 _WORD_STARTS = ("▁", "Ġ")
@@ -76,13 +79,22 @@ class ChatPredictor(Protocol):
         """The answer to the last turn, which is the user's; whatever is sampled is sampled by the number `first`."""
 
 
+class ChatSpeaker(Protocol):
+    """A predictor that replies in a conversation."""
+
+    def chat(
+        self, turns: Sequence[str], options: Any = None, *, first: int = 0, emit: Emit | None = None
+    ) -> ChatAnswer:
+        """The answer of a ChatPredictor; `emit` gets the pieces of its text as they are found."""
+
+
 class Chat:
     """A conversation with a model that speaks, with one that tracks its state, or with both.
 
     `options` are those of the model that speaks; if none does, of the one that tracks.
     """
 
-    def __init__(self, speaker: ChatPredictor | None, tracker: ChatPredictor | None, options: Any = None) -> None:
+    def __init__(self, speaker: ChatSpeaker | None, tracker: ChatPredictor | None, options: Any = None) -> None:
         self.speaker, self.tracker, self.options = speaker, tracker, options
         self.restart()
 
@@ -92,12 +104,15 @@ class Chat:
         self.said: list[int] = []  # the positions of what the user said
         self.answers: list[ChatAnswer] = []  # one per position
 
-    def say(self, text: str) -> ChatAnswer:
-        """The answer to a turn of the user; if a model refuses the turn, the conversation is as it was before."""
+    def say(self, text: str, emit: Emit | None = None) -> ChatAnswer:
+        """The answer to a turn of the user, whose reply `emit` gets in pieces before; if a model refuses the turn, the
+        conversation is as it was before."""
         turns = [*self.turns, text]
         if not len(turns) % 2:
             turns.insert(-1, "")  # the system said nothing
-        answer = ChatAnswer() if self.speaker is None else self.speaker.chat(turns, self.options, first=len(turns) // 2)
+        answer = ChatAnswer()
+        if self.speaker is not None:
+            answer = self.speaker.chat(turns, self.options, first=len(turns) // 2, emit=emit)
         if self.tracker is not None:
             tracked = self.tracker.chat(turns, self.options if self.speaker is None else None)
             notes = (*answer.notes, *tracked.notes)

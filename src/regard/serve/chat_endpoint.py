@@ -30,11 +30,13 @@ def chat_endpoint(
     maxima: Mapping[str, int] = MappingProxyType({}),
     about: Mapping[str, object] = MappingProxyType({}),
     example: str = "a b",
+    streams: bool = False,
 ) -> TextEndpoint:
     """The endpoint of a predictor whose texts are conversations: turns with tabs between them, the user's last.
 
     `answer` makes the answer to a conversation of its text, output and recording; `speaks` is false for a model that
-    tracks the state of a dialogue between two others. The further arguments are those of TextEndpoint.
+    tracks the state of a dialogue between two others; `streams` says that the page may ask for pieces of a reply, which
+    a StreamedTextEndpoint gives. The further arguments are those of TextEndpoint.
     """
     return TextEndpoint(
         predictor,
@@ -45,7 +47,7 @@ def chat_endpoint(
         maxima=maxima,
         about=about,
         form="chat_form",
-        page_data={"speaks": speaks, "characters": limits.characters},
+        page_data={"speaks": speaks, "streams": streams, "characters": limits.characters},
         beside_attention=lambda *made: {"chat": rounded(answer(*made).json())},
         example=example,
         text_schema={"format": "dialogue"},

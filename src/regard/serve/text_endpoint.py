@@ -75,6 +75,10 @@ class TextRequest:
     def count(self) -> int:
         return len(self.texts)
 
+    @property
+    def is_streamed(self) -> bool:
+        return getattr(self.options, "stream", False)
+
 
 class TextEndpoint:
     """Answers of `Predictor.predict`, many requests at a time.

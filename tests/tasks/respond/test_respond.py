@@ -5,18 +5,24 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import regard
 from regard.cli.main import main
 from regard.data.embedded import bookings
 from regard.data.text.special_tokens import EOS
 from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.protocol import Step
+from regard.decoding.search import Sampling, search_steps
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
+from regard.models.responding.responder import History, Responder
+from regard.serve.errors import RequestError
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, PlannedReplies, first_reply
 from regard.tasks.respond.options import EvaluateReplies, PredictReplies, Respond
@@ -36,6 +42,25 @@ MODELS = {
     "hierarchical, lstm, heads": [*HIERARCHICAL, "--cell", "lstm", "--attention", "multi-head"],
 }
 INPUTS = ["good film\tit\tbad trip was to it good", "it\t\tto", "was\t\t\tgood\tbad"]
+
+
+class Spelling(Responder):
+    """Writes these tokens, whatever was said; the state of a hypothesis is the number of its tokens."""
+
+    def __init__(self, vocabulary: int, tokens: Sequence[int]) -> None:
+        super().__init__()
+        self.vocabulary, self.spelt = vocabulary, tokens
+        self.register_parameter("unused", torch.nn.Parameter(torch.zeros(1)))
+
+    def teacher_force(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def init_state(self, history: History) -> int:
+        return 0
+
+    def step(self, tokens: Tensor, state: Any) -> Step:
+        wanted = torch.tensor(self.spelt[state])
+        return Step(torch.nn.functional.one_hot(wanted, self.vocabulary).double().expand(*tokens.shape, -1), state + 1)
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +289,9 @@ def test_a_bidirectional_model_learns_replies_behind_a_turn_that_is_drawn(tmp_pa
     # with the greatest draws the last replies alone, as they are written; with the least ones the first ones, too
     for draw, turns in ((0.99, (3,)), (0.0, (1, 3))):
         losses = [
-            problem.loss(model, problem.load_batch(PlannedReplies(each.rows, np.full(len(each.rows), draw)), 0, 1))
+            problem.loss(
+                model, problem.load_batch(PlannedReplies(each.rows, np.full(len(each.rows), draw), each.turns), 0, 1)
+            )
             for each in planned
         ]
         right = [nll for reply, nll in zip(replies, nlls, strict=True) if reply.turn in turns]
@@ -426,7 +453,6 @@ def test_a_streamed_reply_is_the_whole_one(name: str, runs: dict[str, Path]) -> 
             assert "".join(pieces) == whole.best.text  # type: ignore[arg-type]
             assert output == whole
             counts.append(len(pieces))
-            assert options.beam == 2 or len(pieces) == len(whole.best.tokens)
     assert max(counts) > 1
     heard: list[str] = []
     answer = predictor.chat(["good film", "it", "bad"], emit=heard.append)

@@ -15,7 +15,7 @@ from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, describe, read_config
 
 if TYPE_CHECKING:
-    from regard.inference.chat import ChatPredictor
+    from regard.inference.chat import ChatPredictor, ChatSpeaker
 
 _TASKS = {name: config for name, config in TASKS.items() if config.chats is not None}
 _SUFFIXES = (".jsonl", ".json", ".txt")
@@ -70,7 +70,7 @@ def run(args: Sequence[str]) -> int:
         conversation = Chat(None, predictor, of_task)
     else:
         tracker = None if options.track is None else _predictor(options.track, options.load)
-        conversation = Chat(predictor, tracker, of_task)
+        conversation = Chat(cast("ChatSpeaker", predictor), tracker, of_task)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     ChatSession(conversation, name=options.run.resolve().name, as_json=options.json, save=options.save).run()

@@ -87,7 +87,7 @@ function send() {
   const [conversation, dropped] = fitting([...exchanges, said]);
   results.replaceChildren(make("b", {}, "user: "), make("bdi", { lang: "" }, said.user));
   results.hidden = false;
-  post(form, JSON.stringify({ text: conversation, attention: true }), ({ answers: [{ chat }] }) => {
+  const finish = ({ answers: [{ chat }] }) => {
     results.hidden = true;
     if (dropped) chat.notes.push(`Left out: the first ${dropped} of your turns; a request has ${data.characters} characters at most.`);
     exchanges.push({ ...said, answer: chat });
@@ -95,7 +95,12 @@ function send() {
     system.value = text.value = "";
     text.focus();
     form.scrollIntoView({ block: "nearest" });
-  });
+  };
+  if (!data.streams) return post(form, JSON.stringify({ text: conversation, attention: true }), finish);
+  const reply = make("bdi", { lang: "" });
+  const begin = () => results.append(make("br"), make("b", {}, "system: "), reply);
+  const take = (event) => (event.answers ? finish(event) : reply.append(event.text));
+  postStream(form, JSON.stringify({ text: conversation, attention: true, stream: true }), begin, take);
 }
 
 form.addEventListener("submit", (event) => {

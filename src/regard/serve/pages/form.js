@@ -1,4 +1,4 @@
-// Parts shared by all forms. `post` sends a request to this service and shows its error; a new request takes the place of the
+// Parts shared by all forms. `post` and `postStream` send a request to this service and show its error; a new request takes the place of the
 // one that is under way. A form declares `results`, which an error hides.
 const wrong = make("p", { id: "wrong", role: "alert" });
 const outcome = make("p", { id: "outcome", class: "note", role: "status" });
@@ -16,8 +16,9 @@ function cancel(form) {
   form.removeAttribute("aria-busy");
 }
 
-// `body` is JSON, or a promise of it; `done` gets the answer, and whether no other request took its place since.
-async function post(form, body, done) {
+// `body` is JSON, or a promise of it; `receive` gets a response that is no error, and whether no other request took its
+// place since.
+async function fetchAnswer(form, body, receive) {
   cancel(form);
   const mine = (underWay = new AbortController());
   const isCurrent = () => mine === underWay;
@@ -25,17 +26,44 @@ async function post(form, body, done) {
   try {
     const headers = { "Content-Type": "application/json" };
     const response = await fetch(`/v1/${data.task}`, { method: "POST", headers, body: await body, signal: mine.signal });
-    const answer = await response.json();
-    if (!isCurrent()) return;
-    if (response.ok) {
-      wrong.textContent = "";
-      await done(answer, isCurrent);
-    } else complain(answer.error);
+    if (response.ok) return await receive(response, isCurrent);
+    const { error } = await response.json();
+    if (isCurrent()) complain(error);
   } catch (error) {
     if (isCurrent() && error.name !== "AbortError") complain("The service does not answer; is it still running?");
   } finally {
     if (isCurrent()) form.removeAttribute("aria-busy");
   }
+}
+
+// `done` gets the answer, and whether no other request took its place since.
+function post(form, body, done) {
+  return fetchAnswer(form, body, async (response, isCurrent) => {
+    const answer = await response.json();
+    if (!isCurrent()) return;
+    wrong.textContent = "";
+    await done(answer, isCurrent);
+  });
+}
+
+// Asks for server-sent events, "data: JSON" and an empty line each. `begin` is called before the first, `take` gets each.
+function postStream(form, body, begin, take) {
+  return fetchAnswer(form, body, async (response, isCurrent) => {
+    if (!isCurrent()) return;
+    wrong.textContent = outcome.textContent = "";
+    begin();
+    const [reader, decoder] = [response.body.getReader(), new TextDecoder()];
+    for (let rest = ""; ; ) {
+      const { done, value } = await reader.read();
+      if (done || !isCurrent()) return;
+      const events = (rest + decoder.decode(value, { stream: true })).split("\n\n");
+      rest = events.pop();
+      for (const event of events.map((each) => JSON.parse(each.slice("data: ".length)))) {
+        if (event.error) complain(event.error);
+        else take(event);
+      }
+    }
+  });
 }
 
 // Calls `ask` when the fingers rest after typing, and when the form is sent.

@@ -27,48 +27,20 @@ results.hidden = true;
 document.getElementById("page").append(make("h1", {}, data.title), form, results);
 
 function take(event) {
-  if (event.error) complain(event.error);
-  else if (event.answers) {
-    const [answer] = event.answers[0].texts;
-    outcome.textContent = `${answer.tokens} tokens${answer.finished ? ", ended by itself" : ""}`;
-  } else continuation.append(event.text);
+  if (!event.answers) return continuation.append(event.text);
+  const [answer] = event.answers[0].texts;
+  outcome.textContent = `${answer.tokens} tokens${answer.finished ? ", ended by itself" : ""}`;
 }
 
-// Server-sent events: "data: JSON", then an empty line.
-async function takeAll(reader, isCurrent) {
-  const decoder = new TextDecoder();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done || !isCurrent()) return;
-    const events = (rest + decoder.decode(value, { stream: true })).split("\n\n");
-    rest = events.pop();
-    events.forEach((event) => take(JSON.parse(event.slice("data: ".length))));
-  }
-}
-
-async function generate() {
-  cancel(form);
-  const mine = (underWay = new AbortController());
-  const isCurrent = () => mine === underWay;
+function generate() {
   const value = (id) => Number(document.getElementById(id).value);
   const request = { text: text.value, tokens: value("tokens"), temperature: value("temperature"), seed: value("seed"), stream: true };
-  form.setAttribute("aria-busy", "true");
-  try {
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(`/v1/${data.task}`, { method: "POST", headers, body: JSON.stringify(request), signal: mine.signal });
-    if (!isCurrent()) return;
-    if (!response.ok) return complain((await response.json()).error);
-    wrong.textContent = outcome.textContent = "";
-    prompt.textContent = text.value;
+  const begin = () => {
+    prompt.textContent = request.text;
     continuation.replaceChildren();
     results.hidden = false;
-    await takeAll(response.body.getReader(), isCurrent);
-  } catch (error) {
-    if (isCurrent() && error.name !== "AbortError") complain("The service does not answer; is it still running?");
-  } finally {
-    if (isCurrent()) form.removeAttribute("aria-busy");
-  }
+  };
+  postStream(form, JSON.stringify(request), begin, take);
 }
 
 form.addEventListener("submit", (event) => {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural, shortened
 from regard.data.text.text_tokenizer import PromptTokenizer
-from regard.inference.chat import ChatAnswer
+from regard.inference.chat import ChatAnswer, Emit
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
@@ -137,22 +137,27 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         tokens = [*output.encoded.tokens, *output.continuations[0].tokens]
         return tokens if self.longest is None else tokens[-self.longest :]
 
-    def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
+    def chat(
+        self, turns: Sequence[str], options: Any = None, *, first: int = 0, emit: Emit | None = None
+    ) -> ChatAnswer:
         """The turns are lines of a prompt, and the reply is the line behind them; of a conversation that is longer than
         the model reads, the first turns are left out."""
         options = GenerateText() if options is None else options
         lines, start = [f"{turn}\n" for turn in turns], 0
         while encode_prompt(self.tokenizer, "".join(lines[start:]), self.longest).num_dropped and lines[start + 1 :]:
             start += 1
-        stop = replace(options, stop=(*options.stop, "\n"))
-        (output,) = self.predict(["".join(lines[start:])], stop, first=first)
-        left_out = {"turn": start, "token": output.encoded.num_dropped}
+        prompt, stop = "".join(lines[start:]), replace(options, stop=(*options.stop, "\n"))
+        for piece in self.stream(prompt, stop, number=first):
+            if emit is not None and piece.text:
+                emit(piece.text)
+        assert piece.whole is not None
+        left_out = {"turn": start, "token": self.encode(prompt).num_dropped}
         notes = [
             f"left out: the first {plural(count, noun)} of the conversation; the model reads {self.longest} tokens"
             for noun, count in left_out.items()
             if count
         ]
-        return ChatAnswer(output.continuations[0].text, notes=tuple(notes))
+        return ChatAnswer(piece.whole.text, notes=tuple(notes))
 
     def text(self, output: GeneratedTexts) -> str:
         """Prompt and continuation in one line; line breaks are written as \\n."""

@@ -188,6 +188,8 @@ class RequestReplies:
     """Sample from the likeliest tokens that have this probability together."""
     seed: int = field(default=0, metadata={"minimum": 0, "maximum": _MOST_SEED})
     """Determines what is sampled."""
+    stream: bool = False
+    """Whether to send server-sent events: {"text": …} for every piece, in the end {"answers": …}; for one text."""
 
     @property
     def search(self) -> Search:
@@ -301,20 +303,18 @@ class Respond(TextFileConfig):
     """All turns as one text, attention over words and over turns, or a pretrained language model."""
     smoothing: float = 0.0
     """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
-
-    batch: int = 3000
     staged_epochs: int = 0
     """With --replies all: the first epochs, in which the history grows from the last turn alone to all --turns; 0
     learns with all turns from the first epoch on  (Press et al. 2021)."""
+
+    batch: int = 3000
     """Tokens per batch, of the turns before the replies and of the replies each, padding included, at most."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, {"vocabulary": 4000, "turns": 5, "words": 40, "max_length": 1000, "batch": 3000})
-        check_share(self, {"smoothing": 0.1})
-
         check_at_least(self, 0, {"staged_epochs": 4})
-    @property
+        check_share(self, {"smoothing": 0.1})
         if self.staged_epochs and self.replies != "all":
             raise ValueError(
                 f"staged_epochs={self.staged_epochs} is for replies='all', and with replies={self.replies!r} one pass "
@@ -326,6 +326,8 @@ class Respond(TextFileConfig):
         if epoch >= self.staged_epochs:
             return self.turns
         return 1 + epoch * (self.turns - 1) // self.staged_epochs
+
+    @property
     def is_flat(self) -> bool:
         """Whether the model reads all turns as one text."""
         return not isinstance(self.model, HRANOptions)

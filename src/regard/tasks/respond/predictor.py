@@ -1,6 +1,6 @@
 """RespondPredictor: the turns of a dialogue in, the next turn out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +15,9 @@ from regard.attn.call import Need
 from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural
 from regard.data.text.text_tokenizer import TextTokenizer
-from regard.decoding.search import Greedy, Search, run_search
-from regard.inference.chat import ChatAnswer, WordWeight, joined_words
+from regard.decoding.paths import PathStep
+from regard.decoding.search import Greedy, Sampling, Search, hypotheses_of, num_hypotheses, run_search, search_steps
+from regard.inference.chat import ChatAnswer, Emit, WordWeight, joined_words
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
@@ -111,7 +112,7 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
                     self.model,
                     self.model.init_state(self._history([histories[n] for n in rows])),
                     search,
-                    torch.full((len(rows),), self.reader.words + 1, device=self.device),
+                    self._limits(len(rows)),
                     [first + n for n in rows],
                     bos=special.bos,
                     eos=special.eos,
@@ -122,6 +123,49 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
                 if done is not None:
                     done(start + len(rows))
         return replies
+
+    def stream(self, dialogue: str, options: Any = None, *, first: int = 0) -> Iterator[str | GeneratedReplies]:
+        """The reply of `predict` in pieces of its text, each as soon as its tokens are found, and then the output.
+
+        A beam decides about the first token last, so its reply is one piece.
+        """
+        options = PredictReplies() if options is None else options
+        search = options.search
+        if not isinstance(search, Greedy | Sampling) or num_hypotheses(search) > 1:
+            (output,) = self.predict([dialogue], options, first=first)
+            yield output.best.text
+            yield output
+            return
+        history, special = self.reader.read(self.reader.parse(dialogue)), self.tokenizer.special
+        limits, steps, released = self._limits(1), list[PathStep](), ""
+        with eval_mode(self.model):
+            with torch.no_grad():
+                state = self.model.init_state(self._history([history]))
+            for step in search_steps(
+                self.model,
+                state,
+                search,
+                limits,
+                [first],
+                bos=special.bos,
+                eos=special.eos,
+                forbidden=special.forbidden,
+            ):
+                steps.append(step)
+                # the bytes of half a character are held back
+                text = self.tokenizer.decode([int(each.tokens) for each in steps]).rstrip("\ufffd")
+                if text != released and text.startswith(released):
+                    yield text[len(released) :]
+                    released = text
+        ((hypothesis,),) = hypotheses_of(search, steps, limits, eos=special.eos)
+        reply = GeneratedText.of(hypothesis, self.tokenizer)
+        if reply.text != released:
+            yield reply.text[len(released) :]
+        yield GeneratedReplies(dialogue, history, [reply], options.nbest is not None)
+
+    def _limits(self, count: int) -> Tensor:  # -> "b"
+        """The most tokens of replies, with their ends."""
+        return torch.full((count,), self.reader.words + 1, device=self.device)
 
     def _history(self, histories: Sequence[EncodedTurns]) -> History:
         return history_batch(histories, self.tokenizer.special).to(self.device)
@@ -205,8 +249,14 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
         by_turn = weights.unflatten(1, (len(turns), -1))
         return [AttendedTurn(self.tokenizer.pieces(turn), by_turn[:, n, : len(turn)]) for n, turn in enumerate(turns)]
 
-    def chat(self, turns: Sequence[str], options: Any = None, *, first: int = 0) -> ChatAnswer:
-        (output,) = self.predict(["\t".join(turns)], options, first=first)
+    def chat(
+        self, turns: Sequence[str], options: Any = None, *, first: int = 0, emit: Emit | None = None
+    ) -> ChatAnswer:
+        for piece in self.stream("\t".join(turns), options, first=first):
+            if isinstance(piece, GeneratedReplies):
+                output = piece
+            elif emit is not None:
+                emit(piece)
         return self.chat_answer(output)
 
     def chat_answer(self, output: GeneratedReplies) -> ChatAnswer:
@@ -245,6 +295,7 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
         from regard.serve.chat_endpoint import chat_endpoint
+        from regard.serve.streamed_texts import StreamedTextEndpoint
 
         about = {
             "run": run,
@@ -253,7 +304,7 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
             "turns": self.reader.turns,
             "words": self.reader.words,
         }
-        return chat_endpoint(
+        endpoint = chat_endpoint(
             self,
             limits,
             lambda text, output, recording: self.chat_answer(output),
@@ -263,7 +314,13 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
             options=RequestReplies,
             maxima={"beam": limits.beam},
             about=about,
+            streams=True,
         )
+        return StreamedTextEndpoint(endpoint, self._pieces)
+
+    def _pieces(self, dialogue: str, options: RequestReplies) -> Iterator[str]:
+        """The text of a reply as it is found."""
+        return (piece for piece in self.stream(dialogue, options) if isinstance(piece, str))
 
 
 class ReplySession(PictureSession):
