@@ -28,16 +28,17 @@ MODELS = ("flat", "hierarchical")
 TITLES = {"dailydialog": "DailyDialog", "bookings": "Bookings"}
 # steps of a training; validations in it
 STEPS = {"dailydialog": 1200, "bookings": 3200}
-VALIDATIONS = 5
+VALIDATIONS = 3
 # tokens per batch of DailyDialog with the history and with the last turn: 213 batches per epoch with both, so that
 # the same number of steps learns from the same number of replies
 BATCH = {True: 2000, False: 684}
 SIZES: dict[str, dict[str, Any]] = {
-    "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2},
+    # with one turn the first epochs are as all others
+    "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2, "staged_epochs": 4},
     "bookings": {},
 }
 OF_MODEL: dict[tuple[str, str], dict[str, Any]] = {
-    ("dailydialog", "flat"): {"layers": 2, "heads": 4},
+    ("dailydialog", "flat"): {"layers": 2, "heads": 4, "positions": "alibi"},
     ("dailydialog", "hierarchical"): {"hidden": 96},
 }
 LEARNING: dict[str, dict[str, Any]] = {"dailydialog": {"lr": 2e-3, "warmup": 50}, "bookings": {}}
