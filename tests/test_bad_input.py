@@ -205,6 +205,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     ),
     "power of three": (ValueError, lambda: regard.Distance(power=3), ["power must be 1", "got 3", "power=2"]),
     "scale of nought": (ValueError, lambda: regard.Distance(scale=0.0), ["scale must be positive", "Distance", "0.0"]),
+    "cap of nought": (ValueError, lambda: regard.SoftCap(0.0), ["cap must be positive", "SoftCap", "0.0"]),
     "cosine below nought": (ValueError, lambda: regard.Cosine(-1.0), ["scale must be positive", "Cosine", "-1.0"]),
     "cosine trained from nought": (ValueError, lambda: regard.Cosine(Learnable(0.0)), ["scale must be positive"]),
     "mistyped feature": (ValueError, lambda: regard.Kernel("elo"), ["'elo'", "did you mean 'elu'?", "taylor"]),

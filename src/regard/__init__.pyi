@@ -82,6 +82,7 @@ from .attn.terms.score import (
     LocationSensitive as LocationSensitive,
     NormedAdditive as NormedAdditive,
     Score as Score,
+    SoftCap as SoftCap,
     Trilinear as Trilinear,
 )
 from .attn.terms.uniform import Uniform as Uniform

@@ -136,7 +136,7 @@ def linear(weight: Tensor, x: Row) -> Row:
 
 
 def random_score(draw: random.Random, d: int) -> tuple[regard.Score, Callable[[Row, Row], float]]:
-    kind = draw.choice(("dot", "dot", "dot", "cosine", "distance", "euclid", "additive", "bilinear"))
+    kind = draw.choice(("dot", "dot", "dot", "cosine", "distance", "euclid", "additive", "bilinear", "soft-cap"))
     match kind:
         case "dot":
             return regard.Dot(), lambda q, k: dot(q, k) / math.sqrt(d)
@@ -146,6 +146,8 @@ def random_score(draw: random.Random, d: int) -> tuple[regard.Score, Callable[[R
             return regard.Distance(2, 0.3), lambda q, k: -0.3 * sum((x - y) ** 2 for x, y in zip(q, k, strict=True))
         case "euclid":
             return regard.Distance(1), lambda q, k: -math.dist(q, k)
+        case "soft-cap":
+            return regard.SoftCap(0.6), lambda q, k: 0.6 * math.tanh(dot(q, k) / math.sqrt(d) / 0.6)
         case "bilinear":
             general = regard.Bilinear(d, d).double()
             return general, lambda q, k: dot(q, linear(general.key.weight, k))

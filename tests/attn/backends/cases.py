@@ -44,6 +44,7 @@ SCORES: dict[str, Callable[[Sizes], regard.Score]] = {
     "distance": lambda s: regard.Distance(scale=0.3),
     "euclid": lambda s: regard.Distance(power=1),
     "trilinear": lambda s: regard.Trilinear(s.d),
+    "soft-cap": lambda s: regard.SoftCap(2.0, regard.Bilinear(s.d, s.d)),
     "uniform": lambda s: regard.Uniform(),
     "location": lambda s: regard.Location(s.d, 32),
     "location-sensitive": lambda s: regard.LocationSensitive(s.d, s.d, 6, filters=2, width=3),

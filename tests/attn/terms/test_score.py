@@ -58,6 +58,12 @@ def test_distance() -> None:
     _pairs(regard.Distance(power=1, scale=0.5), D, D, lambda q, k, j: -0.5 * (q - k).norm())
 
 
+def test_soft_cap() -> None:
+    _pairs(regard.SoftCap(0.7), D, D, lambda q, k, j: 0.7 * torch.tanh(q @ k / math.sqrt(D) / 0.7))
+    inner = regard.Bilinear(D, E)
+    _pairs(regard.SoftCap(3.0, inner), D, E, lambda q, k, j: 3 * torch.tanh(inner(q[None], k[None])[0, 0] / 3))
+
+
 def test_trilinear() -> None:
     score = regard.Trilinear(D)
     _pairs(score, D, D, lambda q, k, j: torch.cat([score.query, score.key, score.both]) @ torch.cat([q, k, q * k]))

@@ -232,15 +232,16 @@ class WithNullSlot(Normalizer):
     """normalize([s; n]) without its last entry: a null slot with score n takes the weight of a query that matches no
     key.
 
-    The unaligned word of translation  (Brown et al. 1993, the empty word; with softmax and n = 0 Miller 2023).
+    The unaligned word of translation  (Brown et al. 1993, the empty word; with softmax and n = 0 Miller 2023; with one
+    n per head, a tensor (h, 1, 1), the sinks of a language model).
     """
 
     distribution = False
 
-    def __init__(self, normalize: Normalizer | None = None, score: float | Learnable = 0.0) -> None:
+    def __init__(self, normalize: Normalizer | None = None, score: float | Learnable | Tensor = 0.0) -> None:
         super().__init__()
         self.normalize = Softmax() if normalize is None else normalize
-        self.score = score.parameter(score.init) if isinstance(score, Learnable) else score
+        self.score: float | Tensor = score.parameter(score.init) if isinstance(score, Learnable) else score
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         null_score = per_head(self.score, scores, self) if isinstance(self.score, Tensor) else self.score
