@@ -96,18 +96,18 @@ def _outputs(tiny: TinyModel, seed: Callable[[], None], reported: list[Tensor]) 
 
 def _agree(default: Any, eager: Any) -> bool:
     """Whether both implementations give the same first output."""
-    first, other = (next(_tensors(outputs), None) for outputs in (default, eager))
+    first, other = (next(tensors(outputs), None) for outputs in (default, eager))
     if first is None or other is None or first.shape != other.shape or not first.is_floating_point():
         return True
     return torch.allclose(first, other, rtol=1e-2, atol=1e-2 * float(first.abs().max()))
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping | tuple | list):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _tensors(item)
+            yield from tensors(item)
 
 
 @contextmanager

@@ -4,12 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from benchmarks import measured
-
-if TYPE_CHECKING:
-    from benchmarks.zoo.recorder_sweep import Sweep
+from benchmarks.zoo.sweep import Outcome, Sweep
 
 VERDICTS = {
     "exact": "every eager weight is in a recorded map, and every map is among the eager weights",
@@ -22,13 +19,9 @@ VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The result of one class."""
+class Recorded(Outcome):
+    """The result of one class; its verdict is one of VERDICTS, or "not built"."""
 
-    name: str
-    model_type: str
-    verdict: str  # one of VERDICTS, or "not built"
-    reason: str = ""  # why it was not built, what is wrong, or the warning
     maps: int = 0
     eager: int = 0
     missing: int = 0  # eager weights without a map, and maps without eager weights
@@ -47,7 +40,7 @@ neither to 1 nor to 0 are no attention weights and are not compared.
 """
 
 
-def page(sweep: "Sweep") -> str:
+def page(sweep: Sweep[Recorded]) -> str:
     """The whole page."""
     outcomes = sweep.outcomes
     counts = Counter(shown_verdict(outcome) for outcome in outcomes)
@@ -72,15 +65,15 @@ def page(sweep: "Sweep") -> str:
     return "\n".join(parts)
 
 
-def shown_verdict(outcome: Outcome) -> str:
+def shown_verdict(outcome: Recorded) -> str:
     """The verdict; maps that could not be compared with eager weights have only their certificates."""
     is_uncompared = outcome.verdict in ("exact", "assembled") and not outcome.eager
     return "certified" if is_uncompared else outcome.verdict
 
 
-def noted(outcomes: Sequence[Outcome]) -> list[list[str]]:
+def noted(outcomes: Sequence[Recorded]) -> list[list[str]]:
     """One row per model type whose attention is assembled or missing."""
-    groups: dict[tuple[str, str], list[Outcome]] = {}
+    groups: dict[tuple[str, str], list[Recorded]] = {}
     for outcome in outcomes:
         if (verdict := shown_verdict(outcome)) in ("assembled", "certified", "warned", "WRONG"):
             groups.setdefault((outcome.model_type, verdict), []).append(outcome)

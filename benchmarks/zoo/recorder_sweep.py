@@ -6,77 +6,41 @@ is known, so that a sweep that was stopped continues; a class has 30 seconds and
 """
 
 import argparse
-import json
-import resource
-import signal
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import regard
 from benchmarks.measured import About
-from benchmarks.zoo import eager_weights, recorder_page
-from benchmarks.zoo.recorder_page import Outcome
-from benchmarks.zoo.tiny_models import CannotBuild, TinyModel, build, class_names
+from benchmarks.zoo import eager_weights, recorder_page, sweep
+from benchmarks.zoo.recorder_page import Recorded
+from benchmarks.zoo.sweep import RESULTS, ROOT, Sweep, prepare, set_seed
+from benchmarks.zoo.tiny_models import TinyModel, class_names
 from regard.recording.recording import Recording
 
-ROOT = Path(__file__).parent.parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "zoo"
 PAGE = ROOT / "docs" / "recorded-models.md"
-SECONDS, MEMORY = 30, 8 << 30
-SEED = 3
 # the greatest difference of two weights that are the same
 TOLERANCE = 1e-3
 
 
-class OutOfTime(BaseException):
-    """A class took more than its seconds."""
+def try_class(name: str, model_type: str) -> Recorded:
+    return sweep.try_class(name, model_type, compare, Recorded)
 
 
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    def stop(*_: Any) -> None:
-        raise OutOfTime
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-
-
-def try_class(name: str, model_type: str) -> Outcome:
-    """The outcome of a class within its limits."""
-    try:
-        with limited(SECONDS):
-            return compare(name, model_type, build(name))
-    except CannotBuild as error:
-        return Outcome(name, model_type, "not built", str(error))
-    except OutOfTime:
-        return Outcome(name, model_type, "not built", f"time: more than {SECONDS} s")
-    except MemoryError:
-        return Outcome(name, model_type, "not built", f"memory: more than {MEMORY >> 30} GB")
-
-
-def compare(name: str, model_type: str, tiny: TinyModel) -> Outcome:
+def compare(name: str, model_type: str, tiny: TinyModel) -> Recorded:
     """Records a call and compares its maps with the eager weights."""
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
-        _seed()
+        set_seed()
         with regard.record(tiny.model) as recording:
             tiny.model(**tiny.inputs)
     said = [str(warning.message) for warning in caught if str(warning.message).startswith("record ")]
-    eager = eager_weights.collect(tiny, _seed)
+    eager = eager_weights.collect(tiny, set_seed)
     faults = differences(recording, eager)
     assembled = any(m.captured_from == "pieces" for m in recording)
     counts = {
@@ -91,12 +55,7 @@ def compare(name: str, model_type: str, tiny: TinyModel) -> Outcome:
         verdict = "warned"
     else:
         verdict = "WRONG" if faults else "assembled" if assembled else "exact"
-    return Outcome(name, model_type, verdict, " ".join(said)[:400] or "; ".join(faults)[:400], **counts)
-
-
-def _seed() -> None:
-    torch.manual_seed(SEED)
-    np.random.seed(SEED)  # noqa: NPY002 - models draw from it
+    return Recorded(name, model_type, verdict, " ".join(said)[:400] or "; ".join(faults)[:400], **counts)
 
 
 def differences(recording: Recording, eager: eager_weights.EagerWeights) -> list[str]:
@@ -153,49 +112,6 @@ def has_rows(dense: Tensor, weights: Tensor) -> bool:
     return bool(gaps) and max(gaps) <= TOLERANCE
 
 
-# Results
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The outcomes of all classes, with date and versions."""
-
-    about: About
-    outcomes: list[Outcome]
-
-    def write(self, path: Path) -> Path:
-        """One line per class."""
-        lines = ",\n".join(json.dumps(asdict(outcome), ensure_ascii=False) for outcome in self.outcomes)
-        about = json.dumps(asdict(self.about), ensure_ascii=False)
-        path.write_text(f'{{"about": {about},\n"outcomes": [\n{lines}\n]}}\n', encoding="utf-8")
-        return path
-
-    @staticmethod
-    def read(path: Path) -> "Sweep":
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return Sweep(About(**content["about"]), [Outcome(**fields) for fields in content["outcomes"]])
-
-
-def read_lines(path: Path) -> dict[str, Outcome]:
-    """The outcomes of a sweep that is not finished."""
-    if not path.exists():
-        return {}
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return {fields["name"]: Outcome(**fields) for fields in map(json.loads, lines)}
-
-
-def sweep(known: dict[str, str], path: Path) -> list[Outcome]:
-    """The outcomes of all classes; those that an earlier sweep wrote to `path` are read from it."""
-    done = read_lines(path)
-    for n, (name, model_type) in enumerate(known.items(), 1):
-        if name not in done:
-            done[name] = outcome = try_class(name, model_type)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(outcome), ensure_ascii=False) + "\n")
-            print(f"[{n}/{len(known)}] {name}: {outcome.verdict} {outcome.reason[:200]}", flush=True)
-    return [done[name] for name in known]
-
-
 def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, page: Path = PAGE) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo.recorder_sweep", description=__doc__)
     parser.add_argument("names", nargs="*", help="classes to try and print; if left out, all, and a result is written")
@@ -203,7 +119,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, page: 
     parser.add_argument("--docs", action="store_true", help="write docs/recorded-models.md from the result, and stop")
     given = parser.parse_args(arguments)
     if given.docs:
-        page.write_text(recorder_page.page(Sweep.read(results / "recorder.json")), encoding="utf-8")
+        page.write_text(recorder_page.page(Sweep.read(results / "recorder.json", Recorded)), encoding="utf-8")
         return 0
     prepare()
     known = class_names()
@@ -216,20 +132,11 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, page: 
         lines = results / "recorder.jsonl"
         if given.again:
             lines.unlink(missing_ok=True)
-        outcomes = sweep(known, lines)
+        outcomes = sweep.sweep(known, lines, try_class, Recorded)
         Sweep(About.now(("transformers", "numpy")), outcomes).write(results / "recorder.json")
         lines.unlink()
     print(", ".join(f"{count} {verdict}" for verdict, count in Counter(o.verdict for o in outcomes).items()))
     return int(any(outcome.verdict == "WRONG" for outcome in outcomes))
-
-
-def prepare() -> None:
-    """One thread, a limit of memory, and no notes of transformers."""
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 if __name__ == "__main__":

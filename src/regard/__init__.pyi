@@ -82,9 +82,9 @@ from .attn.terms.score import (
     LocationSensitive as LocationSensitive,
     NormedAdditive as NormedAdditive,
     Score as Score,
-    SoftCap as SoftCap,
     Trilinear as Trilinear,
 )
+from .attn.terms.soft_cap import SoftCap as SoftCap
 from .attn.terms.uniform import Uniform as Uniform
 from .attribution.attribute import attribute as attribute
 from .attribution.faithfulness import faithfulness as faithfulness
@@ -101,6 +101,8 @@ from .gates.non_local import NonLocal as NonLocal
 from .gates.parameter_free import MagnitudeSaliency as MagnitudeSaliency, MaxSaliency as MaxSaliency, SimAM as SimAM
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
 from .interop.intervene import intervene as intervene
+from .interop.swap import restore as restore, swap as swap
+from .interop.transformers_attention import register_with_transformers as register_with_transformers
 from .layers.crf import CRF as CRF, Constraints as Constraints, TagPath as TagPath
 from .models.bert import BERT as BERT, BERTClassifier as BERTClassifier, BERTMaskedLM as BERTMaskedLM
 from .models.gpt2 import GPT2 as GPT2

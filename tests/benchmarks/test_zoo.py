@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.zoo import recorder_page, recorder_sweep, tiny_models
-from benchmarks.zoo.recorder_page import Outcome
-from benchmarks.zoo.recorder_sweep import Sweep, has_rows, matches, try_class
+from benchmarks.zoo import interface_page, interface_sweep, recorder_page, recorder_sweep, sweep, tiny_models
+from benchmarks.zoo.interface_page import Interfaced
+from benchmarks.zoo.recorder_page import Recorded
+from benchmarks.zoo.recorder_sweep import has_rows, matches, try_class
+from benchmarks.zoo.sweep import Outcome, Sweep
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")
-RESULT = recorder_sweep.RESULTS / "recorder.json"
+RESULT = sweep.RESULTS / "recorder.json"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,28 @@ def test_a_few_classes(name: str, verdict: str) -> None:
     assert verdict == "no attention" or outcome.maps
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [("BertModel", "equal"), ("Gemma2ForCausalLM", "equal"), ("AXK2Model", "refused"), ("ResNetModel", "not used")],
+)
+def test_a_few_classes_on_regard(name: str, verdict: str) -> None:
+    outcome = interface_sweep.try_class(name, tiny_models.class_names()[name])
+    assert outcome.verdict == verdict, outcome.reason
+
+
+def test_outputs_on_regard_that_differ_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shifted(ours: object) -> object:
+        def attention(*args: object, **kwargs: object) -> tuple[torch.Tensor, None]:
+            out, _ = ours(*args, **kwargs)  # type: ignore[operator]
+            return out + 0.01, None
+
+        return attention
+
+    attention = interface_sweep.transformers_attention.attention_of_transformers
+    monkeypatch.setattr(interface_sweep.transformers_attention, "attention_of_transformers", shifted(attention))
+    assert interface_sweep.try_class("BertModel", "bert").verdict == "WRONG"
+
+
 def test_a_silent_fault_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights that the model reports and no map has."""
     collect = recorder_sweep.eager_weights.collect
@@ -54,11 +78,11 @@ def test_a_silent_fault_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_limits_and_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert try_class("NoModel", "none").reason.startswith("configuration: AttributeError")
     # as if the time were over
-    monkeypatch.setattr(recorder_sweep, "build", lambda name: signal.raise_signal(signal.SIGALRM))
+    monkeypatch.setattr(sweep, "build", lambda name: signal.raise_signal(signal.SIGALRM))
     assert try_class("BertModel", "bert").reason == "time: more than 30 s"
 
 
-def test_a_stopped_sweep_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_sweep_continues(tmp_path: Path) -> None:
     tried = []
 
     def outcome(name: str, model_type: str) -> Outcome:
@@ -67,11 +91,10 @@ def test_a_stopped_sweep_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             raise KeyboardInterrupt
         return Outcome(name, model_type, "exact")
 
-    monkeypatch.setattr(recorder_sweep, "try_class", outcome)
     known = {"A": "a", "B": "b"}
     with pytest.raises(KeyboardInterrupt):
-        recorder_sweep.sweep(known, tmp_path / "lines")
-    assert [o.name for o in recorder_sweep.sweep(known, tmp_path / "lines")] == ["A", "B"]
+        sweep.sweep(known, tmp_path / "lines", outcome, Outcome)
+    assert [o.name for o in sweep.sweep(known, tmp_path / "lines", outcome, Outcome)] == ["A", "B"]
     assert tried == ["A", "B", "B"]
 
 
@@ -87,9 +110,17 @@ def test_weights_match() -> None:
     assert not has_rows(wide, weights)
 
 
+def test_the_result_of_the_interface_and_its_page() -> None:
+    result = Sweep.read(sweep.RESULTS / "interface.json", Interfaced)
+    verdicts = [outcome.verdict for outcome in result.outcomes if outcome.verdict not in ("not built", "not used")]
+    assert len(verdicts) >= 700
+    assert set(verdicts) <= interface_page.VERDICTS.keys() - {"WRONG"}
+    assert interface_sweep.PAGE.read_text(encoding="utf-8") == interface_page.page(result)
+
+
 def test_the_result_and_its_page() -> None:
-    sweep = Sweep.read(RESULT)
-    built = [outcome for outcome in sweep.outcomes if outcome.verdict != "not built"]
+    result = Sweep.read(RESULT, Recorded)
+    built = [outcome for outcome in result.outcomes if outcome.verdict != "not built"]
     assert len(built) >= 400
     assert {outcome.verdict for outcome in built} <= recorder_page.VERDICTS.keys() - {"WRONG"}
-    assert recorder_sweep.PAGE.read_text(encoding="utf-8") == recorder_page.page(sweep)
+    assert recorder_sweep.PAGE.read_text(encoding="utf-8") == recorder_page.page(result)

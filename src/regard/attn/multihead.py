@@ -99,6 +99,19 @@ class MultiHead(AttentionModule):
         for linear in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(linear.weight)
 
+    @staticmethod
+    def from_torch(heads: nn.MultiheadAttention) -> "MultiHead":
+        """The layer that computes what a module of torch computes, with copies of its weights; batch first."""
+        from regard.attn.torch_heads import from_torch
+
+        return from_torch(heads)
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """The module of torch that computes what this layer computes, batch first; raises if torch has none."""
+        from regard.attn.torch_heads import to_torch
+
+        return to_torch(self)
+
     def _split(self, x: Tensor, heads: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
         return x.unflatten(-1, (heads, self.head_dim)).transpose(-2, -3)
 

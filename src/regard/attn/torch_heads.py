@@ -1,0 +1,89 @@
+"""MultiHead from nn.MultiheadAttention, and back: the same weights, the same function."""
+
+import torch
+from torch import nn
+
+from regard.attn.layer import Attention
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.normalizer import Softmax, WithNullSlot
+from regard.attn.terms.read import WeightedSum
+from regard.attn.terms.score import Dot
+
+
+@torch.no_grad()
+def from_torch(heads: nn.MultiheadAttention) -> MultiHead:
+    """The layer that computes what a module of torch computes, with copies of its weights; batch first, always."""
+    if heads.bias_k is not None:
+        raise ValueError(
+            "MultiHead has no place for the key and value that nn.MultiheadAttention(add_bias_kv=True) appends; build "
+            "the module without them"
+        )
+    normalize = WithNullSlot() if heads.add_zero_attn else Softmax()
+    layer = MultiHead(
+        heads.embed_dim,
+        heads.num_heads,
+        key_dim=heads.kdim,
+        value_dim=heads.vdim,
+        attention=Attention(normalize=normalize, dropout=heads.dropout),
+        bias=heads.in_proj_bias is not None,
+    ).to(heads.out_proj.weight)
+    for linear, weight in zip((layer.query, layer.key, layer.value), projection_weights(heads), strict=True):
+        linear.weight.copy_(weight)
+    if heads.in_proj_bias is not None:
+        for linear, bias in zip((layer.query, layer.key, layer.value), heads.in_proj_bias.chunk(3), strict=True):
+            linear.bias.copy_(bias)
+    layer.out.load_state_dict(heads.out_proj.state_dict())
+    return layer.train(heads.training)
+
+
+@torch.no_grad()
+def to_torch(layer: MultiHead) -> nn.MultiheadAttention:
+    """The module of torch that computes what the layer computes, batch first; raises if torch has none."""
+    reason = _without_module(layer)
+    if reason is not None:
+        raise ValueError(f"nn.MultiheadAttention has no {reason}; keep the layer of regard")
+    assert isinstance(layer.attention, Attention)
+    heads = nn.MultiheadAttention(
+        layer.query.in_features,
+        layer.heads,
+        dropout=layer.attention.dropout,
+        bias=layer.query.bias is not None,
+        add_zero_attn=isinstance(layer.attention.normalize, WithNullSlot),
+        kdim=layer.key.in_features,
+        vdim=layer.value.in_features,
+        batch_first=True,
+    ).to(layer.out.weight)
+    for weight, linear in zip(projection_weights(heads), (layer.query, layer.key, layer.value), strict=True):
+        weight.copy_(linear.weight)
+    if layer.query.bias is not None:
+        heads.in_proj_bias.copy_(torch.cat([layer.query.bias, layer.key.bias, layer.value.bias]))
+    heads.out_proj.load_state_dict(layer.out.state_dict())
+    return heads.train(layer.training)
+
+
+def projection_weights(heads: nn.MultiheadAttention) -> tuple[torch.Tensor, ...]:
+    """The weights of queries, keys and values, as views."""
+    if heads._qkv_same_embed_dim:
+        return heads.in_proj_weight.chunk(3)
+    return heads.q_proj_weight, heads.k_proj_weight, heads.v_proj_weight
+
+
+def _without_module(layer: MultiHead) -> str | None:
+    """What of a layer torch's module cannot hold; None if nothing."""
+    attention = layer.attention
+    if not isinstance(attention, Attention):
+        return "attentions of their own for its heads"
+    if layer.kv_heads != layer.heads:
+        return "heads that share keys"
+    if layer.heads * layer.head_dim != layer.query.in_features:
+        return f"heads of width {layer.head_dim}, which is not dim / heads"
+    if layer.rotate is not None:
+        return f"place for {layer.rotate!r}"
+    normalize = attention.normalize
+    has_slot = type(normalize) is WithNullSlot and isinstance(normalize.score, int | float) and normalize.score == 0
+    inner = normalize.normalize if has_slot and isinstance(normalize, WithNullSlot) else normalize
+    is_plain = type(inner) is Softmax and inner.temperature == 1.0
+    is_dot = type(attention.score) is Dot and attention.score.scale is None
+    if not is_plain or not is_dot or attention.bias is not None or not isinstance(attention.read, WeightedSum):
+        return f"place for {attention!r}".replace("\n", " ")
+    return None if attention.mask is None else f"place for the mask {attention.mask!r}"

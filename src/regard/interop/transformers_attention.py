@@ -1,0 +1,162 @@
+"""register_with_transformers: every model of transformers that uses its attention interface runs on the equation.
+
+    regard.register_with_transformers()
+    model = AutoModel.from_pretrained(folder, attn_implementation="regard")
+
+out = softmax(cap · tanh(scale · q kᵀ / cap) + bias, mask) v, with transformers' names of its parts: `scaling`,
+`softcap`, `position_bias`, `attention_mask`, and `s_aux` for the scores of a null slot (a sink).
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn.call import DOT, MIX, NOTHING, SOFTMAX, AttentionInputs, Need, Terms
+from regard.attn.functional import attend_inputs
+from regard.attn.terms.mask import BooleanMask, Causal, Mask
+from regard.attn.terms.normalizer import WithNullSlot
+from regard.attn.terms.position import Positions
+from regard.attn.terms.score import Dot, Score
+from regard.attn.terms.soft_cap import SoftCap
+from regard.interop.swapped_terms import SwappedTerms
+from regard.interop.transformers_masks import dense_mask_with_rules, rules_of
+from regard.interop.undo import Undo
+
+NAME = "regard"
+# where a module keeps the terms that were swapped
+TERMS = "_regard_terms"
+# what models hand to the attention that changes its result and has no term here, by its name
+_UNSUPPORTED = {
+    "indices": "the keys that an indexer selected",
+    "block_indices": "the blocks of keys that an indexer selected",
+    "cache": "a paged cache",
+}
+# modules that append numbers to the mask that they are given
+_APPEND_TO_MASKS = ("DeepseekV4Attention",)
+
+
+def register_with_transformers() -> None:
+    """Makes "regard" a value of transformers' `attn_implementation`: in from_pretrained, _from_config and
+    set_attn_implementation. A second call changes nothing.
+    """
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+    except ImportError as error:
+        raise ImportError(
+            "register_with_transformers needs transformers; install it with: pip install 'regard[record]'"
+        ) from error
+    AttentionInterface.register(NAME, attention_of_transformers)
+    AttentionMaskInterface.register(NAME, dense_mask_with_rules)
+
+
+def attention_of_transformers(
+    module: nn.Module,
+    query: Tensor,  # "b h q d"
+    key: Tensor,  # "b g k d", h a multiple of g
+    value: Tensor,  # "b g k v"
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    output_attentions: bool = False,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:  # "b q h v", "b h q k"
+    """An attention in the form in which transformers calls it; weights where the caller wants them."""
+    _refuse_unsupported(module, others)
+    if is_causal is None:
+        is_causal = getattr(module, "is_causal", False)
+    mask, positions, bias = _mask_and_bias(attention_mask, bool(is_causal), query, key)
+    if position_bias is not None:
+        bias = position_bias if bias is None else bias + position_bias
+    normalize = SOFTMAX if s_aux is None else WithNullSlot(SOFTMAX, s_aux.reshape(-1, 1, 1))
+    terms = Terms(_score(scaling, softcap, query.shape[-1]), bias, normalize, MIX, dropout)
+    need = Need(weights=True) if output_attentions or _weights_are_collected() else NOTHING
+    inputs = AttentionInputs(query, key, value, mask, positions, need)
+    swapped: SwappedTerms | None = module.__dict__.get(TERMS)
+    if swapped is not None:
+        inputs, terms = swapped.apply(inputs, terms, module.training)
+    attended = attend_inputs(inputs, terms, None)
+    return attended.out.transpose(1, 2).contiguous(), attended.weights
+
+
+def _refuse_unsupported(module: nn.Module, others: dict[str, Any]) -> None:
+    kind = type(module).__name__
+    for name, what in _UNSUPPORTED.items():
+        if others.get(name) is not None:
+            raise NotImplementedError(
+                f"{kind} attends by {what} ({name}=), for which regard has no term; load the model with "
+                "attn_implementation='eager'"
+            )
+    if kind in _APPEND_TO_MASKS:
+        raise NotImplementedError(
+            f"{kind} appends numbers to its mask, which eager attention adds and every other one reads as booleans; "
+            "load the model with attn_implementation='eager'"
+        )
+
+
+def _mask_and_bias(
+    attention_mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor
+) -> tuple[Mask | None, Positions | None, Tensor | None]:
+    """The mask with its positions, and the bias. Without a mask, one query attends to all keys, and several are the
+    first of the keys if they are causal: the rest of a cache of a fixed size is empty."""
+    queries, keys = query.shape[-2], key.shape[-2]
+    if attention_mask is None:
+        if not is_causal or queries == 1:
+            return None, None, None
+        first = (torch.arange(queries, device=query.device), torch.arange(keys, device=query.device))
+        return Causal(), None if queries == keys else first, None
+    if attention_mask.dtype != torch.bool:
+        return None, None, attention_mask
+    rules = rules_of(attention_mask)
+    if rules is not None:
+        return rules.mask, rules.positions, None
+    axes = [1] * (query.ndim - attention_mask.ndim)  # transformers aligns the axes of a mask at the end
+    return BooleanMask(attention_mask.reshape(*axes, *attention_mask.shape)), None, None
+
+
+def _weights_are_collected() -> bool:
+    """Whether transformers keeps the weights of this call: not every model hands `output_attentions` on."""
+    from transformers.utils import output_capturing
+
+    if torch.compiler.is_compiling():
+        return False
+    collector = output_capturing._active_collector.get()
+    return bool(collector) and any(name.endswith("attentions") for name in collector)
+
+
+def _score(scaling: float | None, softcap: float | None, width: int) -> Score:
+    if softcap is None and (scaling is None or scaling == width**-0.5):
+        return DOT
+    # a compiler cannot look into the cache
+    return _new_score(scaling, softcap) if torch.compiler.is_compiling() else _known_score(scaling, softcap)
+
+
+def _new_score(scaling: float | None, softcap: float | None) -> Score:
+    dot = Dot(scaling)
+    return dot if softcap is None else SoftCap(softcap, dot)
+
+
+_known_score = lru_cache(maxsize=64)(_new_score)
+
+
+def use(undo: Undo, models: Sequence[Any]) -> None:
+    """Lets models of transformers attend by regard, until the swap is restored."""
+    register_with_transformers()
+    configs = {
+        id(module.config): module.config
+        for model in models
+        for module in model.modules()
+        if hasattr(module, "_can_set_attn_implementation")
+    }
+    for config in list(configs.values()):
+        configs |= {id(part): part for name in config.sub_configs if (part := getattr(config, name)) is not None}
+    for config in configs.values():
+        undo.set(config, "_attn_implementation_internal", config._attn_implementation)
+    for model in models:
+        model.set_attn_implementation(NAME)
