@@ -137,11 +137,10 @@ def test_numbers_are_doubled_where_every_machine_can() -> None:
     assert not [(name, line) for name, line in doubled if not re.search(r"\.cpu\(\)\.double\(\)", line)]
 
 
-def test_builds_without_a_compiler(tmp_path: Path) -> None:
-    tree, out = tmp_path / "tree", tmp_path / "out"
-    shutil.copytree(
-        ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__", "*.egg-info")
-    )
+def copy_sources(tree: Path) -> Path:
+    """A folder with the files that a wheel is built from."""
+    ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__", "*.egg-info")
+    shutil.copytree(ROOT / "src", tree / "src", ignore=ignored)
     for name in [
         "pyproject.toml",
         "setup.py",
@@ -153,6 +152,11 @@ def test_builds_without_a_compiler(tmp_path: Path) -> None:
     ]:
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, tree / name)
+    return tree
+
+
+def test_builds_without_a_compiler(tmp_path: Path) -> None:
+    tree, out = copy_sources(tmp_path / "tree"), tmp_path / "out"
     out.mkdir()
     python(
         # setuptools overwrites sys.argv, hence the name.

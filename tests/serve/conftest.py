@@ -1,6 +1,7 @@
 """A run of a few steps, the task it serves, a task that waits, and ways to ask an app without a network."""
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from regard.inference.endpoint import Endpoint, PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.app import build
 from regard.serve.http.body_models import AnswerModel, RequestModel, validate
+from regard.serve.served_model import ServedModel
+from regard.serve.server import address, listen, server
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.translate.endpoint import TranslateEndpoint
 
@@ -141,7 +144,7 @@ def visit(
     """What `act` finds when it talks to the app of a task."""
 
     async def go() -> Any:
-        door = build(served, limits or getattr(served, "limits", Limits()), **options)
+        door = build([ServedModel(served, limits or getattr(served, "limits", Limits()))], **options)
         app: Any = door.app
         transport = httpx.ASGITransport(door, raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=60)
@@ -165,6 +168,21 @@ def post(served: Endpoint, body: Any, limits: Limits | None = None, **options: A
 
 def get(served: Endpoint, path: str, **options: Any) -> httpx.Response:
     return visit(served, lambda client: client.get(path), **options)
+
+
+@contextlib.contextmanager
+def running_models(models: Sequence[ServedModel], **options: Any) -> Iterator[tuple[str, Any]]:
+    """The address of a service in a thread of this process, and its server."""
+    with listen("127.0.0.1", 0) as socket:
+        made = server(models, host="127.0.0.1", **options)
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [socket]})
+        thread.start()
+        try:
+            yield address(socket), made
+        finally:
+            made.should_exit = True
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 class Service:

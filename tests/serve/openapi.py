@@ -8,22 +8,21 @@ A schema cannot say which strings are images or stories, so schemathesis_hooks.p
 tokens or attention weights a text has: the texts of these services are short enough.
 """
 
-import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.serve import pictures
+from tests.serve.conftest import running_models
 from tests.serve.test_rounding import translator
 from tests.serve.text_runs import TEXT_RUNS, text_run
 
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
-from regard.serve.server import address, listen, server
+from regard.serve.served_model import ServedModel
 from regard.tasks._image_endpoint import ImageEndpoint
 from regard.tasks.translate.options import Seq2SeqOptions
 
@@ -51,24 +50,10 @@ ENDPOINTS: dict[str, Callable[[], Endpoint]] = {
 }
 
 
-@contextlib.contextmanager
-def running(endpoint: Endpoint) -> Iterator[str]:
-    """The address of a service in a thread of this process."""
-    with listen("127.0.0.1", 0) as socket:
-        made = server(endpoint, Limits(), host="127.0.0.1")
-        thread = threading.Thread(target=made.run, kwargs={"sockets": [socket]})
-        thread.start()
-        try:
-            yield address(socket)
-        finally:
-            made.should_exit = True
-            thread.join(20)
-
-
 def check(endpoint: Endpoint, examples: int, phases: str = "examples,coverage,fuzzing") -> tuple[int, str]:
     """The exit code of schemathesis, and its report."""
     # it writes files into the folder where it runs
-    with running(endpoint) as url, tempfile.TemporaryDirectory() as folder:
+    with running_models([ServedModel(endpoint, Limits())]) as (url, _), tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", "all",
             "--max-examples", str(examples), "--generation-deterministic",

@@ -14,9 +14,14 @@ from regard.serve.http.metrics import Metrics
 
 
 @pytest.fixture
-def worker(gated: Gated) -> Iterator[Batcher]:
+def metrics() -> Metrics:
+    return Metrics({"": "sentences"})
+
+
+@pytest.fixture
+def worker(gated: Gated, metrics: Metrics) -> Iterator[Batcher]:
     gated.gate.clear()
-    with Batcher(gated, Metrics(), batch=5, waiting=17) as made:
+    with Batcher(gated, metrics.of(""), batch=5, waiting=17) as made:
         yield made
         gated.gate.set()
 
@@ -27,7 +32,7 @@ def busy(worker: Batcher, gated: Gated) -> None:
     assert gated.begun.wait(60)
 
 
-def test_what_waits_is_answered_together(worker: Batcher, gated: Gated) -> None:
+def test_what_waits_is_answered_together(worker: Batcher, gated: Gated, metrics: Metrics) -> None:
     busy(worker, gated)
     jobs = [worker.submit(Word(word, count)) for word, count in [("a", 2), ("b", 3), ("c", 1), ("d", 7), ("e", 1)]]
     assert worker.waiting == 14
@@ -36,7 +41,7 @@ def test_what_waits_is_answered_together(worker: Batcher, gated: Gated) -> None:
     # five sentences at most, but one request is never cut in two
     assert gated.calls == [["first"], ["a", "b"], ["c"], ["d"], ["e"]]
     assert worker.waiting == 0
-    assert "regard_batch_sentences_count 5" in worker.metrics.text().decode()
+    assert "regard_batch_sentences_count 5" in metrics.text().decode()
 
 
 def test_too_many_are_told_to_come_back(worker: Batcher, gated: Gated) -> None:
@@ -100,7 +105,7 @@ def test_one_that_fails_takes_no_other_with_it(worker: Batcher, gated: Gated, ca
 
 def test_it_ends_when_all_is_answered(gated: Gated) -> None:
     gated.gate.clear()
-    with Batcher(gated, Metrics(), batch=1, waiting=9) as worker:
+    with Batcher(gated, Metrics({"": "sentences"}).of(""), batch=1, waiting=9) as worker:
         busy(worker, gated)
         jobs = [worker.submit(Word(word)) for word in "abc"]
         assert worker.is_alive
@@ -134,7 +139,7 @@ def test_company_is_waited_for_and_a_lone_one_is_not(worker: Batcher, gated: Gat
 
 
 def test_the_end_waits_for_no_company(gated: Gated) -> None:
-    with Batcher(gated, Metrics(), batch=5, waiting=9) as worker:
+    with Batcher(gated, Metrics({"": "sentences"}).of(""), batch=5, waiting=9) as worker:
         worker._expected_requests, worker._max_wait = 3, 6000.0
         job = worker.submit(Word("a"))
     assert job.answer.done()

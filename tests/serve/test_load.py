@@ -14,6 +14,7 @@ from tests.serve.conftest import Make, post
 from regard.cli.main import main
 from regard.inference.limits import Limits
 from regard.serve.rounding import noise_of
+from regard.serve.served_model import ServedModel
 from regard.serve.server import listen, server
 from regard.tasks.loading import load
 from regard.tasks.registry import TASKS
@@ -28,7 +29,7 @@ def here(translating: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         limits = {"batch": 1} if "--batch" in options else {}
         served = translating(**limits)
         with listen("127.0.0.1", 0) as at:
-            made = server(served, served.limits, host="127.0.0.1")
+            made = server([ServedModel(served, served.limits)], host="127.0.0.1")
             thread = threading.Thread(target=made.run, kwargs={"sockets": [at]})
             thread.start()
             try:

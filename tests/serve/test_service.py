@@ -18,6 +18,7 @@ from tests.serve.http.test_metrics import samples
 
 from regard.decoding.search import Beam
 from regard.inference.limits import Limits
+from regard.serve.served_model import ServedModel
 from regard.serve.server import listen, serve, server
 from regard.tasks.loading import LoadedRun
 
@@ -108,7 +109,9 @@ def test_a_signal_before_the_first_request(gated: Gated) -> None:
     """As soon as it says that it is ready it can be told to stop, and ends as it should."""
     before = signal.getsignal(signal.SIGTERM)
     with listen("127.0.0.1", 0) as at:
-        count = serve(gated, Limits(), at, host="127.0.0.1", ready=lambda: signal.raise_signal(signal.SIGTERM))
+        count = serve(
+            [ServedModel(gated, Limits())], at, host="127.0.0.1", ready=lambda: signal.raise_signal(signal.SIGTERM)
+        )
     assert count == 0
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -145,7 +148,7 @@ def test_a_signal_waits_for_the_answers(gated: Gated, servers: list[Any]) -> Non
     with listen("127.0.0.1", 0) as at:
         thread = threading.Thread(target=patient, args=at.getsockname()[1:2])
         thread.start()
-        serve(gated, Limits(), at, host="127.0.0.1")
+        serve([ServedModel(gated, Limits())], at, host="127.0.0.1")
         thread.join()
     assert heads == [b"HTTP/1.1 200"] * 2
 
@@ -167,7 +170,7 @@ def test_a_second_interrupt_does_not_wait(gated: Gated, servers: list[Any]) -> N
         thread = threading.Thread(target=impatient, args=at.getsockname()[1:2])
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            serve(gated, Limits(), at, host="127.0.0.1")
+            serve([ServedModel(gated, Limits())], at, host="127.0.0.1")
         thread.join()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -43,15 +43,33 @@ def parse_with_run(
     the field `task` of the result, those of LoadOptions in the field `load`, both as dicts of what was typed. Without a
     run, or a folder of it, the help lists the options of all `tasks`.
     """
+    parsed, (config, *_) = _parse_with_runs(options, prog, args, nested, tasks, slice(1))
+    return parsed, config
+
+
+def parse_with_runs(options: type[T], prog: str, args: Sequence[str], nested: str) -> tuple[T, list[TaskConfig]]:
+    """The same for a verb whose words are all runs; the field `task` has the options of any of their tasks."""
+    return _parse_with_runs(options, prog, args, nested, TASKS, slice(None))
+
+
+def _parse_with_runs(
+    options: type[T], prog: str, args: Sequence[str], nested: str, tasks: Mapping[str, type[TaskConfig]], runs: slice
+) -> tuple[T, list[TaskConfig]]:
     of_tasks = {name: getattr(config, nested) for name, config in tasks.items()}
-    words = positionals([options, LoadOptions, *of_tasks.values()], args)
-    if words and not (asks_for_help(args) and not Path(words[0]).is_dir()):
-        config = read_config(Path(words[0]))
-        sections = {"task": getattr(config, nested), "load": LoadOptions}
-        return parse(options, prog, args, sections=sections), config
+    folders = [Path(word) for word in positionals([options, LoadOptions, *of_tasks.values()], args)[runs]]
+    if folders and not (asks_for_help(args) and not all(folder.is_dir() for folder in folders)):
+        configs = [read_config(folder) for folder in folders]
+        sections = {"task": _joined([getattr(config, nested) for config in configs]), "load": LoadOptions}
+        return parse(options, prog, args, sections=sections), configs
     # prints the help, or raises for the run that is missing
     parse(options, prog, args, sections={"task": NoOptions, **of_tasks, "load": LoadOptions})
     raise AssertionError
+
+
+def _joined(options: Sequence[type]) -> type:
+    """A dataclass with the fields of all of them."""
+    first, *others = dict.fromkeys(options)
+    return make_dataclass(first.__name__, [], bases=(first, *others), frozen=True) if others else first
 
 
 def load(run: Path, options: dict[str, Any]) -> LoadedRun:

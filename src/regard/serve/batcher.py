@@ -13,7 +13,7 @@ from typing import cast
 
 from regard.inference.endpoint import Endpoint, EndpointRequest, StreamingEndpoint
 from regard.serve.errors import RequestError
-from regard.serve.http.metrics import Metrics
+from regard.serve.http.metrics import ModelMetrics
 
 _log = logging.getLogger("regard.serve")
 # how long a batch may wait for more requests, as a share of the time that the last batch took
@@ -42,7 +42,7 @@ class Batcher:
     A context manager: on exit it answers the requests that still wait, and ends.
     """
 
-    def __init__(self, endpoint: Endpoint, metrics: Metrics, *, batch: int, waiting: int) -> None:
+    def __init__(self, endpoint: Endpoint, metrics: ModelMetrics, *, batch: int, waiting: int) -> None:
         self.endpoint, self.metrics, self.batch, self.max_waiting = endpoint, metrics, batch, waiting
         self.waiting = 0  # sentences or images
         self._unpacking = 0  # of those that wait

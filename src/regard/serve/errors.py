@@ -4,11 +4,17 @@ import json
 
 
 class RequestError(Exception):
-    """Becomes {"error": sentence} with this status; `retry` is the value of Retry-After, in seconds."""
+    """Becomes {"error": sentence} with this status; `retry` is the value of Retry-After, in seconds, and `challenge`
+    that of WWW-Authenticate."""
 
-    def __init__(self, status: int, sentence: str, retry: int | None = None) -> None:
+    def __init__(self, status: int, sentence: str, retry: int | None = None, challenge: str | None = None) -> None:
         super().__init__(sentence)
-        self.status, self.sentence, self.retry = status, sentence, retry
+        self.status, self.sentence, self.retry, self.challenge = status, sentence, retry, challenge
+
+    @property
+    def headers(self) -> dict[str, str]:
+        after = {} if self.retry is None else {"retry-after": str(self.retry)}
+        return after if self.challenge is None else {**after, "www-authenticate": self.challenge}
 
     def body(self) -> bytes:
         return error_body(self.sentence)

@@ -1,16 +1,17 @@
 """Runs the service with uvicorn on a socket, until a signal stops it."""
 
+import dataclasses
 import logging
 import math
 import signal
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.serve.errors import missing_library
+from regard.serve.served_model import ServedModel
 
 if TYPE_CHECKING:
     import uvicorn
@@ -37,9 +38,16 @@ def address(at: socket.socket) -> str:
 
 
 def server(
-    endpoint: Endpoint, limits: Limits, *, host: str, allowed: Collection[str] = (), log: "Log | None" = None
+    models: Sequence[ServedModel],
+    *,
+    host: str,
+    allowed: Collection[str] = (),
+    origins: Collection[str] = (),
+    token: str | None = None,
+    log: "Log | None" = None,
 ) -> "uvicorn.Server":
-    """The uvicorn server: `run(sockets=[…])` serves until `should_exit` is set, then answers the open requests."""
+    """The uvicorn server of these models: `run(sockets=[…])` serves until `should_exit` is set, then answers the open
+    requests. The other options are those of `regard.serve.app.build`."""
     try:
         import uvicorn
 
@@ -51,11 +59,12 @@ def server(
     class Limited(Connection):
         pass
 
+    limits = _connection_limits([model.limits for model in models])
     Limited.limits, Limited.lingering = limits, set()
     # errors go to stderr; requests are not logged, because their texts are private
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        build(endpoint, limits, host=host, allowed=allowed, log=log),
+        build(models, host=host, allowed=allowed, origins=origins, token=token, log=log),
         http=Limited,
         ws="none",
         loop="asyncio",
@@ -69,13 +78,24 @@ def server(
     return uvicorn.Server(config)
 
 
+def _connection_limits(limits: Sequence[Limits]) -> Limits:
+    """The limits of connections: the longest times and the fewest connections of all models."""
+    return dataclasses.replace(
+        limits[0],
+        seconds=max(each.seconds for each in limits),
+        arrival=max(each.arrival for each in limits),
+        connections=min(each.connections for each in limits),
+    )
+
+
 def serve(
-    endpoint: Endpoint,
-    limits: Limits,
+    models: Sequence[ServedModel],
     at: socket.socket,
     *,
     host: str,
     allowed: Collection[str] = (),
+    origins: Collection[str] = (),
+    token: str | None = None,
     log: "Log | None" = None,
     ready: Callable[[], None] = lambda: None,
 ) -> int:
@@ -83,7 +103,7 @@ def serve(
 
     Returns the number of requests. `ready` is called when the service can be reached and stopped.
     """
-    running = server(endpoint, limits, host=host, allowed=allowed, log=log)
+    running = server(models, host=host, allowed=allowed, origins=origins, token=token, log=log)
     with _stop_on_signals(running):
         ready()
         running.run(sockets=[at])

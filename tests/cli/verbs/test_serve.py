@@ -2,12 +2,17 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Regard
 
+from regard.cli import run_options
+from regard.cli.parsing.help import field_docs
 from regard.serve.server import listen
+from regard.tasks._image_options import ServeImages
+from regard.tasks.translate.options import ServeTexts
 
 
 @pytest.mark.parametrize(
@@ -22,6 +27,17 @@ from regard.serve.server import listen
             ["--texts", 7, "--waiting", 5],
             "--waiting must hold the texts of one request, 7, got 5; try --waiting 7 or --texts 5",
         ),
+        (["--token", "a b"], "a token must be letters, digits and the signs - . _ ~ + /, at least one; python -c "),
+        (["--token", "a", "--token-file", "b"], "--token and --token-file both give the token; leave one of them out"),
+        (
+            ["--token-file", "none"],
+            "--token-file none cannot be read (No such file or directory); name a file with the token",
+        ),
+        (
+            ["--token-file", sys.executable],
+            f"--token-file {sys.executable} cannot be read (it is not UTF-8); name a file",
+        ),
+        (["--allow-origin", "a.example"], "an allowed origin must be a scheme, a host in lower case and maybe a port"),
         (["--weights", "averge"], "unknown --weights 'averge'; did you mean 'average'?"),
     ],
 )
@@ -46,12 +62,14 @@ def test_a_port_that_is_taken(regard: Regard, trained: Path) -> None:
     assert ran.err.endswith("); try --port 0, which takes a free one\n")
 
 
-def test_it_serves_until_it_is_interrupted(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_serves_until_it_is_interrupted(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The arguments of the service, and the notes at its start and end."""
     given = {}
 
-    def serve(endpoint: object, limits: object, socket: object, *, ready: Callable[[], None], **options: object) -> int:
-        given.update(options, endpoint=endpoint, limits=limits)
+    def serve(models: object, socket: object, *, ready: Callable[[], None], **options: object) -> int:
+        given.update(options, models=models)
         ready()
         return 1
 
@@ -60,12 +78,46 @@ def test_it_serves_until_it_is_interrupted(regard: Regard, trained: Path, monkey
     assert ran.code == 0
     assert ran.out.startswith(f"{trained} is served at http://127.0.0.1:")
     assert ran.err == "regard: stopped; 1 request answered\n"
-    assert (given["limits"].batch, given["endpoint"].tokens, given["endpoint"].run) == (7, 13, "run")
+    (model,) = given["models"]
+    assert (model.limits.batch, model.endpoint.tokens, model.endpoint.run, model.name) == (7, 13, "run", "")
     assert given["allowed"] == ("a.example", "b.example")
-    assert (given["host"], given["log"]) == ("127.0.0.1", None)
+    assert (given["host"], given["log"], given["token"], given["origins"]) == ("127.0.0.1", None, None, ())
+
+    other, secret = tmp_path / "other", tmp_path / "token"
+    other.symlink_to(trained)
+    secret.write_text("s3cret\n")
+    both = ["--host", "0.0.0.0", "--token-file", secret, "--allow-origin", "https://a.example", "--tokens", 13]
+    ran = regard("serve", trained, other, "--port", 0, *both)
+    assert ran.code == 0
+    assert ran.out.startswith(f"{trained}, {other} are served at http://0.0.0.0:")
+    assert ran.err.startswith(
+        "regard: --host 0.0.0.0 lets in everyone who has the token, which is sent unencrypted; "
+        "put a proxy with TLS in front of it, or leave --host out\n"
+    )
+    assert [(model.name, model.endpoint.run, model.endpoint.tokens) for model in given["models"]] == [
+        ("run", "run", 13),
+        ("other", "other", 13),
+    ]
+    assert (given["token"], given["origins"]) == ("s3cret", ("https://a.example",))
 
 
-@pytest.mark.parametrize("missing", ["fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client"])
+def test_runs_of_one_name(regard: Regard, trained: Path) -> None:
+    ran = regard("serve", trained, trained)
+    assert ran.code == 2
+    assert ran.err.startswith("regard: two runs have the name 'run', which is the path of a model; rename a folder")
+
+
+def test_options_of_any_of_the_runs() -> None:
+    """An option of the task of one run goes to the runs that have it."""
+    joined = run_options._joined([ServeTexts, ServeImages, ServeTexts])
+    assert {item.name for item in fields(joined)} == {"characters", "tokens", "beam", "body", "pixels"}
+    assert field_docs(joined)["pixels"] == field_docs(ServeImages)["pixels"]
+    assert run_options._joined([ServeTexts, ServeTexts]) is ServeTexts
+
+
+@pytest.mark.parametrize(
+    "missing", ["fastapi", "fastapi_swagger", "starlette", "uvicorn", "pydantic", "prometheus_client"]
+)
 def test_a_missing_library_is_named(
     missing: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

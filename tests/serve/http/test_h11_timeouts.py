@@ -11,13 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.serve.conftest import Gated, advance
+from tests.serve.conftest import Gated, advance, running_models
 from tests.serve.http.test_metrics import samples
 
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.serve.http import h11_timeouts
-from regard.serve.server import address, listen, server
+from regard.serve.served_model import ServedModel
+from regard.serve.server import address, listen
 
 BODY = b'{"word": "a"}'
 HEAD = b"POST /v1/shout HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -27,18 +28,13 @@ WHOLE = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
 @contextlib.contextmanager
 def running(served: Endpoint, **limits: Any) -> Iterator[tuple[int, Any]]:
     """The port of a service, and the service."""
-    with listen("127.0.0.1", 0) as at:
-        port = at.getsockname()[1]
-        made = server(served, Limits(**{"arrival": 60.0, "seconds": 60.0, **limits}), host="127.0.0.1")
-        thread = threading.Thread(target=made.run, kwargs={"sockets": [at]})
-        thread.start()
-        try:
-            yield port, made
-        finally:
+    model = ServedModel(served, Limits(**{"arrival": 60.0, "seconds": 60.0, **limits}))
+    try:
+        with running_models([model]) as (address, made):
+            yield int(address.rpartition(":")[2]), made
             getattr(served, "gate", threading.Event()).set()
-            made.should_exit = True
-            thread.join(60)
-            assert not thread.is_alive()
+    finally:
+        getattr(served, "gate", threading.Event()).set()
 
 
 @contextlib.contextmanager

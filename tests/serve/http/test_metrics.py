@@ -27,13 +27,13 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_all_is_counted() -> None:
-    metrics = Metrics()
+    metrics = Metrics({"": "sentences"})
     for status, seconds in ((200, 0.001), (200, 0.3), (422, 0.0), (200, 99.0)):
         metrics.request("/v1/translate", status, seconds)
-    metrics.batch(1, 0.5)
-    metrics.batch(64, 0.25)
-    metrics.batch(1000, 0.25)
-    metrics.read_waiting(lambda: 7)
+    metrics.of("").batch(1, 0.5)
+    metrics.of("").batch(64, 0.25)
+    metrics.of("").batch(1000, 0.25)
+    metrics.of("").read_waiting(lambda: 7)
     found = samples(metrics.text().decode())
     assert found["regard_requests_total", 'path="/v1/translate",status="200"'] == 3
     assert found["regard_requests_total", 'path="/v1/translate",status="422"'] == 1
@@ -51,5 +51,5 @@ def test_all_is_counted() -> None:
 
 
 def test_nothing_yet() -> None:
-    found = samples(Metrics().text().decode())
+    found = samples(Metrics({"": "sentences"}).text().decode())
     assert found["regard_request_seconds_count", ""] == 0

@@ -81,7 +81,19 @@ def test_a_proxy_that_encrypts(gated: Gated) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/page.js", "/page.css", "/health", "/v1/model", "/metrics", "/openapi.json", "/none"]
+    "path",
+    [
+        "/",
+        "/page.js",
+        "/page.css",
+        "/health",
+        "/v1/model",
+        "/metrics",
+        "/openapi.json",
+        "/docs",
+        "/docs/swagger-ui.css",
+        "/none",
+    ],
 )
 def test_every_answer_is_strict(path: str, gated: Gated) -> None:
     headers = get(gated, path).headers

@@ -1,5 +1,6 @@
-"""regard serve: a trained model over HTTP, with a web page and a JSON API."""
+"""regard serve: trained models over HTTP, each with a web page and a JSON API."""
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -8,32 +9,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import run_options
-from regard.cli.run_options import parse_with_run
+from regard.cli.run_options import parse_with_runs
 from regard.common.option_checks import check_positive
-from regard.common.option_fields import flag, positional
+from regard.common.option_fields import flag, option, positional
+from regard.serve.access import check_origin, check_token
 from regard.tasks.registry import describe
 
 if TYPE_CHECKING:
     from regard.inference.limits import Limits
+    from regard.serve.served_model import ServedModel
+    from regard.tasks.base import TaskConfig
+
+# of a service that other machines reach, without a token and with one
+_WARNINGS = (
+    "lets in everyone who reaches this machine, without a password and unencrypted; "
+    "put a proxy with both in front of it",
+    "lets in everyone who has the token, which is sent unencrypted; put a proxy with TLS in front of it",
+)
 
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """Serve a trained model: a web page that shows its outputs and their attention, and a JSON API. Ctrl-C stops it.
+    """Serve trained models: a web page that shows outputs and their attention, and a JSON API. Ctrl-C stops it.
 
-    POST /v1/translate {"text": …} or /v1/classify {"image": base64}, GET /v1/model, /health, /metrics, /openapi.json.
-    Only this machine can connect, unless --host says otherwise; inputs are neither stored nor logged.
-    `regard serve RUN --help` lists only the limits of the task of that run.
+    POST /v1/translate {"text": …} or /v1/classify {"image": base64}, GET /v1/model, /health, /metrics, /openapi.json
+    and /docs; several runs are under the names of their folders: POST /en-de/v1/translate. Only this machine can
+    connect, unless --host says otherwise; inputs are neither stored nor logged. `regard serve RUN --help` lists only
+    the limits of the task of that run.
     """
 
-    run: Path = positional()
-    """The folder of a run, or of a released model in transformers' layout."""
+    run: tuple[Path, ...] = positional(metavar="RUN [RUN ...]")
+    """Folders of runs, or of released models in transformers' layout."""
     host: str = "127.0.0.1"
     """The address to listen at; 0.0.0.0 lets other machines connect."""
     port: int = 8080
     """The port to listen at; 0 takes a free one, and the address is printed."""
     allow_host: tuple[str, ...] = ()
     """Further host names of the service, such as that of a proxy in front of it."""
+    allow_origin: tuple[str, ...] = ()
+    """Sites whose pages may ask the service from a browser, such as https://www.example.org."""
+    token: str | None = None
+    """A token that requests must send (Authorization: Bearer TOKEN); the process list of this machine shows it."""
+    token_file: Path | None = option(None, metavar="FILE")
+    """A file with the token, which no process list shows."""
 
     batch: int = 64
     """Inputs that the model answers at once, at most."""
@@ -55,39 +73,79 @@ class ServeOptions:
         if not 0 <= self.port < 65536:
             raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
         check_positive(self, "batch", "waiting", "texts")
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("--token and --token-file both give the token; leave one of them out")
+        for origin in self.allow_origin:
+            check_origin(origin)
         for name in ("seconds", "arrival"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"--{name} must be more than 0 and finite, got {getattr(self, name)}")
 
 
 def run(args: Sequence[str]) -> int:
-    options, config = parse_with_run(ServeOptions, "regard serve", args, "Serve")
-    of_task = config.Serve(**options.task)
-    if not config.is_served:
-        raise ValueError(
-            f"{describe(options.run, config)}, which is not served; "
-            f"use {config.next_command(shlex.quote(str(options.run)))}"
-        )
+    options, configs = parse_with_runs(ServeOptions, "regard serve", args, "Serve")
+    for folder, config in zip(options.run, configs, strict=True):
+        if not config.is_served:
+            raise ValueError(
+                f"{describe(folder, config)}, which is not served; use {config.next_command(shlex.quote(str(folder)))}"
+            )
+    token = _read_token(options)
+    models = _models(options, configs)
     from regard.serve.server import address, listen, serve
     from regard.viz.html.security import is_loopback
 
-    limits = _limits(options, of_task)
-    loaded = run_options.load(options.run, options.load)
-    endpoint = loaded.predictor.endpoint(limits, run=options.run.resolve().name, step=loaded.step)
     with listen(options.host, options.port) as socket:
 
         def ready() -> None:
             if not is_loopback(options.host):
-                _note(
-                    f"--host {options.host} lets in everyone who reaches this machine, without a password and "
-                    "unencrypted; put a proxy with both in front of it, or leave --host out"
-                )
-            print(f"{options.run} is served at {address(socket)} (Ctrl-C stops it)", flush=True)
+                _note(f"--host {options.host} {_WARNINGS[token is not None]}, or leave --host out")
+            verb = "is" if len(models) == 1 else "are"
+            names = ", ".join(map(str, options.run))
+            print(f"{names} {verb} served at {address(socket)} (Ctrl-C stops it)", flush=True)
 
-        log = _print if options.log else None
-        count = serve(endpoint, limits, socket, host=options.host, allowed=options.allow_host, log=log, ready=ready)
+        count = serve(
+            models,
+            socket,
+            host=options.host,
+            allowed=options.allow_host,
+            origins=options.allow_origin,
+            token=token,
+            log=_print if options.log else None,
+            ready=ready,
+        )
     _note(f"stopped; {count} request{'s' * (count != 1)} answered")
     return 0
+
+
+def _models(options: ServeOptions, configs: "Sequence[TaskConfig]") -> "list[ServedModel]":
+    """The runs with their weights; several have the names of their folders."""
+    from regard.serve.served_model import ServedModel, check_names
+
+    # a link has its own name, and "." that of the folder
+    names = [os.path.basename(os.path.abspath(folder)) for folder in options.run]
+    if len(names) > 1:
+        check_names(names)
+    models = []
+    for folder, name, config in zip(options.run, names, configs, strict=True):
+        own = {item.name for item in fields(config.Serve)}
+        of_task = config.Serve(**{key: value for key, value in options.task.items() if key in own})
+        limits = _limits(options, of_task)
+        loaded = run_options.load(folder, options.load)
+        endpoint = loaded.predictor.endpoint(limits, run=name, step=loaded.step)
+        models.append(ServedModel(endpoint, limits, name if len(names) > 1 else ""))
+    return models
+
+
+def _read_token(options: ServeOptions) -> str | None:
+    if options.token_file is None:
+        return None if options.token is None else check_token(options.token)
+    try:
+        return check_token(options.token_file.read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(
+            f"--token-file {options.token_file} cannot be read ({reason}); name a file with the token"
+        ) from error
 
 
 def _limits(options: ServeOptions, of_task: Any) -> "Limits":

@@ -1,4 +1,4 @@
-"""Reads a request body as one JSON object, with limits of size and time, strict UTF-8, known names, each once.
+"""Parses a request body as one JSON object: strict UTF-8, known names, each once.
 
 204.0 and 2.04e2 are the integer 204, as JSON Schema counts them.
 
@@ -6,55 +6,17 @@ The fields of the object are parsed one by one, and the first unknown name ends 
 which would take the time of all other requests.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Collection
 from typing import NoReturn
 
-from starlette.requests import ClientDisconnect, Request
-
-from regard.inference.limits import Limits
 from regard.serve.errors import RequestError, kind, shorten
 from regard.serve.http.body_models import unknown
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 # characters of a letter that is written as an escape, \u0061
 _ESCAPE = 6
-
-
-async def read(request: Request, limits: Limits, names: Collection[str]) -> dict[str, object]:
-    """The JSON object in the body of a request; RequestError if there is none, or if it has a field of another name."""
-    content_type = request.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise RequestError(
-            415, f"the content type must be application/json, got {content_type or 'none'!r}; set it for the body"
-        )
-    if encoding := request.headers.get("content-encoding"):
-        raise RequestError(415, f"the body must not be compressed, got content-encoding {encoding!r}; send it as it is")
-    return parse_object(await _bytes(request, limits), names)
-
-
-async def _bytes(request: Request, limits: Limits) -> bytes:
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limits.body:
-        raise _large(limits)
-    body = bytearray()
-    try:
-        async with asyncio.timeout(limits.arrival):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limits.body:
-                    raise _large(limits)
-    except TimeoutError:
-        raise RequestError(408, f"the body did not arrive within {limits.arrival:g} seconds; send it faster") from None
-    except ClientDisconnect:
-        raise RequestError(400, "the connection ended before the body did") from None
-    return bytes(body)
-
-
-def _large(limits: Limits) -> RequestError:
-    return RequestError(413, f"a body may have at most {limits.body:,} bytes; send less at once")
 
 
 def parse_object(body: bytes, names: Collection[str]) -> dict[str, object]:
@@ -86,7 +48,7 @@ def _parse_fields(text: str, start: int, names: Collection[str]) -> dict[str, ob
         while True:
             name, at = _parse_name(text, at, names)
             if name in fields:
-                raise _repeated(name)
+                raise repeated(name)
             fields[name], at = _DECODER.raw_decode(text, at)
             at = _skip_blanks(text, at)
             if text[at : at + 1] != ",":
@@ -126,6 +88,15 @@ def _constant(name: str) -> NoReturn:
     raise RequestError(400, f"{name} is not a JSON number; leave it out")
 
 
+def parse_scalar(text: str) -> object:
+    """The JSON number, true or false in a text, or the text itself if it is none of them."""
+    try:
+        value = _DECODER.decode(text)
+    except (RequestError, ValueError, RecursionError):
+        return text
+    return value if isinstance(value, int | float) else text
+
+
 def _number(digits: str) -> int | float:
     value = float(digits)
     return int(value) if value.is_integer() else value
@@ -135,12 +106,12 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields: dict[str, object] = {}
     for name, value in pairs:
         if name in fields:
-            raise _repeated(name)
+            raise repeated(name)
         fields[name] = value
     return fields
 
 
-def _repeated(name: str) -> RequestError:
+def repeated(name: str) -> RequestError:
     return RequestError(400, f"{shorten(name)!r} is given twice; give it once")
 
 

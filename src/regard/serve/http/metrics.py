@@ -1,6 +1,6 @@
 """Metrics of the service in the text format of Prometheus (0.0.4): counts of requests and seconds, never a text."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
 
@@ -11,32 +11,62 @@ _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """Counters of one service; `unit` is the noun of the inputs, such as "sentences"."""
+    """Counters of one service; `units` are the nouns of the inputs of its models, such as "sentences", by their names.
 
-    def __init__(self, unit: str = "sentences") -> None:
+    Metrics of a model with a name have the label `model`.
+    """
+
+    def __init__(self, units: Mapping[str, str]) -> None:
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "regard_requests", "requests by path and status", ["path", "status"], registry=self.registry
         )
-        self._busy = Counter("regard_model_seconds", "time that the model was busy", registry=self.registry)
         self._seconds = Histogram(
             "regard_request_seconds",
             "from the first line of a request to its answer",
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._batches = Histogram(
-            f"regard_batch_{unit}",
-            f"{unit} that the model answered in one call",
-            buckets=_COUNTS,
-            registry=self.registry,
-        )
-        self._waiting = Gauge(f"regard_waiting_{unit}", f"{unit} that wait to be answered", registry=self.registry)
+        labels = ["model"] if any(units) else []
+        busy = Counter("regard_model_seconds", "time that the model was busy", labels, registry=self.registry)
+        batches = {
+            unit: Histogram(
+                f"regard_batch_{unit}",
+                f"{unit} that the model answered in one call",
+                labels,
+                buckets=_COUNTS,
+                registry=self.registry,
+            )
+            for unit in dict.fromkeys(units.values())
+        }
+        waiting = {
+            unit: Gauge(f"regard_waiting_{unit}", f"{unit} that wait to be answered", labels, registry=self.registry)
+            for unit in batches
+        }
+        self._models = {
+            name: ModelMetrics(busy.labels(name), batches[unit].labels(name), waiting[unit].labels(name))
+            if labels
+            else ModelMetrics(busy, batches[unit], waiting[unit])
+            for name, unit in units.items()
+        }
+
+    def of(self, name: str) -> "ModelMetrics":
+        return self._models[name]
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """Counts one request."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.observe(seconds)
+
+    def text(self) -> bytes:
+        return generate_latest(_WithoutCreated(self.registry))
+
+
+class ModelMetrics:
+    """Counters of one model."""
+
+    def __init__(self, busy: Counter, batches: Histogram, waiting: Gauge) -> None:
+        self._busy, self._batches, self._waiting = busy, batches, waiting
 
     def busy(self, seconds: float) -> None:
         """Counts the time of a piece of a streamed answer."""
@@ -50,9 +80,6 @@ class Metrics:
     def read_waiting(self, waiting: Callable[[], int]) -> None:
         """Takes the number of waiting inputs from this function whenever the metrics are read."""
         self._waiting.set_function(waiting)
-
-    def text(self) -> bytes:
-        return generate_latest(_WithoutCreated(self.registry))
 
 
 class _WithoutCreated:

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Collection
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
 from regard.serve.http.request_context import RequestContext
@@ -32,6 +32,8 @@ class SecurityMiddleware:
     A Host header with another name means that a DNS name of another site points at this machine (DNS rebinding); an
     Origin header that differs from the Host header, or a Sec-Fetch-Site header, that a script of another site sent the
     request. Starlette has a check of the Host header alone.
+
+    Pages of `origins` may ask; starlette's CORSMiddleware tells their browsers.
     """
 
     def __init__(
@@ -39,26 +41,37 @@ class SecurityMiddleware:
         app: ASGIApp,
         *,
         names: frozenset[str] | None,
+        origins: Collection[str],
         paths: Collection[str],
-        limits: Limits,
+        arrival: float,
         metrics: Metrics,
         log: Log | None,
     ) -> None:
         self.app, self.trusted_host, self.paths = app, TrustedHost(names), paths
-        self.limits, self.metrics, self.log = limits, metrics, log
+        self.origins = frozenset(origins)
+        self.arrival, self.metrics, self.log = arrival, metrics, log
+        self._answer: ASGIApp = app
+        if self.origins:
+            self._answer = CORSMiddleware(
+                app,
+                allow_origins=sorted(self.origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["authorization", "content-type"],
+                expose_headers=["retry-after", "www-authenticate"],
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        context = RequestContext(scope, receive, send, deadline=start + self.limits.arrival, headers=_HEADERS)
+        context = RequestContext(scope, receive, send, deadline=start + self.arrival, headers=_HEADERS)
         try:
-            error = await self._host_error(scope) or _origin_error(scope)
+            error = await self._host_error(scope) or self._origin_error(scope)
             if error is not None:
                 await context.send_error(error)
                 return
-            await self.app(scope, context.receive, context.send)
+            await self._answer(scope, context.receive, context.send)
         finally:
             self._count(scope, context.status, time.perf_counter() - start)
 
@@ -77,14 +90,17 @@ class SecurityMiddleware:
             now = time.strftime("%Y-%m-%d %H:%M:%S")
             self.log(f"{now} {scope['method']} {path} {status} {1e3 * seconds:.1f} ms")
 
-
-def _origin_error(scope: Scope) -> RequestError | None:
-    headers = Headers(scope=scope)
-    origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower():
-        return RequestError(
-            403, f"the page of {origin[:80]!r} may not ask here; ask from a program, or from the page at /"
-        )
-    if scope["method"] == "POST" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return RequestError(403, "another site may not ask here; ask from a program, or from the page at /")
-    return None
+    def _origin_error(self, scope: Scope) -> RequestError | None:
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        if origin in self.origins:
+            return None
+        if origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower():
+            return RequestError(
+                403,
+                f"the page of {origin[:80]!r} may not ask here; ask from a program, or from the page at /, "
+                "or start the service with --allow-origin",
+            )
+        if scope["method"] == "POST" and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return RequestError(403, "another site may not ask here; ask from a program, or from the page at /")
+        return None

@@ -16,6 +16,35 @@ function cancel(form) {
   form.removeAttribute("aria-busy");
 }
 
+// A service may ask for a token, which is kept for this tab alone.
+const tokenInput = make("input", { id: "token", type: "password", autocomplete: "current-password", required: "" });
+const tokenForm = make(
+  "form",
+  { class: "card", id: "access" },
+  make("h2", {}, make("label", { for: "token" }, "Token of the service")),
+  make("input", { type: "text", autocomplete: "username", value: "regard", hidden: "" }), // for password managers
+  make("div", { class: "asked" }, tokenInput, make("button", { type: "submit" }, "Use it")),
+);
+let askAgain = null;
+tokenForm.addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("token", tokenInput.value.trim());
+  askAgain();
+});
+
+// The response to a body of JSON; where a token is missing, `again` is called when it is typed.
+async function sendRequest(form, body, signal, again) {
+  const token = sessionStorage.getItem("token");
+  const headers = { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+  const response = await fetch(`v1/${data.task}`, { method: "POST", headers, body, signal });
+  if (response.status === 401) {
+    askAgain = again;
+    form.before(tokenForm);
+    tokenInput.focus();
+  } else tokenForm.remove();
+  return response;
+}
+
 // `body` is JSON, or a promise of it; `receive` gets a response that is no error, and whether no other request took its
 // place since.
 async function fetchAnswer(form, body, receive) {
@@ -24,8 +53,7 @@ async function fetchAnswer(form, body, receive) {
   const isCurrent = () => mine === underWay;
   form.setAttribute("aria-busy", "true");
   try {
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(`/v1/${data.task}`, { method: "POST", headers, body: await body, signal: mine.signal });
+    const response = await sendRequest(form, await body, mine.signal, () => fetchAnswer(form, body, receive));
     if (response.ok) return await receive(response, isCurrent);
     const { error } = await response.json();
     if (isCurrent()) complain(error);

@@ -1,0 +1,170 @@
+"""ModelRoutes: the paths of one model, POST /v1/<task>, GET /v1/model and its page, and the batcher that answers."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.responses import RedirectResponse
+
+from regard.inference.endpoint import Schema, Unpack
+from regard.serve.batcher import Batcher
+from regard.serve.errors import RequestError
+from regard.serve.event_stream import event_stream
+from regard.serve.http.body_models import ErrorAnswer, validate
+from regard.serve.http.metrics import Metrics
+from regard.serve.http.request_body import BodyReader
+from regard.serve.pages import assets
+from regard.serve.served_model import ServedModel
+
+UNAUTHORIZED = {401: "The token is missing or wrong."}
+_ERRORS = {
+    400: "The body cannot be parsed: not JSON in UTF-8, or not a form.",
+    403: "The request comes from another site, or names a host that is not allowed.",
+    408: "The body took too long to arrive.",
+    413: "The body is too large.",
+    415: "The content type is not one of those above.",
+    422: "A field is wrong, unknown or beyond a limit.",
+    429: "Too many requests wait; try again after Retry-After seconds.",
+    500: "A fault of the service.",
+    503: "No answer in time, or the service is stopping; try again after Retry-After seconds.",
+}
+
+_EVENT = {
+    "type": "object",
+    "properties": {"data": {"type": "string", "contentMediaType": "application/json"}},
+    "required": ["data"],
+}
+
+
+class ModelRoutes:
+    """The routes of a model; `guards` are dependencies of the routes that compute or describe it."""
+
+    def __init__(self, model: ServedModel, metrics: Metrics, guards: Sequence[Any] = ()) -> None:
+        self.model, self.guards = model, list(guards)
+        model_metrics = metrics.of(model.name)
+        limits = model.limits
+        self.batcher = Batcher(model.endpoint, model_metrics, batch=limits.batch, waiting=limits.waiting)
+        model_metrics.read_waiting(lambda: self.batcher.waiting)
+
+    def add(self, app: FastAPI, unpack_pool: ThreadPoolExecutor) -> None:
+        endpoint, limits, prefix = self.model.endpoint, self.model.limits, self.model.prefix
+        schema = endpoint.schema  # a new class at every access
+        reader = BodyReader(schema.request, limits)
+        tags: Any = [self.model.name] if self.model.name else None
+        documentation = _documentation(schema, reader, streams=hasattr(endpoint, "stream"), asks_token=self.asks_token)
+
+        @app.post(f"{prefix}/v1/{endpoint.name}", tags=tags, dependencies=self.guards, **documentation)
+        async def post(request: Request) -> Response:
+            endpoint_request = endpoint.read(validate(schema.request, await reader.read(request)))
+            if getattr(endpoint_request, "is_streamed", False):
+                return event_stream(self.batcher, endpoint_request, limits.seconds)
+            answer = _answer(endpoint_request, endpoint.unpack, self.batcher, unpack_pool)
+            return json_response(await _answer_in_time(request, answer, limits.seconds))
+
+        @app.get(
+            f"{prefix}/v1/model",
+            tags=tags,
+            dependencies=self.guards,
+            summary="Description of the model and its limits",
+            responses=error_answers(UNAUTHORIZED) if self.asks_token else {},
+        )
+        async def model() -> Response:
+            return json_response(to_bytes(endpoint.model_info()))
+
+        add_files(app, {f"{prefix}{path}": file for path, file in assets.files(endpoint.page).items()})
+        if prefix:
+
+            @app.get(prefix, include_in_schema=False)
+            async def page_folder() -> Response:
+                # relative, for a proxy that serves under a path of its own
+                return RedirectResponse(f"{self.model.name}/")
+
+    @property
+    def asks_token(self) -> bool:
+        return bool(self.guards)
+
+
+def add_files(app: FastAPI, files: Mapping[str, tuple[bytes, str]]) -> None:
+    """Routes of files that never change: path -> content and its type."""
+
+    def handler(content: bytes, media_type: str) -> Any:
+        async def file() -> Response:
+            return Response(content, media_type=media_type)
+
+        return file
+
+    for path, (content, media_type) in files.items():
+        app.get(path, include_in_schema=False)(handler(content, media_type))
+
+
+def error_answers(descriptions: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Statuses with their descriptions, for /openapi.json."""
+    return {status: {"description": text, "model": ErrorAnswer} for status, text in descriptions.items()}
+
+
+def _documentation(schema: Schema, reader: BodyReader, *, streams: bool, asks_token: bool) -> dict[str, Any]:
+    errors = error_answers({**_ERRORS, **(UNAUTHORIZED if asks_token else {})})
+    answers: dict[str, Any] = {"description": "The answers.", "model": schema.answer}
+    if streams:
+        answers["content"] = {"text/event-stream": {"schema": _EVENT}}
+    return {
+        "summary": schema.summary,
+        "responses": {200: answers, **errors},
+        # FastAPI's own reading of bodies has no limits
+        "openapi_extra": {"requestBody": {"required": True, "content": reader.content_schemas()}},
+    }
+
+
+async def _answer(
+    endpoint_request: Any, unpack: Unpack | None, batcher: Batcher, unpack_pool: ThreadPoolExecutor
+) -> bytes:
+    """The answer, however long it takes; if it is cancelled, a request that has not begun never begins."""
+    if unpack is not None:
+        cancelled = threading.Event()
+        with batcher.unpacking(endpoint_request.count):
+            try:
+                endpoint_request = await asyncio.get_running_loop().run_in_executor(
+                    unpack_pool, unpack, endpoint_request, cancelled.is_set
+                )
+            finally:
+                cancelled.set()
+    job = batcher.submit(endpoint_request)
+    try:
+        return await asyncio.wrap_future(job.answer)
+    finally:
+        batcher.cancel(job)
+
+
+async def _answer_in_time(request: Request, answer_task: Coroutine[Any, Any, bytes], seconds: float) -> bytes:
+    """The answer, unless it takes too long or the client disconnects."""
+    answer = asyncio.ensure_future(answer_task)
+    disconnect = asyncio.ensure_future(_wait_for_disconnect(request))
+    tasks: set[asyncio.Future[Any]] = {answer, disconnect}
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return await answer
+        if disconnect.done():
+            raise RequestError(499, "the connection ended before the answer came")
+        raise RequestError(503, f"no answer within {seconds:g} seconds; ask for less, or ask again later", retry=5)
+    finally:
+        disconnect.cancel()
+        answer.cancel()
+        await asyncio.wait({answer})  # it leaves the queue before the error is sent
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def to_bytes(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def json_response(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
