@@ -511,10 +511,44 @@ def test_the_history_of_a_staged_training_grows(file: Path, tmp_path: Path) -> N
             assert torch.equal(kept[:, -count:], other.history.lengths[is_short, -count:])
 
 
-def test_stages_are_for_single_replies() -> None:
-    with pytest.raises(
-        ValueError, match=r"^staged_epochs=2 is for replies='all', and with replies='second' one pass may"
-    ):
-        Respond.of(data="bookings", staged_epochs=2)
+def test_fewer_turns_are_read_before_some_replies(file: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"train": file, "tokens": "words", "turns": 3, "words": 5, "batch": 64, "replies": "all"}
+    options |= {"width": 8, "heads": 2, "layers": 1}
+    task, whole = (Respond.of(**options, history_dropout=share) for share in (0.4, 0.0))
+    assert [task.turns_kept(3, draw) for draw in (0.0, 0.19, 0.2, 0.39, 0.4, 0.99)] == [1, 1, 2, 2, 3, 3]
+    assert [task.turns_kept(1, draw) for draw in (0.0, 0.39, 0.99)] == [1, 1, 1]
+    assert whole.turns_kept(3, 0.0) == 3
+    problem, usual = (each.load().prepare(tmp_path / str(n), new=True) for n, each in enumerate((task, whole)))
+    draws = set()
+    for epoch in (0, 1):
+        for planned, other in zip(problem.plan_epoch(epoch), usual.plan_epoch(epoch), strict=True):
+            batch, full = problem.load_batch(planned, 0, 1), usual.load_batch(other, 0, 1)
+            assert batch is not None
+            assert full is not None
+            kept = torch.tensor([task.turns_kept(3, draw) for draw in planned.draws.tolist()])
+            most = full.history.lengths.shape[1]
+            is_kept = torch.arange(most, 0, -1) <= kept.unsqueeze(-1)
+            has_words = (full.history.lengths * is_kept).any(1)
+            expected = (full.history.lengths * is_kept)[has_words].sum(1)
+            assert torch.equal(batch.history.lengths[has_words].sum(1), expected)
+            draws.add(tuple(planned.draws.tolist()))
+    # drawn anew in every epoch, and the same again
+    assert len(draws) == len(problem.plan_epoch(0)) + len(problem.plan_epoch(1))
+    again = [planned.draws.tolist() for planned in problem.plan_epoch(1)]
+    assert again == [planned.draws.tolist() for planned in problem.plan_epoch(1)]
+
+
+@pytest.mark.parametrize("options", [{"staged_epochs": 2}, {"history_dropout": 0.5}])
+def test_histories_are_cut_for_single_replies_alone(options: dict[str, Any]) -> None:
+    ((name, value),) = options.items()
+    with pytest.raises(ValueError, match=f"^{name}={value} is for replies='all', and with replies='second' one pass"):
+        Respond.of(data="bookings", **options)
+
+
+def test_shares_and_numbers_of_epochs() -> None:
     with pytest.raises(ValueError, match=r"^staged_epochs must be 0 or more, got -1; try staged_epochs=4$"):
         Respond.of(data="bookings", staged_epochs=-1)
+    with pytest.raises(
+        ValueError, match=r"^history_dropout must be 0 or more and below 1, got 1.0; try history_dropou"
+    ):
+        Respond.of(data="bookings", history_dropout=1.0)

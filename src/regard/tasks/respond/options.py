@@ -306,6 +306,9 @@ class Respond(TextFileConfig):
     staged_epochs: int = 0
     """With --replies all: the first epochs, in which the history grows from the last turn alone to all --turns; 0
     learns with all turns from the first epoch on  (Press et al. 2021)."""
+    history_dropout: float = 0.0
+    """With --replies all: the share of replies, others in every epoch, that are learned with fewer turns than there
+    are, one at least, so that the model does not learn replies by heart from what was said long before."""
 
     batch: int = 3000
     """Tokens per batch, of the turns before the replies and of the replies each, padding included, at most."""
@@ -314,18 +317,23 @@ class Respond(TextFileConfig):
         super().__post_init__()
         check_at_least(self, 1, {"vocabulary": 4000, "turns": 5, "words": 40, "max_length": 1000, "batch": 3000})
         check_at_least(self, 0, {"staged_epochs": 4})
-        check_share(self, {"smoothing": 0.1})
-        if self.staged_epochs and self.replies != "all":
-            raise ValueError(
-                f"staged_epochs={self.staged_epochs} is for replies='all', and with replies={self.replies!r} one pass "
-                "may learn several replies of a dialogue; leave it out"
-            )
+        check_share(self, {"smoothing": 0.1, "history_dropout": 0.5})
+        for name in ("staged_epochs", "history_dropout"):
+            if (value := getattr(self, name)) and self.replies != "all":
+                raise ValueError(
+                    f"{name}={value} is for replies='all', and with replies={self.replies!r} one pass may learn "
+                    "several replies of a dialogue; leave it out"
+                )
 
     def turns_in(self, epoch: int) -> int:
         """The turns before a reply that are read in an epoch of the training, counted from 0."""
         if epoch >= self.staged_epochs:
             return self.turns
         return 1 + epoch * (self.turns - 1) // self.staged_epochs
+
+    def turns_kept(self, most: int, draw: float) -> int:
+        """The turns of `most` that are read before a reply with this random number in [0, 1)."""
+        return most if draw >= self.history_dropout else 1 + int(draw / self.history_dropout * max(most - 1, 1))
 
     @property
     def is_flat(self) -> bool:

@@ -127,13 +127,17 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         )
 
     def load_batch(self, planned: PlannedReplies, rank: int, world: int) -> ReplyBatch | None:
-        replies = [self.replies[n].with_turns(planned.turns) for n in planned.rows[rank::world].tolist()]
+        rows, draws = (part[rank::world].tolist() for part in (planned.rows, planned.draws))
+        kept = [self.task.turns_kept(planned.turns, draw) for draw in draws]
+        replies = [self.replies[n].with_turns(turns) for n, turns in zip(rows, kept, strict=True)]
         if not replies:
             return None
         firsts = None
         if self.learns_dialogues:
-            draws = planned.draws[rank::world].tolist() if self.task.is_bidirectional else [0.0] * len(replies)
-            firsts = [first_reply(*drawn) for drawn in zip(replies, draws, strict=True)]
+            firsts = [
+                first_reply(reply, draw if self.task.is_bidirectional else 0.0)
+                for reply, draw in zip(replies, draws, strict=True)
+            ]
         return ReplyBatch.of(replies, self.reader.tokenizer.special, firsts)
 
     def num_terms(self, batch: ReplyBatch) -> int:
