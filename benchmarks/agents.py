@@ -35,7 +35,7 @@ MEMORIES = (*ATTENTION, "lstm", "gru", "none")
 # more steps than any budget allows
 ENDLESS = 10**6
 # options of the mazes of MiniGrid
-MAZE = {"segment": 64, "entropy": 0.02, "valid_episodes": 100}
+MAZE = {"memory": "dot", "window": 16, "batch": 128, "entropy": 0.02, "valid_episodes": 100}
 
 
 @dataclass(frozen=True)
@@ -96,17 +96,19 @@ def memories(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
     return rows
 
 
-def maze(name: str, given: argparse.Namespace, say: Say, where: str, **options: Any) -> list[Row]:
+def maze(
+    name: str, given: argparse.Namespace, say: Say, where: str, *, memory: str, env: str, **options: Any
+) -> list[Row]:
     """Trains seed after seed in a maze; the row with the bound counts those that are successful."""
     found = []
     for seed in range(given.seeds):
-        task = AgentConfig.of(memory="additive", seed=seed, **options)
+        task = AgentConfig.of(env=env, memory=memory, seed=seed, **options)
         found.append(
             train(task, "success", 0.97, given.seconds, given.episodes, validate_every=given.validate_every or 120)
         )
         say(f"{name} {found[-1]}")
     solved = sum(each.scores["success"] >= 0.9 for each in found)
-    how = f"{where}, additive memory, {given.seconds:g} s of CPU at most, one thread"
+    how = f"{where}, {memory} memory, {given.seconds:g} s of CPU at most, one thread"
     return [
         Row(f"{name}, seeds with success of 0.9", solved, f"of {len(found)}", Bound("least", 2), how, digits=0),
         row(f"{name}, success", "success", found, None, how),
@@ -115,7 +117,7 @@ def maze(name: str, given: argparse.Namespace, say: Say, where: str, **options: 
 
 def tmaze(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
     where = f"corridor of {given.length}, view of 3 × 3"
-    return maze("T-maze", given, say, where, env="tmaze", length=given.length, **small)
+    return maze("T-maze", given, say, where, memory="additive", env="tmaze", length=given.length, **small)
 
 
 def minigrid(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
