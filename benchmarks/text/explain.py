@@ -119,7 +119,7 @@ def explain(
         accuracy,
         truth,
         {method: mean([each.comprehensiveness(method) for each in reports]) for method in methods},
-        {method: mean([each.agreement(method, "leave-one-out") for each in reports]) for method in methods},
+        {method: mean([each.agreement(method, "leave-one-out") or 0.0 for each in reports]) for method in methods},
         mean([each.adversarial_share or 0.0 for each in reports]),
         cpu,
     )

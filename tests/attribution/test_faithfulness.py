@@ -108,11 +108,22 @@ def test_a_report_has_the_means_of_its_inputs() -> None:
     for name in FAST:
         for number in (type(report).comprehensiveness, type(report).sufficiency):
             assert number(report, name) == pytest.approx(sum(number(each, name) for each in single) / 2)
-        taus = [each.agreement(name, "attention") for each in single]
+        taus = [tau for each in single if (tau := each.agreement(name, "attention")) is not None]
         assert report.agreement(name, "attention") == pytest.approx(sum(taus) / 2)
     shares = [each.adversarial_share for each in single]
     assert report.adversarial_share == sum(share for share in shares if share is not None) / 2
     assert faithfulness(*made("bag")).adversarial_share is None
+
+
+def test_a_text_of_one_word_has_no_rankings() -> None:
+    predictor, given = made("self-attentive")
+    report = faithfulness(predictor, "good", "odd", FAST)
+    assert report.agreement(FAST[0], FAST[1]) is None
+    assert "a text of one word has one order, so no rankings can be compared" in report.inputs[0].sentence
+    assert "τ" not in report.inputs[0].sentence
+    # beside a longer text, the mean is that of the longer one
+    both, longer = (faithfulness(predictor, texts, "odd", FAST) for texts in (["good", given], [given]))
+    assert both.agreement(FAST[0], FAST[1]) == longer.agreement(FAST[0], FAST[1])
 
 
 def test_bad_input() -> None:

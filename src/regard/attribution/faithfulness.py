@@ -73,6 +73,11 @@ class Faithfulness:
     skipped: dict[str, str]  # methods, and the test of other attention, that do not apply, and why
 
     @property
+    def can_be_ranked(self) -> bool:
+        """Whether there are two words at least, so that rankings can agree or not."""
+        return any(len(each.ranking()) > 1 for each in self.attributions.values())
+
+    @property
     def sentence(self) -> str:
         """How far the attention of the model explains this output, in words."""
         return _verdict(self)
@@ -95,8 +100,10 @@ class FaithfulnessReport:
     def sufficiency(self, method: str) -> float:
         return _mean([each.scores[method].sufficiency for each in self.inputs])
 
-    def agreement(self, first: str, second: str) -> float:
-        return _mean([each.agreement[first, second] for each in self.inputs])
+    def agreement(self, first: str, second: str) -> float | None:
+        """The mean over the inputs of two words at least; None if there is none."""
+        taus = [each.agreement[first, second] for each in self.inputs if each.can_be_ranked]
+        return _mean(taus) if taus else None
 
     @property
     def adversarial_share(self) -> float | None:
@@ -234,7 +241,7 @@ def _verdict(measured: Faithfulness) -> str:
     beats_random = own > measured.random_comprehensiveness
     reference = "leave-one-out" if "leave-one-out" in measured.scores else None
     tau = None if reference is None else measured.agreement["attention", reference]
-    agrees = tau is not None and tau >= 0.5
+    agrees = not measured.can_be_ranked or (tau is not None and tau >= 0.5)
     if test.has_other_map and not beats_random:
         trust = "Do not read the attention of this model as an explanation here"
     elif test.has_other_map or not beats_random or not agrees:
@@ -246,7 +253,9 @@ def _verdict(measured: Faithfulness) -> str:
         f"removing the words that it ranks highest lowers the probability by {own:.2f}, {ranked} random words "
         f"({measured.random.comprehensiveness:.2f})"
     ]
-    if tau is not None:
+    if not measured.can_be_ranked:
+        parts.append("a text of one word has one order, so no rankings can be compared")
+    elif tau is not None:
         parts.append(f"its ranking agrees with leave-one-out by τ = {tau:.2f}")
     parts.append(
         f"the most different map that keeps the output is {test.adversarial.distance:.2f} away (0 is the same map, "

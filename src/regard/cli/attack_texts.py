@@ -3,6 +3,7 @@
 import json
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.attacks import TextAttackResult
@@ -13,7 +14,7 @@ from regard.common.wording import plural
 from regard.inference.edited_text import EditedText
 from regard.inference.token_predictor import TokenPredictor
 from regard.tasks._text_options import AttackTexts
-from regard.tasks.loading import LoadedRun
+from regard.tasks.loading import LoadedRun, load_run
 from regard.viz.plots.edited_texts import EditedParagraph, draw_edited_texts
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ def attack_text_run(options: "AttackOptions", of_task: AttackTexts, name: str, l
     assert isinstance(predictor, TokenPredictor)
     chosen = of_task.build(name)
     texts, targets, split = _examples(options, of_task, loaded)
-    note(f"{name} on {plural(len(texts), 'text')}")
+    if not options.texts:
+        predictor.attack_targets(texts, targets)  # raises for a target that the model cannot have
+        note(f"{name} on {plural(len(texts), 'text')}")
     start = time.perf_counter()
     result = attack(predictor, texts, targets, chosen, options.seed)
     seconds = time.perf_counter() - start
@@ -56,12 +59,26 @@ def _examples(
     if options.texts:
         texts = [loaded.predictor.read(text) for text in options.texts]
         return texts, of_task.targets(len(texts)), "the command line"
+    return _held_out(of_task, loaded, options.count or _COUNT)
+
+
+def robust_text_accuracy(run: Path, name: str) -> float:
+    """The accuracy of the best weights of a run on its test texts under an attack, in percent."""
+    loaded = load_run(run)
+    of_task: AttackTexts = loaded.config.Attack()
+    texts, targets, _ = _held_out(of_task, loaded, _COUNT)
+    predictor: Any = loaded.predictor
+    return attack(predictor, texts, targets, of_task.build(name)).accuracy
+
+
+def _held_out(of_task: AttackTexts, loaded: LoadedRun, count: int) -> tuple[list[str], list[Any], str]:
+    """So many texts of the split, evenly spaced, their targets, and the name of the split."""
     predictor: Any = loaded.predictor
     texts, targets, split = loaded.attack_examples(of_task)
     readable = [n for n, text in enumerate(texts) if text.strip() and predictor.token_places(text)]
     if left_out := len(texts) - len(readable):
         note(f"{plural(left_out, 'text')} without tokens left out")
-    rows = [readable[n] for n in evenly_spaced(len(readable), options.count or _COUNT)]
+    rows = [readable[n] for n in evenly_spaced(len(readable), count)]
     return [texts[n] for n in rows], [targets[n] for n in rows], split
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from regard.cli.attack_images import robust_accuracy
+from regard.cli.attack_texts import robust_text_accuracy
 from regard.cli.main import print_error
 from regard.cli.progress import clock, number
 from regard.cli.train_runner import DIVERGED
@@ -78,11 +79,11 @@ def _process(args: list[str]) -> int:
 
 
 def write_results(
-    base: TaskConfig, out: Path, training: TrainingConfig, attack: tuple[str, float] | None = None
+    base: TaskConfig, out: Path, training: TrainingConfig, attack: str | None = None, eps: float | None = None
 ) -> str:
     """Writes the table, all numbers as JSON and the scores over time; returns the table and the names of the files.
 
-    `attack` is the name of an attack and its radius, whose accuracy on test images becomes another score.
+    `attack` is the name of an attack, `eps` its radius on images; the accuracy on test data becomes another score.
     """
     results = _read(out)
     curves: dict[str, list[tuple[float, float]]] = {}
@@ -90,7 +91,7 @@ def write_results(
     for name, result in results.items():
         if result.get("done"):
             row, curves[name] = _row(name, result, out / name)
-            rows.append(row if attack is None else _attacked(row, out / name, *attack))
+            rows.append(row if attack is None else _attacked(row, out / name, attack, eps))
     metric, higher = base.metric, base.metrics[base.metric]
     rows.sort(key=lambda row: row["scores"].get(metric, -np.inf if higher else np.inf), reverse=higher)
     _write(out, {row["name"]: row for row in rows})
@@ -137,12 +138,20 @@ def _row(name: str, result: Mapping[str, Any], run: Path) -> tuple[dict[str, Any
     return row, points
 
 
-def _attacked(row: dict[str, Any], run: Path, attack: str, eps: float) -> dict[str, Any]:
-    """The row with the accuracy that an attack leaves of the test images."""
+def _attacked(row: dict[str, Any], run: Path, attack: str, eps: float | None) -> dict[str, Any]:
+    """The row with the accuracy that an attack leaves of the test images or texts, if it applies to the model."""
     if not (run / BEST).exists():
         return row
     print(f"regard: {attack} on {run}", file=sys.stderr, flush=True)
-    return row | {"scores": {**row["scores"], f"{attack} {eps:g}, test": robust_accuracy(run, attack, eps)}}
+    if eps is not None:
+        return row | {"scores": {**row["scores"], f"{attack} {eps:g}, test": robust_accuracy(run, attack, eps)}}
+    try:
+        accuracy = robust_text_accuracy(run, attack)
+    except ValueError as error:
+        # a bag of words has no vectors: its row is without this number
+        print(f"regard: {error}", file=sys.stderr, flush=True)
+        return row
+    return row | {"scores": {**row["scores"], f"{attack}, test": accuracy}}
 
 
 # the half-width of a 95 % interval in standard errors, by the number of values  (Student 1908)

@@ -67,7 +67,9 @@ def faithfulness_json(measured: Faithfulness) -> dict[str, Any]:
             "comprehensiveness": measured.random.comprehensiveness,
             "sufficiency": measured.random.sufficiency,
         },
-        "agreement": {f"{a}, {b}": tau for (a, b), tau in measured.agreement.items() if a < b},
+        "agreement": {
+            f"{a}, {b}": tau if measured.can_be_ranked else None for (a, b), tau in measured.agreement.items() if a < b
+        },
         "attention": None
         if test is None
         else {
@@ -87,7 +89,8 @@ def faithfulness_table(report: FaithfulnessReport) -> str:
     lines = [f"{'method':{width}}comprehensiveness  sufficiency  τ to {reference}"]
     for name in report.methods:
         row = f"{report.comprehensiveness(name):17.3f}  {report.sufficiency(name):11.3f}"
-        lines.append(f"{name:{width}}{row}  {report.agreement(name, reference):{5 + len(reference)}.2f}")
+        tau = report.agreement(name, reference)
+        lines.append(f"{name:{width}}{row}  {'–' if tau is None else f'{tau:.2f}':>{5 + len(reference)}}")
     count = len(report.inputs)
     means = [
         sum(getattr(each.random, column) for each in report.inputs) / count
@@ -127,7 +130,7 @@ def faithfulness_page(measured: Faithfulness) -> FaithfulnessPage:
         for name, each in measured.attributions.items()
     ]
     names = list(measured.attributions)
-    agreement = tuple(tuple(measured.agreement[a, b] for b in names) for a in names)
+    agreement = tuple(tuple(measured.agreement[a, b] for b in names) for a in names if measured.can_be_ranked)
     random = MethodRow("random words", (), measured.random.comprehensiveness, measured.random.sufficiency)
     notes = [f"{sentence}." for sentence in faithfulness_notes(FaithfulnessReport((measured,)))]
     test = measured.attention

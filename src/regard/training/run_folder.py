@@ -292,3 +292,9 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
     return {"python": platform.python_version(), **{name: version(name) for name in ("regard", "torch", "numpy")}}
+
+
+def check_holds_no_run(run: Path) -> None:
+    """Raises if the folder holds a run, which a new one would write over."""
+    if (run / RECORD).exists() or (run / LAST).exists():
+        raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")

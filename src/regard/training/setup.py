@@ -31,6 +31,7 @@ from regard.training.run_folder import (
     VALIDATED,
     InitialRun,
     RunRecord,
+    check_holds_no_run,
 )
 from regard.training.runtime.distributed import Processes
 
@@ -61,8 +62,7 @@ def locked_folder(task: TrainableTask, run: Path, resume: bool, processes: Proce
 
 def check_overwrites_nothing(task: TrainableTask, run: Path) -> None:
     """Raises if the folder holds a run, or a file that a new run of the task would write."""
-    if (run / RECORD).exists() or (run / LAST).exists():
-        raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")
+    check_holds_no_run(run)
     for name in (*_TRAINING_FILES, *task.run_files):
         if (run / name).exists():
             kind = "folder" if (run / name).is_dir() else "file"

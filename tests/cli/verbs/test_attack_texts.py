@@ -177,7 +177,14 @@ def test_a_bag_of_words_has_no_vectors(regard: Regard, topics: Path, tmp_path: P
             "an attack on a translator needs a word, --target-word or --forbidden-word, and both are given; type one "
             "of them",
         ),
-        (["--target-word", "a b"], "word must be one word for TargetWord, got 'a b'; give one without spaces"),
+        (
+            ["--target-word", "a b"],
+            "--target-word must be one word, got 'a b'; type a word of the translation, without spaces",
+        ),
+        (
+            ["--forbidden-word", ""],
+            "--forbidden-word must be one word, got ''; type a word of the translation, without spaces",
+        ),
         (
             ["--target-word", "⁂"],
             "the word '⁂' is not in the vocabulary of translations, so none can have it; name a word of the training "
@@ -188,4 +195,4 @@ def test_a_bag_of_words_has_no_vectors(regard: Regard, topics: Path, tmp_path: P
 def test_words_of_translations(args: list[str], sentence: str, regard: Regard, trained: Path) -> None:
     ran = regard("attack", trained, *args)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.splitlines()[-1] == f"regard: {sentence}"
+    assert ran.err == f"regard: {sentence}\n"

@@ -121,6 +121,20 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
             "classify-image or glimpse",
         ),
         (
+            ["compare", "classify-text", "--attention", "paper", "--attack", "pgd"],
+            "--attack pgd changes the pixels of images, and classify-text reads none; use --attack hotflip or "
+            "characters, or compare classify-image or glimpse",
+        ),
+        (
+            ["compare", "classify-image", "--gate", "se", "--attack", "hotflip"],
+            "--attack hotflip changes the words of texts that have one class, and classify-image has none; leave it "
+            "out, or compare classify-text or match",
+        ),
+        (
+            ["compare", "classify-text", "--attention", "paper", "--attack", "hotflip", "--attack-eps", "0.1"],
+            "--attack-eps 0.1 is the change of a pixel, and --attack hotflip changes texts; leave it out",
+        ),
+        (
             ["evaluate", "RUN", "--beam", "3"],
             "--beam is an option of .*, not of this task; regard evaluate",
         ),

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from tests.tasks.classify_text.texts import lines
 
+import regard
+from regard.attacks import HotFlip
 from regard.cli.main import main
+from regard.tasks.classify_text.options import ClassifyText
+from regard.tasks.loading import load, load_run
 
 TINY = shlex.split(
     "--width 5 --hidden 6 --hops 2 --feed 7 --batch 60 --threads 1 --warmup 1 --steps 2 --validate-every 2"
@@ -47,6 +51,22 @@ def test_every_format_is_the_same_data(name: str, zipped: bool, run: Path, tmp_p
     path.write_bytes(gzip.compress(content) if zipped else content)
     assert main(["train", "classify-text", "--train", str(path), *TINY, "--out", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "texts.json").read_bytes() == (run / "texts.json").read_bytes()
+
+
+def test_compare_under_an_attack(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    texts, out = tmp_path / "texts.txt", tmp_path / "out"
+    texts.write_text(_tab(ROWS))
+    args = ["compare", "classify-text", "--attention", "paper", "--train", str(texts), *TINY, "--attack", "hotflip"]
+    assert main([*args, "--out", str(out)]) == 0
+    told = json.loads((out / "results.json").read_text())
+    bag = "bag-of-words"
+    assert set(told) == {"paper", bag}
+    predictor = load(out / "paper")
+    examples = load_run(out / "paper").attack_examples(ClassifyText.Attack())
+    wanted = regard.attack(predictor, *examples[:2], HotFlip(3, k=64, beam=5))
+    assert told["paper"]["scores"]["hotflip, test"] == pytest.approx(wanted.accuracy)
+    assert "hotflip, test" not in told[bag]["scores"]
+    assert "regard: HotFlip compares vectors of tokens, and BagOfWords has no embedding" in capfd.readouterr().err
 
 
 def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

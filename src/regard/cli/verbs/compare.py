@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from regard.cli.main import choose, print_error
 from regard.cli.parsing import toml_config
@@ -19,6 +19,11 @@ from regard.training.config import TrainingConfig
 from regard.training.run_folder import write_config
 
 _CONFIG = "compare.toml"
+TextAttackName = Literal["hotflip", "characters"]
+TEXT_ATTACK_NAMES: tuple[str, ...] = get_args(TextAttackName)
+ComparedAttackName = Literal[ImageAttackName, TextAttackName]
+# tasks whose texts have one class, which an attack may change
+_TEXT_TASKS = ("classify-text", "match")
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
 Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
 `regard compare TASK --help` lists the options."""
@@ -38,9 +43,10 @@ class CompareOptions:
     """The folder for the runs and the results; if left out, runs/compare-TASK."""
     seeds: int = 1
     """Train each this many times, with --seed and the numbers after it; the table then has means and 95 % intervals."""
-    attack: ImageAttackName | None = None
-    """For classifiers of images: add the accuracy on test images under this attack to the table."""
-    attack_eps: float | None = left_open("0.1 with --attack")
+    attack: ComparedAttackName | None = None
+    """For classifiers of images, or of texts (hotflip, characters): add the accuracy on test data under this attack to
+    the table."""
+    attack_eps: float | None = left_open("0.1 with an --attack on images")
     """The largest change of a pixel by --attack."""
     config: Path | None = option(None, metavar="FILE")
     """A TOML file with options, such as the config.toml of a run; typed options win. Paths in it are relative to the
@@ -52,7 +58,12 @@ class CompareOptions:
         if self.attack is None and self.attack_eps is not None:
             raise ValueError(f"--attack-eps {self.attack_eps:g} belongs to --attack; give --attack worst as well")
         check_radius(self, "attack_eps")
-        if self.attack is not None:
+        if self.attack in TEXT_ATTACK_NAMES and self.attack_eps is not None:
+            raise ValueError(
+                f"--attack-eps {self.attack_eps:g} is the change of a pixel, and --attack {self.attack} changes texts; "
+                "leave it out"
+            )
+        if self.attack is not None and self.attack not in TEXT_ATTACK_NAMES:
             resolve(self, {"attack_eps": 0.1})
 
 
@@ -73,21 +84,19 @@ def run(args: Sequence[str]) -> int:
     config = TASKS[name]
     options = parse_task(options_of(config), f"regard compare {name}", config, args[1:])
     out = Path("runs") / f"compare-{name}" if options.out is None else options.out
-    if options.attack is not None and name not in attackable_tasks("image"):
-        raise ValueError(
-            f"--attack {options.attack} changes the pixels of images, and {name} reads none; leave it out, or compare "
-            f"{' or '.join(attackable_tasks('image'))}"
-        )
+    _check_attack(options.attack, name)
     base = check_paths_exist(config(**options.task).with_absolute_paths())
     training, notes = training_config(options.training, base)
     values = split_values(config.varies, getattr(options, config.varies))
     variants = with_seeds(base.variants(values), options.seeds)
+    is_claimed = _is_claimed(out, base, training)
     if notes:
         print(f"regard: each training {notes}", file=sys.stderr)
     from regard.cli.comparison import check, train, write_results
 
     check(variants)
-    _claim(out, base, training)
+    if not is_claimed:
+        _claim(out, base, training)
     for variant_name, task in variants.items():
         code = train(variant_name, task, out, out / _CONFIG)
         if code == 130:
@@ -96,9 +105,24 @@ def run(args: Sequence[str]) -> int:
             return 130
         if code:
             return code
-    attack = (options.attack, options.attack_eps) if options.attack and options.attack_eps else None
-    print(write_results(base, out, training, attack))
+    print(write_results(base, out, training, options.attack, options.attack_eps))
     return 0
+
+
+def _check_attack(attack: str | None, task: str) -> None:
+    """Raises for an attack on other inputs than those of the task."""
+    if attack in TEXT_ATTACK_NAMES:
+        if task not in _TEXT_TASKS:
+            raise ValueError(
+                f"--attack {attack} changes the words of texts that have one class, and {task} has none; leave it out, "
+                f"or compare {' or '.join(_TEXT_TASKS)}"
+            )
+    elif attack is not None and task not in attackable_tasks("image"):
+        attacks = f"use --attack {' or '.join(TEXT_ATTACK_NAMES)}" if task in _TEXT_TASKS else "leave it out"
+        raise ValueError(
+            f"--attack {attack} changes the pixels of images, and {task} reads none; {attacks}, or compare "
+            f"{' or '.join(attackable_tasks('image'))}"
+        )
 
 
 def with_seeds(variants: Mapping[str, TaskConfig], seeds: int) -> dict[str, TaskConfig]:
@@ -124,11 +148,15 @@ def split_values(option: str, values: str) -> list[str]:
 
 def _claim(out: Path, base: TaskConfig, training: TrainingConfig) -> None:
     """Reserves the folder for comparisons with these options."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_config(out / _CONFIG, base, training)
+
+
+def _is_claimed(out: Path, base: TaskConfig, training: TrainingConfig) -> bool:
+    """Whether the folder holds a comparison with these options; raises if it holds one with others."""
     path = out / _CONFIG
     if not path.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        write_config(path, base, training)
-        return
+        return False
     before, now = _flat(*_read(path, type(base))), _flat(base, training)
     for name in sorted(before.keys() | now.keys()):
         if before.get(name) != now.get(name):
@@ -136,6 +164,7 @@ def _claim(out: Path, base: TaskConfig, training: TrainingConfig) -> None:
                 f"{out} holds a comparison with {name} {before.get(name)!r}, not {now.get(name)!r}; "
                 "give the same options, or another --out"
             )
+    return True
 
 
 def _read(path: Path, config: type[TaskConfig]) -> tuple[TaskConfig, TrainingConfig]:

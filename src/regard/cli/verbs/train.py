@@ -18,7 +18,7 @@ from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, task_from_record
 from regard.training.config import ENDS, TrainingConfig, lasting
 from regard.training.initial_run import check_same_options, read_initial_record
-from regard.training.run_folder import RunRecord
+from regard.training.run_folder import RunRecord, check_holds_no_run
 
 SUMMARIES = {name: config.summary for name, config in TASKS.items()}
 _ABOUT = """`regard train TASK --help` lists the options of a task.
@@ -140,6 +140,8 @@ def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
         check_same_options(recorded, task.weight_options(), options.init_from)
     training, note = training_config(options.training, task)
     folder = _default_folder(config.name, training) if options.out is None else options.out
+    if is_main_process():
+        check_holds_no_run(folder)  # before anything slow is imported
     reads_data = any(item.name == "data" for item in fields(config))  # type: ignore[arg-type]
     if is_main_process() and reads_data and not options.task.get("data") and not options.task.get("train"):
         print(f"No --train or --data given; using the built-in data set '{task.dataset}'.")

@@ -15,6 +15,7 @@ from regard.common.option_checks import (
     check_even_heads,
     check_share,
     check_split,
+    dashed,
 )
 from regard.common.option_fields import left_open, option, resolve
 from regard.tasks._text_options import AttackTextFiles, SearchOptions
@@ -221,6 +222,12 @@ class AttackTranslations(AttackTextFiles):
                 "an attack on a translator needs a word, --target-word or --forbidden-word, and "
                 f"{given} given; type one of them"
             )
+        for name in ("target_word", "forbidden_word"):
+            word = getattr(self, name)
+            if word is not None and len(word.split()) != 1:
+                raise ValueError(
+                    f"{dashed(name)} must be one word, got {word!r}; type a word of the translation, without spaces"
+                )
 
     def targets(self, count: int) -> list[Any]:
         """The word, once per text."""

@@ -6,6 +6,15 @@ const measured = data.rows.filter((row) => row.comprehensiveness !== null);
 const paint = (n) => COLOURS[n % COLOURS.length];
 const dash = (n) => (n < COLOURS.length ? "none" : "5 3");
 
+// Curves that coincide share one line: each has a dash of its own colour in turn.
+const SAME = 0.01, DASH = 6;
+const isSame = (a, b) => a.curve.every((p, n) => Math.abs(p - b.curve[n]) < SAME);
+function stroke(n) {
+  const same = measured.map((row, m) => m).filter((m) => isSame(measured[n], measured[m]));
+  if (same.length < 2) return { "stroke-dasharray": dash(n) };
+  return { "stroke-dasharray": `${DASH} ${DASH * (same.length - 1)}`, "stroke-dashoffset": -DASH * same.indexOf(n) };
+}
+
 function draw(tag, attributes, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -40,6 +49,7 @@ function cellOf(value) {
 }
 
 function agreementTable() {
+  if (!data.agreement.length) return make("p", {}, "A text of one word has one order, so no rankings can be compared.");
   const names = measured.map((row) => row.name);
   const head = make("thead", {}, make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, name))));
   const rows = names.map((name, i) => make("tr", {}, make("th", { scope: "row" }, name), ...data.agreement[i].map(cellOf)));
@@ -66,7 +76,7 @@ function curves() {
   const band = [...points(data.band[1]), ...points(data.band[0]).reverse()].join(" ");
   const axis = draw("text", { x: x(0.5), y: height - 4, "text-anchor": "middle", "font-size": 12, fill: "var(--soft)" }, "words removed");
   const lines = measured.map((row, n) =>
-    draw("polyline", { points: points(row.curve).join(" "), fill: "none", stroke: paint(n), "stroke-width": 2, "stroke-dasharray": dash(n) }));
+    draw("polyline", { points: points(row.curve).join(" "), fill: "none", stroke: paint(n), "stroke-width": 2, ...stroke(n) }));
   const name = "the probability of the class against the share of words that are removed, by method";
   return draw(
     "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name, width: "100%" },

@@ -31,7 +31,7 @@ class FaithfulnessPage:
     removed: tuple[float, ...]  # the places of the curves, shares of the words
     random: MethodRow  # random orders, without scores
     band: tuple[tuple[float, ...], tuple[float, ...]]
-    agreement: tuple[tuple[float, ...], ...]  # τ of the measured rows
+    agreement: tuple[tuple[float, ...], ...]  # τ of the measured rows; empty for a text of one word
     removal: str
     notes: tuple[str, ...]
 
