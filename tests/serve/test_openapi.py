@@ -47,7 +47,10 @@ def test_whole_numbers_may_have_a_point(task: str) -> None:
         else {"text": text_for(task, "a")}
     )
     names = integers(schema)
-    assert names == {"translate": ["beam", "nbest"], "language-model": ["tokens", "count", "top_k", "seed"]}.get(
+    assert names == {
+        "translate": ["beam", "nbest", "top_k", "seed"],
+        "language-model": ["tokens", "count", "top_k", "seed"],
+    }.get(
         task,
         {
             "respond": ["beam", "top_k", "seed"],
@@ -60,7 +63,9 @@ def test_whole_numbers_may_have_a_point(task: str) -> None:
         }.get(task, ["top"]),
     )
     for name in names:
-        body = json.dumps(given)[:-1]
+        body = json.dumps({**given, **({"sample": True} if name in ("top_k", "seed") and task == "translate" else {})})[
+            :-1
+        ]
         whole = post(endpoint, f'{body}, "{name}": 1}}'.encode())
         assert whole.status_code == 200, whole.text
         for written in ("1.0", "1e0", "10.0E-1"):
@@ -87,6 +92,8 @@ TRANSLATIONS = [
         *({"nbest": n} for n in (1, 3, 5, 6)),
         *({"beam": m, "nbest": n} for m in (1, 5, 10) for n in (1, 5, 6, 10, 11)),
         *({"alignment": True, "beam": 10, "nbest": n} for n in (1, 3, 5, 6, 8, 9)),
+        *({"sample": True, **option} for option in ({"nbest": 7}, {"beam": 2}, {"seed": 3}, {"length_penalty": 0.5})),
+        *({option: 1} for option in ("top_p", "seed", "length_penalty")),
     ]
 ]
 GENERATIONS = [

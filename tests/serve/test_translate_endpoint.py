@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.serve.conftest import LINES, Make, read
 
-from regard.decoding.search import Beam, Greedy
+from regard.decoding.search import Beam, Greedy, Sampling
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.tasks.loading import LoadedRun
@@ -37,6 +37,30 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "nbest of none": ({"text": "a", "nbest": None}, ["nbest must be a whole number", "got null"]),
     "nbest above beam": ({"text": "a", "beam": 2, "nbest": 3}, ["nbest=3", "beam=2", "raise beam"]),
     "alignment of one": ({"text": "a", "alignment": 1}, ["alignment must be true or false", "a number"]),
+    "a beam of samples": ({"text": "a", "sample": True, "beam": 2}, ["beam 2 means nothing with sample; leave one"]),
+    "a penalty of samples": (
+        {"text": "a", "sample": True, "length_penalty": 0.5},
+        ["length_penalty 0.5 means nothing with sample; leave one of them out"],
+    ),
+    "samples unasked": ({"text": "a", "seed": 3}, ["seed 3 means nothing without sample; add sample or leave it out"]),
+    "no temperature": ({"text": "a", "sample": True, "temperature": 0}, ["temperature must be a number above 0"]),
+    "an unknown split": ({"text": "a", "split": "words"}, ["unknown split 'words'", "none, lines, sentences"]),
+    "a language in words": (
+        {"text": "a", "language": "English"},
+        ["language must be a code such as en or deu, got 'English'; leave it out for en"],
+    ),
+    "too many lines": (
+        {"text": "a\n" * 8, "split": "lines"},
+        ["a request has at most 7 lines, got 8; send several requests"],
+    ),
+    "tokens of a sentence": (
+        {"text": "a.\n" + "a b " * 7, "split": "sentences"},
+        ["text must have at most 13 tokens, got 14; shorten its longest sentence"],
+    ),
+    "many pictures of lines": (
+        {"text": "a\nb", "split": "lines", "nbest": 3, "alignment": True},
+        ["at most 5 translations per request, got 2 lines with nbest=3"],
+    ),
     "many pictures": (
         {"texts": ["a", "b"], "nbest": 3, "alignment": True},
         ["at most 5 translations", "2 texts with nbest=3", "leave alignment out"],
@@ -63,7 +87,8 @@ def test_what_is_left_out(translating: Make) -> None:
         ("a", "b"), Greedy(), alignment=False
     )
     body = translating().schema.request
-    assert set(body.model_fields) == {"text", "texts", "beam", "nbest", "alignment"}
+    options = {"length_penalty", "sample", "temperature", "top_k", "top_p", "seed", "split", "language"}
+    assert set(body.model_fields) == {"text", "texts", "beam", "nbest", "alignment"} | options
     read(translating(), body.model_json_schema()["example"])
 
 
@@ -77,6 +102,7 @@ def test_together_as_alone(translating: Make, loaded: LoadedRun) -> None:
         {"texts": ["e d", "", "  ", "b c d e a b c"], "nbest": 3, "alignment": True},
         {"text": "x y a", "beam": 2, "nbest": 2},
         {"texts": LINES[7:12], "alignment": True},
+        {"texts": ["a b", "c"], "beam": 2, "length_penalty": 0.0},
     ]
     requests = [read(served, body) for body in bodies]
     for request, response in zip(requests, served.answer(requests), strict=True):
@@ -99,6 +125,45 @@ def test_together_as_alone(translating: Make, loaded: LoadedRun) -> None:
                 torch.testing.assert_close(torch.tensor(alignment["weights"]), aligned.weights, atol=2e-6, rtol=0)
     # x and y are not in the vocabulary
     assert served.answer([requests[3]])[0]["answers"][0]["unknown"] == 2  # type: ignore[index]
+
+
+def test_samples_depend_on_the_seed_and_the_line_alone(translating: Make, loaded: LoadedRun) -> None:
+    translator: Any = loaded.predictor
+    served = translating()
+    asked = {"texts": ["a b c", "a b c"], "sample": True, "nbest": 2, "temperature": 2.0, "top_k": 4, "seed": 7}
+    requests = [read(served, body) for body in ({"text": "e"}, asked, {**asked, "texts": ["a b c"]})]
+    assert requests[1].search == Sampling(2, 2.0, 4, None, 7)
+    _, several, single = [response["answers"] for response in served.answer(requests)]
+    assert several[0] == single[0]  # type: ignore[index]
+    found = translator.translate(["a b c"] * 2, requests[1].search)
+    for answer, hypotheses in zip(several, found, strict=True):  # type: ignore[call-overload]
+        assert [each["text"] for each in answer["translations"]] == [hypothesis.text for hypothesis in hypotheses]
+        assert all(each["score"] == each["log_prob"] for each in answer["translations"])
+
+
+def test_a_text_is_split_and_joined_again(translating: Make) -> None:
+    served = translating()
+    text = "  a b now. Ever d!\n\nc"
+    together = read(served, {"texts": [text, ""], "split": "sentences", "nbest": 2, "alignment": True})
+    assert together.lines == ["a b now.", "Ever d!", "c", ""]
+    assert together.count == 4
+    (response,) = served.answer([together])
+    first, empty = response["answers"]  # type: ignore[misc]
+    alone = served.answer([read(served, {"text": line, "nbest": 2, "alignment": True}) for line in together.lines])
+    assert [segment.pop("before") for segment in first["segments"]] == ["  ", " ", "\n\n"]
+    assert first["segments"] == [each["answers"][0] for each in alone[:3]]  # type: ignore[index]
+    best = [segment["translations"][0] for segment in first["segments"]]
+    assert first["translations"] == [
+        {
+            "text": f"  {best[0]['text']} {best[1]['text']}\n\n{best[2]['text']}",
+            "score": pytest.approx(sum(each["score"] for each in best), abs=1e-3),
+            "log_prob": pytest.approx(sum(each["log_prob"] for each in best), abs=1e-3),
+            "finished": all(each["finished"] for each in best),
+        }
+    ]
+    assert first["unknown"] == sum(segment["unknown"] for segment in first["segments"])
+    assert empty["translations"][0]["text"] == ""
+    assert read(served, {"text": text, "split": "lines"}).lines == ["a b now. Ever d!", "c"]
 
 
 def test_a_model_without_attention(loaded: LoadedRun) -> None:

@@ -118,14 +118,13 @@ class Seen:
         )
 
     def violations(self) -> list[str]:
-        """What axe finds serious."""
+        """What axe finds."""
         axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
         self.page.evaluate(axe)
         found = self.page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
         return [
             f"{one['id']}: {json.dumps([node['html'][:200] for node in one['nodes'][:3]])}"
             for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
         ]
 
     def close(self) -> None:

@@ -94,6 +94,7 @@ DRAWN: dict[str, tuple[Callable[[], Recording], dict[str, Any]]] = {
     "texts": (attended, {"query": 2}),
     "channels": (lambda: weighed(5, 7), {}),
     "overlay": (seen, {"query": 0, "image": torch.rand(3, 9, 12, generator=torch.Generator().manual_seed(1))}),
+    "class-token": (lambda: seen(before=1), {}),
     "glimpses": (lambda: glimpsed((0, 0, 3, 3), (4, 2, 8, 7)), {"image": torch.zeros(14, 22)}),
     "captions": (lambda: seen(queries=5), {"image": torch.zeros(3, 9, 12, dtype=torch.uint8)}),
     "hops": (hopped, {}),

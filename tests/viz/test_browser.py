@@ -113,7 +113,7 @@ def test_pointing_at_a_piece_lights_what_it_looks_at(seen: dict[str, Any]) -> No
     assert seen["target"] == "'04' attends to 'April' 0.87, then '</script>' 0.08, '4.' 0.05"
     assert seen["pressed"] == "true"
     assert seen["figures"] == [".05", "", ".87", ".08"]
-    assert seen["tints"][1] == "rgb(247, 246, 241)"
+    assert seen["tints"][1] == "rgb(0, 34, 78)"
     assert len(set(seen["tints"])) == 4
 
 
@@ -138,8 +138,8 @@ def test_a_cell_says_its_value(seen: dict[str, Any]) -> None:
 
 
 def test_colours_are_the_weights(seen: dict[str, Any]) -> None:
-    assert seen["pixels"] == [[0, 34, 78, 255], [247, 246, 241, 255]]
-    assert sum(seen["brought"]) < sum(seen["plain"])  # darker: a small weight is brought out
+    assert seen["pixels"] == [[254, 232, 56, 255], [0, 34, 78, 255]]
+    assert sum(seen["brought"]) > sum(seen["plain"])  # brighter: a small weight is brought out
 
 
 def test_the_map_is_walked_by_keys(seen: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ def test_a_long_one_in_the_dark(tmp_path: Path) -> None:
     )
     assert seen["said"] == "'t450' attends to 's453' 1.00"
     assert seen["pixel"] == [254, 232, 56, 255]
-    assert seen["other"] == [24, 31, 43, 255]
+    assert seen["other"] == [0, 34, 78, 255]
     assert seen["nodes"] < 3200
     assert seen["widest"] <= 8000
     assert 0 <= seen["insight"] < 360

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # figures that lie over an image, and the kinds of attention that they draw
 _OVER_IMAGE = {
     "overlay": ("self", "cross", "alignment", "gate", "glimpse", "hop"),
+    "class-token": ("self",),
     "captions": ("cross", "alignment"),
     "glimpses": ("glimpse",),
 }
@@ -49,6 +50,7 @@ def record_folder(
         return record_image(folder, _image_path(folder, argument), layers)
     if argument is None:
         raise ValueError(f"{folder} holds a model of transformers, which has no text of its own; give one")
+    _check_not_image(folder, argument)
     from regard.recording.pretrained.text import record_text
 
     return record_text(folder, argument, layers)
@@ -72,11 +74,24 @@ def _record_run(
         image_files.read(_image_path(folder, argument), mode="RGB")
     elif argument is not None and not argument.strip():
         raise ValueError("the text is empty, so there is nothing to record; give a sentence")
+    elif argument is not None:
+        _check_not_image(folder, argument)
     predictor = load_run(folder, weights, "cpu").predictor
     argument = config.load().example(folder) if argument is None else argument
     if argument is None:
         raise ValueError(f"{folder} has no example of its own; give an input")
     return record_run(predictor, predictor.read(argument), layers, run=folder.name)
+
+
+def _check_not_image(folder: Path, argument: str) -> None:
+    """Raises for the file of an image where a text is read: its name is hardly meant."""
+    from regard.common.image_files import SUFFIXES
+
+    if Path(argument).suffix.lower() in SUFFIXES and Path(argument).is_file():
+        raise ValueError(
+            f"{folder} reads text, and {argument} is the file of an image; give a sentence, or name a model that reads "
+            f"images. To record the name as text, add a space: '{argument} '"
+        )
 
 
 def _image_path(folder: Path, argument: str | None) -> Path:

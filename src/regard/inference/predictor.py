@@ -193,7 +193,8 @@ def labelled_recording(
     """The output for one input, and the recording with its labels; `about` is added to the facts of the recording."""
     (output,), recording = predict_recorded(predictor, [given], options, layers=layers)
     recording = predictor.label(recording, given, output)
-    return output, replace(recording, about={**recording.about, **about})
+    text = {"text": given} if isinstance(given, str) else {}
+    return output, replace(recording, about={**text, **recording.about, **about})
 
 
 def record_run(

@@ -24,6 +24,7 @@ from regard.recording.recording import Recording
 from regard.viz.alignment.alignment import Alignment, draw
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording import selection
+from regard.viz.recording.selection import has_class_token
 
 if TYPE_CHECKING:
     from regard.viz.recording.figures.overlays import ImageSource
@@ -141,9 +142,14 @@ class RecordingView(View):
         elif path.suffix == ".html":
             from regard.viz.recording.figures.overlays import load_image
             from regard.viz.recording.page import builder
+            from regard.viz.recording.page.summaries import merged_words, with_summaries
 
             image = None if self.image is None else load_image(self.image).movedim(-1, 0)
-            builder.write(self.recording, path, image=image, other=self.other)
+            recording, words = self.recording, None
+            if self.other is None:
+                merged = merged_words(recording)
+                recording, words = with_summaries(recording), merged and with_summaries(merged)
+            builder.write(recording, path, image=image, other=self.other, words=words)
         elif path.suffix == ".npz":
             _write_npz(path, _arrays(self.recording))
         else:
@@ -214,8 +220,9 @@ def show(
     the keys of self attention have the labels of the queries. Of several samples the first is drawn, or `sample`.
     `what` is the figure of a recording, a name in `regard.viz.recording.figures.FIGURES`. Its default is all heads, or
     the map if there is only one; the channels of gates without positions; the difference from an `other` recording; or
-    the weights over the `image`. `layer`, `head`, `query` and `image` are as in `draw_recording`; a page contains all
-    layers and heads.
+    the weights over the `image`, of a vision transformer those of the class token in the last layer. `layer`, `head`,
+    `query` and `image` are as in `draw_recording`; a page contains all layers and heads, their mean and the
+    rollout, by tokens and by words.
     """
     options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     if isinstance(x, Alignment) or (isinstance(x, list | tuple) and x and isinstance(x[0], Alignment)):
@@ -262,6 +269,8 @@ def _image_figure(recording: Recording) -> str:
     """The figure over an image, by the kind of the first map whose keys are patches of an image."""
     kinds = [recorded_map.kind for recorded_map in recording if recorded_map.grid is not None]
     first = kinds[0] if kinds else "self"
+    if first == "self" and any(map(has_class_token, recording)):
+        return "class-token"
     return "glimpses" if first == "glimpse" else "captions" if first in ("cross", "alignment") else "overlay"
 
 

@@ -234,6 +234,14 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
         (["{bert}", TEXT, "--out", "x.doc"], "unknown suffix of --out '.doc'; known are: .safetensors, .html,"),
         (["{bert}", TEXT, "--out", "nix/x.png"], "--out nix/x.png: there is no folder nix; make it first"),
         (["{bert}", TEXT, "--alignment", "x.npz"], "unknown suffix of --alignment '.npz'"),
+        *[
+            (
+                [model, "{picture}"],
+                "reads text, and {picture} is the file of an image; give a sentence, or name a model that reads "
+                "images. To record the name as text, add a space: '{picture} '",
+            )
+            for model in ("{bert}", "{trained}")
+        ],
         (["{trained}", " "], "the text is empty, so there is nothing to record; give a sentence"),
         (
             ["{unattended}", "a b"],
@@ -251,11 +259,19 @@ def test_wrong_input_is_one_sentence(
     unattended: Path,
     tmp_path: Path,
 ) -> None:
-    known = {"bert": folders["bert"], "trained": trained, "unattended": unattended, "empty": tmp_path}
+    picture = tmp_path / "three.PNG"
+    picture.touch()
+    known = {
+        "bert": folders["bert"],
+        "trained": trained,
+        "unattended": unattended,
+        "empty": tmp_path,
+        "picture": picture,
+    }
     typed = [one.format(**known, nowhere=tmp_path / "nowhere") for one in args]
     ran = regard("record", *typed)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert said.replace("{picture}", str(picture)) in ran.err
     assert ran.err.count("\n") == 1
 
 

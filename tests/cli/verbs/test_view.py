@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from tests.cli.conftest import Regard
 from tests.recording.toy import kept, stack
+from tests.viz.recordings import seen
 
 from regard.recording.recording import Recording
 from regard.recording.run import PIXELS
@@ -195,6 +196,23 @@ def test_help_names_every_option(regard: Regard) -> None:
         "--port INT",
     ):
         assert word in said, word
+
+
+def test_rollout(regard: Regard, tape: Path, tmp_path: Path) -> None:
+    assert "rollout" in regard("view", tape, "--rollout").out
+    assert regard("view", tape, "--rollout", "--out", tmp_path / "a.safetensors").code == 0
+    torch.testing.assert_close(
+        Recording.load(tmp_path / "a.safetensors")[0].weights.dense(),
+        Recording.load(tape).rollout()[0].weights.dense(),
+    )
+    cross = seen(queries=3)
+    cross.save(tmp_path / "cross.safetensors")
+    ran = regard("view", tmp_path / "cross.safetensors", "--rollout")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(
+        "regard: --rollout does not apply: rollout follows self attention from layer to layer, and "
+    )
+    assert ran.err.endswith("; or leave --rollout out\n")
 
 
 def test_the_options_of_a_figure(regard: Regard, tape: Path, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_one_drops_a_picture_and_sees(seen: Seen) -> None:
 
 
 def test_colours_lie_over_the_places(seen: Seen) -> None:
-    """The greatest weight has the strongest colour, the least one the palest; without the map it is the picture."""
+    """The greatest weight has the brightest colour, the least one the darkest; without the map it is the picture."""
     grey = Image.new("L", (110, 70), 200)
     grey.paste(0, (0, 0, 55, 70))
     data = packed(grey)
@@ -105,8 +105,8 @@ def test_colours_lie_over_the_places(seen: Seen) -> None:
         return list(seen.page.evaluate(probe, [*map(int, np.unravel_index(n, shape)), *shape]))
 
     # the colours of the scale, whatever lies under them
-    assert at(int(weights.argmax())) == [0, 34, 78]
-    assert at(int(weights.argmin())) == [247, 246, 241]
+    assert at(int(weights.argmax())) == [254, 232, 56]
+    assert at(int(weights.argmin())) == [0, 34, 78]
     seen.page.locator("#cover").uncheck()
     assert at(0) == [0, 0, 0]
     assert at(shape[1] - 1) == [200, 200, 200]
@@ -246,8 +246,7 @@ def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> 
     seen.page.locator("#attention summary").click()
     seen.page.locator("#attention tbody tr").first.wait_for()
     assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
-    found = axe.run(seen.page)["violations"]
-    serious = {one["id"]: one["nodes"][0]["html"] for one in found if one["impact"] in ("serious", "critical")}
-    assert not serious, json.dumps(serious, indent=1)
+    found = {one["id"]: one["nodes"][0]["html"] for one in axe.run(seen.page)["violations"]}
+    assert not found, json.dumps(found, indent=1)
     assert seen.complaints == []
     context.close()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 from tests.serve.conftest import Service
 from tests.serve.http.test_h11_timeouts import running
 
+from regard.data.text.pairs import Pairs
 from regard.inference.limits import Limits
 from regard.tasks.loading import LoadedRun
 from regard.tasks.translate.endpoint import TranslateEndpoint
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
+from regard.tasks.translate.vocabularies import Vocabularies
 
 sync_api = pytest.importorskip("playwright.sync_api")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -74,9 +77,11 @@ def test_one_types_and_sees(seen: Seen) -> None:
     seen.typed("c a b")
     answer = httpx.post(f"{seen.address}/v1/translate", json={"text": "c a b", "alignment": True}, timeout=60).json()
     (best,) = answer["answers"][0]["translations"]
-    assert seen.text("#outcome") == f"Translated: {best['text'] or '(nothing)'}"
-    # typed letter by letter, asked once
-    assert len([url for url in seen.requests if url.endswith("/v1/translate")]) == 1
+    page.wait_for_selector("#results:not([hidden])")
+    assert seen.text("#outcome") == "1 sentence translated."
+    assert seen.text("#whole") == (best["text"] or "(nothing)")
+    # typed letter by letter, asked once, and once for the alignment
+    assert len([url for url in seen.requests if url.endswith("/v1/translate")]) == 2
     assert [page.locator(".text").nth(n).text_content() for n in (0, 1)] == ["c a b", best["text"]]
 
     page.locator("summary").click()
@@ -95,11 +100,15 @@ def test_one_types_and_sees(seen: Seen) -> None:
 def test_by_keys_alone(seen: Seen) -> None:
     page = seen.page
     page.keyboard.type("a b")
+    page.wait_for_selector("#results:not([hidden])")
     stops = []
-    for _ in range(3):
+    for _ in range(6):
         page.keyboard.press("Tab")
-        stops.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    assert stops == ["beam", "nbest", "Translate"]
+        stops.append(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert stops == ["copy", "sentence", "beam", "nbest", "language", ""]
+    page.evaluate("document.getElementById('text').focus()")
+    page.keyboard.type(" c")
+    page.get_by_role("button", name="Translate").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("#results:not([hidden])")
     page.locator(".map").focus()
@@ -111,20 +120,65 @@ def test_by_keys_alone(seen: Seen) -> None:
 
 
 def test_several_lines_and_translations(seen: Seen) -> None:
-    seen.page.locator("#nbest").fill("2")
+    page = seen.page
+    page.locator("#nbest").fill("2")
     seen.typed("a b\n\nc")
-    assert seen.text("#outcome").startswith("4 translations; the first: ")
-    assert seen.page.locator("#chooser option").count() == 4
-    seen.page.get_by_role("button", name="next alignment").click()
-    seen.page.get_by_role("button", name="next alignment").click()
-    assert seen.text(".text") == "c"
+    assert seen.text("#outcome") == "2 sentences translated."
+    assert page.locator(".sentence").count() == 2
+    page.locator("#text").evaluate("(field) => { field.setSelectionRange(6, 6); field.click(); }")
+    page.locator(".text", has_text=re.compile("^c$")).first.wait_for()
+    assert page.locator("#chooser option").count() == 2
+    # another alternative takes its place in the whole translation
+    page.get_by_role("button", name="next alignment").click()
+    second = page.locator("#chooser option").nth(1).text_content()
+    assert seen.text("#whole").endswith(f"\n\n{second.removeprefix('2. ') or '(nothing)'}")
+
+
+def test_six_sentences_pasted(chromium: Any, loaded: LoadedRun) -> None:
+    """The whole translation beside the whole source, copied by one click, and the words of the clicked sentence."""
+    lines = ["ein mann schläft", "zwei hunde rennen", "eine frau lacht"]
+    task = Translate.of(train=loaded.config.train, tokens="bpe", vocabulary=290, shared=True, width=6, hidden=8)
+    translator = Translator.of(task, Vocabularies.train(task, Pairs(lines, lines)), stretch=0.1)
+    text = "Ein Mann schläft z. B. hier. Zwei Hunde rennen!\nEine Frau lacht. Wer lacht?\n\nNiemand. Am 3. Mai."
+    with running(TranslateEndpoint(translator, Limits(), run="de-en", step=1), seconds=20.0) as (port, _):
+        address = f"http://127.0.0.1:{port}"
+        context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"])
+        seen = Seen(context.new_page(), address)
+        page = seen.page
+        page.goto(address)
+        page.locator("#language").fill("de")
+        page.locator("#text").fill(text)
+        page.wait_for_selector("#results:not([hidden])")
+        asked = {"text": text, "split": "sentences", "language": "de"}
+        (answer,) = httpx.post(f"{address}/v1/translate", json=asked, timeout=60).json()["answers"]
+        whole = answer["translations"][0]["text"]
+        assert page.input_value("#text") == text
+        assert seen.text("#outcome") == "6 sentences translated."
+        page.locator("#copy").click()
+        page.locator("#outcome", has_text="Copied.").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()") == whole
+        page.locator(".sentence").nth(3).click()
+        page.locator(".text", has_text="Wer lacht?").wait_for()
+        assert (
+            page.locator(".sentence[aria-pressed=true]").text_content()
+            == page.locator(".sentence").nth(3).text_content()
+        )
+        words = {"text": "Wer lacht?", "alignment": True}
+        (best,) = httpx.post(f"{address}/v1/translate", json=words, timeout=60).json()["answers"][0]["translations"]
+        shown = page.locator("[aria-label='source tokens'] .token span").all_text_contents()
+        assert shown == best["alignment"]["words"]["source"] == ["Wer", "lacht?", "<eos>"]
+        page.get_by_label("whole words").uncheck()
+        pieces = page.locator("[aria-label='source tokens'] .token span").all_text_contents()
+        assert pieces == best["alignment"]["source"]
+        context.close()
+    assert seen.complaints == []
 
 
 def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
     page = seen.page
     page.locator("#text").fill("a " * 500)
     page.wait_for_selector("#wrong:not(:empty)")
-    assert seen.text("#wrong") == "texts[0] must have at most 200 tokens, got 501; send it sentence by sentence"
+    assert seen.text("#wrong") == "text must have at most 200 tokens, got 500; shorten its longest sentence"
     assert not page.locator("#results").is_visible()
     # the browser notes that something was not found; the page itself says nothing
     assert all("422" in complaint for complaint in seen.complaints)
@@ -141,6 +195,7 @@ def test_what_looks_like_markup_is_text(seen: Seen) -> None:
     seen.typed("<img src=x onerror=alert(1)> b")
     assert seen.text(".text") == "<img src=x onerror=alert(1)> b"
     assert seen.page.locator("img").count() == 0
+    seen.page.wait_for_selector("#results:not([hidden])")
     assert "tokens are not in the vocabulary" in seen.text("#results .note")
 
 
@@ -152,7 +207,7 @@ def test_a_model_without_attention(chromium: Any, loaded: LoadedRun) -> None:
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
         seen.page.goto(seen.address)
         seen.typed("a b")
-        assert seen.text("#outcome").startswith("Translated: ")
+        assert seen.text("#outcome") == "1 sentence translated."
         assert seen.page.get_by_text("This model has no attention, so there is nothing else to see.").is_visible()
         assert seen.page.locator("#results .card:visible").count() == 0
         context.close()
@@ -168,9 +223,17 @@ def test_it_fits_and_is_accessible(scheme: str, chromium: Any, service: Service)
     seen.typed("a b c d")
     seen.page.locator("summary").click()
     assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
-    found = axe.run(seen.page)["violations"]
-    serious = {one["id"]: one["nodes"][0]["html"] for one in found if one["impact"] in ("serious", "critical")}
-    assert not serious, json.dumps(serious, indent=1)
+    seen.page.wait_for_selector("#results:not([hidden])")
+    # the greatest weight has the colour that it has in figures
+    greatest = """(canvas) => {
+        const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+        for (let n = 0; n < data.length; n += 4)
+            if (data[n] === 254 && data[n + 1] === 232 && data[n + 2] === 56) return true;
+        return false;
+    }"""
+    assert seen.page.locator(".cells").evaluate(greatest)
+    found = {one["id"]: one["nodes"][0]["html"] for one in axe.run(seen.page)["violations"]}
+    assert not found, json.dumps(found, indent=1)
     assert seen.page.evaluate("document.querySelectorAll('h1').length") == 1
     assert seen.complaints == []
     context.close()

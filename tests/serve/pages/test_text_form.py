@@ -53,7 +53,7 @@ def test_one_types_and_sees(seen: Seen) -> None:
         assert titles == pytest.approx(row, abs=6e-5)
         # the greatest weight has the strongest colour
         colours = [chip.evaluate("(chip) => chip.style.backgroundColor") for chip in line.locator(".token").all()]
-        assert colours[row.index(max(row))] == "rgb(0, 34, 78)"
+        assert colours[row.index(max(row))] == "rgb(254, 232, 56)"
 
 
 def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
@@ -90,8 +90,7 @@ def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> 
     seen.page.goto(address)
     seen.typed("a b c d")
     assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
-    found = axe.run(seen.page)["violations"]
-    serious = {one["id"]: one["nodes"][0]["html"] for one in found if one["impact"] in ("serious", "critical")}
-    assert not serious, json.dumps(serious, indent=1)
+    found = {one["id"]: one["nodes"][0]["html"] for one in axe.run(seen.page)["violations"]}
+    assert not found, json.dumps(found, indent=1)
     assert seen.complaints == []
     context.close()

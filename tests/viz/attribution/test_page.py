@@ -76,6 +76,6 @@ def test_a_figure_tints_both_signs(tmp_path: Path) -> None:
     path = draw_attributions(("no", "word", "yes"), scores, tmp_path / "text.png", "good 90.0 %")
     with Image.open(path) as image:
         colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
-    # the darkest tints of weights below and above zero
+    # the strongest tints of weights above and below zero
     assert (127, 59, 8) in colours
-    assert (0, 34, 78) in colours
+    assert (45, 0, 75) in colours

@@ -50,8 +50,8 @@ class ViewOptions:
     sample: int | None = left_open("the first is shown, all are written")
     """Only this sample of several, from 0."""
     what: str | None = left_open("all heads, or the map if there is one")
-    """The figure to write: map, heads, lines, text, texts, channels, overlay, glimpses, captions, hops,
-    difference."""
+    """The figure to write: map, heads, lines, text, texts, channels, overlay, class-token, glimpses, captions,
+    hops, difference."""
     layer: str | None = left_open("the first, or all")
     """The map: its number in the list, or the name of its module."""
     head: int | None = left_open("the mean of all")
@@ -64,6 +64,8 @@ class ViewOptions:
     """For a recording: the image that the model read, for a figure or a page over it."""
     words: bool = flag()
     """Merge the tokens of each word: rows averaged, columns summed."""
+    rollout: bool = flag()
+    """One map of all layers in place of theirs: the share of each input in every position of the last layer."""
     serve: bool = flag()
     """Show it in a browser, on this machine alone: also maps of many thousand tokens. Ctrl-C stops it."""
     port: int | None = left_open("a free one")
@@ -151,7 +153,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _selected(recording: "Recording", options: ViewOptions) -> "Recording":
-    """The modules, the sample and the words that were asked for."""
+    """The modules, the sample, the rollout and the words that were asked for."""
     if options.layers:
         recording = recording.select(options.layers)
     if options.sample is not None:
@@ -159,6 +161,11 @@ def _selected(recording: "Recording", options: ViewOptions) -> "Recording":
             recording = recording.select(sample=options.sample)
         except IndexError as error:
             raise ValueError(f"--{error}") from error
+    if options.rollout:
+        try:
+            recording = recording.rollout()
+        except ValueError as error:
+            raise ValueError(f"--rollout does not apply: {error}; or leave --rollout out") from error
     return merge_words(recording) if options.words else recording
 
 
@@ -175,7 +182,7 @@ def _check_image(recording: "Recording", options: ViewOptions) -> None:
                 f"--image {options.image} has {size} pixels, and the image that the model read, "
                 f"{recording.about.get('picture', 'another')}, had {recorded}; name that one"
             )
-    if options.what in ("overlay", "captions", "glimpses"):
+    if options.what in ("overlay", "class-token", "captions", "glimpses"):
         check_over_image(recording, f"--what {options.what}", options.what)
 
 

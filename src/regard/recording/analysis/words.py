@@ -130,6 +130,34 @@ def _by_space(tokens: Sequence[str], spaces: tuple[str, ...]) -> Words:
     return _join_tokens([strip_mark(t) for t in tokens], continues)
 
 
+def find_words(*texts: Sequence[str]) -> list[Words] | None:
+    """The words of texts of one model: by the marks of their tokenizer, or by the spaces between characters. None if
+    every token is a word, or nothing tells words apart.
+    """
+    marks = marks_of([token for text in texts for token in text])
+    if len(marks) > 1:
+        return None
+    words = [_by_mark(text, marks[0]) if marks else _by_space_tokens(text) for text in texts]
+    return words if any(len(each) < len(text) for each, text in zip(words, texts, strict=True)) else None
+
+
+def _by_mark(tokens: Sequence[str], mark: str) -> Words:
+    """By a mark, or a token that is a space alone, which is written ␣ and belongs to the word behind it."""
+    words = MARKS[mark](["▁" if token == "␣" else token for token in tokens])
+    return Words(tuple(map(strip_mark, words.text)), words.word_ids)
+
+
+def _by_space_tokens(tokens: Sequence[str]) -> Words:
+    """Characters with tokens for spaces: a space, also written ␣, ends a word; without any, each token is a word."""
+    spaces = [token in (" ", "␣") for token in tokens]
+    continues = [
+        n > 0 and any(spaces) and not (_is_special(token) or _is_special(tokens[n - 1]) or spaces[n - 1])
+        for n, token in enumerate(tokens)
+    ]
+    texts = ["" if space and same else token for token, space, same in zip(tokens, spaces, continues, strict=True)]
+    return _join_tokens(texts, continues)
+
+
 MARKS: dict[str, Callable[[Sequence[str]], Words]] = {
     "wordpiece": wordpiece,
     "bpe": bpe,

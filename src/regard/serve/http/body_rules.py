@@ -3,6 +3,7 @@
 They are documentation: an endpoint checks its rules itself, with a sentence for each.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 Rule = dict[str, Any]
@@ -16,6 +17,16 @@ def either(*alternatives: dict[str, dict[str, Any]]) -> Rule:
 def only_if(field: str, **conditions: dict[str, Any]) -> Rule:
     """The field, which is false by default, may be true only if these fields fit these schemas."""
     return either({field: {"const": False}}, conditions)
+
+
+def excluding(flag: str, without: Sequence[str], with_flag: Sequence[str]) -> Rule:
+    """With the flag, which is false by default, the fields `without` it are refused; without the flag, the others."""
+
+    def refused(names: Sequence[str]) -> dict[str, Any]:
+        return {"not": {"anyOf": [{"required": [name]} for name in names]}}
+
+    on = {"properties": {flag: {"const": True}}, "required": [flag], **refused(without)}
+    return {"anyOf": [on, {"properties": {flag: {"const": False}}, **refused(with_flag)}]}
 
 
 def at_most_product(items: str, number: str, product: int) -> list[dict[str, dict[str, Any]]]:

@@ -1,19 +1,24 @@
 """TranslateEndpoint: a translator behind HTTP, text in, translations and their alignments out."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from regard.decoding.margins import NOISE
-from regard.decoding.search import Beam, Greedy, Sampling, search_score
+from regard.decoding.search import Sampling, Search, search_score
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
-from regard.serve.errors import RequestError
+from regard.serve.errors import RequestError, shorten
 from regard.serve.http.body_models import AnswerModel, Field, with_rules
-from regard.serve.http.body_rules import at_most_field, at_most_product, either
+from regard.serve.http.body_rules import at_most_field, at_most_product, either, excluding
 from regard.serve.http.text_body import TextBody, limited_texts
 from regard.serve.rounding import WEIGHT_DECIMALS, is_clear, rounded
+from regard.serve.text_endpoint import option_error
 from regard.tasks._text_generation import GeneratedText, TokenAlignment
+from regard.tasks.translate.options import PredictTranslations
+from regard.tasks.translate.segments import Split, TextSegment, join_segments, split_text
+from regard.viz.alignment.alignment import Alignment
 from regard.viz.text import labels
 
 if TYPE_CHECKING:
@@ -21,6 +26,12 @@ if TYPE_CHECKING:
 
 # hypotheses kept where a request does not say how many
 _BEAM = 5
+# the largest whole number of an option of sampling
+_MOST = 2**31 - 1
+_LANGUAGE = "^[a-z]{2,8}$"
+# the options of a search, and those of sampling
+_SEARCHED = ("beam", "length_penalty")
+_SAMPLED = ("temperature", "top_k", "top_p", "seed")
 
 
 class TranslateBody(TextBody):
@@ -36,10 +47,61 @@ class TranslateBody(TextBody):
             description="Hypotheses kept at every step; 1 takes the likeliest token each time.",
         ),
     ]
-    nbest: Annotated[int, Field(default=1, ge=1, description="Translations per text, the best first; at most beam.")]
+    nbest: Annotated[
+        int, Field(default=1, ge=1, description="Translations per text or segment, the best first; at most beam.")
+    ]
+    length_penalty: Annotated[
+        float,
+        Field(
+            default=None,
+            ge=-10,
+            le=10,
+            description="α of log p / ((5 + length) / 6)^α, 1 if left out: a larger α favours longer translations.",
+        ),
+    ]
+    sample: Annotated[
+        bool, Field(default=False, description="Whether to sample translations instead of searching for the best.")
+    ]
+    temperature: Annotated[
+        float,
+        Field(default=None, gt=0, le=100, description="With sample: below 1 likely tokens are sampled more often."),
+    ]
+    top_k: Annotated[
+        int, Field(default=None, ge=1, le=_MOST, description="With sample: from this many of the likeliest tokens.")
+    ]
+    top_p: Annotated[
+        float,
+        Field(default=None, gt=0, le=1, description="With sample: from the likeliest tokens of this probability."),
+    ]
+    seed: Annotated[
+        int, Field(default=None, ge=0, le=_MOST, description="With sample: the same seed samples the same texts.")
+    ]
+    split: Annotated[
+        Split,
+        Field(
+            default="none",
+            description="How a text becomes segments that are translated one by one and joined again.",
+        ),
+    ]
+    language: Annotated[
+        str,
+        Field(
+            default="en",
+            description="With split sentences: the language of the texts, as an ISO 639 code.",
+            json_schema_extra={"pattern": _LANGUAGE},
+        ),
+    ]
     alignment: Annotated[
         bool, Field(default=False, description="Whether to give the attention of each token of a translation.")
     ]
+
+
+class WordAlignmentAnswer(AnswerModel):
+    """The same attention by words: the sum over the tokens of a source word, the mean over those of a target word."""
+
+    source: list[str]
+    target: list[str]
+    weights: list[list[float]]
 
 
 class AlignmentAnswer(AnswerModel):
@@ -49,6 +111,7 @@ class AlignmentAnswer(AnswerModel):
     source: list[str]
     target: list[str]
     weights: list[list[float]]
+    words: Annotated[WordAlignmentAnswer, Field(default=None, description="If tokens are parts of words.")]
 
 
 class TranslationAnswer(AnswerModel):
@@ -61,12 +124,23 @@ class TranslationAnswer(AnswerModel):
     alignment: Annotated[AlignmentAnswer, Field(default=None, description="If the request asks for it.")]
 
 
+class SegmentAnswer(AnswerModel):
+    """The translations of one segment of a text."""
+
+    before: Annotated[str, Field(description="The white space before it.")]
+    source: str
+    unknown: Annotated[int, Field(description="Tokens that are not in the vocabulary.")]
+    translations: Annotated[list[TranslationAnswer], Field(description="The best first.")]
+
+
 class TranslationsAnswer(AnswerModel):
-    """The translations of one text."""
+    """The translations of one text. Of a text that is split there is one, the best of every segment joined; its score
+    and log_prob are the sums."""
 
     source: str
     unknown: Annotated[int, Field(description="Tokens that are not in the vocabulary.")]
     translations: Annotated[list[TranslationAnswer], Field(description="The best first.")]
+    segments: Annotated[list[SegmentAnswer], Field(default=None, description="If the request splits texts.")]
 
 
 class TranslateAnswer(AnswerModel):
@@ -80,12 +154,19 @@ class TranslateRequest:
     """Texts to translate, and how."""
 
     texts: tuple[str, ...]
-    search: Greedy | Beam
+    search: Search
     alignment: bool
+    # the segments of each text; none if texts are translated whole
+    segments: tuple[tuple[TextSegment, ...], ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines for the translator: the segments, or the texts."""
+        return [segment.text for several in self.segments for segment in several] or list(self.texts)
 
     @property
     def count(self) -> int:
-        return len(self.texts)
+        return len(self.lines)
 
 
 class TranslateEndpoint:
@@ -126,10 +207,13 @@ class TranslateEndpoint:
         most = self.limits.beam
         default = min(_BEAM, most)
         body = limited_texts(TranslateBody, self.limits, beam=Field(default=default, le=most), nbest=Field(le=most))
+        nbest = at_most_field("nbest", "beam", default, most)
         body = with_rules(
             body,
-            at_most_field("nbest", "beam", default, most),
+            # samples have no beam
+            {"anyOf": [{"properties": {"sample": {"const": True}}, "required": ["sample"]}, *nbest["anyOf"]]},
             either({"alignment": {"const": False}}, *at_most_product("texts", "nbest", self.limits.pictures)),
+            excluding("sample", _SEARCHED, _SAMPLED),
         )
         return Schema("Translate one text or several", body, TranslateAnswer)
 
@@ -155,42 +239,69 @@ class TranslateEndpoint:
         }
 
     def read(self, body: TranslateBody) -> TranslateRequest:
-        texts = self._texts(body)
-        beam, nbest = body.beam, body.nbest
-        if nbest > beam:
-            raise RequestError(422, f"nbest={nbest} exceeds beam={beam}; raise beam")
+        named = body.checked(self.limits)
+        if not re.fullmatch(_LANGUAGE, body.language, re.ASCII):
+            raise RequestError(
+                422, f"language must be a code such as en or deu, got {shorten(body.language)!r}; leave it out for en"
+            )
+        split = [tuple(split_text(text, body.split, body.language)) for _, text in named]
+        lines = [(where, segment.text) for (where, _), several in zip(named, split, strict=True) for segment in several]
+        self._check_lines(lines, body)
+        search, nbest = self._search(body), body.nbest
         if body.alignment and not self.attends:
             raise RequestError(422, "alignment needs attention, and this model has none (decoder fixed); leave it out")
-        if body.alignment and len(texts) * nbest > self.limits.pictures:
+        if body.alignment and len(lines) * nbest > self.limits.pictures:
             raise RequestError(
                 422,
-                f"alignment is given for at most {self.limits.pictures} translations per request, "
-                f"got {len(texts)} texts with nbest={nbest}; ask for fewer, or leave alignment out",
+                f"alignment is given for at most {self.limits.pictures} translations per request, got "
+                f"{len(lines)} {'texts' if body.split == 'none' else body.split} with nbest={nbest}; ask for fewer, or "
+                "leave alignment out",
             )
-        return TranslateRequest(texts, Greedy() if beam == 1 else Beam(beam, nbest), body.alignment)
+        texts = tuple(text for _, text in named)
+        return TranslateRequest(texts, search, body.alignment, () if body.split == "none" else tuple(split))
 
-    def _texts(self, body: TranslateBody) -> tuple[str, ...]:
-        named = body.checked(self.limits)
-        texts = [text for _, text in named]
-        encoded = self.translator.vocabularies.source.encode(texts)
-        for (where, _), ids in zip(named, encoded, strict=True):
+    def _check_lines(self, lines: Sequence[tuple[str, str]], body: TranslateBody) -> None:
+        if len(lines) > self.limits.texts:
+            raise RequestError(
+                422,
+                f"a request has at most {self.limits.texts} {body.split}, got {len(lines)}; send several requests",
+            )
+        encoded = self.translator.vocabularies.source.encode([line for _, line in lines])
+        way = "send it sentence by sentence" if body.split == "none" else "shorten its longest sentence"
+        for (where, _), ids in zip(lines, encoded, strict=True):
             if len(ids) > self.tokens:
-                raise RequestError(
-                    422, f"{where} must have at most {self.tokens} tokens, got {len(ids)}; send it sentence by sentence"
-                )
-        return tuple(texts)
+                raise RequestError(422, f"{where} must have at most {self.tokens} tokens, got {len(ids)}; {way}")
+
+    def _search(self, body: TranslateBody) -> Search:
+        """The search of a request; options that mean nothing to it are refused as on the command line."""
+        given = {name: getattr(body, name) for name in (*_SEARCHED, *_SAMPLED) if name in body.model_fields_set}
+        if not body.sample:
+            given["beam"] = body.beam
+            if body.nbest > body.beam:
+                raise RequestError(422, f"nbest={body.nbest} exceeds beam={body.beam}; raise beam")
+        try:
+            return PredictTranslations(**given, nbest=body.nbest, sample=body.sample).search
+        except ValueError as error:
+            raise option_error(error) from error
 
     def answer(self, requests: Sequence[TranslateRequest]) -> list[dict[str, object]]:
         answers: list[list[dict[str, object]]] = [[] for _ in requests]
         for search in dict.fromkeys(request.search for request in requests):  # in order, each once
             group = [n for n, request in enumerate(requests) if request.search == search]
-            found = iter(self._translate([text for n in group for text in requests[n].texts], search))
+            if isinstance(search, Sampling):
+                # a sample depends on the number of its line in the request, and is computed line by line
+                found = iter([self._sample(line, search, i) for n in group for i, line in enumerate(requests[n].lines)])
+            else:
+                found = iter(self._translate([line for n in group for line in requests[n].lines], search))
             for n in group:
-                request = requests[n]
-                answers[n] = [self._answer(text, next(found), search, request.alignment) for text in request.texts]
+                answers[n] = list(self._texts(requests[n], found))
         return [{"answers": each} for each in answers]
 
-    def _translate(self, texts: Sequence[str], search: Greedy | Beam) -> list[list[GeneratedText]]:
+    def _sample(self, line: str, search: Sampling, number: int) -> list[GeneratedText]:
+        (hypotheses,) = self.translator.translate([line], search, first=number)
+        return hypotheses
+
+    def _translate(self, texts: Sequence[str], search: Search) -> list[list[GeneratedText]]:
         """The translations of each text, computed alone where a decision of the search was within the noise."""
         found = self.translator.translate(texts, search)
         return [
@@ -198,8 +309,31 @@ class TranslateEndpoint:
             for text, hypotheses in zip(texts, found, strict=True)
         ]
 
+    def _texts(
+        self, request: TranslateRequest, found: Iterator[Sequence[GeneratedText]]
+    ) -> Iterator[dict[str, object]]:
+        """The answer of each text of a request, from the translations of its lines."""
+        if not request.segments:
+            for text in request.texts:
+                yield self._answer(text, next(found), request.search, request.alignment)
+            return
+        for text, segments in zip(request.texts, request.segments, strict=True):
+            answers: list[dict[str, Any]] = [
+                {"before": segment.before, **self._answer(segment.text, next(found), request.search, request.alignment)}
+                for segment in segments
+            ]
+            best = [answer["translations"][0] for answer in answers]
+            whole = {
+                "text": join_segments(segments, [each["text"] for each in best]),
+                "score": rounded(sum(each["score"] for each in best), "score"),
+                "log_prob": rounded(sum(each["log_prob"] for each in best), "log_prob"),
+                "finished": all(each["finished"] for each in best),
+            }
+            unknown = sum(answer["unknown"] for answer in answers)
+            yield {"source": text, "unknown": unknown, "translations": [whole], "segments": answers}
+
     def _answer(
-        self, text: str, hypotheses: Sequence[GeneratedText], search: Greedy | Beam, alignment: bool
+        self, text: str, hypotheses: Sequence[GeneratedText], search: Search, alignment: bool
     ) -> dict[str, object]:
         translations = [self._translation(text, hypothesis, search) for hypothesis in hypotheses]
         if alignment:
@@ -209,7 +343,7 @@ class TranslateEndpoint:
                 translation["alignment"] = _aligned(aligned)
         return {"source": text, "unknown": self.translator.num_unknown(text), "translations": translations}
 
-    def _translation(self, text: str, hypothesis: GeneratedText, search: Greedy | Beam) -> dict[str, object]:
+    def _translation(self, text: str, hypothesis: GeneratedText, search: Search) -> dict[str, object]:
         """The log p of the search, rounded; of a pass over this translation alone, if it is not clear how to round it.
 
         The score follows from the rounded log p: as a number of its own it would be unclear as often again.
@@ -219,14 +353,20 @@ class TranslateEndpoint:
             log_prob = self.translator.log_prob(text, hypothesis)
         log_prob = rounded(log_prob, "log_prob")
         run = self.translator.search_rule(search)
-        assert not isinstance(run, Sampling)
-        score = search_score(run, log_prob, len(hypothesis.with_eos))
+        # samples are ranked by their probability
+        score = log_prob if isinstance(run, Sampling) else search_score(run, log_prob, len(hypothesis.with_eos))
         return {**hypothesis.json(), "score": rounded(score, "score"), "log_prob": log_prob}
 
 
 def _aligned(aligned: TokenAlignment) -> dict[str, object]:
+    alignment = Alignment(aligned.source, aligned.target, aligned.weights)
+    words = alignment.by_words()
+    return _written(alignment) | ({} if words is None else {"words": _written(words)})
+
+
+def _written(alignment: Alignment) -> dict[str, object]:
     return {
-        "source": [labels.visible_label(token) for token in aligned.source],
-        "target": [labels.visible_label(token) for token in aligned.target],
-        "weights": aligned.weights.cpu().double().round(decimals=WEIGHT_DECIMALS).tolist(),
+        "source": [labels.visible_label(token) for token in alignment.source],
+        "target": [labels.visible_label(token) for token in alignment.target],
+        "weights": alignment.weights.cpu().double().round(decimals=WEIGHT_DECIMALS).tolist(),
     }

@@ -3,14 +3,16 @@
 import base64
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from regard.attn import checks
+from regard.attn.maps.attention_map import DenseMap
 from regard.common import atomic_files
+from regard.recording.analysis.words import WordMap, find_words
 from regard.viz.alignment import figure
 from regard.viz.alignment.figure import FRAMED_NOTE, HARD_NOTE
 from regard.viz.html import page
@@ -65,6 +67,17 @@ class Alignment:
         """The weights as they are drawn: on the CPU, in float32, between 0 and 1."""
         return self.weights.detach().to("cpu", torch.float32).clamp(0.0, 1.0)
 
+    def by_words(self) -> "Alignment | None":
+        """The same from word to word: to a source word the sum, from a target word the mean over their tokens. None if
+        every token is a word.
+        """
+        words = find_words(self.target, self.source)
+        if words is None:
+            return None
+        target, source = words
+        weights = WordMap(DenseMap(self.weights), target, source).dense()
+        return replace(self, source=source.text, target=target.text, weights=weights, text=self.texts())
+
     def heading(self) -> str:
         """The title, or the two texts if there is none."""
         return self.title or " → ".join(self.texts())
@@ -107,12 +120,24 @@ def _page_data(alignments: Sequence[Alignment]) -> dict[str, object]:
                 "text": alignment.texts(),
                 "source": list(alignment.source),
                 "target": list(alignment.target),
-                "weights": base64.b64encode(alignment.cells().numpy().astype("<f4").tobytes()).decode("ascii"),
+                "weights": _encoded(alignment),
+                "words": _word_data(alignment.by_words()),
             }
             for alignment in alignments
         ],
         "shown": {token: label for token, label in visible.items() if label != token},
     }
+
+
+def _encoded(alignment: Alignment) -> str:
+    return base64.b64encode(alignment.cells().numpy().astype("<f4").tobytes()).decode("ascii")
+
+
+def _word_data(words: Alignment | None) -> dict[str, object] | None:
+    """The parts of an alignment by words that differ from those by tokens."""
+    if words is None:
+        return None
+    return {"source": list(words.source), "target": list(words.target), "weights": _encoded(words)}
 
 
 def _alignment_list(alignments: Alignment | Sequence[Alignment]) -> list[Alignment]:

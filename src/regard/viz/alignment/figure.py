@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
-from regard.viz.plots.canvas import COLOUR_BAR, AxisLabels, Canvas, Scale, axis_labels, open_canvas
+from regard.viz.plots.canvas import COLOUR_BAR, AxisLabels, Canvas, Scale, axis_labels, fit_scale, open_canvas
 from regard.viz.plots.figure_file import check_figure_path, speller
 from regard.viz.plots.heatmap import frame_cell, rotate_long_labels
 from regard.viz.plots.typesetting import text_widths, wrap
@@ -104,6 +104,7 @@ def _total_height(rows: Sequence[Sequence[_MeasuredMap]]) -> float:
 
 def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], path: Path) -> Path:
     rows = _rows_of_maps(maps)
+    scale = fit_scale([measured.cells for measured in maps])
     width = max(sum(measured.width + _GAP for measured in row) for row in rows)
     title = "attention of the translation" if len(maps) == 1 else f"attention of {len(maps):,} translations"
     notes = [FRAMED_NOTE] if any(alignment.hard for alignment in alignments) else []
@@ -113,10 +114,10 @@ def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], p
         for row in rows:
             left = 0.0
             for measured in row:
-                _draw(canvas, measured, left, top)
+                _draw(canvas, measured, left, top, scale)
                 left += measured.width + _GAP
             top += max(measured.height for measured in row)
-        canvas.add_colour_bar(width, 0.1, 0.9, Scale(1.0))
+        canvas.add_colour_bar(width, 0.1, 0.9, scale)
     return path
 
 
@@ -157,7 +158,7 @@ def _measure(alignments: Sequence["Alignment"], path: Path) -> list[_MeasuredMap
     return maps
 
 
-def _draw(canvas: Canvas, measured: _MeasuredMap, left: float, top: float) -> None:
+def _draw(canvas: Canvas, measured: _MeasuredMap, left: float, top: float, scale: Scale) -> None:
     for n, line in enumerate(measured.lines):
         canvas.write(line, left, top + n * _FONT * 1.3 / 72, _FONT, va="top")
     top += measured.lines_height + measured.columns_height
@@ -168,7 +169,7 @@ def _draw(canvas: Canvas, measured: _MeasuredMap, left: float, top: float) -> No
         axes.set(xticks=[], yticks=[])
         axes.text(0.0, 1.0, "nothing to show", va="top", transform=axes.transAxes)
         return
-    canvas.heatmap(axes, _pooled(measured.cells), rows, columns, Scale(1.0))
+    canvas.heatmap(axes, _pooled(measured.cells), rows, columns, scale)
     axes.xaxis.tick_top()
     measured.rows.set_on(axes.yaxis)
     measured.columns.set_on(axes.xaxis)

@@ -18,6 +18,9 @@ const chips = {
   target: make("div", { class: "tokens", role: "group", "aria-label": "target tokens", dir: "auto", lang: "" }),
 };
 const emphasize = make("input", { type: "checkbox", id: "small" });
+const wordsToggle = make("input", { type: "checkbox", id: "words" });
+const wordsChoice = make("label", { for: "words", class: "units" }, wordsToggle, " whole words");
+const mostMark = make("span");
 const ramp = make("canvas", { class: "ramp", width: 120, height: 10, "aria-hidden": "true" });
 const cells = make("canvas", { class: "cells" });
 const above = make("canvas", { class: "above" });
@@ -43,6 +46,7 @@ document.getElementById("page").append(
   make(
     "section",
     { "aria-label": "tokens", class: "card" },
+    wordsChoice,
     status,
     make("h2", {}, "Source tokens"), chips.source,
     make("h2", {}, "Target tokens"), chips.target,
@@ -54,7 +58,7 @@ document.getElementById("page").append(
     make(
       "div",
       { class: "legend" },
-      make("span", {}, "0"), ramp, make("span", {}, "1"),
+      make("span", {}, "0"), ramp, mostMark, make("span", {}, COLOUR_RULE),
       make("label", { for: "small" }, emphasize, " emphasize small weights"),
     ),
     map,
@@ -76,6 +80,7 @@ let pinned = { t: -1, s: -1 };
 let pointed = pinned; // pinned, or under the mouse
 let alignment, weights, rows, columns;
 let readCells; // [weight, column] of the key that each row of hard attention read
+let greatest; // weight of the alignment, at the end of the colours
 let medianShare; // the median over rows of the greatest weight
 
 const weight = (t, s) => weights[t * columns + s];
@@ -107,8 +112,9 @@ function sentence() {
 }
 
 function tint(chip, w) {
-  chip.style.backgroundColor = w === null ? "" : `rgb(${colour(w)})`;
-  chip.style.color = w === null ? "" : ink(colour(w));
+  const shade = w === null ? null : colour(w / greatest);
+  chip.style.backgroundColor = shade ? `rgb(${shade})` : "";
+  chip.style.color = shade ? ink(shade) : "";
   const figure = w === null || w < 0.05 ? "" : w >= 0.995 ? "1" : w.toFixed(2).slice(1);
   if (chip.lastChild.textContent !== figure) chip.lastChild.textContent = figure;
 }
@@ -151,7 +157,7 @@ function fill() {
   pixels.height = Math.max(1, rows);
   if (!rows || !columns) return;
   const image = new ImageData(columns, rows);
-  for (let n = 0; n < weights.length; n++) image.data.set([...colour(weights[n]), 255], 4 * n);
+  for (let n = 0; n < weights.length; n++) image.data.set([...colour(weights[n] / greatest), 255], 4 * n);
   pixels.getContext("2d").putImageData(image, 0, 0);
 }
 
@@ -362,8 +368,12 @@ function tabulate() {
 
 function choose(n) {
   number = n;
-  alignment = all[n];
+  // whole words take the place of tokens, unless these are words
+  wordsChoice.hidden = !all[n].words;
+  alignment = wordsToggle.checked && all[n].words ? { ...all[n], ...all[n].words } : all[n];
   weights = decodeFloats(alignment.weights);
+  greatest = largest(weights) || 1;
+  mostMark.textContent = String(Number(greatest.toFixed(3)));
   rows = alignment.target.length;
   columns = alignment.source.length;
   heading.textContent = alignment.title || "Attention of the translation";
@@ -415,6 +425,7 @@ const showAlignment = (n) => {
 chooser.addEventListener("change", () => showAlignment(Number(chooser.value)));
 before.addEventListener("click", () => showAlignment(number - 1));
 after.addEventListener("click", () => showAlignment(number + 1));
+wordsToggle.addEventListener("change", () => showAlignment(number));
 details.addEventListener("toggle", tabulate);
 listenToChips(chips.source, "source");
 listenToChips(chips.target, "target");

@@ -14,9 +14,12 @@ _WIDTH = 6.5
 def draw_attributions(
     tokens: Sequence[str], scores: Mapping[str, Tensor], path: Path, title: str, notes: Sequence[str] = ()
 ) -> Path:  # "n" each
-    """The tokens below the name of each method: blue for scores above zero, brown below, dark for the greatest."""
-    paragraphs = [TintedParagraph(name, tokens, each) for name, each in scores.items()]
-    about = [*notes, "blue adds to the logit, brown takes away; the darkest tint is the greatest score of each method"]
+    """The tokens below the name of each method: orange for scores above zero, violet below."""
+    paragraphs = [TintedParagraph(name, tokens, each, signed=True) for name, each in scores.items()]
+    about = [
+        *notes,
+        "orange adds to the logit, violet takes away; the strongest tint is the greatest score of each method",
+    ]
     with open_canvas(path, title, about, [*tokens, *scores], _WIDTH) as canvas:
         write_paragraphs(canvas, paragraphs)
     return path

@@ -22,17 +22,11 @@ function draw(tag, attributes, ...children) {
   return element;
 }
 
-// Scores above zero along the ramp of weights, scores below zero towards a dark orange.
-function tintOf(share) {
-  if (share >= 0) return colour(share);
-  const [from, to] = [colour(0), dark.matches ? [255, 157, 92] : [127, 59, 8]];
-  return from.map((c, n) => Math.round(c + (to[n] - c) * -share));
-}
 
 function tinted(row) {
   const greatest = largest(row.scores.map(Math.abs)) || 1;
   const chips = data.tokens.map((token, n) => {
-    const tint = tintOf(row.scores[n] / greatest);
+    const tint = divergingColour(row.scores[n] / greatest);
     const chip = make("span", { class: "token", title: row.scores[n].toPrecision(3) }, make("bdi", {}, label(token)));
     Object.assign(chip.style, { backgroundColor: `rgb(${tint})`, color: ink(tint), cursor: "default" });
     return chip;
@@ -42,7 +36,7 @@ function tinted(row) {
 }
 
 function cellOf(value) {
-  const tint = tintOf(Math.max(-1, Math.min(1, value)));
+  const tint = divergingColour(value);
   const cell = make("td", {}, value.toFixed(2));
   Object.assign(cell.style, { backgroundColor: `rgb(${tint})`, color: ink(tint), textAlign: "end", padding: "0.2rem 0.6rem" });
   return cell;
@@ -99,7 +93,7 @@ function render() {
     make("header", {}, make("h1", { dir: "auto" }, data.title), make("p", { class: "note" }, data.verdict)),
     card(
       "text by method", ...data.rows.flatMap(tinted),
-      make("p", { class: "hint" }, "The strongest tint is the greatest score of each method; orange takes away from the logit. Point at a token for its score."),
+      make("p", { class: "hint" }, "Orange adds to the logit, violet takes away, pale does neither; the strongest tint is the greatest score of each method. Point at a token for its score."),
     ),
     card(
       "deletion", make("h2", {}, `The probability while words are removed, the highest-ranked first (${data.removal})`), key(), curves(),

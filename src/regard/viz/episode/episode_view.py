@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.common import atomic_files
 from regard.viz.html import page
+from regard.viz.plots.canvas import WEIGHTS, Scale
 from regard.viz.plots.figure_file import figure_file
 from regard.viz.plots.heatmap import FRAME_COLOUR
 
@@ -119,12 +120,12 @@ class EpisodeView:
             for part in lower:
                 assert self.weights is not None
                 axes = part.subplots()
-                image = axes.imshow(self.weights.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")
+                image = axes.imshow(self.weights.numpy(), cmap=WEIGHTS, vmin=0.0, aspect="auto")
                 named = range(0, count, math.ceil(count / _NAMED))
                 axes.set_yticks(named, [spell(names[t]) for t in named])
                 axes.set_xticks(named)
                 axes.set_xlabel("attended move")
-                part.colorbar(image, ax=axes, label="weight")
+                part.colorbar(image, ax=axes, label=Scale(1.0).label)
 
     def _draw_move(self, axes: Any, t: int, spell: Callable[[str], str]) -> None:
         """The frame of a move, with its number above, and its action and reward below."""

@@ -40,11 +40,12 @@ const episode = make(
 
 function weights() {
   const body = make("tbody");
+  const most = largest(data.weights.flat()) || 1;
   data.weights.forEach((line, t) => {
     const cells = line.map((weight, n) => {
       const cell = make("td", {}, n <= t ? fixed(weight) : "");
       if (n <= t) {
-        const rgb = colour(weight);
+        const rgb = colour(weight / most);
         cell.style.backgroundColor = `rgb(${rgb})`;
         cell.style.color = ink(rgb);
       }
@@ -63,5 +64,5 @@ document.getElementById("page").append(
 );
 if (data.weights.length) {
   const attended = scroll("weights of the attended moves", weights());
-  document.getElementById("page").append(make("section", { class: "card" }, make("h2", {}, "Attended moves"), attended));
+  document.getElementById("page").append(make("section", { class: "card" }, make("h2", {}, "Attended moves"), make("p", { class: "hint" }, `Weights; ${COLOUR_RULE}.`), attended));
 }

@@ -5,21 +5,28 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 
 let emphasis = false; // colours follow the square root, so that small weights are visible
 
-// Cividis, whose end of no weight is the background: lightness is monotonic, so it is readable without colour.
-const RAMPS = {
-  light: [[0, 247, 246, 241], [0.15, 228, 221, 190], [0.35, 194, 183, 132], [0.6, 125, 124, 120], [0.8, 67, 78, 108], [1, 0, 34, 78]],
-  dark: [[0, 24, 31, 43], [0.15, 20, 48, 96], [0.4, 76, 86, 110], [0.6, 125, 124, 120], [0.8, 188, 174, 108], [1, 254, 232, 56]],
-};
+// The colours of the figures, by day and by night: matplotlib's cividis for weights, dark for none and bright for the
+// greatest, and its PuOr_r for signed values, at each sixteenth. Lightness is monotonic in the first and symmetric in the
+// second, so both are readable without colour.
+const CIVIDIS = [
+  [0, 34, 78], [0, 46, 106], [26, 56, 111], [50, 67, 109], [67, 78, 108], [83, 90, 109], [97, 101, 111], [111, 112, 115], [125, 124, 120],
+  [140, 136, 120], [155, 148, 118], [171, 160, 114], [188, 174, 108], [205, 187, 99], [222, 201, 88], [240, 216, 70], [254, 232, 56],
+];
+const DIVERGING = [
+  [45, 0, 75], [69, 24, 113], [95, 58, 145], [123, 106, 168], [153, 144, 191], [183, 177, 213], [207, 207, 229], [228, 229, 240], [247, 247, 246],
+  [252, 232, 205], [254, 213, 159], [253, 188, 107], [238, 155, 57], [217, 123, 18], [189, 97, 9], [158, 76, 7], [127, 59, 8],
+];
+const COLOUR_RULE = "dark: none, bright: the greatest";
 
-function colour(weight) {
-  const ramp = dark.matches ? RAMPS.dark : RAMPS.light;
-  const level = emphasis ? Math.sqrt(weight) : weight;
-  let n = 1;
-  while (n < ramp.length - 1 && ramp[n][0] < level) n++;
-  const [low, high] = [ramp[n - 1], ramp[n]];
-  const part = (level - low[0]) / (high[0] - low[0]);
-  return [1, 2, 3].map((c) => Math.round(low[c] + (high[c] - low[c]) * part));
+// The colour at a part of a ramp, from 0 to 1.
+function rampColour(ramp, part) {
+  const at = Math.min(1, Math.max(0, part)) * (ramp.length - 1);
+  const low = Math.min(Math.floor(at), ramp.length - 2);
+  return [0, 1, 2].map((c) => Math.round(ramp[low][c] + (ramp[low + 1][c] - ramp[low][c]) * (at - low)));
 }
+// The colour of a weight as a share of the greatest one that is drawn; of a signed one, from −1 to 1.
+const colour = (share) => rampColour(CIVIDIS, emphasis ? Math.sqrt(Math.max(0, share)) : share);
+const divergingColour = (share) => rampColour(DIVERGING, (share + 1) / 2);
 
 // Black or white, whichever contrasts more: at least 4.5 to 1 on any colour.
 function ink(rgb) {

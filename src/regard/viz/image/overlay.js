@@ -23,7 +23,7 @@ const scaleRamp = make("canvas", { class: "ramp", width: 120, height: 10, "aria-
 const [lowest, highest] = [make("span"), make("span")];
 const choice = make("div", { class: "choice" }, make("label", { for: "chooser" }, "Module"), chooser);
 const stepChoice = make("div", { class: "choice" }, make("label", { for: "stepper" }, "Step"), stepper);
-const legend = make("div", { class: "legend" }, lowest, scaleRamp, highest, make("label", { for: "cover" }, coverToggle, " show the attention"));
+const legend = make("div", { class: "legend" }, lowest, scaleRamp, highest, make("span", {}, COLOUR_RULE), make("label", { for: "cover" }, coverToggle, " show the attention"));
 const status = make("p", { id: "overlay-status", role: "status" });
 const grid = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "weights of the patches" });
 const tableDetails = make("details", {}, make("summary", {}, "As a table"), grid);
@@ -39,11 +39,12 @@ document.getElementById("page").append(section);
 
 const currentMap = () => view.maps[at.map];
 const currentCells = () => currentMap()?.weights[at.step];
-// The range of the colours: the least and the greatest weight of all steps of a map; from 0 if there are several.
+// The range of the colours: from 0 to the greatest weight of all steps of a map. All weights of a gate may lie near one:
+// the range begins at the least, so that they differ visibly.
 function bounds(map) {
   let [low, high] = [Infinity, -Infinity];
   for (const step of map.weights) for (const row of step) for (const w of row) [low, high] = [Math.min(low, w), Math.max(high, w)];
-  return [map.weights.length > 1 ? Math.min(0, low) : low, high];
+  return [map.kind === "gate" ? low : Math.min(0, low), high];
 }
 const stepName = (n) => (view.words[n] === undefined ? `step ${n + 1}` : `'${view.words[n]}'`);
 

@@ -20,8 +20,8 @@ _MARGIN, _MIN_WIDTH = 0.12, 3.0
 # columns of a label; longer ones are cut
 _MAX_COLUMNS = 18
 # inches that a colour bar takes with its numbers
-COLOUR_BAR = 0.62
-# colour maps that colour-blind readers can read: of weights, and of differences around zero
+COLOUR_BAR = 0.76
+# colour maps that colour-blind readers can read: of weights, and of differences around zero; html/page.js has them too
 WEIGHTS, DIFFERENCES = "cividis", "PuOr_r"
 # the colour of masked cells, which neither colour map contains
 MASKED = "#E3E5E8"
@@ -29,7 +29,10 @@ MASKED = "#E3E5E8"
 
 @dataclass(frozen=True)
 class Scale:
-    """The meaning of colours: from `low` to `high`, by `power` of the distance from zero (0.5 is the square root)."""
+    """The meaning of colours: from `low` to `high`, by `power` of the distance from zero (0.5 is the square root).
+
+    One rule for figures, pages and services, by day and by night: dark is no weight, bright the greatest that is drawn.
+    """
 
     high: float
     low: float = 0.0
@@ -38,7 +41,8 @@ class Scale:
 
     @property
     def label(self) -> str:
-        return self.name if self.power == 1.0 else f"{self.name}, by its square root"
+        quantity = self.name if self.power == 1.0 else f"{self.name}, by its square root"
+        return f"{quantity}\n{'pale: none' if self.low < 0 else 'dark: none, bright: most'}"
 
     @property
     def colormap(self) -> str:
@@ -91,6 +95,11 @@ class Canvas:
                 self._header_texts.append(self.write(line, 0.0, top, size, va="top", weight=weight))
             self._header_texts[number].set_position(self.figure_point(0.0, top))
             top += size * 1.3 / 72
+
+    def shrink(self, width: float) -> None:
+        """Makes the area as narrow as `width`, or as the title and its notes need; `resize` follows."""
+        needed = [*(text_widths([line], size)[0] for line, size, _ in self._lines), width]
+        self.width = min(self.width, max(*needed, _MIN_WIDTH))
 
     def figure_point(self, left: float, top: float) -> tuple[float, float]:
         """A point in matplotlib's figure coordinates."""

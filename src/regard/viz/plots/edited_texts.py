@@ -28,7 +28,7 @@ def draw_edited_texts(paragraphs: Sequence[EditedParagraph], path: str | Path, t
     if not paragraphs:
         raise ValueError("paragraphs must hold one edited text at least, got none; use a stronger attack")
     tinted = [_tinted(paragraph) for paragraph in paragraphs]
-    notes = ["dark: a new word; in the frame before it: the word that it replaces"]
+    notes = ["orange: a new word; in the frame before it: the word that it replaces"]
     words = [word for paragraph in tinted for word in (paragraph.name, *paragraph.tokens)]
     with open_canvas(path, title, notes, words, _WIDTH) as canvas:
         write_paragraphs(canvas, tinted)
@@ -46,4 +46,4 @@ def _tinted(paragraph: EditedParagraph) -> TintedParagraph:
             weights.append(_OLD)
         tokens.append(word)
         weights.append(0.0 if before is None else 1.0)
-    return TintedParagraph(paragraph.name, tokens, torch.tensor(weights), framed)
+    return TintedParagraph(paragraph.name, tokens, torch.tensor(weights), framed, signed=True)

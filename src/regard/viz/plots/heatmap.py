@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
+from regard.viz.plots.canvas import Scale, fit_scale
 from regard.viz.plots.figure_file import figure_file
 
 # cells per side; longer maps are pooled, a screen has no more pixels
@@ -55,7 +56,7 @@ def _panel_texts(panels: Iterable[Panel]) -> Iterator[str]:
 
 def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4, cell: float | None = None,
            label: str = "weight") -> Path:  # fmt: skip
-    """Draws maps side by side into a file; dark is no weight, bright is all of it, in colours for colour-blind readers.
+    """Draws maps side by side into a file; dark is no weight, bright the greatest. Colour-blind readers can read it.
 
     All panels have one size; with `cell`, all cells are squares of `cell` inches instead. The same input gives the same
     bytes. `label` names the quantity that the colours show.
@@ -69,6 +70,8 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     checks.positive("across", across, "figure")
     if cell is not None:
         checks.positive("cell", cell, "figure")
+    from matplotlib.cm import ScalarMappable
+
     columns = min(across, len(panels))
     rows = -(-len(panels) // columns)
     width, height = (_PANEL, _PANEL) if cell is None else _panel_size(panels, cell)
@@ -76,14 +79,16 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     # cells too small for a letter get no labels, larger ones all of them
     max_labels = _MAX_LABELS if cell is None else sys.maxsize if cell >= 1.2 * _LETTER else 0
     size = (width * columns + 0.5, height * rows)
+    drawn = [(panel, _cells(panel)) for panel in panels]
+    scale = replace(fit_scale([cells for _, cells in drawn]), name=label)
     with figure_file(path, [*_panel_texts(panels), label], size) as (drawing, spell):
         grid = drawing.subplots(rows, columns, squeeze=False)
-        for axes, panel in zip(grid.flat, panels, strict=False):
-            _draw_panel(axes, panel, spell, shape, max_labels)
+        for axes, (panel, cells) in zip(grid.flat, drawn, strict=False):
+            _draw_panel(axes, panel, cells, scale, spell, shape, max_labels)
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         shrink = 0.6 if cell is None else min(0.6, _PANEL / (height * rows))
-        drawing.colorbar(_colour_scale(), ax=grid, shrink=shrink, label=spell(label))
+        drawing.colorbar(ScalarMappable(scale.norm(), scale.colormap), ax=grid, shrink=shrink, label=spell(scale.label))
     return path
 
 
@@ -112,14 +117,12 @@ def _set_equal_cells(axes: Any, rows: int, columns: int) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _draw_panel(
-    axes: Any, panel: Panel, spell: Callable[[str], str], shape: tuple[int, int] | None, max_labels: int
-) -> None:
+def _draw_panel(axes: Any, panel: Panel, cells: Tensor, scale: Scale, spell: Callable[[str], str],
+                shape: tuple[int, int] | None, max_labels: int) -> None:  # fmt: skip
     """One panel, filled by its map or, in a figure of equal cells, with room for a map of `shape`."""
-    cells = _cells(panel)
     axes.set_title(spell(panel.title), fontsize=9, loc="center" if shape is None else "left")
     if cells.numel():
-        axes.imshow(cells.numpy(), cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+        axes.imshow(cells.numpy(), cmap=scale.colormap, norm=scale.norm(), aspect="auto", interpolation="nearest")
     else:
         axes.set(xticks=[], yticks=[])
         axes.text(0.0, 1.0, "nothing to show", va="top", transform=axes.transAxes)
@@ -147,12 +150,3 @@ def frame_cell(axes: Any, column: int, row: int) -> None:
     from matplotlib.patches import Rectangle
 
     axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=FRAME_COLOUR, linewidth=1.2))
-
-
-def _colour_scale() -> Any:
-    """The colours from 0 to 1, also for panels without cells."""
-    from matplotlib.cm import ScalarMappable
-
-    colours = ScalarMappable(cmap="cividis")
-    colours.set_clim(0.0, 1.0)
-    return colours

@@ -101,6 +101,13 @@ def is_channel_gate(recorded_map: RecordedMap) -> bool:
     return recorded_map.kind == "gate" and recorded_map.grid is None and k == 1 and q > 0
 
 
+def has_class_token(recorded_map: RecordedMap) -> bool:
+    """Whether this is self attention over patches of an image with tokens before them, such as a class token."""
+    q, k = recorded_map.shape[-2:]
+    grid = recorded_map.grid
+    return recorded_map.kind == "self" and grid is not None and q == k > grid[0] * grid[1] > 0
+
+
 def is_hard(recorded_map: RecordedMap) -> bool:
     """Whether hard attention read the key of the greatest weight alone."""
     return recorded_map.captured_from == HARD

@@ -44,7 +44,7 @@ function drawLines() {
   );
   linesNote.textContent =
     (map.kind === "self" ? "The attention that each token receives, averaged over all tokens. " : "") +
-    "The strongest colour is the greatest weight of a line." +
+    "Dark: none, bright: the greatest weight of the line." +
     (map.verified ? "" : " These weights are not verified.") +
     (all.length > MAX_LINES ? ` The first ${MAX_LINES} of ${all.length} lines are shown.` : "");
 }

@@ -169,7 +169,7 @@ def test_scripts_of_the_world_are_drawn_or_the_font_is_named(tmp_path: Path, mon
 
 
 def test_texts_have_a_row_per_head_and_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The darkest token of every row is that of its greatest weight."""
+    """The brightest token of every row is that of its greatest weight."""
     cells = torch.softmax(3 * torch.randn(1, 2, 3, 5, generator=torch.Generator().manual_seed(1)), -1)
     recording = Recording((RecordedMap("pool", "cross", DenseMap(cells), certificate=0.0),))
     recording = recording.with_labels(["hop 1", "hop 2", "hop 3"], TEXT[:5])
@@ -181,8 +181,8 @@ def test_texts_have_a_row_per_head_and_query(tmp_path: Path, monkeypatch: pytest
     assert [name for name in written if name.startswith("head")] == names
     assert sum(word in TEXT[:5] for word in written) == 6 * 5
     boxes = [patch for patch in caught.last.findobj(Rectangle) if patch is not caught.last.patch]
-    dark = torch.tensor([sum(box.get_facecolor()[:3]) for box in boxes]).view(6, 5).argmin(-1)
-    assert dark.tolist() == cells.flatten(0, 2).argmax(-1).tolist()
+    bright = torch.tensor([sum(box.get_facecolor()[:3]) for box in boxes]).view(6, 5).argmax(-1)
+    assert bright.tolist() == cells.flatten(0, 2).argmax(-1).tolist()
     draw_recording(recording, tmp_path / "b.png", what="texts", query=1)
     assert [text.get_text() for text in caught.last.texts if "head" in text.get_text()] == [
         "head 0 · hop 2",
@@ -246,7 +246,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         lambda p: draw_recording(glimpsed((0, 0, 2, 2)), p / "a.png", what="glimpses", interpolation="nearest"),
         ValueError,
         "interpolation is no option of what='glimpses', which takes sample, layer, image; leave it out, or draw "
-        "what='overlay' or 'captions'",
+        "what='overlay' or 'class-token' or 'captions'",
     ),
     "layer by number": (
         lambda p: draw_recording(attended(), p / "a.png", what="map", layer=2),

@@ -22,6 +22,7 @@ from regard.recording.recording import Recording
 from regard.viz.plots.contours import contour_lines
 from regard.viz.recording.figures import draw_recording, overlays
 from regard.viz.recording.figures.overlays import load_image
+from regard.viz.show import show
 
 
 def shown(axes: Any) -> torch.Tensor:
@@ -43,6 +44,30 @@ def test_the_grid_of_a_look_without_what_stands_before_it(tmp_path: Path, monkey
         assert found == pytest.approx(wanted, abs=0.02)
     (frame,) = (p for p in axes.patches if isinstance(p, Rectangle))
     assert (frame.get_x(), frame.get_y()) == (3 - 0.5, 0 - 0.5)  # query 5 is place 3 of the grid
+
+
+def test_a_class_token_head_by_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first view of a vision transformer: its last layer, one panel per head, on one scale."""
+    caught = Caught(monkeypatch)
+    first, last = seen(3, 4, 1)[0], seen(3, 4, 1)[0]
+    last = replace(last, name="vit.4", weights=DenseMap(last.weights.dense().flip(-1)))
+    recording = Recording((first, last))
+    show(recording, image=torch.zeros(3, 6, 8)).save(tmp_path / "a.png")
+    heads = last.weights.dense()[0, :, 0, 1:].reshape(-1, 3, 4)
+    for axes, cells in zip(caught.last.axes[1:], heads, strict=False):
+        torch.testing.assert_close(shown(axes), cells)
+    assert caught.last.axes[-1].get_ylim()[1] == pytest.approx(float(heads.max()))
+    told = said(draw_recording(recording, tmp_path / "a.svg", what="class-token"))
+    assert "attention of the class token, head by head" in told
+    assert "vit.4, 3 × 4 patches" in told
+    assert "head 1" in told
+    assert "rollout, 3 × 4 patches" in said(draw_recording(recording.rollout(), tmp_path / "a.svg", what="class-token"))
+    sentence = (
+        "what='class-token' needs self attention over patches of an image with a token before them, and the recording "
+        "has none; draw what='overlay'"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        draw_recording(seen(before=0), tmp_path / "a.svg", what="class-token")
 
 
 def test_tokens_before_the_grid_are_named_with_their_share(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_map_a_word_in_the_page(chromium: Any, tmp_path: Path) -> None:
     assert page.at.startswith("query 0 ")
     page.tab("image")
     row = one.weights.dense()[0].reshape(-1, 24)[0]
-    assert f"The strongest colour is {float(row.max()):.4f}" in page.text("#panel-image .hint")
+    assert f"Dark: none, bright: {float(row.max()):.4f}" in page.text("#panel-image .hint")
     assert page.complaints == []
     page.close()
     told = said(draw_recording(tape, tmp_path / "a.svg", what="captions", image=image))

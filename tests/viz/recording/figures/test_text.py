@@ -1,4 +1,4 @@
-"""Tinted text: the heavier the darker, legible on any tint, in lines that run as the text is written."""
+"""Tinted text: the heavier the brighter, legible on any tint, in lines that run as the text is written."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def luminance(colour: Any) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_the_darker_the_more_it_was_looked_at_and_legible_on_each(
+def test_the_brighter_the_more_it_was_looked_at_and_legible_on_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caught = Caught(monkeypatch)
@@ -29,7 +29,7 @@ def test_the_darker_the_more_it_was_looked_at_and_legible_on_each(
     draw_recording(of(row).with_labels(["q"], [f"w{n}" for n in range(41)]), tmp_path / "a.png", what="text", query=0)
     boxes = tints(caught.last)
     shades = [luminance(box.get_facecolor()) for box in boxes]
-    assert shades == sorted(shades, reverse=True)
+    assert shades == sorted(shades)
     letters = {text.get_text(): text for text in caught.last.texts}
     for n, shade in enumerate(shades):
         ink = luminance(letters[f"w{n}"].get_color())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib import colormaps
 from tests.viz.looking import Seen, launched, needed
 
 from regard.attn.maps.attention_map import DenseMap
@@ -137,14 +138,9 @@ def test_what_looks_like_markup_is_text(seen: Seen) -> None:
     assert seen.page.locator("script").count() == 2 + 6
 
 
-def interpolated(shade: float) -> list[int]:
-    """The light ramp of page.js."""
-    stops = [(0, 247, 246, 241), (0.15, 228, 221, 190), (0.35, 194, 183, 132), (0.6, 125, 124, 120)]
-    stops += [(0.8, 67, 78, 108), (1, 0, 34, 78)]
-    n = next(n for n in range(1, len(stops)) if stops[n][0] >= shade or n == len(stops) - 1)
-    low, high = stops[n - 1], stops[n]
-    part = (shade - low[0]) / (high[0] - low[0])
-    return [round(a + (b - a) * part) for a, b in zip(low[1:], high[1:], strict=True)]
+def interpolated(share: float) -> list[int]:
+    """Cividis, as figures have it."""
+    return [round(255 * part) for part in colormaps["cividis"](share)[:3]]
 
 
 @pytest.mark.parametrize(("scale", "of"), [("linear", lambda w: w), ("sqrt", lambda w: w**0.5)])
@@ -152,12 +148,12 @@ def test_colours_are_the_weights(seen: Seen, scale: str, of: Any) -> None:
     seen.page.select_option("#scale", scale)
     seen.settle()
     for i, j in ((0, 0), (0, 3), (1, 1), (2, 0), (5, 4), (6, 6)):
-        wanted = interpolated(of(float(SHARP[i, j])))
+        wanted = interpolated(of(float(SHARP[i, j] / SHARP.max())))
         assert max(abs(a - b) for a, b in zip(seen.pixel(i, j), wanted, strict=True)) <= 2, (i, j)
     seen.page.select_option("#scale", "log")
     seen.settle()
-    assert seen.pixel(0, 0) == [0, 34, 78]
-    assert seen.pixel(0, 3) == [247, 246, 241]
+    assert seen.pixel(0, 0) == [254, 232, 56]
+    assert seen.pixel(0, 3) == [0, 34, 78]
 
 
 def test_the_table_is_the_weights(seen: Seen) -> None:
@@ -215,7 +211,7 @@ def test_sinks_are_hidden_and_the_rest_divided_by_what_is_left(seen: Seen) -> No
     assert f" {float(weights[4, 5] / (1 - weights[4, 2])):.4f}" in seen.at
     seen.to("#layer=2&head=1&q=4&k=2&sinks=hidden")
     assert seen.at.endswith("is a hidden sink")
-    assert seen.pixel(4, 2) == [247, 246, 241]
+    assert seen.pixel(4, 2) == [0, 34, 78]
     assert "sinks" in seen.text(".facts")
 
 

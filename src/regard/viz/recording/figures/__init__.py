@@ -20,6 +20,7 @@ FIGURES: dict[str, Callable[..., Path]] = {
     "texts": text.texts_figure,
     "channels": channels.channels_figure,
     "overlay": overlays.overlay_figure,
+    "class-token": overlays.class_token_figure,
     "glimpses": glimpses.glimpses_figure,
     "captions": overlays.captions_figure,
     "hops": heatmaps.hops_figure,

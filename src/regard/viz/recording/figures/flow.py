@@ -44,7 +44,7 @@ def flow_figure(recording: Recording, path: str | Path, *, span: tuple[int, int]
     ]
     unverified = selection.unverified_suffix(there) or selection.unverified_suffix(back)
     notes = [f"said: {recording.about['said']}" if "said" in recording.about else ""]
-    notes += ["the darkest tint is the greatest weight of each paragraph"]
+    notes += ["dark: none, bright: the greatest weight of each paragraph"]
     title = selection.display_name(there) + unverified
     with open_canvas(path, title, notes, [*passage, *question], _WIDTH) as canvas:
         write_paragraphs(canvas, paragraphs)

@@ -72,7 +72,7 @@ def _percentage(part: float, total: float) -> str:
 
 def lines_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
                  head: int | None = None, query: int | None = None) -> Path:  # fmt: skip
-    """Queries on the left, keys on the right; the greater the weight, the thicker and darker its line."""
+    """Queries on the left, keys on the right; the greater the weight, the thicker its line."""
     selected = selection.select_layer(recording, layer, sample, head)
     recorded_map = selected.recorded_map
     q, k = selected.map.shape

@@ -14,7 +14,7 @@ from regard.common import image_files
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, fit_scale, open_canvas
-from regard.viz.plots.contours import draw_contours
+from regard.viz.plots.contours import contour_lines, draw_contours
 from regard.viz.plots.heatmap import frame_cell
 from regard.viz.recording import selection
 from regard.viz.recording.selection import SelectedMap
@@ -24,6 +24,8 @@ ImageSource = Tensor | str | os.PathLike[str]
 INTERPOLATIONS = ("nearest", "bilinear")
 # inches of the longer side of an image alone and among others, images per row and words per figure
 _LARGE, _SMALL, _ACROSS, _MAX_WORDS = 2.8, 1.2, 5, 40
+# lines of the contours in a small panel, at most
+_MAX_CONTOURS = 300
 # the colour of a rim that separates a mark from any background
 RIM_COLOUR = "#FFFFFF"
 _CONTOURS_NOTE = "lines: the contours of the image"
@@ -158,6 +160,41 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
     return Path(path)
 
 
+def class_token_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
+                       query: int | None = None, image: ImageSource | None = None,
+                       interpolation: str | None = None) -> Path:  # fmt: skip
+    """The first token, such as a class token, of the last layer over an image, one panel per head; or another query."""
+    interpolation, pixels = _check_interpolation(interpolation), None if image is None else load_image(image)
+    if layer is None:
+        numbers = [n for n, item in enumerate(recording) if selection.has_class_token(item)]
+        if not numbers:
+            raise ValueError(
+                "what='class-token' needs self attention over patches of an image with a token before them, and the "
+                "recording has none; draw what='overlay'"
+            )
+        layer = numbers[-1]
+    selected = selection.select_layer(recording, layer, sample, None)
+    recorded_map = selected.recorded_map
+    height, width, before = _grid_shape(recorded_map)
+    row = selection.query_row(selected, query or 0)
+    heads = list(selection.iter_heads(selection.sample_heads(recorded_map, sample)))
+    weights = torch.stack([selection.drawable_cells(head[row], recorded_map) for head in heads])  # "h k"
+    grids = weights[:, before:].reshape(-1, height, width)
+    name = "class token" if row == 0 and before == 1 and not (recording.queries or ()) else selected.query_label(row)
+    notes = [
+        selection.prediction_note(recording, sample),
+        f"{selection.display_name(recorded_map)}, {height} × {width} patches, "
+        f"{selection.verification_label(recorded_map)}",
+        _prefix_note(selected, weights[:, :before].mean(0)),
+        _CONTOURS_NOTE if _has_contours(pixels) else "",
+    ]
+    title = f"attention of the {name}{', head by head' if len(heads) > 1 else ''}"
+    panels = [f"head {number}" for number in selection.head_numbers(recorded_map)] if len(heads) > 1 else [name]
+    title += selection.unverified_suffix(recorded_map)
+    _draw_panels(path, title, notes, panels, grids, pixels, interpolation, power=0.5)
+    return Path(path)
+
+
 def _prefix_note(selected: SelectedMap, weights: Tensor) -> str:
     """The weights of the keys before the grid, which are not patches of the image."""
     if not len(weights):
@@ -209,33 +246,46 @@ def captions_figure(recording: Recording, path: str | Path, *, sample: int = 0, 
         # one call per word: each call has the position 0, and the words are those of the recording
         words = [labels.visible_label(word) for word in queries]
     count = min(len(words), _MAX_WORDS)
-    scale = fit_scale([grids[:count]])
     height, width = grids.shape[1:]
-    size = image_inches((height, width), pixels, _SMALL)
-    across = max(min(count + (pixels is not None), _ACROSS), 1)
-    pitch = size[0] + 0.1, size[1] + 0.22
     hard = _hard_positions(maps, sample)
     recorded_maps = [selected.recorded_map for selected in maps]
     notes = [f"{maps[0].title}, {height} × {width} patches, {selection.verification_label(*recorded_maps)}"]
     notes += ["hard attention: the one patch that was read for each word has a frame"] if hard else []
-    notes += [_CONTOURS_NOTE] if pixels is not None else []
+    notes += [_CONTOURS_NOTE] if _has_contours(pixels) else []
     notes += [f"the first {count} of {len(words)} words"] if count < len(words) else []
     title = f"word by word{selection.unverified_suffix(*recorded_maps)}"
-    first = int(pixels is not None)  # the image itself comes before the words
-    rows = -(-(first + count) // across)
-    corners = [(n % across * pitch[0], n // across * pitch[1]) for n in range(first + count)]
+    _draw_panels(path, title, notes, words[:count], grids[:count], pixels, interpolation, hard)
+    return Path(path)
+
+
+def _has_contours(pixels: Tensor | None) -> bool:
+    """Whether small panels show the contours of the image; the many of a photograph would hide the weights."""
+    return pixels is not None and len(contour_lines(pixels)) <= _MAX_CONTOURS
+
+
+def _draw_panels(path: str | Path, title: str, notes: Sequence[str], names: Sequence[str], grids: Tensor,
+                 pixels: Tensor | None, interpolation: str, hard: Sequence[set[int]] = (),
+                 power: float = 1.0) -> None:  # fmt: skip
+    """One grid of weights per name, "n h w", behind the image itself; patches that hard attention read have frames."""
+    height, width = grids.shape[1:]
+    scale = fit_scale([grids], power=power)
+    size = image_inches((height, width), pixels, _SMALL)
+    first = int(pixels is not None)
+    across = max(min(len(names) + first, _ACROSS), 1)
+    pitch = size[0] + 0.1, size[1] + 0.22
+    rows = -(-(first + len(names)) // across)
+    corners = [(n % across * pitch[0], n // across * pitch[1]) for n in range(first + len(names))]
     canvas_size = across * pitch[0] + COLOUR_BAR, max(rows * pitch[1], 0.9)
-    with open_canvas(path, title, notes, words, *canvas_size) as canvas:
+    with open_canvas(path, title, notes, names, *canvas_size) as canvas:
         if pixels is not None:
             axes = canvas.add_axes(0.0, 0.16, *size)
             axes.imshow(pixels.numpy(), aspect="auto", interpolation="nearest")
             axes.set(xticks=[], yticks=[])
         for n, (left, top) in enumerate(corners[first:]):
             axes = canvas.add_axes(left, top + 0.16, *size)
-            draw_overlay(axes, grids[n], pixels, scale, interpolation)
+            draw_overlay(axes, grids[n], pixels if _has_contours(pixels) else None, scale, interpolation)
             for position in hard[n] if hard else ():
                 frame_cell(axes, position % width, position // width)
-            word = labels.shorten(canvas.spell(words[n]), max(int(size[0] * 72 / (MIN_FONT + 2) / 0.62), 3))
+            word = labels.shorten(canvas.spell(names[n]), max(int(size[0] * 72 / (MIN_FONT + 2) / 0.62), 3))
             canvas.write(word, left + size[0] / 2, top + 0.13, MIN_FONT + 2, ha="center")
         canvas.add_colour_bar(across * pitch[0], 0.16, max(size[1], 0.7), scale)
-    return Path(path)

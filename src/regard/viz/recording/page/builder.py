@@ -9,7 +9,7 @@ import html as markup
 import itertools
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -24,6 +24,7 @@ from regard.viz.recording.page import packing
 from regard.viz.recording.page.mask import MaskSpans, head_masks
 from regard.viz.recording.page.packing import Head
 from regard.viz.recording.page.pyramid import MapPyramid, coarsest_level
+from regard.viz.recording.page.summaries import is_summary
 from regard.viz.text import labels
 
 # joined into one script in this order: each file uses the ones before it
@@ -50,6 +51,8 @@ _DETAILS = ((8, 0), (4, 0), (4, 1), (2, 2), (1, 3))
 _MAX_EXACT_WEIGHTS = 250_000
 # a head with more weights is drawn from its overview, because finer levels would need it in memory as a whole
 _MAX_FINE_WEIGHTS = 1 << 26
+# letters of the text in the title
+_MAX_TITLE = 80
 # rows of the table for readers without scripts
 _NOSCRIPT_ROWS = 16
 
@@ -62,6 +65,7 @@ class Layer:
     rows: tuple[str, ...] | None
     columns: tuple[str, ...] | None
     side: str  # "A", or "B" for the recording that A is compared with
+    unit: str = "tokens"  # or "words": a page shows the layers of one unit at a time
 
     def heads(self, sample: int) -> list[Head]:
         """The maps of one sample, head by head."""
@@ -77,14 +81,18 @@ def html(
     sample: int = 0,
     image: Tensor | None = None,  # "c h w" or "h w", from 0 to 1
     other: Recording | None = None,
+    words: Recording | None = None,
 ) -> str:
     """The page of one sample as text, over its image if keys are patches of one, beside an `other` recording if given.
 
-    The same input gives the same bytes.
+    `words` is the same recording from word to word, for a switch between tokens and words. The same input gives the
+    same bytes.
     """
     checks.instance_of("recording", recording, Recording, "Recording(maps)")
     checks.positive("budget", budget, "a page")
     layers = page_layers(recording, other, sample)
+    if words is not None:
+        layers += [replace(layer, unit="words") for layer in page_layers(words, None, sample)]
     heads = [layer.heads(sample) for layer in layers]
     header = page_header(recording, layers, list(map(len, heads)), image)
     all_heads = list(itertools.chain.from_iterable(heads))
@@ -112,13 +120,13 @@ def write(
     sample: int = 0,
     image: Tensor | None = None,  # "c h w" or "h w", from 0 to 1
     other: Recording | None = None,
+    words: Recording | None = None,
 ) -> Path:
     """Writes the page into a file of at most `budget` bytes."""
     path = Path(path)
     checks.known("suffix", path.suffix, (".html",))
-    atomic_files.write_atomically(
-        path, [html(recording, budget=budget, sample=sample, image=image, other=other).encode()]
-    )
+    page_text = html(recording, budget=budget, sample=sample, image=image, other=other, words=words)
+    atomic_files.write_atomically(path, [page_text.encode()])
     return path
 
 
@@ -190,6 +198,8 @@ def _layer_header(layer: Layer, heads: int, texts: dict[tuple[str, ...] | None, 
         "call": recorded_map.call,
         "step": recorded_map.step,
         "side": layer.side,
+        "unit": layer.unit,
+        "summary": is_summary(recorded_map),
         "heads": heads,
         "names": None if recorded_map.heads is None else selection.head_numbers(recorded_map),
         "at": None if recorded_map.rows is None else selection.query_positions(recorded_map),
@@ -299,6 +309,14 @@ def _noscript_table(layer: Layer, pyramid: MapPyramid) -> str:
     )
 
 
+def page_title(about: dict[str, str]) -> str:
+    """The model and its input: the folder or the class of the model, and the beginning of the text or the picture."""
+    model = about.get("folder") or about.get("run") or about.get("model")
+    read = about.get("text") or about.get("picture")
+    title = f"Attention of {model}" if model else "Attention, layer by layer"
+    return labels.printable(f"{title}: {labels.shorten(read, _MAX_TITLE)}" if read else title)
+
+
 def page_document(
     header: dict[str, object], thumbnails: dict[str, object], blocks: Sequence[str], noscript: str
 ) -> str:
@@ -306,7 +324,7 @@ def page_document(
     elements = "".join(f'<script type="text/plain" id="m{n}">{block}</script>\n' for n, block in enumerate(blocks))
     about = header["about"]
     assert isinstance(about, dict)
-    title = labels.printable(f"Attention of {about['model']}" if "model" in about else "Attention, layer by layer")
+    title = page_title(about)
     return page.document(
         title,
         page.asset("html/page.css") + page.asset("recording/page/recording.css"),

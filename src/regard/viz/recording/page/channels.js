@@ -7,7 +7,6 @@ let channelAt = null; // the positions of the bars in the last drawing
 async function drawChannels(drawing) {
   const map = currentMap();
   channelAt = null;
-  if (!isChannelGate(map.layer)) return clearFigure(channelFigure, channelCanvas, channelNote, "This map has no weights of whole channels; choose another layer.");
   const { values: weights } = await loadFacts(map);
   if (drawing !== drawingNumber) return;
   const [width, height, left, below] = [Math.max(220, channelFigure.clientWidth), 260, 40, 26];

@@ -1,13 +1,23 @@
 // The source of the weights: blocks of this file, unpacked on demand, or tiles from a server on this machine. A byte b
 // is the weight scale·(b / 255)², around 128 in signed maps; the greatest weights of each row are stored exactly. Level L holds the greatest of every 2^L by 2^L weights.
 const TILE = 256;
+// The page shows the layers of one unit, tokens or words; the address names it. `stored` and `block` are the places of a
+// layer and of a map in this file.
+const hasWords = data.layers.some((layer) => layer.unit === "words");
+const unit = hasWords && /[#&]units=words\b/.test(location.hash) ? "words" : "tokens";
+let blockCount = 0;
+data.layers.forEach((layer, stored) => {
+  Object.assign(layer, { stored, block: blockCount });
+  blockCount += layer.heads;
+});
+data.layers = data.layers.filter((layer) => layer.unit === unit);
 const maps = [];
 for (const [l, layer] of data.layers.entries()) {
   layer.number = l;
   layer.first = maps.length;
-  for (let head = 0; head < layer.heads; head++) maps.push({ n: maps.length, layer, head, q: layer.q, k: layer.k, levels: [], sinks: [], scale: 1, signed: false });
+  for (let head = 0; head < layer.heads; head++) maps.push({ n: maps.length, block: layer.block + head, layer, head, q: layer.q, k: layer.k, levels: [], sinks: [], scale: 1, signed: false });
 }
-data.maps.forEach((facts, n) => Object.assign(maps[n], facts));
+for (const map of maps) Object.assign(map, data.maps[map.block]);
 for (const map of maps) if (data.remote) map.levels = levelsOf(map);
 
 function levelsOf(map) {
@@ -89,10 +99,10 @@ async function fetchOk(path) {
 const blocks = new RecentCache(4);
 const chunks = (map) =>
   blocks.get(map.n, async () => {
-    let element = document.getElementById("m" + map.n);
+    let element = document.getElementById("m" + map.block);
     // a block with a following element has been parsed to its end
     if (!element || !element.nextElementSibling) await documentReady;
-    element = element || document.getElementById("m" + map.n);
+    element = element || document.getElementById("m" + map.block);
     return element.textContent.split(" ");
   });
 

@@ -118,7 +118,7 @@ function heatMap(painter, name) {
       for (let n = i * map.top; n < (i + 1) * map.top; n++) {
         const [j, w] = [statistics.columns[n], statistics.values[n] / share];
         if (Math.abs(w) < 0.005 || isHidden(map, j)) continue;
-        pen.fillStyle = ink(rgb(w / map.scale, map.signed));
+        pen.fillStyle = ink(weightColour(map, w));
         pen.fillText(Math.abs(w) < 0.995 ? w.toFixed(2).replace("0.", ".") : w.toFixed(1), left + (j + 0.5 - x) * sx, top + (i + 0.5 - y) * sy);
       }
     }

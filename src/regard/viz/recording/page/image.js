@@ -9,6 +9,10 @@ const imageFigure = make("div", { class: "figure", tabindex: "0", role: "applica
 const imageNote = make("p", { class: "hint" });
 let imageAt = null;
 
+// All heads of the layer for the selected query, side by side; a click selects one.
+const headsCanvas = make("canvas", { class: "cells", role: "img", "aria-label": "all heads over the image" });
+let headsAt = null;
+
 // The greatest weight that a row gives to a patch.
 function greatestPatchWeight(map, weights) {
   let most = 1e-9;
@@ -32,7 +36,9 @@ const imageLoaded = () => Boolean(source?.complete && source.naturalWidth);
 function drawWeights(pen, map, weights, most, x, y, width, height) {
   pen.imageSmoothingEnabled = smooth.checked;
   pen.drawImage(overlay(map, weights, most), x, y, width, height);
-  if (imageLoaded()) trace(pen, contours(source, source.naturalWidth, source.naturalHeight), x, y, width, height);
+  const lines = imageLoaded() ? contours(source, source.naturalWidth, source.naturalHeight) : [];
+  // the many contours of a photograph would hide the weights of a small panel
+  if (width >= 160 || lines.length <= 600) trace(pen, lines, x, y, width, height);
   if (!isHard(map)) return;
   // the one patch that hard attention read
   const [rows, columns] = map.layer.grid;
@@ -52,17 +58,17 @@ function frame(map, figure, canvas) {
   pen.clearRect(0, 0, width, height);
   return { pen, width, height, cw: width / columns, ch: height / rows, before: map.k - rows * columns };
 }
-function clearFigure(figure, canvas, note, words) {
-  context(canvas, 10, 1).clearRect(0, 0, 10, 1);
-  note.textContent = words;
-}
 
 async function drawImage(drawing) {
   const map = currentMap();
-  if (!map.layer.grid) return clearFigure(imageFigure, imageCanvas, imageNote, "The keys of this map are not patches of an image; choose another layer.");
+  headsCanvas.hidden = map.layer.heads < 2;
   const { q, k } = point();
   const { weights, whole } = await row(map, q);
+  const heads = Array.from({ length: headsCanvas.hidden ? 0 : map.layer.heads }, (_, h) => maps[map.layer.first + h]);
+  const rows = await Promise.all(heads.map((head) => row(head, q)));
   if (drawing !== drawingNumber) return;
+  const panels = heads.map((head, n) => ({ map: head, weights: rows[n].weights, name: `${headWord(map.layer)} ${headName(map.layer, n)}` }));
+  if (panels.length) headsAt = drawPanels(headsCanvas, panels, map.head, Math.max(220, imageFigure.parentElement.clientWidth));
   const at = frame(map, imageFigure, imageCanvas);
   const most = greatestPatchWeight(map, weights);
   drawWeights(at.pen, map, weights, most, 0, 0, at.width, at.height);
@@ -78,12 +84,17 @@ async function drawImage(drawing) {
   imageAt = { map, ...at, columns };
   const outside = Array.from({ length: Math.min(at.before, 8) }, (_, n) => `${shortLabel(map, "k", n)} ${number(weights[n])}`);
   imageNote.textContent =
-    `The strongest colour is ${number(most)}, the greatest weight of this query in the image.` +
+    `Dark: none, bright: ${number(most)}, the greatest weight of this query in the image.` +
     (outside.length ? ` Outside of the image: ${outside.join(", ")}.` : "") +
     (isHard(map) ? " Hard attention: the one patch that was read has a frame." : "") +
     (map.q === map.k ? " A click on a patch selects it as the query; it has a frame." : "") +
     (whole ? "" : ` Only the ${map.top} greatest weights of the row are kept.`);
 }
+headsCanvas.addEventListener("click", (event) => {
+  const box = headsCanvas.getBoundingClientRect();
+  const n = headsAt ? headsAt(event.clientX - box.left, event.clientY - box.top) : -1;
+  if (n >= 0) change({ map: currentMap().layer.first + n });
+});
 imageCanvas.addEventListener("click", (event) => {
   if (!imageAt) return;
   const box = imageCanvas.getBoundingClientRect();
@@ -92,38 +103,49 @@ imageCanvas.addEventListener("click", (event) => {
   change(imageAt.map.q === imageAt.map.k ? { q: n } : { k: n });
 });
 
-// Steps over an image: one small overlay a step, the word below.
-async function drawStrip(drawing, now) {
-  const map = currentMap();
-  const width = Math.max(220, stepFigure.clientWidth);
+// Small overlays with their names below, the selected one in a frame; the strongest colour is the greatest weight of all.
+// Returns the panel at a point of the canvas.
+function drawPanels(canvas, panels, selected, width) {
   const side = 96;
   const across = Math.max(1, Math.floor(width / (side + 10)));
-  const count = Math.min(steps.length, across * 4);
-  const first = clamp(now - Math.floor(count / 2), 0, steps.length - count);
-  const visibleSteps = steps.slice(first, first + count);
-  const rows = await Promise.all(visibleSteps.map((step) => row(maps[step.map], step.q)));
-  if (drawing !== drawingNumber) return;
-  const tall = Math.round(side * shapeOf(map));
-  const pen = context(stepCanvas, width, Math.ceil(count / across) * (tall + 28));
-  pen.clearRect(0, 0, width, Math.ceil(count / across) * (tall + 28));
+  const tall = Math.round(side * shapeOf(panels[0].map));
+  const height = Math.ceil(panels.length / across) * (tall + 28);
+  const pen = context(canvas, width, height);
+  pen.clearRect(0, 0, width, height);
   const [soft, accent] = cssColours("--soft", "--accent");
-  const most = Math.max(...visibleSteps.map((step, n) => greatestPatchWeight(maps[step.map], rows[n].weights)));
-  visibleSteps.forEach((step, n) => {
+  const most = Math.max(...panels.map(({ map, weights }) => greatestPatchWeight(map, weights)));
+  panels.forEach(({ map, weights, name }, n) => {
     const [x, y] = [(n % across) * (side + 10) + 2, Math.floor(n / across) * (tall + 28) + 2];
-    drawWeights(pen, maps[step.map], rows[n].weights, most, x, y, side, tall);
-    const isSelected = first + n === now;
-    if (isSelected) {
+    drawWeights(pen, map, weights, most, x, y, side, tall);
+    if (n === selected) {
       pen.strokeStyle = accent;
       pen.lineWidth = 3;
       pen.strokeRect(x, y, side, tall);
     }
-    pen.fillStyle = isSelected ? accent : soft;
-    pen.font = `${isSelected ? "600 " : ""}13px ${fontFamily}`;
+    pen.fillStyle = n === selected ? accent : soft;
+    pen.font = `${n === selected ? "600 " : ""}13px ${fontFamily}`;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    pen.fillText(ellipsize(pen, shortLabel(maps[step.map], "q", step.q), side), x + side / 2, y + tall + 12);
+    pen.fillText(ellipsize(pen, name, side), x + side / 2, y + tall + 12);
   });
-  stepNote.textContent = `Each image is a step; the strongest colour is ${number(most)}, the greatest weight of the steps shown.`;
+  canvas.dataset.most = most;
+  return (x, y) => {
+    const [column, line] = [Math.floor(x / (side + 10)), Math.floor(y / (tall + 28))];
+    const n = line * across + column;
+    return column < across && n >= 0 && n < panels.length ? n : -1;
+  };
+}
+
+// Steps over an image: one small overlay a step, the word below.
+async function drawStrip(drawing, now) {
+  const width = Math.max(220, stepFigure.clientWidth);
+  const count = Math.min(steps.length, Math.max(1, Math.floor(width / 106)) * 4);
+  const first = clamp(now - Math.floor(count / 2), 0, steps.length - count);
+  const visibleSteps = steps.slice(first, first + count);
+  const rows = await Promise.all(visibleSteps.map((step) => row(maps[step.map], step.q)));
+  if (drawing !== drawingNumber) return;
+  drawPanels(stepCanvas, visibleSteps.map((step, n) => ({ map: maps[step.map], weights: rows[n].weights, name: shortLabel(maps[step.map], "q", step.q) })), now - first, width);
+  stepNote.textContent = `Each image is a step; dark: none, bright: ${number(Number(stepCanvas.dataset.most))}, the greatest weight of the steps shown.`;
 }
 
 // Glimpses: where each query looked, as a numbered window around what it saw with at least half of its greatest weight.
@@ -148,7 +170,6 @@ function windowOf(map, weights) {
 
 async function drawGlimpses(drawing) {
   const map = currentMap();
-  if (!map.layer.grid) return clearFigure(glimpseFigure, glimpseCanvas, glimpseNote, "The keys of this map are not patches of an image; choose another layer.");
   const all = stepsOf(map);
   const now = all.findIndex((step) => step.map === map.n && step.q === point().q);
   const visibleSteps = all.slice(0, 64);

@@ -9,7 +9,7 @@ const button = (text, label, act) => {
 };
 const activeHeatMap = () => (state.tab === "difference" ? difference : heat);
 const zooms = make("div", { class: "zooms" }, button("−", "zoom out", () => activeHeatMap().zoom(0.5)), button("+", "zoom in", () => activeHeatMap().zoom(2)), button("whole", "show the whole map", () => activeHeatMap().whole()));
-const key = make("div", { class: "legend" }, ramp, marks, maskSample);
+const key = make("div", { class: "legend" }, ramp, marks, rule, maskSample);
 const chooser = (id, name, ...options) => {
   const select = make("select", { id }, ...options);
   return [select, make("span", { class: "field" }, make("label", { for: id }, name), select)];
@@ -44,7 +44,7 @@ function drawDifference() {
   againstLayer.value = against.layer.number;
   fillHeads(againstHead, against.layer);
   againstHead.value = against.head;
-  differenceNote.textContent = `Orange: ${mapName(map)} is greater; blue: ${mapName(against)} is.`;
+  differenceNote.textContent = `Orange: ${mapName(map)} is greater; violet: ${mapName(against)} is.`;
   difference.draw();
 }
 againstLayer.addEventListener("change", () => change({ against: data.layers[againstLayer.value].first }));
@@ -62,7 +62,7 @@ const tabs = [
   { name: "heat", title: "Heat map", draw: drawHeat, parts: [progressNote, heat.figure, make("p", { class: "hint" }, Object.values(data.kinds).every((kind) => !kind.has_entropy) ? "Bars: below the mean weight of each column." : "Bars: on the right the entropy of each row, below the mean weight of each column.")] },
   { name: "lines", title: "Lines", draw: drawLines, parts: [make("div", { class: "tools" }, field("from a weight of", threshold, thresholdOutput)), linesFigure, linesNote] },
   { name: "text", title: "Text", draw: drawText, parts: [textFigure, textNote] },
-  { name: "image", title: "Image", draw: drawImage, parts: [make("div", { class: "tools" }, field("smooth", smooth)), make("div", { class: "pair" }, bare, imageFigure), imageNote] },
+  { name: "image", title: "Image", draw: drawImage, parts: [make("div", { class: "tools" }, field("smooth", smooth)), headsCanvas, make("div", { class: "pair" }, bare, imageFigure), imageNote] },
   { name: "glimpses", title: "Glimpses", draw: drawGlimpses, parts: [glimpseFigure, glimpseNote] },
   { name: "steps", title: "Steps", draw: drawSteps, parts: [make("div", { class: "tools" }, previousStep, field("step", stepRange, stepOutput), nextStep), stepFigure, stepNote] },
   { name: "difference", title: "Difference", draw: drawDifference, parts: [make("div", { class: "tools" }, againstLayerField, againstHeadField), difference.figure, differenceNote] },
@@ -78,11 +78,12 @@ for (const tab of tabs) {
 }
 const tabList = make("div", { role: "tablist", "aria-label": "views", class: "tabs" }, ...tabs.map((tab) => tab.button));
 tabList.addEventListener("keydown", (event) => {
-  const now = tabs.findIndex((tab) => tab.name === state.tab);
-  const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: tabs.length - 1 }[event.key];
+  const offered = tabs.filter((tab) => !tab.button.hidden);
+  const now = offered.findIndex((tab) => tab.name === state.tab);
+  const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: offered.length - 1 }[event.key];
   if (to === undefined) return;
   event.preventDefault();
-  const tab = tabs[(to + tabs.length) % tabs.length];
+  const tab = offered[(to + offered.length) % offered.length];
   change({ tab: tab.name });
   tab.button.focus();
 });
@@ -94,6 +95,15 @@ const callInput = make("input", { type: "number", id: "call", min: "0" });
 const callField = field("call", callInput);
 const [headSelect, headField] = chooser("head", "head");
 const [scaleSelect, scaleField] = chooser("scale", "colours", ...Object.entries(SCALES).map(([value, name]) => make("option", { value }, name)));
+// Another unit has other maps: the page starts again with them.
+const [unitSelect, unitField] = chooser("units", "by", ...["tokens", "words"].map((name) => make("option", { value: name }, name)));
+unitSelect.value = unit;
+unitField.hidden = !hasWords;
+unitSelect.addEventListener("change", () => {
+  clearTimeout(addressTimer);
+  history.replaceState(null, "", unitSelect.value === "words" ? `#tab=${state.tab}&units=words` : `#tab=${state.tab}`);
+  location.reload();
+});
 const hideSinks = make("input", { type: "checkbox", id: "sinks" });
 const verificationNote = make("p", { class: "sure" });
 moduleSelect.addEventListener("change", () => {
@@ -107,6 +117,19 @@ callInput.addEventListener("change", () => {
 headSelect.addEventListener("change", () => change({ map: currentMap().layer.first + Number(headSelect.value) }));
 scaleSelect.addEventListener("change", () => change({ scale: scaleSelect.value }));
 hideSinks.addEventListener("change", () => change({ hide: hideSinks.checked }));
+
+// One click to the mean over heads of the selected layer, and to the rollout.
+const summaryButtons = data.layers.filter((layer) => layer.summary).map((layer) =>
+  button(layer.name, `show the ${layer.name}`, () => {
+    const own = data.layers.filter((other) => !other.summary && other.kind === layer.kind && other.q === layer.q && other.k === layer.k);
+    change({ map: layer.first + clamp(own.indexOf(currentMap().layer), 0, layer.heads - 1) });
+  }));
+// Tabs that mean nothing for a map are not offered.
+function isMeaningful(tab, layer) {
+  if (isChannelGate(layer)) return ["channels", "table"].includes(tab);
+  if (tab === "text") return !layer.grid || layer.columns === null || data.texts[layer.columns] !== null;
+  return { channels: false, image: Boolean(layer.grid), glimpses: layer.kind === "glimpse" && Boolean(layer.grid), lines: layer.kind !== "gate" }[tab] ?? true;
+}
 
 let controlsStamp = "";
 function drawControls() {
@@ -132,6 +155,7 @@ function drawControls() {
   // the colours of an overlay are relative to its own greatest weight
   key.hidden = ["table", "image", "glimpses", "channels"].includes(state.tab) || (state.tab === "steps" && Boolean(layer.grid));
   for (const tab of tabs) {
+    tab.button.hidden = !isMeaningful(tab.name, layer);
     const isSelected = tab.name === state.tab;
     tab.button.setAttribute("aria-selected", isSelected);
     tab.button.tabIndex = isSelected ? 0 : -1;
@@ -141,6 +165,7 @@ function drawControls() {
 
 function draw() {
   const drawing = ++drawingNumber;
+  if (!isMeaningful(state.tab, currentMap().layer)) state.tab = tabs.find((tab) => isMeaningful(tab.name, currentMap().layer)).name;
   measureGallery();
   drawControls();
   drawLegend();
@@ -158,9 +183,9 @@ document.getElementById("page").append(
   make("section", { class: "card heads", "aria-label": "layers and heads" },
     make("div", { class: "tools" }, make("span", { class: "field" }, make("label", { for: "sorting" }, "heads by"), sorting)),
     gallery,
-    make("p", { class: "hint" }, "Rows are layers, columns heads, counted from 0." + (data.layers.every((layer) => layer.verified) ? "" : " A cut corner marks an unverified map."))),
+    make("p", { class: "hint" }, "Rows are layers, columns heads, counted from 0." + (data.layers.some((layer) => layer.summary) ? " The last rows are the mean over heads, layer by layer, and the rollout." : "") + (data.layers.every((layer) => layer.verified) ? "" : " A cut corner marks an unverified map."))),
   make("section", { class: "card selected-map", "aria-label": "the selected map" },
-    make("div", { class: "tools choose" }, moduleField, callField, headField, scaleField, make("span", { class: "field" }, hideSinks, make("label", { for: "sinks" }, "hide sinks"))),
+    make("div", { class: "tools choose" }, moduleField, callField, headField, unitField, ...summaryButtons, scaleField, make("span", { class: "field" }, hideSinks, make("label", { for: "sinks" }, "hide sinks"))),
     verificationNote, status, tabList,
     make("div", { class: "tools between" }, key, zooms),
     ...tabs.map((tab) => tab.panel),

@@ -77,6 +77,7 @@ def head_facts(pyramid: MapPyramid, top: int, levels: Sequence[int]) -> dict[str
         "levels": list(levels),
         **({"entropy": round(pyramid.entropy, 4)} if has_entropy else {}),
         "scale": float(f"{pyramid.scale:.7g}"),
+        "most": float(f"{np.abs(pyramid.top_weights).max(initial=0.0):.7g}"),
         "signed": pyramid.signed,
         "sinks": list(pyramid.sinks),
         "sums": [round(n, 4) for n in pyramid.sums],

@@ -9,14 +9,29 @@ let cursorMoved = false; // a key moved the cursor: its cell must be scrolled in
 const isChannelGate = (layer) => layer.kind === "gate" && !layer.grid && layer.k === 1;
 const defaultTab = data.layers.every(isChannelGate) ? "channels" : "heat";
 
+// The first view: a class token in the last layer over its image, or a gate over it; otherwise the first map.
+const hasClassToken = (layer) => layer.kind === "self" && layer.grid && layer.q === layer.k && layer.k > layer.grid[0] * layer.grid[1];
+function firstView() {
+  const own = data.layers.filter((layer) => layer.grid && !layer.summary && layer.side === "A");
+  const layer = data.image ? own.findLast(hasClassToken) ?? own.find((layer) => layer.kind === "gate") : null;
+  return layer ? { map: layer.first, tab: "image" } : { map: 0, tab: defaultTab };
+}
+
 const currentMap = () => maps[state.map];
 const point = () => hover || state;
 const clamp = (n, low, high) => Math.max(low, Math.min(high, n));
 
-// The token of a row or a column; null where it is unknown.
+// The token of a row or a column, or the place of a patch in its image; null where it is unknown.
 function tokenAt(map, axis, n) {
   const text = data.texts[axis === "q" ? map.layer.rows : map.layer.columns];
-  return text ? label(text[n]) : null;
+  return text ? label(text[n]) : patchName(map, axis, n);
+}
+function patchName({ layer, k }, axis, n) {
+  if (!layer.grid || layer.kind === "gate" || (axis === "q" && !(layer.kind === "self" && layer.q === k && !layer.at && !layer.step))) return null;
+  const [rows, columns] = layer.grid;
+  const patch = n - (k - rows * columns);
+  if (patch >= 0) return `row ${Math.floor(patch / columns) + 1}, column ${(patch % columns) + 1}`;
+  return k - rows * columns === 1 ? "class token" : null;
 }
 const positionOf = (map, axis, n) => (axis === "k" ? n : map.layer.at ? map.layer.at[n] : map.layer.step + n);
 const shortLabel = (map, axis, n) => tokenAt(map, axis, n) ?? String(positionOf(map, axis, n));
@@ -42,7 +57,9 @@ function layerName(layer) {
 }
 // Heads have their numbers in the model, of which only some may have been recorded.
 const headName = (layer, head) => (layer.names ? layer.names[head] : head);
-const mapName = (map) => layerName(map.layer) + (map.layer.kind === "gate" && map.layer.heads === 1 ? "" : `, head ${headName(map.layer, map.head)}`);
+// The heads of a summary are the layers that it sums up.
+const headWord = (layer) => (layer.summary ? "layer" : "head");
+const mapName = (map) => layerName(map.layer) + ((map.layer.kind === "gate" || map.layer.summary) && map.layer.heads === 1 ? "" : `, ${headWord(map.layer)} ${headName(map.layer, map.head)}`);
 
 // The body carries data-drawn, the number of the last drawing, only while the picture is up to date.
 let frameRequested = false;
@@ -89,6 +106,7 @@ function writeAddress() {
   if (state.sort !== "order") parts.push(`sort=${state.sort}`);
   if (state.hide) parts.push("sinks=hidden");
   if (state.pinned) parts.push("pinned=1");
+  if (unit === "words") parts.push("units=words");
   if (state.against >= 0) parts.push(`against=${state.against}`);
   if (state.view) parts.push(`view=${state.view.map((n) => Math.round(n * 100) / 100).join(",")}`);
   const hash = "#" + parts.join("&");
@@ -115,6 +133,7 @@ function readAddress() {
   const [q, k] = layer ? [integer("q", layer.q), integer("k", layer.k)] : [null, null];
   const view = (parameters.get("view") || "").split(",").map(Number);
   const option = (name, all, usual) => (all.includes(parameters.get(name)) ? parameters.get(name) : usual);
+  const isPlain = location.hash.length < 2;
   Object.assign(state, {
     map: layer && head !== null ? layer.first + head : 0,
     q: q ?? 0,
@@ -126,8 +145,9 @@ function readAddress() {
     pinned: parameters.get("pinned") === "1",
     against: parameters.has("against") ? integer("against", maps.length) ?? -1 : -1,
     view: view.length === 3 && view.every((n) => Number.isFinite(n)) ? view : null,
+    ...(isPlain ? firstView() : {}),
   });
-  return location.hash.length < 2 || (layer !== undefined && head !== null && q !== null && k !== null);
+  return isPlain || (layer !== undefined && head !== null && q !== null && k !== null);
 }
 
 // Moves the cursor by a key, in every figure of a map. True if the key has a meaning.

@@ -20,7 +20,7 @@ async function drawText(drawing) {
     const w = weights[j];
     const chip = make("span", { class: "chip", "data-key": j }, make("bdi", {}, shortLabel(map, "k", j)));
     if (w !== 0) {
-      const tint = rgb(w / map.scale, map.signed);
+      const tint = weightColour(map, w);
       Object.assign(chip.style, { backgroundColor: `rgb(${tint})`, color: ink(tint) });
     }
     if (j === k) chip.classList.add("at");
@@ -31,7 +31,7 @@ async function drawText(drawing) {
   textBox.replaceChildren(...chips);
   const outside = map.k - count;
   textNote.textContent =
-    (self ? "The query is underlined; " : "") + "the darker a token (in the dark theme: the brighter), the greater its weight." +
+    (self ? "The query is underlined; " : "") + "the brighter a token, the greater its weight." +
     (whole ? "" : ` Only the ${map.top} greatest weights of the row are stored.`) +
     (outside ? ` Keys ${textStart} to ${textStart + count - 1} of ${map.k} are shown; the window follows the cursor.` : "");
 }
@@ -91,7 +91,7 @@ async function drawSteps(drawing) {
     for (let j = 0; j < stepMap.k; j += bin) {
       let most = 0;
       for (let b = j; b < Math.min(stepMap.k, j + bin); b++) if (Math.abs(weights[b]) > Math.abs(most)) most = weights[b];
-      pen.fillStyle = `rgb(${rgb(most / stepMap.scale, stepMap.signed)})`;
+      pen.fillStyle = `rgb(${weightColour(stepMap, most)})`;
       pen.fillRect(left + j * size, n * high + 3, Math.max(1, size * bin - (size > 6 ? 1 : 0)), high - 3);
     }
     const isSelected = first + n === now;

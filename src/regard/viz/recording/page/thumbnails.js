@@ -29,15 +29,15 @@ const thumbnailCache = new RecentCache(64); // by layer and colours
 const servedThumbnails = new Map(); // by map
 function layerThumbnails(layer) {
   if (data.remote) return null;
-  const bare = state.hide && data.bare[layer.number] !== "-";
+  const bare = state.hide && data.bare[layer.stored] !== "-";
   const key = `${layer.number}/${bare}/${colourKey()}`;
   const cached = thumbnailCache.peek(key);
   if (!cached) thumbnailCache.get(key, async () => {
-    const bytes = await unpack((bare ? data.bare : data.thumbs)[layer.number]);
+    const bytes = await unpack((bare ? data.bare : data.thumbs)[layer.stored]);
     const [height, width] = [Math.min(48, layer.q), Math.min(48, layer.k)];
     return Array.from({ length: layer.heads }, (_, h) => {
       const map = maps[layer.first + h];
-      return colourCells(bytes.subarray(h * height * width, (h + 1) * height * width), height, width, palette(map.signed));
+      return colourCells(bytes.subarray(h * height * width, (h + 1) * height * width), height, width, mapPalette(map));
     });
   }).then(() => {
     unpackedCount++;
@@ -52,7 +52,7 @@ function thumbnailOf(map) {
   const bare = state.hide && map.sinks.length;
   if (cached.colours !== colourKey() + bare) {
     const [height, width] = [Math.min(48, map.q), Math.min(48, map.k)];
-    Object.assign(cached, { colours: colourKey() + bare, canvas: colourCells(bare ? cached.bare : cached.thumb, height, width, palette(map.signed)) });
+    Object.assign(cached, { colours: colourKey() + bare, canvas: colourCells(bare ? cached.bare : cached.thumb, height, width, mapPalette(map)) });
   }
   return cached.canvas;
 }

@@ -1,9 +1,4 @@
-// Colours of bytes: cividis for weights, blue to orange around zero for signed values. Lightness is monotonic in the
-// first and symmetric in the second, so both are readable without colour.
-const POLES = {
-  light: [[33, 92, 158], [247, 246, 241], [168, 62, 4]],
-  dark: [[120, 176, 255], [24, 31, 43], [255, 157, 92]],
-};
+// Colours of bytes. A map has the whole range of colours from zero to its greatest weight.
 const fontFamily = getComputedStyle(document.body).fontFamily;
 
 // The position of a weight on the colour ramp, from 0 to 1.
@@ -11,29 +6,40 @@ function rampPosition(w) {
   if (state.scale === "linear") return w;
   return state.scale === "sqrt" ? Math.sqrt(w) : w > 0 ? Math.max(0, 1 + Math.log10(w) / 4) : 0;
 }
-function divergingColour(w) {
-  const [low, middle, high] = POLES[dark.matches ? "dark" : "light"];
-  const [part, end] = [Math.min(1, rampPosition(Math.abs(w))), w < 0 ? low : high];
-  return middle.map((c, n) => Math.round(c + (end[n] - c) * part));
+// The colour of a weight as a share of the greatest one.
+const rgb = (share, signed) => (signed ? divergingColour(Math.sign(share) * rampPosition(Math.abs(share))) : colour(rampPosition(Math.max(0, share))));
+
+// The greatest weight of a map, at the end of its colours; without its sinks, the greatest of the others as they are drawn.
+function greatestWeight(map) {
+  const statistics = state.hide && map.sinks.length ? facts.peek(map.n) : null;
+  if (!statistics) return map.most || 1;
+  statistics.bareMost ??= Array.from({ length: map.q }, (_, i) => {
+    const n = Array.from({ length: map.top }, (_, n) => i * map.top + n).find((n) => !map.sinks.includes(statistics.columns[n]));
+    return n === undefined ? 0 : statistics.values[n] / remainingShare(map, statistics, i, true);
+  }).reduce((a, b) => Math.max(a, b), 0);
+  return Math.min(1, statistics.bareMost) || 1;
 }
-const rgb = (w, signed) => (signed ? divergingColour(w) : colour(Math.min(1, rampPosition(Math.max(0, w)))));
+const weightColour = (map, w) => rgb(w / greatestWeight(map), map.signed);
 
 const colourKey = () => `${state.scale}/${dark.matches}`;
 const palettes = new Map();
-// The colours of the 256 bytes, each as the integer that a canvas stores.
-function palette(signed) {
-  const key = `${colourKey()}/${signed}`;
+// The colours of the 256 bytes, each as the integer that a canvas stores; the byte of a weight `gain` times the scale of
+// its bytes has the last colour.
+function palette(signed, gain = 1) {
+  const key = `${state.scale}/${signed}/${gain}`;
   if (!palettes.has(key)) {
     const list = new Uint32Array(256);
     for (let b = 0; b < 256; b++) {
       const w = signed ? Math.sign(b - 128) * ((b - 128) / 127) ** 2 : (b / 255) ** 2;
-      const [r, g, blue] = rgb(w, signed);
+      const [r, g, blue] = rgb(w / gain, signed);
       list[b] = (255 << 24) | (blue << 16) | (g << 8) | r;
     }
     palettes.set(key, list);
+    if (palettes.size > 256) palettes.delete(palettes.keys().next().value);
   }
   return palettes.get(key);
 }
+const mapPalette = (map) => palette(map.signed, greatestWeight(map) / map.scale);
 
 function colourCells(cells, height, width, list) {
   const canvas = document.createElement("canvas");
@@ -83,12 +89,12 @@ async function adjustedTile(map, level, y, x) {
 
 // Tiles of one map, and of the difference of two maps, as canvases.
 const plainPainter = {
-  stamp: () => `${state.map}/${colourKey()}/${state.hide}/${data.remote && Boolean(facts.peek(state.map))}`,
+  stamp: () => `${state.map}/${colourKey()}/${state.hide}/${greatestWeight(currentMap())}/${data.remote && Boolean(facts.peek(state.map))}`,
   levels: () => currentMap().levels,
   paint: async (level, y, x) => {
     const map = currentMap();
-    const list = palette(map.signed);
     const { cells, height, width, done } = await adjustedTile(map, level, y, x);
+    const list = mapPalette(map);
     return { canvas: colourCells(cells, height, width, list), done };
   },
 };
@@ -126,12 +132,14 @@ const cssColours = (...names) => {
 // The legend: the current colour ramp, with the weights of some of its positions.
 const ramp = make("canvas", { class: "ramp", "aria-hidden": "true" });
 const marks = make("div", { class: "marks" });
+const rule = make("span", { class: "rule" });
 const maskSample = make("span", { class: "mask-sample" }, "masked");
 let legendStamp = "";
 function drawLegend() {
   maskSample.hidden = !cachedMask(currentMap());
   const signed = state.tab === "difference" || currentMap().signed;
-  const stamp = `${colourKey()}/${signed}/${currentMap().scale}`;
+  const scale = state.tab === "difference" ? currentMap().scale : greatestWeight(currentMap());
+  const stamp = `${colourKey()}/${signed}/${scale}`;
   if (stamp === legendStamp) return;
   legendStamp = stamp;
   const pen = context(ramp, 180, 12);
@@ -141,7 +149,7 @@ function drawLegend() {
     pen.fillStyle = `rgb(${rgb(w, signed)})`;
     pen.fillRect(x, 0, 1, 12);
   }
-  const scale = currentMap().scale;
+  rule.textContent = signed ? "pale: none, orange: more, violet: less" : COLOUR_RULE;
   const at = signed ? [-1, 0, 1] : [0, 0.25, 0.5, 0.75, 1];
   marks.replaceChildren(...at.map((part) => make("span", {}, mark(Math.sign(part) * rampWeight(Math.abs(part)) * scale, part))));
 }
