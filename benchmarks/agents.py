@@ -1,9 +1,10 @@
-"""Agents: `python -m benchmarks.agents --part memories|tmaze|target|minigrid|speed`.
+"""Agents: `python -m benchmarks.agents --part memories|tmaze|target|message|arm|decision|minigrid|speed`.
 
 memories: pairs and repeat, a minute of CPU per training at most; a training ends at the first validation that reaches
-the goal. tmaze: success in a corridor of 5. target: return and attention to the target, soft and hard. minigrid:
-success in a maze of MiniGrid, which must be installed. speed: moves of all games per second of CPU, played and learned
-from. Every training is scored on 500 held-out episodes.
+the goal. tmaze: success in a corridor of 5. target: return and attention to the target, soft and hard. message: two
+players with and without messages. arm: success and attention to the named object. decision: the returns that a Decision
+Transformer obtains when it is asked for them. minigrid: success in a maze of MiniGrid, which must be installed. speed:
+moves of all games per second of CPU, played and learned from. Every training is scored on 500 held-out episodes.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class Trained:
     steps: int  # updates
     reached: bool
     scores: dict[str, float]
-    random: float
+    facts: dict[str, Any]
 
 
 def train(task: AgentConfig, metric: str, goal: float, seconds: float, episodes: int, **training: Any) -> Trained:
@@ -60,12 +61,13 @@ def train(task: AgentConfig, metric: str, goal: float, seconds: float, episodes:
         for event in fit(task, run, TrainingConfig(**options)):
             spent = time.process_time() - start
             if isinstance(event, Validated):
-                step, reached = event.step, event.score.values[metric] >= goal
+                step, value = event.step, event.score.values[metric]
+                reached = value >= goal if AgentConfig.metrics[metric] else value <= goal
             if isinstance(event, Validated | StepLogged) and (reached or (spent > seconds and step)):
                 break
         loaded = load_run(run, device="cpu")
         found = task.load().evaluate(loaded.predictor, run, EvaluateAgent(episodes), lambda done, count: None)
-    return Trained(task.seed, spent, step, reached, dict(found.scores), found.facts["random"])
+    return Trained(task.seed, spent, step, reached, dict(found.scores), dict(found.facts))
 
 
 def row(what: str, metric: str, found: Sequence[Trained], bound: Bound | None, how: str) -> Row:
@@ -73,7 +75,9 @@ def row(what: str, metric: str, found: Sequence[Trained], bound: Bound | None, h
     times = [each.seconds for each in found]
     ended = f"{sum(each.reached for each in found)} of {len(found)} ended at the goal"
     beside = f"{min(values):.3f} to {max(values):.3f}; {ended}, after {min(times):.0f} to {max(times):.0f} s of CPU"
-    beside += f"; random actions {statistics.mean(each.random for each in found):.2f}" if metric == "return" else ""
+    beside += (
+        f"; random actions {statistics.mean(each.facts['random'] for each in found):.2f}" if metric == "return" else ""
+    )
     return Row(what, statistics.mean(values), metric, bound, how, statistics.mean(times), digits=3, beside=beside)
 
 
@@ -143,6 +147,63 @@ def target(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
     return rows
 
 
+def message(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
+    rows = []
+    how = f"2 of 4 keys, {given.seconds:g} s of CPU at most, {given.seeds} seeds, one thread"
+    for memory, bound in (("message", Bound("least", 0.95)), ("none", None)):
+        found = []
+        for seed in range(given.seeds):
+            task = AgentConfig.of(env="message", memory=memory, seed=seed, **small)
+            every = given.validate_every or 60
+            found.append(train(task, "return", 0.99, given.seconds, given.episodes, validate_every=every, lr=2e-3))
+            say(f"message {memory} {found[-1]}")
+        rows.append(row(f"message, memory {memory}", "return", found, bound, how))
+        if memory == "message":
+            silent = [each.facts["silent"] for each in found]
+            beside = f"{min(silent):.3f} to {max(silent):.3f}"
+            mean = statistics.mean(silent)
+            rows.append(Row("message, the same with all bits at 0", mean, "return", None, how, digits=3, beside=beside))
+    return rows
+
+
+def arm(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
+    found = []
+    for seed in range(given.seeds):
+        task = AgentConfig.of(env="arm", seed=seed, **small)
+        every = given.validate_every or 400
+        found.append(train(task, "on target", 0.85, given.seconds, given.episodes, validate_every=every, lr=2e-3))
+        say(f"arm {found[-1]}")
+    how = f"4 objects, Gaussian policy, {given.seconds:g} s of CPU at most, {given.seeds} seeds, one thread"
+    return [
+        row("arm, success", "success", found, Bound("least", 0.9), how),
+        row("arm, greatest weight on the named object", "pointing", found, Bound("least", 0.8), how),
+        row("arm, mean weight of the named object", "on target", found, Bound("least", 0.8), how),
+        row("arm, return", "return", found, None, how),
+    ]
+
+
+def decision(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
+    """The worst distance of a mean return from the one that was asked for is bounded."""
+    found = []
+    sizes = {"pairs": given.pairs, "recorded": 8000, "batch": 128, **small}
+    for seed in range(given.seeds):
+        task = AgentConfig.of(env="pairs", memory="decision-transformer", seed=seed, **sizes)
+        every = given.validate_every or 200
+        found.append(train(task, "gap", 0.02, given.seconds, given.episodes, validate_every=every, lr=2e-3))
+        say(f"decision {found[-1]}")
+    how = (
+        f"{given.pairs} pairs, {sizes['recorded']:,} recorded episodes, {given.seconds:g} s of CPU at most, one thread"
+    )
+    rows = [row("Decision Transformer, distance per episode", "gap", found, None, how)]
+    for asked in found[0].facts["asked"]:
+        obtained = [each.facts["asked"][asked] for each in found]
+        worst = max(abs(value - float(asked)) for value in obtained)
+        beside = f"obtained {min(obtained):.3f} to {max(obtained):.3f}"
+        what = f"Decision Transformer, asked for {asked}"
+        rows.append(Row(what, worst, "greatest distance", Bound("most", 0.1), how, digits=3, beside=beside))
+    return rows
+
+
 def speed(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
     """Between the first and the last of some segments."""
     rows = []
@@ -165,9 +226,27 @@ def speed(given: argparse.Namespace, say: Say, **small: Any) -> list[Row]:
     return rows
 
 
-PARTS = {"memories": memories, "tmaze": tmaze, "target": target, "minigrid": minigrid, "speed": speed}
-SECONDS = {"memories": 60.0, "tmaze": 600.0, "target": 240.0, "minigrid": 1500.0, "speed": 0.0}
-SAID = "Agents with a memory, by PPO; returns, successes and pointing on held-out episodes.\n"
+PARTS = {
+    "memories": memories,
+    "tmaze": tmaze,
+    "target": target,
+    "message": message,
+    "arm": arm,
+    "decision": decision,
+    "minigrid": minigrid,
+    "speed": speed,
+}
+SECONDS = {
+    "memories": 60.0,
+    "tmaze": 600.0,
+    "target": 240.0,
+    "message": 60.0,
+    "arm": 120.0,
+    "decision": 180.0,
+    "minigrid": 1500.0,
+    "speed": 0.0,
+}
+SAID = "Agents with a memory; returns, successes and pointing on held-out episodes.\n"
 
 
 def command_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:
@@ -185,14 +264,13 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **smal
     parser.add_argument("--envs", nargs="+", default=["pairs", "repeat"], help="of memories (pairs repeat)")
     parser.add_argument("--memories", nargs="+", default=list(MEMORIES), help="of memories and speed (all)")
     parser.add_argument("--seeds", type=int, default=3, help="trainings per row (%(default)s)")
-    parser.add_argument(
-        "--seconds", type=float, help="CPU seconds per training (60, T-maze 600, target 240, MiniGrid 1500)"
-    )
-    parser.add_argument("--validate-every", type=int, help="updates between validations (24, mazes 120, target 60)")
+    parser.add_argument("--seconds", type=float, help="CPU seconds per training (60 to 1500, by the part)")
+    parser.add_argument("--validate-every", type=int, help="updates between validations (24 to 400, by the part)")
     parser.add_argument("--length", type=int, default=5, help="the corridor of the T-maze (%(default)s)")
     parser.add_argument(
         "--gym", default="gym:benchmarks.minigrid_views:MemoryS7View3-v0", help="of minigrid (%(default)s)"
     )
+    parser.add_argument("--pairs", type=int, default=4, help="of decision (%(default)s)")
     parser.add_argument("--segments", type=int, default=30, help="of speed (%(default)s)")
     parser.add_argument("--episodes", type=int, default=500, help="held-out episodes (%(default)s)")
     given = parser.parse_args(arguments)

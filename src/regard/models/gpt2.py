@@ -1,7 +1,7 @@
 """GPT2: the generative pre-norm Transformer of Radford et al., with any attention in its heads and any positions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
@@ -14,6 +14,31 @@ from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import ADDED, PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
 from regard.models.language_model import TransformerLanguageModel, init_weights
+
+
+def gpt2_stack(
+    width: int,
+    feed: int,
+    layers: int,
+    multi_head: Callable[[], MultiHead],
+    *,
+    activation: Activation | None = None,
+    eps: float = 1e-5,
+    dropout: float = 0.0,
+    memory: int = 0,
+    same_length: bool = False,
+) -> CausalStack:
+    """The blocks of GPT-2: x += attention(norm x); x += W₂ gelu(W₁ norm x); a norm behind the last."""
+    activation = TanhGELU() if activation is None else activation
+
+    def norm(dim: int) -> nn.LayerNorm:
+        return nn.LayerNorm(dim, eps)
+
+    blocks = [
+        EncoderLayer(width, feed, multi_head(), norm_first=True, dropout=dropout, norm=norm, activation=activation)
+        for _ in range(layers)
+    ]
+    return CausalStack(blocks, norm(width), memory=memory, same_length=same_length)
 
 
 class GPT2(TransformerLanguageModel):
@@ -64,18 +89,14 @@ class GPT2(TransformerLanguageModel):
             attention_layer = head_attention(attention, heads, width // heads, choice.bias())
             return MultiHead(width, heads, attention=attention_layer, rotate=choice.rotary())
 
-        def norm(dim: int) -> nn.LayerNorm:
-            return nn.LayerNorm(dim, eps)
-
-        activation = TanhGELU() if activation is None else activation
-        self.stack = CausalStack(
-            [
-                EncoderLayer(
-                    width, feed, multi_head(), norm_first=True, dropout=dropout, norm=norm, activation=activation
-                )
-                for _ in range(layers)
-            ],
-            norm(width),
+        self.stack = gpt2_stack(
+            width,
+            feed,
+            layers,
+            multi_head,
+            activation=activation,
+            eps=eps,
+            dropout=dropout,
             memory=memory,
             same_length=same_length,
         )

@@ -41,7 +41,7 @@ def inputs(steps: int = T, bits: int = BITS) -> AgentInputs:
     episodes = (torch.rand(B, steps) < 0.25).long().cumsum(1)
     last = torch.randint(-1, ACTIONS, (B, steps))
     observations, rewards = torch.randn(B, steps, OBSERVATION), torch.randn(B, steps)
-    return AgentInputs(observations, last, rewards, episodes, torch.randn(B, steps, bits))
+    return AgentInputs(observations, last, rewards, episodes, torch.randn(B, steps, bits), torch.randn(B, steps))
 
 
 def cut(given: AgentInputs, steps: slice) -> AgentInputs:

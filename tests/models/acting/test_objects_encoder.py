@@ -46,7 +46,12 @@ def test_numbers_are_played_as_they_are_learned_from() -> None:
     )
     episodes = torch.tensor([[0, 0, 0, 1, 1]] * 3)
     given = AgentInputs(
-        torch.randn(3, 5, SIZE), torch.randn(3, 5, 2), torch.randn(3, 5), episodes, torch.empty(3, 5, 0)
+        torch.randn(3, 5, SIZE),
+        torch.randn(3, 5, 2),
+        torch.randn(3, 5),
+        episodes,
+        torch.empty(3, 5, 0),
+        torch.zeros(3, 5),
     )
     state = model.memory.init_state(3)
     acting = model.memory.begin_acting(state, 5)

@@ -51,7 +51,7 @@ def run(args: Sequence[str]) -> int:
     check_writable("--picture", options.picture, _SUFFIXES)
     not_an_input("--picture", options.picture, options.run, {})
     predictor = cast("AgentPredictor", run_options.load(options.run, options.load).predictor)
-    view, outcome = predictor.watch(options.episode)
+    view, outcome = predictor.watch(options.episode, config.Predict(**options.task))
     print(view.title)
     for line in view.lines():
         print(line)

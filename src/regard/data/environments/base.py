@@ -121,6 +121,16 @@ class Environment(EnvironmentSpec):
         """Takes the actions of move t, from 0, in place; the rewards, and which episodes are terminated."""
 
 
+class AnsweredEnvironment(Environment):
+    """An environment whose right action is known at every move, and whose episodes are all `longest` moves long."""
+
+    returns: tuple[float, ...]  # the possible ones, from the least to the greatest
+
+    @abstractmethod
+    def right_actions(self, state: State, t: NDArray[np.int64]) -> NDArray[np.int64]:  # "n" -> "n"
+        """The right actions of move t."""
+
+
 class ObjectEnvironment(Environment):
     """An environment whose observations describe one of several objects."""
 

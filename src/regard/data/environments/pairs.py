@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, Environment, State, letters, one_hot
+from regard.data.environments.base import Actions, AnsweredEnvironment, State, letters, one_hot
 
 
-class PairRecall(Environment):
+class PairRecall(AnsweredEnvironment):
     """`pairs` of `keys` keys, each with one of `values` values, then the same keys in another order.
 
     The return is the share of keys that are answered with their value; chance is 1 / values.
@@ -24,6 +24,7 @@ class PairRecall(Environment):
         self.longest = 2 * pairs
         self.num_draws = keys + 2 * pairs
         self.goal = 1.0
+        self.returns = tuple(n / pairs for n in range(pairs + 1))
 
     def begin(self, draws: NDArray[np.float64]) -> State:
         keys, values, order = np.split(draws, [self.keys, self.keys + self.pairs], axis=1)
@@ -46,9 +47,13 @@ class PairRecall(Environment):
     def act(
         self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        right = (t >= self.pairs) & (actions == state["values"][np.arange(len(t)), t])
+        right = (t >= self.pairs) & (actions == self.right_actions(state, t))
         state["t"] = np.minimum(t + 1, self.longest - 1)
         return right.astype(np.float32) / np.float32(self.pairs), t + 1 == self.longest
+
+    def right_actions(self, state: State, t: NDArray[np.int64]) -> NDArray[np.int64]:
+        values: NDArray[np.int64] = state["values"][np.arange(len(t)), t]
+        return values
 
     def describe(self, observation: NDArray[np.float32]) -> str:
         key = letters(self.keys)[int(observation[: self.keys].argmax())]

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, Environment, State, letters, one_hot
+from regard.data.environments.base import Actions, AnsweredEnvironment, State, letters, one_hot
 
 
-class RepeatPrevious(Environment):
+class RepeatPrevious(AnsweredEnvironment):
     """Repeat-previous (Morad et al. 2023, POPGym): from move `back` on, name the symbol of `back` moves before.
 
     The return is the share of right answers minus that of wrong ones: 1 at best, −0.5 by chance with four symbols.
@@ -23,6 +23,7 @@ class RepeatPrevious(Environment):
         self.action_names = tuple(letters(symbols))
         self.longest = self.num_draws = back + answers
         self.goal = 1.0
+        self.returns = tuple((2 * n - answers) / answers for n in range(answers + 1))
 
     def begin(self, draws: NDArray[np.float64]) -> State:
         return {"t": np.zeros(len(draws), np.int64), "symbols": (draws * self.symbols).astype(np.int64)}
@@ -36,10 +37,15 @@ class RepeatPrevious(Environment):
     def act(
         self, state: State, actions: Actions, t: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        asked = state["symbols"][np.arange(len(t)), np.maximum(t - self.back, 0)]
-        rewards = np.where(t >= self.back, np.where(actions == asked, 1.0, -1.0), 0.0) / self.answers
+        rewards = (
+            np.where(t >= self.back, np.where(actions == self.right_actions(state, t), 1.0, -1.0), 0.0) / self.answers
+        )
         state["t"] = np.minimum(t + 1, self.longest - 1)
         return rewards.astype(np.float32), t + 1 == self.longest
+
+    def right_actions(self, state: State, t: NDArray[np.int64]) -> NDArray[np.int64]:
+        symbols: NDArray[np.int64] = state["symbols"][np.arange(len(t)), np.maximum(t - self.back, 0)]
+        return symbols
 
     def describe(self, observation: NDArray[np.float32]) -> str:
         symbol = letters(self.symbols)[int(observation[: self.symbols].argmax())]

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS
 from regard.models.acting.attention_memory import AttentionMemory, GatedLayer, MemoryLayer, ReadLayer, memory_heads
+from regard.models.acting.decision_memory import DecisionMemory, DecisionTokens
 from regard.models.acting.memory import CELLS, ActingSteps, AgentMemory, CellMemory, MemoryState, NoMemory
 from regard.models.acting.message_memory import MessageMemory
 from regard.models.acting.objects_encoder import ObjectsEncoder
 from regard.models.acting.places_memory import FeatureMap, PlaceRead, PlacesMemory, PlacesSteps
 from regard.models.acting.policy import POLICIES, Policy
 
-NO_MEMORY, GTRXL, MESSAGE = "none", "gtrxl", "message"
+NO_MEMORY, GTRXL, MESSAGE, DECISION = "none", "gtrxl", "message", "decision-transformer"
 # how a picture is read: as a whole, or by attention to its places
 PLACES = ("none", "soft", "hard")
 
@@ -31,6 +32,7 @@ class AgentInputs(NamedTuple):
     rewards: Tensor  # "b t"
     episodes: Tensor  # "b t"
     noise: Tensor  # "b t n"
+    wanted: Tensor  # "b t", the return that is asked for from each step on; zeros if none is
 
 
 class AgentOutput(NamedTuple):
@@ -45,12 +47,13 @@ class Agent(nn.Module):
     """h = memory(max(0, W [o; last action; last reward])); π = policy(h), v = w·h.
 
     `policy` is categorical, one of `actions` names, or gaussian, a number for each of `actions` names.
-    `memory` is none, lstm, gru, gtrxl, message, or a mechanism of the catalogue, whose heads read the last `window`
-    steps of the episode. `layers` and `heads` are those of gtrxl, `bits` are those of a message. Without `feedback` the
-    last action and reward are no inputs: they were another player's. With `places` soft or hard, a recurrent memory
-    attends to places of a picture instead. A hard read is an action of its own; its baseline, the value, is of the
-    state that chose the place and knows neither the place nor what is there  (Mnih et al. 2014, 3.1).
-    `objects` are the sizes of an observation that describes one of several objects: those of ObjectsEncoder.
+    `memory` is none, lstm, gru, gtrxl, message, decision-transformer, or a mechanism of the catalogue, whose heads read
+    the last `window` steps of the episode. `layers` and `heads` are those of gtrxl and decision-transformer, `bits` are
+    those of a message. Without `feedback` the last action and reward are no inputs: they were another player's. With
+    `places` soft or hard, a recurrent memory attends to places of a picture instead. A hard read is an action of its
+    own; its baseline, the value, is of the state that chose the place and knows neither the place nor what is there
+    (Mnih et al. 2014, 3.1). `objects` are the sizes of an observation that describes one of several objects: those of
+    ObjectsEncoder.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class Agent(nn.Module):
         self.feedback = feedback
         extra = actions + 1 if feedback else 0
         initial = [(self.value, 1.0)]
-        self.encode: nn.Linear | FeatureMap | ObjectsEncoder
+        self.encode: nn.Linear | FeatureMap | ObjectsEncoder | DecisionTokens
         self.memory: AgentMemory
         if places != "none":
             self.encode = _feature_map(observation, memory, places, channels)
@@ -88,7 +91,9 @@ class Agent(nn.Module):
             self.memory = PlacesMemory(width, memory, count, channels, extra, hard=places == "hard")
         else:
             self.memory = _memory(memory, width, window, layers, heads, bits)
-            if objects is None:
+            if isinstance(self.memory, DecisionMemory):
+                self.encode = DecisionTokens(math.prod(observation), actions, width)
+            elif objects is None:
                 self.encode = nn.Linear(math.prod(observation) + extra, width)
                 initial.append((self.encode, math.sqrt(2)))
             else:
@@ -101,6 +106,8 @@ class Agent(nn.Module):
         """The input of the memory."""
         dtype = self.value.weight.dtype
         last = self.policy.embed(inputs.actions).to(dtype)
+        if isinstance(self.encode, DecisionTokens):
+            return self.encode(last, inputs.wanted.to(dtype), inputs.observations.flatten(2).to(dtype))
         others = [last, inputs.rewards.unsqueeze(-1).to(dtype)] if self.feedback else []
         if isinstance(self.encode, FeatureMap):
             return torch.cat([self.encode(inputs.observations).flatten(2), *others], -1)
@@ -151,19 +158,21 @@ def _feature_map(observation: tuple[int, ...], memory: str, places: str, channel
 
 
 def _memory(name: str, width: int, window: int, layers: int, heads: int, bits: int) -> AgentMemory:
-    checks.known("memory", name, [NO_MEMORY, *CELLS, GTRXL, MESSAGE, *MECHANISMS])
+    checks.known("memory", name, [NO_MEMORY, *CELLS, GTRXL, MESSAGE, DECISION, *MECHANISMS])
     if name == NO_MEMORY:
         return NoMemory()
     if name in CELLS:
         return CellMemory(width, name)
     if name == MESSAGE:
         return MessageMemory(width, window, bits)
+    if name in (GTRXL, DECISION) and width % heads:
+        raise ValueError(
+            f"width must split evenly over heads: {width} over {heads} leaves {width % heads}; "
+            f"try width={width - width % heads or heads}"
+        )
+    if name == DECISION:
+        return DecisionMemory(width, window, layers, heads)
     if name == GTRXL:
-        if width % heads:
-            raise ValueError(
-                f"width must split evenly over heads: {width} over {heads} leaves {width % heads}; "
-                f"try width={width - width % heads or heads}"
-            )
         stacked: list[MemoryLayer] = [GatedLayer(width, heads) for _ in range(layers)]
         return AttentionMemory(stacked, width, window)
     return AttentionMemory([ReadLayer(width, memory_heads(name, width, window))], width, window)

@@ -1,6 +1,7 @@
 """AgentMemory: the past of an agent as a value, read on whole segments or step by step; none, and recurrent ones."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -41,6 +42,28 @@ class ActingSteps(ABC):
     @abstractmethod
     def state(self) -> MemoryState:
         """The memory after the steps so far."""
+
+
+class SegmentSteps(ActingSteps):
+    """Every step is a segment of one step; `keep` computes what is remembered of its input, for `window` steps."""
+
+    def __init__(
+        self, memory: "AgentMemory", state: MemoryState, window: int, keep: Callable[[Tensor], Tensor]
+    ) -> None:
+        self.memory, self.window, self.keep = memory, window, keep
+        self._now = self._next = state
+
+    def read(self, x: Tensor, episodes: Tensor) -> Tensor:
+        x, episodes = x.unsqueeze(1), episodes.unsqueeze(1)
+        kept = torch.cat([self._now.tensors[0], self.keep(x)], 1)[:, -self.window :]
+        self._next = MemoryState((kept,), torch.cat([self._now.episodes, episodes], 1)[:, -self.window :])
+        return self.memory(x, self._now, episodes).squeeze(1)
+
+    def advance(self) -> None:
+        self._now = self._next
+
+    def state(self) -> MemoryState:
+        return self._now
 
 
 class AgentMemory(nn.Module, ABC):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import BooleanMask
 from regard.attn.terms.score import Additive
-from regard.models.acting.memory import ActingSteps, AgentMemory, MemoryState
+from regard.models.acting.memory import ActingSteps, AgentMemory, MemoryState, SegmentSteps
 
 
 def discretise_regularise(logits: Tensor, noise: Tensor) -> Tensor:  # "*b n", "*b n" or "*b 0" -> "*b n"
@@ -57,25 +57,4 @@ class MessageMemory(AgentMemory):
         return torch.relu(self.join(torch.cat([x, read], -1)))
 
     def begin_acting(self, state: MemoryState, steps: int) -> ActingSteps:
-        return _MessageSteps(self, state)
-
-
-class _MessageSteps(ActingSteps):
-    """Every step is a segment of one step."""
-
-    def __init__(self, memory: MessageMemory, state: MemoryState) -> None:
-        self.memory = memory
-        self._now = self._next = state
-
-    def read(self, x: Tensor, episodes: Tensor) -> Tensor:
-        x, episodes = x.unsqueeze(1), episodes.unsqueeze(1)
-        kept = slice(-self.memory.window, None)
-        messages = torch.cat([self._now.tensors[0], self.memory.send(x)], 1)[:, kept]
-        self._next = MemoryState((messages,), torch.cat([self._now.episodes, episodes], 1)[:, kept])
-        return self.memory(x, self._now, episodes).squeeze(1)
-
-    def advance(self) -> None:
-        self._now = self._next
-
-    def state(self) -> MemoryState:
-        return self._now
+        return SegmentSteps(self, state, self.window, self.send)

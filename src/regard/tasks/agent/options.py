@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -45,6 +46,8 @@ _OWNERS = {
 }
 # the memories that are taken unasked; elsewhere gtrxl
 _MEMORIES = {"message": "message", "arm": "none"}
+# the memory that learns from recorded episodes
+_DECISION = "decision-transformer"
 # the memories of players who see nothing of each other
 _BETWEEN_PLAYERS = ("message", "none")
 
@@ -54,16 +57,17 @@ class AgentOptions(ModelOptions):
     """A policy and a value with a memory of the episode."""
 
     memory: str = left_open("gtrxl; message with --env message, none with --env arm")
-    """The memory: none, lstm, gru, gtrxl, a mechanism, such as additive, that reads the last moves of the episode, or
-    message: attention to a few bits that each move sends."""
+    """The memory: none, lstm, gru, gtrxl, a mechanism, such as additive, that reads the last moves of the episode,
+    message: attention to a few bits that each move sends; or decision-transformer, which learns from recorded episodes
+    to obtain the return that it is asked for."""
     width: int = 64
     """The width of states."""
     window: int | None = left_open(f"all moves of the longest episode before its last, {_WINDOW} at most")
     """Earlier moves that attention reads."""
     layers: int = 2
-    """Layers of gtrxl."""
+    """Layers of gtrxl and decision-transformer."""
     heads: int = 4
-    """Heads of gtrxl."""
+    """Heads of gtrxl and decision-transformer."""
     places: Literal["none", "soft", "hard"] = left_open("soft for pictures with lstm or gru, otherwise none")
     """How a picture is read: as a whole, by soft attention to its places, or at one place that is drawn."""
     channels: int = 32
@@ -77,7 +81,7 @@ class AgentOptions(ModelOptions):
         check_choices(self)
         check_at_least(self, 1, {"width": 64, "window": None, "layers": 2, "heads": 4, "channels": 32, "bits": 16})
         check_at_least(self, 0, {"noise": 1.0})
-        if self.memory == "gtrxl":
+        if self.memory in ("gtrxl", _DECISION):
             check_even_heads(self.width, self.heads)
 
     def build(self, environment: EnvironmentSpec) -> Agent:
@@ -114,6 +118,18 @@ class EvaluateAgent:
 
 
 @dataclass(frozen=True)
+class PredictAgent:
+    """Options of `regard predict` and `regard watch` for agents."""
+
+    wanted: float | None = left_open("the greatest return")
+    """The return that an agent with the memory decision-transformer is asked for."""
+
+    def __post_init__(self) -> None:
+        if self.wanted is not None and not math.isfinite(self.wanted):
+            raise ValueError(f"wanted must be a return, got {self.wanted}; try wanted=1")
+
+
+@dataclass(frozen=True)
 class AgentConfig(TaskConfig):
     """Train an agent with a memory to play a game, by proximal policy optimisation (PPO)."""
 
@@ -133,6 +149,7 @@ class AgentConfig(TaskConfig):
     }
     metrics: ClassVar[dict[str, bool]] = {
         "return": True,
+        "gap": False,
         "success": True,
         "length": False,
         "pointing": True,
@@ -166,6 +183,7 @@ class AgentConfig(TaskConfig):
     }
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html")
     Evaluate: ClassVar[type] = EvaluateAgent
+    Predict: ClassVar[type] = PredictAgent
 
     # an agent makes its own data
     data: ClassVar[None] = None  # type: ignore[misc]
@@ -208,6 +226,8 @@ class AgentConfig(TaskConfig):
     """The largest change of an action's probability that an update is rewarded for, PPO's clip."""
     entropy: float = 0.01
     """The weight of the policy's entropy."""
+    recorded: int = 4000
+    """With the memory decision-transformer: episodes to learn from, of players who differ in skill."""
     valid_episodes: int = 200
     """Episodes that a validation plays."""
     seed: int = 0
@@ -228,6 +248,7 @@ class AgentConfig(TaskConfig):
             "segment",
             "passes",
             "minibatches",
+            "recorded",
             "valid_episodes",
         )
         check_at_least(self, 1, dict.fromkeys(least, 4))
@@ -269,11 +290,39 @@ class AgentConfig(TaskConfig):
                 f"window={self.model.window} counts the moves that attention reads, and memory={memory!r} has no "
                 "attention to moves; leave it out, or take memory='additive'"
             )
-        window = None if memory in _WITHOUT_WINDOW else min(past, _WINDOW)
+        if memory == _DECISION:
+            self._check_recorded(environment, past)
+        longest = past if memory == _DECISION else min(past, _WINDOW)
+        window = None if memory in _WITHOUT_WINDOW else longest
         reads_places = len(environment.observation) == 2 and memory in _ATTENDS_TO_PLACES
         places = "soft" if reads_places else "none"
         resolved = {"memory": memory, "window": window, "places": places}
         object.__setattr__(self, "model", self.model.resolved(resolved))
+
+    def _check_recorded(self, environment: EnvironmentSpec, past: int) -> None:
+        """Raises if there is nobody to record, or if a Decision Transformer would not read whole episodes."""
+        # numpy
+        from regard.data.environments.base import AnsweredEnvironment
+
+        if not isinstance(environment, AnsweredEnvironment):
+            raise ValueError(
+                f"memory={_DECISION!r} learns from recorded players of pairs and repeat, got env={self.env!r}; take "
+                "env='pairs'"
+            )
+        if self.model.window not in (None, past):
+            raise ValueError(
+                f"window={self.model.window} is less than the {past} moves before the last one of an episode, which "
+                f"memory={_DECISION!r} reads; leave it out"
+            )
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the agent learns from recorded episodes."""
+        return bool(self.model.memory == _DECISION)
+
+    @property
+    def metric(self) -> str:
+        return "gap" if self.is_recorded else super().metric
 
     def environment(self) -> EnvironmentSpec:
         """The game."""

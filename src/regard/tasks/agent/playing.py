@@ -166,7 +166,8 @@ def _step_inputs(
     episodes: NDArray[np.int64],
 ) -> AgentInputs:  # "b 1 …"
     """The inputs of one step, with discrete messages; numbers of episodes are copied, because games count them on."""
-    parts = observations, actions, rewards, episodes.copy(), np.empty((len(actions), 0), np.float32)
+    none = np.empty((len(actions), 0), np.float32), np.zeros(len(actions), np.float32)
+    parts = observations, actions, rewards, episodes.copy(), *none
     return AgentInputs(*(torch.from_numpy(part).unsqueeze(1) for part in parts))
 
 
@@ -184,6 +185,7 @@ class Episode:
     margins: NDArray[np.float32]  # "t", by which the likeliest action leads the next one; 0 of numbers
     places: NDArray[np.float32]  # "t p", weights of places or objects; p is 0 if it attends to none
     messages: NDArray[np.float32]  # "t n", bits; n is 0 if it sends none
+    wanted: NDArray[np.float32]  # "t", the return that was asked for from each step on; zeros if none was
 
     @property
     def total(self) -> float:
@@ -195,11 +197,11 @@ class Episode:
 
 @torch.no_grad()
 def play_episodes(
-    model: Agent, games: VectorGames, forced: NDArray[Any] | None = None, *, silent: bool = False
+    model: Agent, games: VectorGames, forced: NDArray[Any] | None = None, *, silent: bool = False, wanted: float = 0.0
 ) -> list[Episode]:  # "n t …"
     """One episode of every game: with these actions, as long as there are any, then with the likeliest.
 
-    If `silent`, all bits of all messages are 0.
+    If `silent`, all bits of all messages are 0. `wanted` is the return that an agent is asked for.
     """
     device = next(model.parameters()).device
     longest = games.environment.longest
@@ -208,9 +210,11 @@ def play_episodes(
     last, reward = games.environment.no_actions(count), np.zeros(count, np.float32)
     lengths, terminated = np.zeros(count, np.int64), np.zeros(count, bool)
     columns: list[tuple[NDArray[np.float32], ...]] = []
+    rest = np.full(count, wanted, np.float32)
     observations = games.observe()
     while not lengths.all():
         inputs = _step_inputs(observations, last, reward, games.episodes)
+        inputs = inputs._replace(wanted=torch.from_numpy(rest).unsqueeze(1))
         if silent:
             inputs = inputs._replace(noise=torch.full((count, 1, num_bits(model)), -torch.inf))
         output = model.act(acting, _to(inputs, device))
@@ -226,7 +230,8 @@ def play_episodes(
         places = _or_empty(output.objects if output.place_read is None else output.place_read.weights, count)
         messages = _or_empty(output.messages, count)
         margins = _margins(model, policy)
-        columns.append((observations, actions, played.rewards, value, chosen, margins, places, messages))
+        columns.append((observations, actions, played.rewards, value, chosen, margins, places, messages, rest))
+        rest = rest - played.rewards
         over = (played.terminated | played.truncated) & (lengths == 0)
         lengths[over], terminated[over] = len(columns), played.terminated[over]
         # a game that is over plays on, unseen, until all are

@@ -19,12 +19,13 @@ from regard.data.environments.games import VectorGames
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, predict_recorded
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.attention_memory import AttentionMemory
+from regard.models.acting.decision_memory import DecisionMemory, attended_steps
 from regard.models.acting.message_memory import MessageMemory
 from regard.models.acting.objects_encoder import ObjectsEncoder
 from regard.models.acting.places_memory import FeatureMap, PlacesMemory
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
-from regard.tasks.agent.options import AgentConfig
+from regard.tasks.agent.options import AgentConfig, PredictAgent
 from regard.tasks.agent.playing import Episode, is_hard, lead, play_episodes
 from regard.viz.episode.episode_view import AttendedObject, EpisodeView
 
@@ -59,20 +60,44 @@ class AgentPredictor(Predictor[int, Episode]):
         return _checked(int(argument))
 
     def play(
-        self, numbers: Sequence[int], forced: NDArray[Any] | None = None, *, silent: bool = False
+        self,
+        numbers: Sequence[int],
+        forced: NDArray[Any] | None = None,
+        *,
+        silent: bool = False,
+        wanted: float | None = None,
     ) -> list[Episode]:
-        """These episodes, played step by step; `silent` without messages."""
+        """These episodes, played step by step; `silent` without messages.
+
+        `wanted` is the return that a Decision Transformer is asked for; None: the greatest.
+        """
         with eval_mode(self.model):
             checked = np.array([_checked(number) for number in numbers], np.int64)
             games = held_out_games(self.environment, self.config, checked)
-            return play_episodes(self.model, games, forced, silent=silent)
+            wanted = self.environment.goal if wanted is None else wanted
+            return play_episodes(self.model, games, forced, silent=silent, wanted=wanted if self.is_asked else 0.0)
+
+    def _wanted(self, options: PredictAgent | None) -> float | None:
+        """The return that is asked for; raises if the agent cannot be asked for any."""
+        wanted = None if options is None else options.wanted
+        if wanted is not None and not self.is_asked:
+            raise ValueError(
+                f"wanted={wanted:g} asks for a return, and the memory {self.config.model.memory} was not trained to "
+                "obtain one; leave it out"
+            )
+        return wanted
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the agent is asked for a return."""
+        return isinstance(self.model.memory, DecisionMemory)
 
     def predict(
         self, inputs: Sequence[int], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[Episode]:
         if not inputs:
             return []
-        episodes = self.play(inputs)
+        episodes = self.play(inputs, wanted=self._wanted(options))
         with observe(), torch.no_grad(), eval_mode(self.model):
             self._policies(episodes)
         return episodes
@@ -92,6 +117,7 @@ class AgentPredictor(Predictor[int, Episode]):
             padded([np.concatenate([[0], episode.rewards[:-1]]).astype(np.float32) for episode in episodes]),
             torch.zeros(len(episodes), longest, dtype=torch.int64, device=self.device),
             torch.empty(len(episodes), longest, 0, device=self.device),
+            padded([episode.wanted for episode in episodes]),
         )
         return self.model(inputs, self.model.memory.init_state(len(episodes))).policy
 
@@ -146,7 +172,7 @@ class AgentPredictor(Predictor[int, Episode]):
     # The attention behind an episode
 
     def check_attends(self, what: str) -> None:
-        attends = isinstance(self.model.memory, AttentionMemory | MessageMemory | PlacesMemory)
+        attends = isinstance(self.model.memory, AttentionMemory | DecisionMemory | MessageMemory | PlacesMemory)
         if not attends and not isinstance(self.model.encode, ObjectsEncoder):
             raise ValueError(
                 f"{what} needs attention, and the memory {self.config.model.memory} has none; leave it out, or name "
@@ -188,20 +214,32 @@ class AgentPredictor(Predictor[int, Episode]):
             )
             keys = self.environment.object_names(output.observations[0])
             about["keys"] = "objects"
-        return replace(recording, queries=self.steps(output), keys=keys, about=about)
+        queries = self.steps(output)
+        if self.is_asked:
+            about["queries"], queries = "tokens", self._tokens(output)
+        return replace(recording, queries=queries, keys=keys, about=about)
+
+    def _tokens(self, episode: Episode) -> tuple[str, ...]:
+        """The tokens of a Decision Transformer: the action before, the return that is asked for, what was seen."""
+        actions = ["none", *(self.environment.name_action(action) for action in episode.actions[:-1])]
+        seen = [self.environment.describe(observation) for observation in episode.observations]
+        steps = zip(actions, episode.wanted.tolist(), seen, strict=True)
+        return tuple(word for action, wanted, text in steps for word in (f"→ {action}", f"R {wanted:.2f}", text))
 
     def attended(self, recording: Recording) -> Tensor | None:  # -> "t t"
         """The weights of every move to the moves of the episode, the mean of all layers and heads; None without any."""
-        is_memory = isinstance(self.model.memory, AttentionMemory | MessageMemory)
+        is_memory = isinstance(self.model.memory, AttentionMemory | DecisionMemory | MessageMemory)
         maps = [item for item in recording if is_memory and item.name.startswith("memory")]
         if not maps:
             return None
-        return torch.stack([item.weights.dense().flatten(0, -3).mean(0) for item in maps]).mean(0).cpu()
+        mean = torch.stack([item.weights.dense().flatten(0, -3).mean(0) for item in maps]).mean(0).cpu()
+        return attended_steps(mean) if self.is_asked else mean
 
     def view(self, recording: Recording, episode: Episode) -> EpisodeView:
         """The episode, drawable, with the attention that was recorded in it."""
         outcome = ": success" if episode.total >= self.environment.goal - 1e-6 else ": no success"
         outcome = outcome if np.isfinite(self.environment.goal) else ""
+        outcome = f", asked for {episode.wanted[0]:g}" if self.is_asked else outcome
         title = f"{self.config.env}, episode {episode.number}, memory {self.config.model.memory}{outcome}"
         grid = self.model.encode.grid if isinstance(self.model.encode, FeatureMap) else None
         return EpisodeView(
@@ -210,7 +248,7 @@ class AgentPredictor(Predictor[int, Episode]):
             [self.environment.describe(observation) for observation in episode.observations],
             self.deeds(episode),
             episode.rewards.tolist(),
-            episode.values.tolist(),
+            (episode.wanted if self.is_asked else episode.values).tolist(),
             self.attended(recording),
             None if grid is None else episode.places.reshape(len(episode), *grid),
             self._attended_objects(episode),
@@ -230,9 +268,9 @@ class AgentPredictor(Predictor[int, Episode]):
             for n in [int(weights.argmax())]
         ]
 
-    def watch(self, number: int) -> tuple[EpisodeView, str]:
+    def watch(self, number: int, options: PredictAgent | None = None) -> tuple[EpisodeView, str]:
         """A held-out episode, and its outcome in a sentence."""
-        (episode,), recording = predict_recorded(self, [number])
+        (episode,), recording = predict_recorded(self, [number], options)
         end = "" if episode.terminated else ", then cut off"
         return self.view(recording, episode), f"return {episode.total:.3f} in {len(episode)} moves{end}"
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.common import atomic_files, json_files
 from regard.common.wording import plural
-from regard.data.environments.base import EnvironmentSpec, ObjectEnvironment
+from regard.data.environments.base import AnsweredEnvironment, EnvironmentSpec, ObjectEnvironment
 from regard.data.environments.catalogue import begin_games
 from regard.inference.evaluation import Evaluation
 from regard.losses.ppo import ppo_terms
@@ -24,6 +24,7 @@ from regard.models.acting.places_memory import FeatureMap
 from regard.tasks.agent.options import AgentConfig, EvaluateAgent
 from regard.tasks.agent.playing import Episode, PlayedSegment, Player, is_hard, num_bits, play_episodes
 from regard.tasks.agent.predictor import AgentPredictor, held_out_games
+from regard.tasks.agent.recorded import RecordedProblem, gap, mean_return, requests
 from regard.tasks.base import Progress, Task
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
@@ -72,16 +73,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
     unit: str = "moves"
 
     @staticmethod
-    def of(task: AgentConfig, folder: Path, new: bool) -> "AgentProblem":
-        environment = task.environment()
-        facts = _facts(task, environment)
-        initial = initial_folder(folder)
-        for source in [] if initial is None else [initial / FILE]:
-            _check_same(facts, source)
-        if new or not (folder / FILE).exists():
-            atomic_files.write_atomically(folder / FILE, [json.dumps(facts).encode(), b"\n"])
-        else:
-            _check_same(facts, folder / FILE)
+    def of(task: AgentConfig, environment: EnvironmentSpec) -> "AgentProblem":
         with torch.random.fork_rng(devices=[]):
             memory = task.model.build(environment).memory.init_state(task.batch)
         player = Player(begin_games(environment, _stream(task.seed, _TRAINING), np.arange(task.batch)), memory)
@@ -208,7 +200,9 @@ def _empty_segment(environment: EnvironmentSpec, memory: MemoryState) -> PlayedS
     """A segment of no steps."""
     numbers, whole = torch.empty(0, 0), torch.empty(0, 0, dtype=torch.int64)
     actions = torch.from_numpy(environment.no_actions(0)).unsqueeze(1)
-    inputs = AgentInputs(torch.empty(0, 0, *environment.observation), actions, numbers, whole, torch.empty(0, 0, 0))
+    inputs = AgentInputs(
+        torch.empty(0, 0, *environment.observation), actions, numbers, whole, torch.empty(0, 0, 0), numbers
+    )
     return PlayedSegment(inputs, memory, actions, whole, numbers, numbers, numbers)
 
 
@@ -225,6 +219,18 @@ def _facts(task: AgentConfig, environment: EnvironmentSpec) -> dict[str, Any]:
         "continuous": environment.continuous,
         "longest": environment.longest,
     }
+
+
+def _record_facts(task: AgentConfig, environment: EnvironmentSpec, folder: Path, new: bool) -> None:
+    """Writes the facts of the environment into the folder of a run, or raises if those of it are others."""
+    facts = _facts(task, environment)
+    initial = initial_folder(folder)
+    for source in [] if initial is None else [initial / FILE]:
+        _check_same(facts, source)
+    if new or not (folder / FILE).exists():
+        atomic_files.write_atomically(folder / FILE, [json.dumps(facts).encode(), b"\n"])
+    else:
+        _check_same(facts, folder / FILE)
 
 
 def _check_same(facts: Mapping[str, Any], path: Path) -> None:
@@ -281,8 +287,13 @@ def _target_place(environment: EnvironmentSpec, observation: NDArray[np.float32]
 class AgentTask(Task[AgentConfig, AgentPredictor]):
     """Trains, loads and evaluates agents."""
 
-    def prepare(self, folder: Path, new: bool) -> AgentProblem:
-        return AgentProblem.of(self.config, folder, new)
+    def prepare(self, folder: Path, new: bool) -> AgentProblem | RecordedProblem:
+        environment = self.config.environment()
+        _record_facts(self.config, environment, folder, new)
+        if isinstance(environment, AnsweredEnvironment) and self.config.is_recorded:
+            seeds = _stream(self.config.seed, _TRAINING), _stream(self.config.seed, _VALIDATION)
+            return RecordedProblem.of(self.config, environment, *seeds)
+        return AgentProblem.of(self.config, environment)
 
     def dry_run(self) -> None:
         environment = self.config.environment()
@@ -292,7 +303,9 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
         actions = torch.from_numpy(environment.no_actions(2)).unsqueeze(0)
         model(
             AgentInputs(
-                torch.zeros(1, 2, *environment.observation), actions, torch.zeros(1, 2), whole, torch.zeros(1, 2, 0)
+                torch.zeros(1, 2, *environment.observation),
+                actions,
+                *(torch.zeros(1, 2), whole, torch.zeros(1, 2, 0), torch.zeros(1, 2)),
             ),
             model.memory.init_state(1),
         )
@@ -315,12 +328,18 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
         seconds = time.perf_counter() - start
         chance = _random_return(self.config, predictor.environment, options.episodes)
         notes = [f"random actions have a return of {chance:.3f} in the same episodes"]
-        facts = {"random": chance}
+        facts: dict[str, Any] = {"random": chance}
         if num_bits(predictor.model):
             facts["silent"] = float(np.mean([episode.total for episode in predictor.play(numbers, silent=True)]))
             notes.append(f"with all bits of all messages at 0 the return is {facts['silent']:.3f}")
+        scores = _scores(predictor.environment, episodes)
+        if isinstance(predictor.environment, AnsweredEnvironment) and predictor.is_asked:
+            asked = {wanted: predictor.play(numbers, wanted=wanted) for wanted in requests(predictor.environment)}
+            scores = {"gap": gap(asked), **scores}
+            facts["asked"] = {f"{wanted:g}": mean_return(played) for wanted, played in asked.items()}
+            notes += [f"asked for {wanted:.2f}: obtained {mean_return(asked[wanted]):.3f}" for wanted in asked]
         return Evaluation(
-            _scores(predictor.environment, episodes),
+            scores,
             len(episodes),
             "episodes",
             f"held-out episodes of {self.config.env}",
