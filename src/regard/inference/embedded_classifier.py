@@ -6,7 +6,7 @@ at_places([call.gradient for call in calls], predictor.vector_places(tokens)[0])
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
-from regard.common.uncompiled import uncompiled
+from regard.inference.embedding_gradient import edited_outputs
 from regard.recording.recording import Recording
 
 Value = TypeVar("Value")
@@ -137,20 +137,15 @@ VectorEdit = Callable[[int, TokenLayer, Tensor], Tensor]
 def edited_vectors(classifier: EmbeddedClassifier, edit: VectorEdit) -> Iterator[None]:
     """Puts other vectors in place of those of the tokens while the block runs."""
     calls = 0
+    # one hook per module, which may be the layer of both texts
+    layers = {id(layer.module): layer for layer in classifier.token_layers}
 
-    def hook(layer: TokenLayer) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-        def replace_vectors(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-            nonlocal calls
-            calls += 1
-            return edit(calls - 1, layer, output)
+    def replace_vectors(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return edit(calls - 1, layers[id(module)], output)
 
-        return replace_vectors
-
-    with ExitStack() as exits:
-        exits.enter_context(uncompiled())
-        # one hook per module, which may be the layer of both texts
-        for layer in {id(layer.module): layer for layer in classifier.token_layers}.values():
-            exits.callback(layer.module.register_forward_hook(hook(layer)).remove)
+    with edited_outputs([layer.module for layer in layers.values()], replace_vectors):
         yield
 
 

@@ -1,7 +1,7 @@
-"""The vectors that an embedding gives the tokens of an input, and the gradient of a loss by each of them."""
+"""The vectors that an embedding gives the tokens of an input: others in their place, and gradients by them."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,20 @@ class TokenGradient(NamedTuple):
     gradient: Tensor  # "n d"
 
 
+# of the embedding that was called, its arguments and its output: the vectors in the place of the output
+OutputEdit = Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]
+
+
+@contextmanager
+def edited_outputs(embeddings: Sequence[nn.Module], edit: OutputEdit) -> Iterator[None]:
+    """Puts other vectors in place of the outputs of embeddings while the block runs; compiled models run uncompiled."""
+    with ExitStack() as exits:
+        exits.enter_context(uncompiled())
+        for embedding in embeddings:
+            exits.callback(embedding.register_forward_hook(edit).remove)
+        yield
+
+
 @contextmanager
 def leaf_embeddings(embedding: nn.Module) -> Iterator[list[EmbeddedTokens]]:
     """Within the block the outputs of the embedding are leaves of the graph, which the list collects call by call."""
@@ -34,12 +48,8 @@ def leaf_embeddings(embedding: nn.Module) -> Iterator[list[EmbeddedTokens]]:
         calls.append(EmbeddedTokens(inputs[0], output.detach().requires_grad_()))
         return calls[-1].vectors
 
-    handle = embedding.register_forward_hook(replace)
-    try:
-        with uncompiled():
-            yield calls
-    finally:
-        handle.remove()
+    with edited_outputs([embedding], replace):
+        yield calls
 
 
 def embedding_gradient(embedding: nn.Module, loss: Callable[[], Tensor]) -> TokenGradient:
