@@ -5,8 +5,9 @@
 `regard serve RUN` runs in a separate process on this machine. Each client sends its next request as soon as it has an
 answer: one sentence, beam 5, every eighth with its alignment; or, for a run of an image task, one image, every eighth
 with its maps. Every answer must be the same JSON as the answer to the same request alone, computed beforehand. Then the
-same clients alternate between a service with batching and one without. Before that, in this process: the changes of
-numbers by their batch, compared with the bounds of `regard.serve.rounding`, and the cost of answers that have none.
+same clients alternate between a service with batching and one without, and so do 1, 8 and 64 clients, for the
+quantiles of their latency. Before that, in this process: the changes of numbers by their batch, compared with the
+bounds of `regard.serve.rounding`, and the cost of answers that have none.
 """
 
 import argparse
@@ -47,6 +48,8 @@ from regard.tasks.registry import read_config
 from regard.tasks.translate.task import read
 
 SENTENCES, PICTURES, ATTENDED, ROUNDS, BATCH = 384, 192, 8, 3, 32
+# clients at the same time, for the quantiles of the latency
+CROWDS = (1, 8, 64)
 # suffixes of the names of result files, by task
 NAMES = {"translate": "", "classify-image": "-pictures", "glimpse": "-glimpses", "caption": "-captions"}
 GAIN, COST = Bound("least", 3), Bound("most", 1.25)
@@ -262,13 +265,32 @@ def measure(run: Path, clients: int, seconds: float) -> Iterator[Row]:
         for at in (together, alone):  # warm
             under_load(at, right, clients, min(2.0, seconds))
         yield from _stood(under_load(together, right, clients, seconds), clients)
-        rounds = []
-        for n in range(ROUNDS):
-            ways = {
-                at: under_load(at, right, clients, seconds / 4) for at in ((together, alone), (alone, together))[n % 2]
-            }
-            rounds.append((ways[together], ways[alone]))
+        rounds = _rounds(together, alone, right, clients, seconds / 4)
         yield _gained(rounds, clients, GAIN if served.endpoint.name == "translate" else None)
+        for crowd in CROWDS:
+            yield from _latencies(_rounds(together, alone, right, crowd, seconds / 4), crowd)
+
+
+def _rounds(
+    together: tuple[int, int], alone: tuple[int, int], right: Sequence[Exchange], clients: int, seconds: float
+) -> list[tuple[Load, Load]]:
+    """Loads of the service with batches and of that without, which alternate."""
+    rounds = []
+    for n in range(ROUNDS):
+        ways = {at: under_load(at, right, clients, seconds) for at in ((together, alone), (alone, together))[n % 2]}
+        rounds.append((ways[together], ways[alone]))
+    return rounds
+
+
+def _latencies(rounds: Sequence[tuple[Load, Load]], clients: int) -> Iterator[Row]:
+    """Quantiles of the latency with batches, relative to those without."""
+    case = f"{clients} client{'s' * (clients != 1)}"
+    counts = " and ".join(f"{sum(len(pair[n].took) for pair in rounds):,}" for n in (0, 1))
+    for share, name in ((0.5, "median latency"), (0.99, "99th percentile of the latency")):
+        ratios = spread([pair[0].quantile(share) / pair[1].quantile(share) for pair in rounds])
+        times = [spread([1e3 * pair[n].quantile(share) for pair in rounds]).median for n in (0, 1)]
+        note = f"{times[0]:,.0f} to {times[1]:,.0f} ms"
+        yield Row(case, f"{name}, together : one by one", "× the time", ratios, None, f"wall time, n = {counts}", note)
 
 
 def _stood(load: Load, clients: int) -> Iterator[Row]:

@@ -1,5 +1,6 @@
 """The pages of mechanisms and of gates: every name has one, every page has a formula, a picture and an example."""
 
+import inspect
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_every_name_has_one_page(catalogue: Catalogue) -> None:
 @each_page
 def test_page_has_formula_picture_and_example(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert "```text\n" in text
+    assert "```math\n" in text
     assert re.search(r"```python\n(?:.+\n|\n)*?.*assert", text), "an example that proves something"
     for heading in ("Pitfalls", "When to use it", "Example"):
         assert f"\n## {heading}\n" in text
@@ -80,3 +81,14 @@ def test_a_picture_can_be_drawn_again(tmp_path: Path) -> None:
     draw = script("draw")
     path = draw.drawing.draw(draw.PICTURES, "masks", tmp_path, draw.COLOURS)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    """Names of modules (`regard.losses`) and dicts of names have no signature."""
+    listed = [
+        name
+        for page in sorted((ROOT / "docs/reference").glob("*.md"))
+        for name in re.findall(r"^::: regard\.(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    modules = {name for name in dir(regard) if inspect.ismodule(getattr(regard, name))}
+    assert sorted(listed) == sorted(set(dir(regard)) - modules)
