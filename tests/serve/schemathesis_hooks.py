@@ -2,6 +2,7 @@
 
 import base64
 import io
+from typing import Any
 
 import schemathesis
 from hypothesis import strategies as st
@@ -13,6 +14,14 @@ def encoded(width: int, height: int, colour: int, kind: str, prefix: bool) -> st
     Image.new("RGB", (width, height), (colour, 255 - colour, 7)).save(file, kind)
     written = base64.b64encode(file.getvalue()).decode()
     return f"data:image/{kind.lower()};base64,{written}" if prefix else written
+
+
+@schemathesis.hook
+def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
+    """Leaves forms to test_form_body.py: a form cannot hold an empty list or null, and schemathesis leaves them out."""
+    for verbs in raw_schema["paths"].values():
+        for operation in verbs.values():
+            operation.get("requestBody", {}).get("content", {}).pop("multipart/form-data", None)
 
 
 sizes = st.integers(1, 40)

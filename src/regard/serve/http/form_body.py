@@ -37,7 +37,8 @@ def _file_schema(field: Mapping[str, Any]) -> dict[str, Any]:
     if field.get("type") == "array":
         return {**field, "items": _file_schema(field["items"])}
     kept = {key: value for key, value in field.items() if key != "contentEncoding"}
-    return {**kept, "contentMediaType": "application/octet-stream", "description": "A file as it is."}
+    binary = {"format": "binary", "contentMediaType": "application/octet-stream", "description": "A file as it is."}
+    return {**kept, **binary}
 
 
 async def parse_form(body: bytes, headers: Headers, schema: Mapping[str, Any], size: int) -> dict[str, object]:
