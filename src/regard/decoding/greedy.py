@@ -30,8 +30,9 @@ def greedy(
     forbidden: Sequence[int] = (),
 ) -> list[Hypothesis]:  # bos, limits "b"
     """y_t = argmax p(y | y_<t); of equals the lowest id."""
+    check_arguments(limits, eos, forbidden)
     margins = Margins(len(limits), limits.device)
-    choose = _choice(limits, eos, forbidden, margins)
+    choose = _choice(eos, forbidden, margins)
     paths = decode_paths(decoder, state, choose, 1, bos, eos, limits, forbidden)
     return [
         replace(hypothesis, margin=margin)
@@ -49,13 +50,13 @@ def greedy_steps(
     forbidden: Sequence[int] = (),
 ) -> Iterator[PathStep]:  # bos, limits "b"
     """The tokens of `greedy`, one step at a time."""
-    choose = _choice(limits, eos, forbidden, Margins(len(limits), limits.device))
+    check_arguments(limits, eos, forbidden)
+    choose = _choice(eos, forbidden, Margins(len(limits), limits.device))
     return path_steps(decoder, state, choose, 1, bos, eos, limits, forbidden)
 
 
-def _choice(limits: Tensor, eos: int, forbidden: Sequence[int], margins: Margins) -> Choose:
+def _choice(eos: int, forbidden: Sequence[int], margins: Margins) -> Choose:
     """The function that takes the most probable token of every sentence; `margins` receives those of each."""
-    check_arguments(limits, eos, forbidden)
 
     def choose(step: Step, alive: Tensor, rows: Tensor, t: int) -> tuple[Tensor, Tensor]:
         log_p, tokens, _ = top_tokens(step, alive.shape, alive, rows, t, eos, forbidden, 2)
