@@ -1,5 +1,6 @@
 """ObjectsEncoder: attention to objects by the description of one of them."""
 
+import pytest
 import torch
 
 from regard.models.acting.agent import Agent, AgentInputs
@@ -25,7 +26,7 @@ def test_the_read_is_that_of_the_equation() -> None:
     torch.testing.assert_close(model.weights(observations), weights)
     read = (weights.unsqueeze(-1) * features).sum(1)
     inner = torch.relu(model.inner(torch.cat([own, read, others], -1)))
-    torch.testing.assert_close(model(observations, others), torch.relu(model.outer(inner)))
+    torch.testing.assert_close(model(observations, [others]), torch.relu(model.outer(inner)))
 
 
 def test_the_order_of_objects_does_not_matter() -> None:
@@ -34,23 +35,23 @@ def test_the_order_of_objects_does_not_matter() -> None:
     head, objects = observations.split([OWN + DESCRIPTION, SIZE - OWN - DESCRIPTION], -1)
     order = torch.randperm(COUNT)
     other = torch.cat([head, objects.view(4, COUNT, -1)[:, order].flatten(1)], -1)
-    torch.testing.assert_close(model(other, others), model(observations, others))
+    torch.testing.assert_close(model(other, [others]), model(observations, [others]))
     torch.testing.assert_close(model.weights(other), model.weights(observations)[:, order])
 
 
-def test_numbers_are_played_as_they_are_learned_from() -> None:
-    """An agent with a Gaussian policy and a memory, step by step and on the sequence."""
+@pytest.mark.parametrize(("memory", "bits"), [("gtrxl", 0), ("message", 3), ("message", 0)])
+def test_numbers_are_played_as_they_are_learned_from(memory: str, bits: int) -> None:
+    """An agent with a Gaussian policy and a memory, step by step and on the sequence; noisy messages and bits."""
     torch.manual_seed(0)
-    model = Agent(
-        (SIZE,), 2, policy="gaussian", memory="gtrxl", width=8, heads=2, objects=(OWN, DESCRIPTION, COUNT, FEATURES)
-    )
+    layout = OWN, DESCRIPTION, COUNT, FEATURES
+    model = Agent((SIZE,), 2, policy="gaussian", memory=memory, width=8, heads=2, bits=3, objects=layout)
     episodes = torch.tensor([[0, 0, 0, 1, 1]] * 3)
     given = AgentInputs(
         torch.randn(3, 5, SIZE),
         torch.randn(3, 5, 2),
         torch.randn(3, 5),
         episodes,
-        torch.empty(3, 5, 0),
+        torch.randn(3, 5, bits),
         torch.zeros(3, 5),
     )
     state = model.memory.init_state(3)
@@ -67,3 +68,26 @@ def test_numbers_are_played_as_they_are_learned_from() -> None:
         torch.testing.assert_close(step.objects.sum(-1), torch.ones(3, 1))
         expected = model.encode.weights(given.observations[:, t : t + 1])  # type: ignore[operator]
         torch.testing.assert_close(step.objects, expected)
+        assert (step.messages is None) == (memory == "gtrxl")
+    if memory == "message":
+        # numbers between 0 and 1 with noise, otherwise bits
+        sent = torch.cat([step.messages for step in steps if step.messages is not None], 1)
+        assert bool(((sent > 0) & (sent < 1)).any()) == bool(bits)
+
+
+def test_agents_that_do_not_see_the_last_action_attend_to_objects() -> None:
+    model = Agent((SIZE,), 2, memory="none", width=8, feedback=False, objects=(OWN, DESCRIPTION, COUNT, FEATURES))
+    actions, episodes = torch.zeros(3, 1, dtype=torch.int64), torch.zeros(3, 1, dtype=torch.int64)
+    given = AgentInputs(
+        torch.randn(3, 1, SIZE), actions, torch.zeros(3, 1), episodes, torch.empty(3, 1, 0), torch.zeros(3, 1)
+    )
+    assert model(given, model.memory.init_state(3)).policy.shape == (3, 1, 2)
+
+
+def test_a_decision_transformer_has_no_objects() -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        Agent((SIZE,), 2, memory="decision-transformer", width=8, objects=(OWN, DESCRIPTION, COUNT, FEATURES))
+    assert str(error.value) == (
+        "memory='decision-transformer' reads whole observations and the actions before them, got objects=(2, 3, 5, 7) "
+        "and feedback=True; take memory='gtrxl'"
+    )

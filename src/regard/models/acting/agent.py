@@ -92,6 +92,11 @@ class Agent(nn.Module):
         else:
             self.memory = _memory(memory, width, window, layers, heads, bits)
             if isinstance(self.memory, DecisionMemory):
+                if objects is not None or not feedback:
+                    raise ValueError(
+                        f"memory={memory!r} reads whole observations and the actions before them, got "
+                        f"objects={objects} and feedback={feedback}; take memory={GTRXL!r}"
+                    )
                 self.encode = DecisionTokens(math.prod(observation), actions, width)
             elif objects is None:
                 self.encode = nn.Linear(math.prod(observation) + extra, width)
@@ -112,8 +117,9 @@ class Agent(nn.Module):
         if isinstance(self.encode, FeatureMap):
             return torch.cat([self.encode(inputs.observations).flatten(2), *others], -1)
         if isinstance(self.encode, ObjectsEncoder):
-            return self.encode(inputs.observations.to(dtype), torch.cat(others, -1))
-        x = torch.relu(self.encode(torch.cat([inputs.observations.flatten(2).to(dtype), *others], -1)))
+            x = self.encode(inputs.observations.to(dtype), others)
+        else:
+            x = torch.relu(self.encode(torch.cat([inputs.observations.flatten(2).to(dtype), *others], -1)))
         return torch.cat([x, inputs.noise.to(dtype)], -1) if isinstance(self.memory, MessageMemory) else x
 
     def _output(self, h: Tensor, place_read: PlaceRead | None) -> AgentOutput:  # "*b d"
@@ -139,9 +145,9 @@ class Agent(nn.Module):
             return self._output(place_read.out, place_read)
         output = self._output(acting.read(x, episodes).unsqueeze(1), None)
         if isinstance(self.memory, MessageMemory):
-            return output._replace(messages=self.memory.send(x.unsqueeze(1)))
+            output = output._replace(messages=self.memory.send(x.unsqueeze(1)))
         if isinstance(self.encode, ObjectsEncoder):
-            return output._replace(objects=self.encode.weights(inputs.observations.to(x.dtype)))
+            output = output._replace(objects=self.encode.weights(inputs.observations.to(x.dtype)))
         return output
 
 

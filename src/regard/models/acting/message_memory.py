@@ -10,7 +10,7 @@ from regard.models.acting.memory import ActingSteps, AgentMemory, MemoryState, S
 
 
 def discretise_regularise(logits: Tensor, noise: Tensor) -> Tensor:  # "*b n", "*b n" or "*b 0" -> "*b n"
-    """DRU(m) = σ(m + ε), ε ~ N(0, σ²), in training, and 1{m > 0} in play  (Foerster et al. 2016, 5.2).
+    """DRU(m) = logistic(m + ε), ε ~ N(0, σ²), in training, and 1{m > 0} in play  (Foerster et al. 2016, 5.2).
 
     Without noise, a last axis of 0, messages are discrete. Noise of −∞ silences them: all bits are 0.
     """

@@ -1,5 +1,7 @@
 """ObjectsEncoder: attention to the objects of an observation by the description of one of them."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -32,10 +34,10 @@ class ObjectsEncoder(nn.Module):
         keys, values = objects.unflatten(-1, (self.count, -1)).split([self.description, self.features], -1)
         return own, query.unsqueeze(-2), keys, values
 
-    def forward(self, observations: Tensor, others: Tensor) -> Tensor:  # "*b n", "*b m" -> "*b d"
+    def forward(self, observations: Tensor, others: Sequence[Tensor]) -> Tensor:  # "*b n", "*b m" each -> "*b d"
         own, query, keys, values = self._split(observations)
         read = self.attention(query, keys, values).squeeze(-2)
-        return torch.relu(self.outer(torch.relu(self.inner(torch.cat([own, read, others], -1)))))
+        return torch.relu(self.outer(torch.relu(self.inner(torch.cat([own, read, *others], -1)))))
 
     def weights(self, observations: Tensor) -> Tensor:  # "*b n" -> "*b o"
         """The attention to the objects."""
