@@ -113,13 +113,16 @@ def test_a_resume_reaches_the_same_bits(tmp_path: Path) -> None:
     assert [name for name in once if not torch.equal(once[name], twice[name])] == []
 
 
-def test_options_of_ppo_give_a_warning(tmp_path: Path) -> None:
+def test_options_of_ppo_and_of_other_memories_give_a_warning(tmp_path: Path) -> None:
     def warnings(**options: Any) -> object:
         return AgentConfig.of(memory=MEMORY, recorded=4, **options).prepare(tmp_path).warnings()
 
     assert warnings() == ()
     assert warnings(segment=8, ratio=0.1) == (
         "an agent that learns from recorded episodes ignores --segment 8 and --ratio 0.1; leave that out",
+    )
+    assert warnings(bits=3, channels=4, layers=1, heads=2) == (
+        "an agent that learns from recorded episodes ignores --bits 3 and --channels 4; leave that out",
     )
 
 

@@ -106,6 +106,9 @@ def test_options_of_another_memory_give_a_warning(tmp_path: Path) -> None:
     assert warnings(memory="gru", env="target", heads=2, layers=3, channels=4) == (
         "an agent with --memory gru and --places soft ignores --layers 3 and --heads 2; leave that out",
     )
+    assert warnings(memory="dot", recorded=9, env="gym:ShortCartPole-v0") == (
+        "an agent with --memory dot ignores --recorded 9; leave that out",
+    )
 
 
 def test_a_comparison_trains_the_variants_that_it_checks() -> None:
@@ -122,6 +125,10 @@ def test_a_comparison_trains_the_variants_that_it_checks() -> None:
     assert windows == {"gru": None, "dot": 2}
     assert AgentConfig.replaced("memory", "gru", {}) == ("window",)
     assert AgentConfig.replaced("memory", "dot", {}) == ()
+    # a Decision Transformer reads whole episodes, however long
+    longer = small(env="repeat", back=70).variants(["gtrxl", "decision-transformer"])
+    assert {name: task.model.window for name, task in longer.items()} == {"gtrxl": 64, "decision-transformer": 81}
+    assert AgentConfig.replaced("memory", "decision-transformer", {}) == ("window",)
 
 
 def test_a_margin_is_the_lead_of_the_closest_decision(tmp_path: Path) -> None:

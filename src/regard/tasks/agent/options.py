@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import (
@@ -48,6 +48,10 @@ _OWNERS = {
 _MEMORIES = {"message": "message", "arm": "none"}
 # the memory that learns from recorded episodes
 _DECISION = "decision-transformer"
+# the memories whose window is not chosen
+_FIXED_WINDOW = (*_WITHOUT_WINDOW, _DECISION)
+# the options of a training by PPO
+_OF_PPO = ["segment", "passes", "minibatches", "discount", "trace", "ratio", "entropy"]
 # the memories of players who see nothing of each other
 _BETWEEN_PLAYERS = ("message", "none")
 
@@ -320,6 +324,20 @@ class AgentConfig(TaskConfig):
         """Whether the agent learns from recorded episodes."""
         return bool(self.model.memory == _DECISION)
 
+    def ignored_options(self) -> list[str]:
+        """The options, with their values, that change nothing about an agent with this memory."""
+        model = self.model
+        of_model = [] if model.memory in ("gtrxl", _DECISION) else ["layers", "heads"]
+        of_model += [] if model.memory == "message" else ["bits", "noise"]
+        of_model += ["channels"] if model.places == "none" else []
+        ignored = []
+        for options, names in ((model, of_model), (self, _OF_PPO if self.is_recorded else ["recorded"])):
+            defaults = {item.name: item.default for item in fields(options)}
+            defaults |= self.defaults[self.dataset] if options is self else {}
+            typed = {name: getattr(options, name) for name in names}
+            ignored += [f"--{name} {value}" for name, value in typed.items() if value != defaults[name]]
+        return ignored
+
     @property
     def metric(self) -> str:
         return "gap" if self.is_recorded else super().metric
@@ -335,7 +353,7 @@ class AgentConfig(TaskConfig):
         """The same with each of these memories; recurrent ones attend to places of pictures, softly or as chosen."""
         chosen = None if self.model.places == "none" else self.model.places
         places = {value: chosen if value in _ATTENDS_TO_PLACES else "none" for value in values}
-        windows = {value: None if value in _WITHOUT_WINDOW else self.model.window for value in values}
+        windows = {value: None if value in _FIXED_WINDOW else self.model.window for value in values}
         return {value: self.with_options(memory=value, places=places[value], window=windows[value]) for value in values}
 
     def cli_arguments(self) -> list[str]:
@@ -343,7 +361,7 @@ class AgentConfig(TaskConfig):
 
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
-        if option == "memory" and value in _WITHOUT_WINDOW:
+        if option == "memory" and value in _FIXED_WINDOW:
             return ("window",)
         if option != "env":
             return ()

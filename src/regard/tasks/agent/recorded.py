@@ -1,7 +1,7 @@
 """Learning from recorded episodes: a policy that obtains the return that it is asked for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,6 @@ from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 # returns that a validation and an evaluation ask for, at most
 _REQUESTS = 5
-# the options of a training by PPO
-_OF_PPO = ("segment", "passes", "minibatches", "discount", "trace", "ratio", "entropy")
 
 
 def requests(environment: AnsweredEnvironment) -> list[float]:
@@ -107,12 +105,10 @@ class RecordedProblem(TrainingProblem[Agent, EpisodeBatch]):
         return agent
 
     def warnings(self) -> Sequence[str]:
-        """One sentence for options of PPO."""
-        defaults = {item.name: item.default for item in fields(self.task)} | self.task.defaults[self.task.env]
-        values = {name: getattr(self.task, name) for name in _OF_PPO}
-        typed = [f"--{name} {value}" for name, value in values.items() if value != defaults[name]]
-        ignored = f"an agent that learns from recorded episodes ignores {' and '.join(typed)}; leave that out"
-        return (ignored,) if typed else ()
+        """One sentence for options of PPO and of other memories."""
+        if not (ignored := self.task.ignored_options()):
+            return ()
+        return (f"an agent that learns from recorded episodes ignores {' and '.join(ignored)}; leave that out",)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.episodes.actions))

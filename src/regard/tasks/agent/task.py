@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,18 +94,10 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
     def warnings(self) -> Sequence[str]:
         """One sentence for options of another memory than that of the agent."""
         model = self.task.model
-        unused = [] if model.memory == "gtrxl" else ["layers", "heads"]
-        unused += [] if model.memory == "message" else ["bits", "noise"]
-        unused += ["channels"] if model.places == "none" else []
-        typed = [
-            f"--{item.name} {getattr(model, item.name)}"
-            for item in fields(model)
-            if item.name in unused and getattr(model, item.name) != item.default
-        ]
-        if not typed:
+        if not (ignored := self.task.ignored_options()):
             return ()
         reads = "" if model.places == "none" else f" and --places {model.places}"
-        return (f"an agent with --memory {model.memory}{reads} ignores {' and '.join(typed)}; leave that out",)
+        return (f"an agent with --memory {model.memory}{reads} ignores {' and '.join(ignored)}; leave that out",)
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedGames]:
         """One segment: every pass has each game once."""
