@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -311,22 +312,27 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
     def evaluate(
         self, predictor: AgentPredictor, folder: Path, options: EvaluateAgent, progress: Progress
     ) -> Evaluation:
+        count = options.episodes
+
+        def play(*, silent: bool = False, wanted: float | None = None) -> Iterator[list[Episode]]:
+            for first in range(0, count, _CHUNK):
+                yield predictor.play(range(first, min(first + _CHUNK, count)), silent=silent, wanted=wanted)
+
         start = time.perf_counter()
         episodes: list[Episode] = []
-        numbers = list(range(options.episodes))
-        for first in range(0, len(numbers), _CHUNK):
-            episodes += predictor.play(numbers[first : first + _CHUNK])
-            progress(len(episodes), len(numbers))
+        for chunk in play():
+            episodes += chunk
+            progress(len(episodes), count)
         seconds = time.perf_counter() - start
-        chance = _random_return(self.config, predictor.environment, options.episodes)
+        chance = _random_return(self.config, predictor.environment, count)
         notes = [f"random actions have a return of {chance:.3f} in the same episodes"]
         facts: dict[str, Any] = {"random": chance}
         if num_bits(predictor.model):
-            facts["silent"] = float(np.mean([episode.total for episode in predictor.play(numbers, silent=True)]))
+            facts["silent"] = mean_return([*chain.from_iterable(play(silent=True))])
             notes.append(f"with all bits of all messages at 0 the return is {facts['silent']:.3f}")
         scores = _scores(predictor.environment, episodes)
         if isinstance(predictor.environment, AnsweredEnvironment) and predictor.is_asked:
-            asked = {wanted: predictor.play(numbers, wanted=wanted) for wanted in requests(predictor.environment)}
+            asked = {wanted: [*chain.from_iterable(play(wanted=wanted))] for wanted in requests(predictor.environment)}
             scores = {"gap": gap(asked), **scores}
             facts["asked"] = {f"{wanted:g}": mean_return(played) for wanted, played in asked.items()}
             notes += [f"asked for {wanted:.2f}: obtained {mean_return(asked[wanted]):.3f}" for wanted in asked]
