@@ -18,6 +18,7 @@ from regard.tasks.classify_text.naive_bayes import log_count_ratios, naive_bayes
 from regard.tasks.classify_text.options import ClassifyText
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
+from regard.training.initial_run import check_same_options
 
 # tokens 4 to 6 of three classes; the unknown one says nothing
 TEXTS = [[[4, 4], [5]], [[5, 6, UNK]], [[6, 6, 6]], [[4, UNK]]]
@@ -100,6 +101,14 @@ def test_rare_words_are_unknown() -> None:
         known[least] = [n != UNK for n in ids]
     kept = [True, True, True, False]
     assert known == {1: kept, 2: [False, True, True, False], 3: [False, False, True, False], 4: kept}
+
+
+def test_a_run_that_starts_from_another_has_its_least_count() -> None:
+    """The vocabulary is that of the other run, so another count would change nothing."""
+    before, now = (ClassifyText.of(train="a.txt", min_count=least) for least in (1, 2))
+    check_same_options(before.to_json(), before.weight_options(), Path("run"))
+    with pytest.raises(ValueError, match=r"^min_count=2 conflicts with min_count=1 of run, whose weights the run"):
+        check_same_options(before.to_json(), now.weight_options(), Path("run"))
 
 
 def test_an_evaluation_has_naive_bayes_beside_the_bag_of_words(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ class ClassifyText(TextFileConfig):
         *ENCODER_FILES,
     )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
-    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary")
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "min_count")
     Evaluate: ClassVar[type] = EvaluateTextFiles
     Attack: ClassVar[type] = AttackTextFiles
     Predict: ClassVar[type] = PredictTextClasses
