@@ -1,6 +1,6 @@
 """MiniGrid's memory mazes seen through 3 × 3 cells, for `--env gym:benchmarks.minigrid_views:MemoryS7View3-v0`.
 
-Needs minigrid (`pip install minigrid`). With its own view of 7 × 7 cells, the small mazes can be solved without a
+Needs minigrid (`pip install '.[minigrid]'`). With its own view of 7 × 7 cells, the small mazes can be solved without a
 memory. An observation is the kind of every cell and the direction, as zeros and ones; all 7 actions are left.
 """
 

@@ -307,8 +307,8 @@ class Respond(TextFileConfig):
     """With --replies all: the first epochs, in which the history grows from the last turn alone to all --turns; 0
     learns with all turns from the first epoch on  (Press et al. 2021)."""
     history_dropout: float = 0.0
-    """With --replies all: the share of replies, others in every epoch, that are learned with fewer turns than there
-    are, one at least, so that the model does not learn replies by heart from what was said long before."""
+    """With --replies all: the share of replies, others in every epoch, that are learned with fewer turns than --turns,
+    one at least, so that the model does not learn replies by heart from what was said long before."""
 
     batch: int = 3000
     """Tokens per batch, of the turns before the replies and of the replies each, padding included, at most."""
