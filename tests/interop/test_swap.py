@@ -157,6 +157,11 @@ def test_nested_blocks_end_in_their_order() -> None:
     regard.restore(model)
 
 
+def is_causal_without_mask(heads: nn.MultiheadAttention) -> None:
+    with regard.swap(heads, normalize=regard.Sparsemax()):
+        heads(X, X, X, is_causal=True)
+
+
 ERRORS: dict[str, tuple[Callable[[], object], str]] = {
     "no term": (
         lambda: regard.swap(encoder()),
@@ -164,9 +169,28 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no attention": (
         lambda: regard.swap(nn.Linear(3, 3), normalize=regard.Sparsemax()),
-        "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, and "
-        "Linear does not use the attention interface of transformers; widen layers=, or record the model to see its "
-        "attention",
+        "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or calls "
+        "the attention interface of transformers; record the model to see its attention",
+    ),
+    "a layer around the attention": (
+        lambda: regard.swap(build("Bert", "Model", SIZES), normalize=regard.Sparsemax(), layers="encoder.layer.1"),
+        "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or calls "
+        "the attention interface of transformers; try layers='encoder.layer.1.attention.self'",
+    ),
+    "modules without attention": (
+        lambda: regard.swap(encoder(), normalize=regard.Sparsemax(), layers="layers.1.linear*"),
+        "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or calls "
+        "the attention interface of transformers; try layers='layers.0.self_attn'",
+    ),
+    "a second bias": (
+        lambda: [regard.swap(heads, bias=regard.ALiBi(4)) for heads in [nn.MultiheadAttention(16, 4)] * 2],
+        "bias cannot be added: an earlier swap added ALiBi(heads=4); restore that one first, or leave its modules out "
+        "of layers=",
+    ),
+    "a hint without a mask": (
+        lambda: is_causal_without_mask(nn.MultiheadAttention(16, 4)),
+        "is_causal=True says that attn_mask is causal, and there is none; give attn_mask, or swap in "
+        "mask=regard.Causal()",
     ),
     "two biases": (
         lambda: regard.swap(nn.Sequential(regard.Attention(bias=regard.ALiBi(4))), bias=regard.ALiBi(4)),
@@ -185,6 +209,23 @@ def test_errors(name: str) -> None:
     call, sentence = ERRORS[name]
     with pytest.raises(ValueError, match=re.escape(sentence) + "$"):
         call()
+
+
+@torch.no_grad()
+def test_a_swap_that_fails_changes_nothing() -> None:
+    both = nn.ModuleList([nn.MultiheadAttention(16, 4), nn.MultiheadAttention(16, 4, add_bias_kv=True)]).eval()
+    before = both[0](X, X, X)[0]
+    with pytest.raises(ValueError, match="swap has no term for the key and value"):
+        regard.swap(both, normalize=regard.Sparsemax())
+    assert torch.equal(both[0](X, X, X)[0], before)
+
+
+@torch.no_grad()
+def test_layers_of_a_swap_are_those_that_attend() -> None:
+    model = build("Bert", "Model", SIZES)
+    with regard.swap(model, normalize=regard.Sparsemax(), layers="encoder.layer.1.*") as swapped:
+        assert swapped.layers == ["encoder.layer.1.attention.self"]
+        assert repr(swapped) == "Swap(1 layers of BertModel)"
 
 
 def test_terms_of_another_kind_are_refused() -> None:

@@ -98,37 +98,50 @@ def swap(
         for name, module in modules.items()
         if patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
     }
-    attending = {
-        name: module for name, module in chosen.items() if isinstance(module, Attention | nn.MultiheadAttention)
-    }
     interfaced = list(_models_with_interface(model))
-    if not attending and not interfaced:
+    callers = {kind for kind in set(map(type, modules.values())) if transformers_attention.calls_interface(kind)}
+    attending = [
+        name
+        for name, module in modules.items()
+        if isinstance(module, Attention | nn.MultiheadAttention) or (interfaced and type(module) in callers)
+    ]
+    swapped = Swap(model, sorted(name for name in attending if name in chosen))
+    if not swapped.layers:
         raise ValueError(
-            "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, and "
-            f"{type(model).__name__} does not use the attention interface of transformers; widen layers=, or record "
-            "the model to see its attention"
+            "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or "
+            f"calls the attention interface of transformers; {_way_out(attending, list(chosen))}"
         )
-    for name, module in attending.items():
-        if isinstance(module, Attention) and bias is not None and module.bias is not None:
-            raise ValueError(
-                f"bias cannot be added to {name!r}, which has {module.bias!r} already; leave it out of layers="
-            )
-    swapped = Swap(model, sorted(attending))
-    for module in attending.values():
-        if isinstance(module, Attention):
-            _swap_layer(swapped.undo, module, terms)
-        else:
-            torch_multihead.swap_heads(swapped.undo, model, module, terms)
-    if interfaced:
-        transformers_attention.use(swapped.undo, interfaced)
-        for name, module in chosen.items():
-            if name not in attending:
-                swapped.undo.set(
-                    module, transformers_attention.TERMS, terms.over(module.__dict__.get(transformers_attention.TERMS))
-                )
-        swapped.layers = sorted(chosen)
+    try:
+        _exchange(swapped.undo, model, chosen, interfaced, terms)
+    except BaseException:
+        swapped.undo.run()
+        raise
     model.__dict__.setdefault(_SWAPS, []).append(swapped)
     return swapped
+
+
+def _way_out(attending: Sequence[str], chosen: Sequence[str]) -> str:
+    """The name of a module that attends, inside a selected one if there is any."""
+    if not attending:
+        return "record the model to see its attention"
+    inside = [name for name in attending if any(name.startswith(f"{outer}.") for outer in chosen)]
+    return f"try layers={(inside or attending)[0]!r}"
+
+
+def _exchange(
+    undo: Undo, model: nn.Module, chosen: dict[str, nn.Module], interfaced: Sequence[Any], terms: SwappedTerms
+) -> None:
+    for name, module in chosen.items():
+        if isinstance(module, Attention):
+            _swap_layer(undo, name, module, terms)
+        elif isinstance(module, nn.MultiheadAttention):
+            torch_multihead.swap_heads(undo, model, module, terms)
+        elif interfaced:
+            undo.set(
+                module, transformers_attention.TERMS, terms.over(module.__dict__.get(transformers_attention.TERMS))
+            )
+    if interfaced:
+        transformers_attention.use(undo, interfaced)
 
 
 def restore(model: nn.Module) -> None:
@@ -137,12 +150,14 @@ def restore(model: nn.Module) -> None:
         swapped.restore()
 
 
-def _swap_layer(undo: Undo, layer: Attention, terms: SwappedTerms) -> None:
+def _swap_layer(undo: Undo, name: str, layer: Attention, terms: SwappedTerms) -> None:
     """The terms of a layer of this library."""
-    for name in ("score", "bias", "normalize", "read"):
-        value = getattr(terms, name)
+    if terms.bias is not None and layer.bias is not None:
+        raise ValueError(f"bias cannot be added to {name!r}, which has {layer.bias!r} already; leave it out of layers=")
+    for term in ("score", "bias", "normalize", "read"):
+        value = getattr(terms, term)
         if value is not None:
-            undo.set(layer, name, value)
+            undo.set(layer, term, value)
     if terms.mask is not None:
         undo.set(layer, "mask", terms.mask if layer.mask is None else layer.mask & terms.mask)
 

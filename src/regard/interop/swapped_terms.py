@@ -27,6 +27,11 @@ class SwappedTerms:
         """These terms, and those of an earlier swap that they leave."""
         if earlier is None:
             return self
+        if self.bias is not None and earlier.bias is not None:
+            raise ValueError(
+                f"bias cannot be added: an earlier swap added {earlier.bias!r}; restore that one first, or leave its "
+                "modules out of layers="
+            )
         own = {f.name: getattr(self, f.name) or getattr(earlier, f.name) for f in fields(self)}
         if self.mask is not None and earlier.mask is not None:
             own["mask"] = earlier.mask & self.mask

@@ -50,6 +50,11 @@ def forward(
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """nn.MultiheadAttention.forward: masks are True where a key is hidden, or numbers that are added."""
+    if is_causal and attn_mask is None:
+        raise ValueError(
+            "is_causal=True says that attn_mask is causal, and there is none; give attn_mask, or swap in "
+            "mask=regard.Causal()"
+        )
     is_single = query.ndim == 2
     inputs = [query, key, value]
     if is_single:

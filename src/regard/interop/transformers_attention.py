@@ -7,6 +7,7 @@ out = softmax(cap · tanh(scale · q kᵀ / cap) + bias, mask) v, with transform
 `softcap`, `position_bias`, `attention_mask`, and `s_aux` for the scores of a null slot (a sink).
 """
 
+import inspect
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -143,6 +144,13 @@ def _new_score(scaling: float | None, softcap: float | None) -> Score:
 
 
 _known_score = lru_cache(maxsize=64)(_new_score)
+
+
+def calls_interface(kind: type[nn.Module]) -> bool:
+    """Whether modules of a class call the attention interface: a method of theirs names transformers' table of it."""
+    methods = [inspect.unwrap(member) for base in kind.__mro__ for member in vars(base).values() if callable(member)]
+    codes = [method.__code__ for method in methods if hasattr(method, "__code__")]
+    return any("ALL_ATTENTION_FUNCTIONS" in code.co_names for code in codes)
 
 
 def use(undo: Undo, models: Sequence[Any]) -> None:
