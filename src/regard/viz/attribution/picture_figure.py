@@ -25,7 +25,7 @@ def draw_picture_attributions(
     rows = -(-len(panels) // across)
     size = (across * (max(wide, _SIDE) + _GAP) + COLOUR_BAR, rows * (high + _LINE + _GAP))
     scale = Scale(1.0, -1.0, name="share of the greatest score")
-    note = "brown adds to the logit, violet takes away; lines: the contours of the picture"
+    note = "orange adds to the logit, violet takes away; lines: the contours of the picture"
     with open_canvas(path, title, [note], list(scores), *size) as canvas:
         for n, (name, cells) in enumerate(panels):
             left, top = n % across * (max(wide, _SIDE) + _GAP), n // across * (high + _LINE + _GAP)

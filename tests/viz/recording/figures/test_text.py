@@ -49,6 +49,13 @@ def test_a_text_says_in_words_what_was_looked_at_most(tmp_path: Path, monkeypatc
     assert "mean attention of 7 queries" in said(draw_recording(recording, tmp_path / "a.svg", what="text"))
 
 
+@pytest.mark.parametrize("what", ["text", "texts"])
+def test_differences_are_no_weights(what: str, tmp_path: Path) -> None:
+    difference = attended(1, 2, 7).difference(attended(1, 2, 7, seed=5))
+    with pytest.raises(ValueError, match="is a difference, and this figure is one of weights; draw what='map'"):
+        draw_recording(difference, tmp_path / "a.svg", what=what, query=3)
+
+
 @pytest.mark.parametrize(("words", "leftward"), [(["he", "barks"], False), (["هو", "ينبح"], True)])
 def test_lines_of_text_run_as_it_is_written(
     words: list[str], leftward: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

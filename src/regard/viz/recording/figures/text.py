@@ -38,15 +38,14 @@ def text_figure(recording: Recording, path: str | Path, *, sample: int = 0, laye
     heaviest = terminal.heaviest_words(weights.tolist(), selected.columns, 5)
     verification = selection.verification_label(recorded_map)
     notes = [f"{selected.title}, {KINDS[recorded_map.kind].label}, {verification}", f"most: {heaviest}"]
-    signed = selection.is_difference(recorded_map)
-    notes.append("pale: none, orange: more, violet: less" if signed else "dark: none, bright: the greatest weight")
+    notes.append("dark: none, bright: the greatest weight")
     words = [*selected.columns, *selected.rows]
     with open_canvas(path, title + selection.unverified_suffix(recorded_map), notes, words, _WIDTH) as canvas:
         itself = None
         if row is not None and recorded_map.kind == "self":
             itself = selection.query_positions(recorded_map)[row] - recorded_map.first
         framed = () if itself is None else (itself,)
-        write_paragraphs(canvas, [TintedParagraph("", selected.columns, weights, framed, signed)])
+        write_paragraphs(canvas, [TintedParagraph("", selected.columns, weights, framed)])
     return Path(path)
 
 
@@ -63,14 +62,13 @@ def texts_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
             f"what='texts' shows 1 to {_MAX_TOKENS} tokens, got {k} tokens for {len(heads)} heads and {len(queries)} "
             "queries; pass query=, or draw what='map', which pools them"
         )
-    signed = selection.is_difference(recorded_map)
     rows: list[TintedParagraph] = []
     for number, head in zip(selection.head_numbers(recorded_map), heads, strict=True):
         for n in queries:
             parts = [f"head {number}"] if len(heads) > 1 else []
             parts += [selected.query_label(n)] if recorded_map.kind == "self" else [selected.rows[n]]
             weights = selection.drawable_cells(head[n], recorded_map)
-            rows.append(TintedParagraph(" · ".join(parts), selected.columns, weights, (), signed))
+            rows.append(TintedParagraph(" · ".join(parts), selected.columns, weights))
     notes = [f"{KINDS[recorded_map.kind].label}, {selection.verification_label(recorded_map)}"]
     notes += [selection.prediction_note(recording, sample), "dark: none, bright: the greatest weight of each row"]
     words = [*selected.columns, *(row.name for row in rows)]
