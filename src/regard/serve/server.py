@@ -63,6 +63,7 @@ def server(
     Limited.limits, Limited.lingering = limits, set()
     # errors go to stderr; requests are not logged, because their texts are private
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of characters of forms
     config = uvicorn.Config(
         build(models, host=host, allowed=allowed, origins=origins, token=token, log=log),
         http=Limited,

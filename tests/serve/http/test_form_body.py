@@ -8,6 +8,8 @@ import pytest
 from tests.serve import pictures
 from tests.serve.conftest import Gated, post, visit
 
+from regard.serve.served_model import ServedModel
+from regard.serve.server import server
 from regard.tasks._image_endpoint import ImageEndpoint
 
 FILE = pictures.packed(pictures.drawn(1))
@@ -66,12 +68,25 @@ def test_what_is_wrong_is_a_sentence(
         ("multipart/form-data", b"--a\r\n", "the body must be a form: Missing boundary in multipart"),
         ("multipart/form-data; boundary=a", b"nothing", "the body must be a form: "),
         ("multipart/form-data; boundary=a", b"--a\r\nx: y\r\n\r\n1\r\n--a--\r\n", "the body must be a form: "),
+        (
+            'multipart/form-data; boundary="a"',
+            b'--a\r\nContent-Disposition: form-data; name="top"\r\n\r\n3\r\n',
+            "the body must be a form: its end is missing; end it by its boundary and --",
+        ),
     ],
 )
 def test_what_is_no_form(kind: str, body: bytes, sentence: str, served: ImageEndpoint) -> None:
     answer = visit(served, lambda c: c.post("/v1/classify", content=body, headers={"content-type": kind}))
     assert answer.status_code == 400
     assert answer.json()["error"].startswith(sentence)
+
+
+def test_a_wrong_form_is_not_logged(served: ImageEndpoint, caplog: pytest.LogCaptureFixture) -> None:
+    server([ServedModel(served, served.limits)], host="127.0.0.1")
+    headers = {"content-type": "multipart/form-data; boundary=a"}
+    answer = visit(served, lambda c: c.post("/v1/classify", content=b"--a\r\n\xff", headers=headers))
+    assert answer.status_code == 400
+    assert "multipart" not in caplog.text
 
 
 def test_who_has_no_files_takes_no_forms(gated: Gated) -> None:

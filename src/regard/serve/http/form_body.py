@@ -10,6 +10,7 @@ import base64
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
@@ -50,6 +51,10 @@ async def parse_form(body: bytes, headers: Headers, schema: Mapping[str, Any], s
     except MultiPartException as error:
         raise RequestError(400, f"the body must be a form: {error.message.rstrip('.')}") from None
     try:
+        boundary = parse_options_header(headers["content-type"])[1][b"boundary"]
+        # the parser leaves a part out that does not end
+        if b"--" + boundary + b"--" not in body:
+            raise RequestError(400, "the body must be a form: its end is missing; end it by its boundary and --")
         return await _fields(form, schema["properties"])
     finally:
         await form.close()
