@@ -108,7 +108,8 @@ def test_an_environment_that_does_not_repeat_itself_cannot_go_on() -> None:
         ),
         (
             "gym:Broken-v0",
-            "--env gym:Broken-v0 cannot be made: No module named 'no_such_module'",
+            "--env gym:Broken-v0 cannot be made: No module named 'no_such_module'; install what it needs, or name "
+            "another",
         ),
         (
             "gym:Words-v0",

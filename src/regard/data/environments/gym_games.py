@@ -77,7 +77,10 @@ class GymEnvironment(EnvironmentSpec):
         try:
             return gymnasium.make(self._identifier, disable_env_checker=True)
         except (gymnasium.error.Error, ImportError) as error:
-            raise ValueError(f"env={self.name!r} cannot be made: {' '.join(str(error).split())}") from error
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"env={self.name!r} cannot be made: {reason}; install what it needs, or name another"
+            ) from error
 
     def _num_numbers(self) -> int:
         if not _are_numbers(self._seen):
