@@ -48,3 +48,17 @@ def test_it_is_watched_and_recorded(run: Path, capsys: pytest.CaptureFixture[str
     assert np.abs(recording[0].weights.dense()[0].numpy() - episode.places).max() < 1e-6
     # a target of numbers
     assert predictor.loss([2], [predictor.text(episode).split("\t")[1]]).isfinite().all()
+
+
+def test_the_memory_of_an_arm_is_recorded_alone(tmp_path: Path) -> None:
+    task = AgentConfig.of(env="arm", memory="gtrxl", width=8, heads=2, layers=1, batch=4, segment=6, valid_episodes=2)
+    options = {**AgentConfig.training, "threads": 1, "device": "cpu", "steps": 1, "validate_every": 1}
+    list(fit(task, tmp_path / "run", TrainingConfig(**options)))
+    predictor = regard.load(tmp_path / "run", device="cpu")
+    (episode,) = predictor.predict([1])
+    count = len(episode)
+    for layers, shape in (("memory*", (1, 2, count, count)), ("encode*", (1, count, 4))):
+        recording = record_run(predictor, 1, layers=[layers]).recording
+        assert [item.shape for item in recording] == [shape]
+        assert recording.queries is not None
+        assert len(recording.queries) == count

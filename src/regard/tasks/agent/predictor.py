@@ -205,12 +205,12 @@ class AgentPredictor(Predictor[int, Episode]):
             height, width = self.model.encode.grid
             keys = tuple(f"row {y + 1}, column {x + 1}" for y in range(height) for x in range(width))
             about["keys"] = "places"
-        if isinstance(self.environment, ObjectEnvironment):
-            # one map with a row per step; the steps of a memory have names of their own
-            (of_objects, *_) = (item for item in recording if item.name.startswith("encode"))
-            rows = of_objects.weights.dense().flatten(0, -2).unsqueeze(0)  # "1 t o"
+        of_objects = [item for item in recording if item.name.startswith("encode")]
+        if isinstance(self.environment, ObjectEnvironment) and of_objects:
+            # one map with a row per step; maps of a memory, whose keys are steps, have names only without it
+            rows = of_objects[0].weights.dense().flatten(0, -2).unsqueeze(0)  # "1 t o"
             recording = replace(
-                recording, maps=(derive("objects", of_objects.kind, DenseMap(rows), [of_objects], "objects"),)
+                recording, maps=(derive("objects", of_objects[0].kind, DenseMap(rows), of_objects[:1], "objects"),)
             )
             keys = self.environment.object_names(output.observations[0])
             about["keys"] = "objects"
