@@ -5,10 +5,8 @@ with the weights that its eager implementation forms. One line of JSON per class
 is known, so that a sweep that was stopped continues; a class has 30 seconds and 8 GB.
 """
 
-import argparse
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +14,10 @@ import torch
 from torch import Tensor
 
 import regard
-from benchmarks.measured import About
 from benchmarks.zoo import eager_weights, recorder_page, sweep
 from benchmarks.zoo.recorder_page import Recorded
-from benchmarks.zoo.sweep import RESULTS, ROOT, Sweep, prepare, set_seed
-from benchmarks.zoo.tiny_models import TinyModel, class_names
+from benchmarks.zoo.sweep import RESULTS, ROOT, SweepCommand, set_seed
+from benchmarks.zoo.tiny_models import TinyModel
 from regard.recording.recording import Recording
 
 PAGE = ROOT / "docs" / "recorded-models.md"
@@ -113,30 +110,8 @@ def has_rows(dense: Tensor, weights: Tensor) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, page: Path = PAGE) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo.recorder_sweep", description=__doc__)
-    parser.add_argument("names", nargs="*", help="classes to try and print; if left out, all, and a result is written")
-    parser.add_argument("--again", action="store_true", help="forget the outcomes of a sweep that was stopped")
-    parser.add_argument("--docs", action="store_true", help="write docs/recorded-models.md from the result, and stop")
-    given = parser.parse_args(arguments)
-    if given.docs:
-        page.write_text(recorder_page.page(Sweep.read(results / "recorder.json", Recorded)), encoding="utf-8")
-        return 0
-    prepare()
-    known = class_names()
-    if given.names:
-        outcomes = [try_class(name, known.get(name, "unknown")) for name in given.names]
-        for outcome in outcomes:
-            print(f"{outcome.name}: {outcome.verdict} {outcome.reason[:200]}")
-    else:
-        results.mkdir(parents=True, exist_ok=True)
-        lines = results / "recorder.jsonl"
-        if given.again:
-            lines.unlink(missing_ok=True)
-        outcomes = sweep.sweep(known, lines, try_class, Recorded)
-        Sweep(About.now(("transformers", "numpy")), outcomes).write(results / "recorder.json")
-        lines.unlink()
-    print(", ".join(f"{count} {verdict}" for verdict, count in Counter(o.verdict for o in outcomes).items()))
-    return int(any(outcome.verdict == "WRONG" for outcome in outcomes))
+    command = SweepCommand("recorder", __doc__ or "", try_class, Recorded, recorder_page.page)
+    return command.run(arguments, results, page)
 
 
 if __name__ == "__main__":

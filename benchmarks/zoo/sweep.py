@@ -1,9 +1,11 @@
 """A sweep over all classes of transformers: each within its limits, one line of JSON as soon as it is known."""
 
+import argparse
 import json
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.measured import About
-from benchmarks.zoo.tiny_models import CannotBuild, TinyModel, build
+from benchmarks.zoo.tiny_models import CannotBuild, TinyModel, build, class_names
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "zoo"
@@ -116,3 +118,48 @@ def sweep(known: dict[str, str], path: Path, attempt: Callable[[str, str], O], o
                 file.write(json.dumps(asdict(found), ensure_ascii=False) + "\n")
             print(f"[{n}/{len(known)}] {name}: {found.verdict} {found.reason[:200]}", flush=True)
     return [done[name] for name in known]
+
+
+@dataclass(frozen=True)
+class SweepCommand(Generic[O]):
+    """`python -m benchmarks.zoo.NAME_sweep [names ...] [--again] [--docs]`."""
+
+    name: str  # of the result
+    about: str
+    attempt: Callable[[str, str], O]
+    outcome: type[O]
+    page: Callable[[Sweep[O]], str]
+
+    def run(self, arguments: Sequence[str] | None, results: Path, page: Path) -> int:
+        """1 if an outcome is WRONG."""
+        parser = argparse.ArgumentParser(prog=f"python -m benchmarks.zoo.{self.name}_sweep", description=self.about)
+        parser.add_argument("names", nargs="*", help="classes to try and print; if left out, all, to write a result")
+        parser.add_argument("--again", action="store_true", help="forget the outcomes of a sweep that was stopped")
+        parser.add_argument("--docs", action="store_true", help=f"write docs/{page.name} from the result, and stop")
+        given = parser.parse_args(arguments)
+        result = results / f"{self.name}.json"
+        if given.docs:
+            page.write_text(self.page(Sweep.read(result, self.outcome)), encoding="utf-8")
+            return 0
+        prepare()
+        outcomes = self._tried(given.names) if given.names else self._swept(result, given.again)
+        print(", ".join(f"{count} {verdict}" for verdict, count in Counter(o.verdict for o in outcomes).items()))
+        return int(any(outcome.verdict == "WRONG" for outcome in outcomes))
+
+    def _tried(self, names: Sequence[str]) -> list[O]:
+        known = class_names()
+        outcomes = [self.attempt(name, known.get(name, "unknown")) for name in names]
+        for outcome in outcomes:
+            print(f"{outcome.name}: {outcome.verdict} {outcome.reason[:200]}")
+        return outcomes
+
+    def _swept(self, result: Path, again: bool) -> list[O]:
+        """The outcomes of all classes, which are written to `result`."""
+        result.parent.mkdir(parents=True, exist_ok=True)
+        lines = result.with_suffix(".jsonl")
+        if again:
+            lines.unlink(missing_ok=True)
+        outcomes = sweep(class_names(), lines, self.attempt, self.outcome)
+        Sweep(About.now(("transformers", "numpy")), outcomes).write(result)
+        lines.unlink()
+        return outcomes

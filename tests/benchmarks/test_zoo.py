@@ -98,6 +98,28 @@ def test_a_stopped_sweep_continues(tmp_path: Path) -> None:
     assert tried == ["A", "B", "B"]
 
 
+def test_the_command_writes_a_result_and_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sweep, "prepare", lambda: None)  # its limits are those of a process
+    monkeypatch.setattr(sweep, "class_names", lambda: {"A": "a", "B": "b"})
+    verdicts = {"A": "equal", "B": "WRONG"}
+
+    def attempt(name: str, model_type: str) -> Interfaced:
+        return Interfaced(name, model_type, verdicts[name], "why")
+
+    command = sweep.SweepCommand("interface", "", attempt, Interfaced, interface_page.page)
+    page = tmp_path / "page.md"
+    assert command.run(["A"], tmp_path, page) == 0
+    assert capsys.readouterr().out == "A: equal why\n1 equal\n"
+    assert not list(tmp_path.iterdir())
+    assert command.run([], tmp_path, page) == 1
+    assert capsys.readouterr().out.endswith("1 equal, 1 WRONG\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["interface.json"]
+    assert command.run(["--docs"], tmp_path, page) == 0
+    assert page.read_text(encoding="utf-8").startswith("# transformers' models on regard\n")
+
+
 def test_weights_match() -> None:
     weights = torch.rand(2, 3, 5, 7).softmax(-1)
     assert matches(weights, weights.flatten(0, 1), "sdpa")
