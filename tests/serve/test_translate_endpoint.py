@@ -45,6 +45,10 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "samples unasked": ({"text": "a", "seed": 3}, ["seed 3 means nothing without sample; add sample or leave it out"]),
     "no temperature": ({"text": "a", "sample": True, "temperature": 0}, ["temperature must be a number above 0"]),
     "an unknown split": ({"text": "a", "split": "words"}, ["unknown split 'words'", "none, lines, sentences"]),
+    "a language without sentences": (
+        {"text": "a", "split": "lines", "language": "de"},
+        ['language is an option of "split": "sentences"; leave it out, or add this one'],
+    ),
     "a language in words": (
         {"text": "a", "language": "English"},
         ["language must be a code such as en or deu, got 'English'; leave it out for en"],

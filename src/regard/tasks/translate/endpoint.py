@@ -29,6 +29,7 @@ _BEAM = 5
 # the largest whole number of an option of sampling
 _MOST = 2**31 - 1
 _LANGUAGE = "^[a-z]{2,8}$"
+_SENTENCES = {"properties": {"split": {"const": "sentences"}}, "required": ["split"]}
 # the options of a search, and those of sampling
 _SEARCHED = ("beam", "length_penalty")
 _SAMPLED = ("temperature", "top_k", "top_p", "seed")
@@ -214,6 +215,7 @@ class TranslateEndpoint:
             {"anyOf": [{"properties": {"sample": {"const": True}}, "required": ["sample"]}, *nbest["anyOf"]]},
             either({"alignment": {"const": False}}, *at_most_product("texts", "nbest", self.limits.pictures)),
             excluding("sample", _SEARCHED, _SAMPLED),
+            {"anyOf": [_SENTENCES, {"not": {"required": ["language"]}}]},
         )
         return Schema("Translate one text or several", body, TranslateAnswer)
 
@@ -244,6 +246,8 @@ class TranslateEndpoint:
             raise RequestError(
                 422, f"language must be a code such as en or deu, got {shorten(body.language)!r}; leave it out for en"
             )
+        if "language" in body.model_fields_set and body.split != "sentences":
+            raise RequestError(422, 'language is an option of "split": "sentences"; leave it out, or add this one')
         split = [tuple(split_text(text, body.split, body.language)) for _, text in named]
         lines = [(where, segment.text) for (where, _), several in zip(named, split, strict=True) for segment in several]
         self._check_lines(lines, body)
