@@ -52,6 +52,18 @@ def test_a_vector_file_has_its_cells_as_one_picture_and_its_words_as_words(
     legible(caught.last)
 
 
+def test_heads_name_the_tokens_of_a_short_text(tmp_path: Path) -> None:
+    """Each query once per layer, each key once per head; a text that has no room is left out."""
+    weights = torch.rand(1, 2, 3, 3).softmax(-1)
+    layers = [RecordedMap(name, "self", DenseMap(weights)) for name in ("one", "two")]
+    short = Recording(layers).with_labels(["anna", "reads", "books"])
+    told = said(draw_recording(short, tmp_path / "a.svg", what="heads")).splitlines()
+    assert [told.count(word) for word in ("anna", "reads", "books")] == [4, 4, 4]
+    long = RecordedMap("one", "self", DenseMap(torch.rand(1, 2, 60, 60).softmax(-1)))
+    named = Recording([long]).with_labels([f"w{n}" for n in range(60)])
+    assert "w3" not in said(draw_recording(named, tmp_path / "b.svg", what="heads")).splitlines()
+
+
 @pytest.mark.parametrize("what", DRAWN)
 def test_a_map_that_is_not_sure_is_never_shown_without_saying_so(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,16 @@ from torch import Tensor
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, axis_labels, axis_length, fit_scale, open_canvas
+from regard.viz.plots.canvas import (
+    COLOUR_BAR,
+    MIN_FONT,
+    AxisLabels,
+    Scale,
+    axis_labels,
+    axis_length,
+    fit_scale,
+    open_canvas,
+)
 from regard.viz.plots.typesetting import text_widths
 from regard.viz.recording import selection
 from regard.viz.recording.page.mask import masked_cells
@@ -77,6 +86,8 @@ class _ThumbnailRow:
     cells: list[Tensor]
     masked: list[Tensor | None]
     numbers: list[float]
+    queries: Sequence[str]
+    keys: Sequence[str]
 
 
 def heads_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None) -> Path:
@@ -91,7 +102,7 @@ def heads_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
             f"what='heads' has one scale for all, and {name!r} is a difference beside "
             f"weights; pick some with layer=, such as layer={differences[0]}"
         )
-    rows = [_thumbnail_row(recording[number], sample) for number in numbers[:_MAX_LAYERS]]
+    rows = [_thumbnail_row(recording, number, sample) for number in numbers[:_MAX_LAYERS]]
     prediction = selection.prediction_note(recording, sample)
     notes = [_truncation_note(numbers), prediction, _numbers_note(rows), _shapes_note(recording, rows)]
     if any(row.recorded_map.step for row in rows):
@@ -100,14 +111,16 @@ def heads_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
     return _draw_thumbnails(rows, path, _title("heads", rows), notes, scale)
 
 
-def _thumbnail_row(recorded_map: RecordedMap, sample: int) -> _ThumbnailRow:
+def _thumbnail_row(recording: Recording, number: int, sample: int) -> _ThumbnailRow:
+    recorded_map = recording[number]
     heads = selection.sample_heads(recorded_map, sample)
     if not KINDS[recorded_map.kind].has_entropy:
         # the weights of a gate are no distribution and have no entropy
         numbers = heads.pooled(1, recorded_map.shape[-1]).mean((-2, -1))
     else:
         numbers, _ = selection.head_entropies(heads)
-    return _ThumbnailRow(recorded_map, *_thumbnails(heads, recorded_map), numbers.flatten().tolist())
+    tokens = selection.row_and_column_labels(recording, recorded_map, sample)
+    return _ThumbnailRow(recorded_map, *_thumbnails(heads, recorded_map), numbers.flatten().tolist(), *tokens)
 
 
 def _numbers_note(rows: Sequence[_ThumbnailRow]) -> str:
@@ -160,10 +173,15 @@ def _draw_thumbnails(
     max_heads = max(len(row.cells) for row in rows)
     notes = [*notes, _MASK_NOTE] if any(masked is not None for row in rows for masked in row.masked) else notes
     names = [_row_name(row.recorded_map) for row in rows]
-    left = max(text_widths(names, MIN_FONT + 1)) + 0.1
-    number_height, top = (MIN_FONT + 0.5) * 1.25 / 72, 0.16
-    available = (_PAGE_WIDTH - left - COLOUR_BAR) / max(max_heads, 1) - _GAP
+    name_width = max(text_widths(names, MIN_FONT + 1)) + 0.1
+    number_height = (MIN_FONT + 0.5) * 1.25 / 72
+    available = (_PAGE_WIDTH - name_width - COLOUR_BAR) / max(max_heads, 1) - _GAP
     side = max(min(available, _PAGE_HEIGHT / len(rows) - number_height - _GAP, _MAX_SIDE), _MIN_SIDE)
+    queries = [_all_labels(row.queries, side, path) for row in rows]
+    shared = rows[0].keys if all(list(row.keys) == list(rows[0].keys) for row in rows) else ()
+    keys = _all_labels(shared, side, path)
+    left = name_width + max((each.width for each in queries if each is not None), default=0.0)
+    top = 0.16 + (0.0 if keys is None else keys.height)
     # a map of few queries, such as a step of a generation, is lower than it is wide
     heights = [side * min(max(q / max(k, 1), 0.25), 1.0) for q, k in (row.recorded_map.shape[-2:] for row in rows)]
     tops = [top + sum(heights[:n]) + n * (number_height + _GAP) for n in range(len(rows) + 1)]
@@ -172,17 +190,30 @@ def _draw_thumbnails(
     with open_canvas(path, title, notes, names, width, height) as canvas:
         for n, name in enumerate(_column_names(rows, max_heads)):
             canvas.write(name, left + n * (side + _GAP) + side / 2, 0.12, MIN_FONT + 1, ha="center")
-        for row, name, row_top, row_height in zip(rows, names, tops[:-1], heights, strict=True):
-            canvas.write(name, left - 0.08, row_top + row_height / 2, MIN_FONT + 1, ha="right", va="center")
+        for row, name, tokens, row_top, row_height in zip(rows, names, queries, tops[:-1], heights, strict=True):
+            canvas.write(name, name_width - 0.08, row_top + row_height / 2, MIN_FONT + 1, ha="right", va="center")
             for n, (cells, masked, number) in enumerate(zip(row.cells, row.masked, row.numbers, strict=True)):
                 head_left = left + n * (side + _GAP)
                 axes = canvas.add_axes(head_left, row_top, side, row_height)
                 canvas.heatmap(axes, cells, cells.shape[0], cells.shape[1], scale, masked)
                 axes.set(xticks=[], yticks=[])
+                if n == 0 and tokens is not None and row_height == side:
+                    tokens.set_on(axes.yaxis)
+                if row is rows[0] and keys is not None:
+                    axes.xaxis.tick_top()
+                    keys.set_on(axes.xaxis)
                 number_top = row_top + row_height + number_height * 0.9
                 canvas.write(f"{number:.2f}", head_left + side / 2, number_top, MIN_FONT + 0.5, ha="center")
         canvas.add_colour_bar(left + max_heads * (side + _GAP) + 0.02, top, min(height - top, 2.5), scale)
     return Path(path)
+
+
+def _all_labels(tokens: Sequence[str], length: float, path: str | Path) -> AxisLabels | None:
+    """The tokens beside a thumbnail; None if there is no room for all of them, or if they are no more than numbers."""
+    if not tokens or all(token.isdigit() for token in tokens):
+        return None
+    found = axis_labels(tokens, length, path, max_columns=12)
+    return found if found.step == 1 else None
 
 
 def _row_name(recorded_map: RecordedMap) -> str:
@@ -265,7 +296,8 @@ def _draw_differences(recording: Recording, numbers: Sequence[int], path: str | 
         recorded_map = recording[number]
         thumbnails, masked = _thumbnails(selection.sample_heads(recorded_map, sample), recorded_map)
         largest = [float(cells.abs().max()) if cells.numel() else 0.0 for cells in thumbnails]
-        rows.append(_ThumbnailRow(recorded_map, thumbnails, masked, largest))
+        tokens = selection.row_and_column_labels(recording, recorded_map, sample)
+        rows.append(_ThumbnailRow(recorded_map, thumbnails, masked, largest, *tokens))
     notes = [_truncation_note(numbers), "below each head: its largest difference of a cell"]
     notes.append(_shapes_note(recording, rows))
     scale = fit_scale([cells for row in rows for cells in row.cells], signed=True)
