@@ -228,6 +228,14 @@ def test_layers_of_a_swap_are_those_that_attend() -> None:
         assert repr(swapped) == "Swap(1 layers of BertModel)"
 
 
+def test_what_is_no_model_is_refused() -> None:
+    for call in (lambda: regard.swap(3, mask=regard.Causal()), lambda: regard.restore(3)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="model must be a Module, got 3"):
+            call()
+    with pytest.raises(TypeError, match="heads must be a MultiheadAttention, got"):
+        regard.MultiHead.from_torch(nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
 def test_terms_of_another_kind_are_refused() -> None:
     with pytest.raises(TypeError, match="normalize must be a Normalizer"):
         regard.swap(encoder(), normalize=regard.Dot())  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from regard.attn import checks
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.normalizer import Softmax, WithNullSlot
@@ -13,6 +14,7 @@ from regard.attn.terms.score import Dot
 @torch.no_grad()
 def from_torch(heads: nn.MultiheadAttention) -> MultiHead:
     """The layer that computes what a module of torch computes, with copies of its weights; batch first, always."""
+    checks.instance_of("heads", heads, nn.MultiheadAttention, "nn.MultiheadAttention(8, 2)")
     if heads.bias_k is not None:
         raise ValueError(
             "MultiHead has no place for the key and value that nn.MultiheadAttention(add_bias_kv=True) appends; build "

@@ -37,6 +37,14 @@ def check_at_least(options: Any, least: int, examples: Mapping[str, float | None
             raise ValueError(f"{name} must be {least} or more{finite}, got {value}; {way}")
 
 
+def check_at_most(options: Any, most: int, examples: Mapping[str, int]) -> None:
+    """Raises if one of these options is given and greater than `most`."""
+    for name, example in examples.items():
+        value = getattr(options, name)
+        if value is not None and value > most:
+            raise ValueError(f"{name} must be {most} at most, got {value}; try {name}={example}")
+
+
 def check_even_heads(width: int | None, heads: int | None) -> None:
     """Raises unless the width splits evenly over the heads; None is not checked."""
     if width is not None and heads is not None and width % heads:

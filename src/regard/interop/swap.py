@@ -79,6 +79,7 @@ def swap(
     of modules, all if left out. The keys of the state do not change: parameters of the new terms are not among those of
     the model, so hand them to the optimizer beside it.
     """
+    checks.instance_of("model", model, nn.Module, "your model")
     terms = SwappedTerms(score, bias, mask, normalize, read)
     for name, value, kind, example in (
         ("score", score, Score, "Dot()"),
@@ -146,6 +147,7 @@ def _exchange(
 
 def restore(model: nn.Module) -> None:
     """Puts back the terms that a model had before any swap; one without swaps stays as it is."""
+    checks.instance_of("model", model, nn.Module, "your model")
     for swapped in reversed(list(model.__dict__.get(_SWAPS, []))):
         swapped.restore()
 

@@ -104,7 +104,7 @@ def test_an_environment_that_does_not_repeat_itself_cannot_go_on() -> None:
         (
             "gym:no_such_module:Maze-v0",
             "--env gym:no_such_module:Maze-v0 needs the module no_such_module, which cannot be imported: No module "
-            "named 'no_such_module'; install it",
+            "named 'no_such_module'; install or mend it",
         ),
         (
             "gym:Broken-v0",

@@ -221,6 +221,9 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
             "--window 2 counts the moves that attention reads, and --memory lstm has no attention to moves; leave it "
             "out, or take --memory additive",
         ),
+        ("--env tmaze --length 100000", "--length must be 1000 at most, got 100000; try --length 5"),
+        ("--env repeat --back 100000", "--back must be 1000 at most, got 100000; try --back 4"),
+        ("--valid-episodes 1000000", "--valid-episodes must be 100000 at most, got 1000000; try --valid-episodes 500"),
         (
             "--env repeat --length 5",
             "--length 5 belongs to --env tmaze, not to 'repeat'; leave it out or choose the other env",

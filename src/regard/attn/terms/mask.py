@@ -433,7 +433,7 @@ class BooleanMask(Mask):
             description = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
             raise TypeError(
                 f"mask must be boolean (True = may attend), got {description}; "
-                "pass numbers to be added to the scores as bias=, or compare them first, as in mask > 0"
+                "pass numbers to be added to the scores as bias=, or ones and zeros as mask > 0"
             )
         if allowed.ndim < 2:
             raise ValueError(

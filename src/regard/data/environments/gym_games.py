@@ -64,9 +64,10 @@ class GymEnvironment(EnvironmentSpec):
         if module:
             try:
                 importlib.import_module(module)
-            except ImportError as error:
+            except Exception as error:  # of the module itself, which may raise anything
                 raise ValueError(
-                    f"env={self.name!r} needs the module {module}, which cannot be imported: {error}; install it"
+                    f"env={self.name!r} needs the module {module}, which cannot be imported: {error}; install or mend "
+                    "it"
                 ) from error
         start = f"{PREFIX}{module}:" if module else PREFIX
         known("env", f"{start}{identifier}", [start + each for each in registry])

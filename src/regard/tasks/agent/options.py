@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import (
     check_at_least,
+    check_at_most,
     check_choices,
     check_even_heads,
     check_inner_share,
@@ -48,6 +49,8 @@ _OWNERS = {
 _MEMORIES = {"message": "message", "arm": "none"}
 # the memory that learns from recorded episodes
 _DECISION = "decision-transformer"
+# sizes of games and numbers of episodes that memory and patience allow
+_LARGEST_GAME, _MOST_EPISODES = 1000, 100_000
 # the memories whose window is not chosen
 _FIXED_WINDOW = (*_WITHOUT_WINDOW, _DECISION)
 # the options of a training by PPO
@@ -257,6 +260,8 @@ class AgentConfig(TaskConfig):
         )
         check_at_least(self, 1, dict.fromkeys(least, 4))
         check_at_least(self, 2, {"length": 5})
+        check_at_most(self, _LARGEST_GAME, {"length": 5, "back": 4, "distractors": 4, "facts": 4, "objects": 4})
+        check_at_most(self, _MOST_EPISODES, {"valid_episodes": 500})
         check_at_least(self, 0, {"entropy": 0.01, "seed": 0})
         for name in ("discount", "trace"):
             if not 0 <= getattr(self, name) <= 1:
