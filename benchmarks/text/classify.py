@@ -71,7 +71,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "cell": "none",
         "width": 100,
         "embedding_std": 0.05,
-        "start": "log-ratios",
+        "initial_embeddings": "log-ratios",
         "hops": 4,
         "feed": 64,
         "penalty": 0.0,

@@ -57,6 +57,7 @@ def test_the_table(here: Make, run: Path, monkeypatch: pytest.MonkeyPatch) -> No
         "answers with status 5xx",
         "answers with other statuses than 200",
         "together : one by one",
+        *["median latency, together : one by one", "99th percentile of the latency, together : one by one"] * 3,
     ]
     assert rows[0].verdict == "reached"
     rows = rows[2:]

@@ -54,6 +54,8 @@ def test_the_documentation_is_drawn_and_asks(seen: Seen) -> None:
     form.locator(".opblock-summary-control").click()
     form.locator(".body-param-content-type select").select_option("multipart/form-data")
     form.locator('input[type="file"]').first.wait_for()
+    # Swagger UI looks for a field per format first, and says when it has none
+    seen.complaints[:] = [each for each in seen.complaints if "JsonSchema_string_binary" not in each]
 
 
 @pytest.mark.parametrize("name", ["reverse", "digits"])
@@ -81,7 +83,7 @@ def test_a_page_asks_for_the_token_once(name: str, seen: Seen) -> None:
     page.reload()
     if name == "reverse":
         seen.typed("a b")
-        assert seen.text("#outcome").startswith("Translated: ")
+        assert seen.text("#outcome") == "1 sentence translated."
 
 
 def test_the_index_is_accessible(seen: Seen) -> None:

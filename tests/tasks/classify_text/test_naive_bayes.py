@@ -60,7 +60,7 @@ def test_embeddings_start_from_ratios(model: str, tmp_path: Path) -> None:
     started = []
     for start in ("random", "log-ratios"):
         torch.manual_seed(7)
-        started.append(prepared(tmp_path / start, model, start=start).build_model())
+        started.append(prepared(tmp_path / start, model, initial_embeddings=start).build_model())
     plain, ratioed = (dict(each.named_parameters()) for each in started)
     assert all(torch.equal(plain[name], ratioed[name]) for name in plain if name != "embedding.weight")
     added = (ratioed["embedding.weight"] - plain["embedding.weight"]).detach().double()
@@ -75,7 +75,7 @@ def test_embeddings_start_from_ratios(model: str, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_that_started_from_ratios_is_the_same(tmp_path: Path) -> None:
-    task = config(tmp_path, start="log-ratios", min_count=1)
+    task = config(tmp_path, initial_embeddings="log-ratios", min_count=1)
     training = TrainingConfig(steps=4, warmup=1, validate_every=2, save_every=2, threads=1)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     for _ in fit(task, whole, training):
@@ -88,7 +88,7 @@ def test_a_resumed_run_that_started_from_ratios_is_the_same(tmp_path: Path) -> N
     once, twice = (load_file(run / "last.safetensors") for run in (whole, halves))
     assert once.keys() == twice.keys()
     assert all(torch.equal(once[name], twice[name]) for name in once)
-    assert 'start = "log-ratios"' in (halves / "config.toml").read_text()
+    assert 'initial-embeddings = "log-ratios"' in (halves / "config.toml").read_text()
     assert "min-count = 1" in (halves / "config.toml").read_text()
 
 
@@ -125,6 +125,6 @@ def test_an_evaluation_has_naive_bayes_beside_the_bag_of_words(tmp_path: Path) -
 
 def test_ratios_belong_to_models_that_attend() -> None:
     for options in ({"model": "bag-of-words"}, {"encoder": "bert"}):
-        with pytest.raises(ValueError, match=r"start='log-ratios' belongs to model='self-attentive'"):
-            ClassifyText.of(start="log-ratios", **options)
-    assert isinstance(ClassifyText.of(start="log-ratios").model.build(11, 3), SelfAttentive)
+        with pytest.raises(ValueError, match=r"initial_embeddings='log-ratios' belongs to model='self-attentive'"):
+            ClassifyText.of(initial_embeddings="log-ratios", **options)
+    assert isinstance(ClassifyText.of(initial_embeddings="log-ratios").model.build(11, 3), SelfAttentive)

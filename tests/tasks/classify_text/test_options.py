@@ -53,7 +53,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"tokens": "characters", "min_count": 1},
         "min_count=1 counts words, and tokens='characters' are none; leave it out, or choose tokens='words'",
     ),
-    "start": ({"start": "ratios"}, "unknown start 'ratios'; "),
+    "initial embeddings": ({"initial_embeddings": "ratios"}, "unknown initial_embeddings 'ratios'; "),
     "max_length": ({"max_length": 0}, "max_length must be 1 or more, got 0; try max_length=400"),
     "seed": ({"seed": -1}, "seed must be 0 or more, got -1; try seed=0"),
 }

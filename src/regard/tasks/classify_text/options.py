@@ -53,7 +53,7 @@ class AttentiveOptions(TextModelOptions):
     """Recurrent layers per encoder."""
     dropout: float = left_open()
     """The share of activations that dropout sets to zero in training."""
-    start: Literal["random", "log-ratios"] = "random"
+    initial_embeddings: Literal["random", "log-ratios"] = "random"
     """Initial embeddings: random vectors, or these and the log-count ratio of each token, how much more frequent it is
     in the texts of a class than in the others, along one direction per class  (Wang and Manning 2012)."""
 

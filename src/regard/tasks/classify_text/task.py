@@ -137,7 +137,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
 
     def build_model(self) -> TextClassifier:
         model, options = build(self.task, self.tokenizer, len(self.classes), self.encoder), self.task.model
-        if isinstance(options, AttentiveOptions) and options.start == "log-ratios":
+        if isinstance(options, AttentiveOptions) and options.initial_embeddings == "log-ratios":
             assert isinstance(model, SelfAttentive | HierarchicalAttention)
             counts = token_counts(self.texts, self.labels, model.embedding.num_embeddings, len(self.classes))
             add_ratios(model.embedding, log_count_ratios(counts))
