@@ -195,6 +195,7 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
 
 def test_what_looks_like_markup_is_text(seen: Seen) -> None:
     seen.typed("<img src=x onerror=alert(1)> b")
+    seen.page.wait_for_selector("#results .text:not(:empty)")  # it is drawn after the translation is
     assert seen.text(".text") == "<img src=x onerror=alert(1)> b"
     assert seen.page.locator("img").count() == 0
     seen.page.wait_for_selector("#results:not([hidden])")
