@@ -13,6 +13,22 @@ from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
 
+# the class of each term, and an example of it
+_KINDS: dict[str, tuple[type, str]] = {
+    "score": (Score, "Dot()"),
+    "bias": (Bias, "ALiBi(heads)"),
+    "normalize": (Normalizer, "Softmax()"),
+    "read": (Read, "WeightedSum()"),
+    "mask": (Mask, "Causal()"),
+}
+
+
+def check_terms(**terms: object) -> None:
+    """Raises if a term that is given is of another class than its name says."""
+    for name, value in terms.items():
+        if value is not None:
+            checks.instance_of(name, value, *_KINDS[name])
+
 
 class Attention(AttentionModule):
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
@@ -34,15 +50,7 @@ class Attention(AttentionModule):
         backend: str | None = None,
     ) -> None:
         super().__init__()
-        for name, value, kind, example in (
-            ("score", score, Score, "Dot()"),
-            ("bias", bias, Bias, "ALiBi(heads)"),
-            ("normalize", normalize, Normalizer, "Softmax()"),
-            ("read", read, Read, "WeightedSum()"),
-            ("mask", mask, Mask, "Causal()"),
-        ):
-            if value is not None:
-                checks.instance_of(name, value, kind, example)
+        check_terms(score=score, bias=bias, normalize=normalize, read=read, mask=mask)
         self.score = Dot() if score is None else score
         self.bias = bias
         self.normalize = Softmax() if normalize is None else normalize

@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 
 from regard.attn import checks
-from regard.attn.layer import Attention
+from regard.attn.layer import Attention, check_terms
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer
@@ -81,15 +81,7 @@ def swap(
     """
     checks.instance_of("model", model, nn.Module, "your model")
     terms = SwappedTerms(score, bias, mask, normalize, read)
-    for name, value, kind, example in (
-        ("score", score, Score, "Dot()"),
-        ("bias", bias, Bias, "ALiBi(heads)"),
-        ("mask", mask, Mask, "Window(256)"),
-        ("normalize", normalize, Normalizer, "Entmax(1.5)"),
-        ("read", read, Read, "Argmax()"),
-    ):
-        if value is not None:
-            checks.instance_of(name, value, kind, example)
+    check_terms(score=score, bias=bias, normalize=normalize, read=read, mask=mask)
     if terms == SwappedTerms():
         raise ValueError("swap needs a term to exchange; try normalize=regard.Entmax(1.5) or mask=regard.Window(256)")
     modules = dict(model.named_modules())
