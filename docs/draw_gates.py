@@ -222,6 +222,16 @@ def gated_cell() -> list[Panel]:
     return [image(SHOWN[0])] + [stretched(weights[h], f"head {h}, row by row") for h in chosen]
 
 
+@torch.no_grad()
+def attention_module() -> list[Panel]:
+    """A digit, and the pool of the three heads whose weights differ most: a row per row of the picture."""
+    net = trained("attention-module")
+    assert isinstance(net.gate, regard.ModuleGate)
+    pool = net.gate.pool(net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1]))[0]  # (head, row, unit)
+    chosen = pool.std((1, 2)).topk(3).indices.sort().values.tolist()
+    return [image(SHOWN[0])] + [stretched(pool[k], f"head {k}: rows × hidden units") for k in chosen]
+
+
 # palette size of a picture
 COLOURS = 48
 
@@ -239,6 +249,8 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "non-local": non_local,
     "csra": csra,
     "gated-cell": gated_cell,
+    "gated-units": lambda: over_channels("gated-units"),
+    "attention-module": attention_module,
 }
 
 

@@ -93,12 +93,20 @@ from .gates.base import Gate as Gate
 from .gates.catalogue import GATES as GATES, gate as gate
 from .gates.channel import ECA as ECA, ChannelGate as ChannelGate, SqueezeExcite as SqueezeExcite
 from .gates.channel_spatial import BAM as BAM, CBAM as CBAM, Coordinate as Coordinate
+from .gates.controlled_attention import ControlledAttention as ControlledAttention, ModuleState as ModuleState
 from .gates.csra import CSRA as CSRA
 from .gates.external import External as External, ExternalBlock as ExternalBlock, MultiHeadExternal as MultiHeadExternal
 from .gates.gated_cell import CellState as CellState, GatedCell as GatedCell, GatedHeads as GatedHeads
+from .gates.gated_units import GatedUnits as GatedUnits
 from .gates.insert import insert as insert, remove as remove
 from .gates.non_local import NonLocal as NonLocal
 from .gates.parameter_free import MagnitudeSaliency as MagnitudeSaliency, MaxSaliency as MaxSaliency, SimAM as SimAM
+from .gates.reading_gates import (
+    CellGate as CellGate,
+    HeadsGate as HeadsGate,
+    ModuleGate as ModuleGate,
+    UnitsGate as UnitsGate,
+)
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
 from .interop.intervene import intervene as intervene
 from .interop.swap import restore as restore, swap as swap

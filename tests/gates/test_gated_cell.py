@@ -5,24 +5,13 @@ import math
 
 import pytest
 import torch
+from tests.gates.loops import dense, sigma
 from torch import nn
 from torch.autograd import gradcheck
 
 from regard import CellState, GatedCell, GatedHeads, Need, record
 
 B, N, D, H, W = 2, 5, 3, 4, 7
-
-
-def sigma(z: float) -> float:
-    return 1 / (1 + math.exp(-z))
-
-
-def dense(layer: nn.Linear, vector: list[float]) -> list[float]:
-    bias = [0.0] * layer.out_features if layer.bias is None else layer.bias.tolist()
-    return [
-        sum(w * v for w, v in zip(row, vector, strict=True)) + b
-        for row, b in zip(layer.weight.tolist(), bias, strict=True)
-    ]
 
 
 def looked(heads: GatedHeads, x: torch.Tensor, before: list[float]) -> list[list[float]]:

@@ -1,7 +1,8 @@
 """The interface of regard.record and regard.intervene, called wherever the equation runs; by default there is none."""
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 import torch
@@ -65,6 +66,16 @@ def set_observer(observer: AttentionObserver | None) -> AttentionObserver | None
     previous = _OBSERVER.get()
     _OBSERVER.set(observer)
     return previous
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """No observer inside: a layer that rounds differently while it is observed gives its usual result."""
+    previous = set_observer(None)
+    try:
+        yield
+    finally:
+        set_observer(previous)
 
 
 def alignment_steps(memory: KVCache | None = None) -> AbstractContextManager[None]:

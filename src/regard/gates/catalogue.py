@@ -14,6 +14,7 @@ from regard.gates.channel_spatial import BAM, CBAM, Coordinate
 from regard.gates.external import ExternalBlock, MultiHeadExternal
 from regard.gates.non_local import NonLocal
 from regard.gates.parameter_free import MagnitudeSaliency, MaxSaliency, SimAM
+from regard.gates.reading_gates import CellGate, HeadsGate, ModuleGate, UnitsGate
 from regard.gates.spatial import Spatial, SpatialGate
 
 
@@ -24,7 +25,7 @@ class GateFactory(Protocol):
 
 
 def _heads(channels: int) -> int:
-    """Eight heads as in the paper, or fewer if the channels do not split evenly over eight."""
+    """Eight heads, or fewer if the channels do not split evenly over eight."""
     return next(heads for heads in (8, 4, 2, 1) if channels % heads == 0)
 
 
@@ -40,6 +41,11 @@ GATES: dict[str, GateFactory] = {
     "cbam": lambda channels, dims=2: CBAM(channels, dims=dims),
     "bam": lambda channels, dims=2: BAM(channels, dims=dims),
     "coordinate": lambda channels, dims=2: Coordinate(channels, dims=dims),
+    # weights that gated heads, their cell and the attention module read of the map
+    "gated-heads": lambda channels, dims=2: HeadsGate(channels, _heads(channels)),
+    "gated-units": lambda channels, dims=2: UnitsGate(channels),
+    "gated-cell": lambda channels, dims=2: CellGate(channels, _heads(channels)),
+    "attention-module": lambda channels, dims=2: ModuleGate(channels),
     # without parameters
     "simam": lambda channels, dims=2: SimAM(),
     "max": lambda channels, dims=2: MaxSaliency(2),

@@ -1,0 +1,68 @@
+"""Gated heads over hidden units: every head weights the units of a squashed layer."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.call import NOTHING, Attended, Need
+from regard.gates.base import check_only_weights
+from regard.kernels import additive
+
+
+class UnitScores(nn.Module):
+    """softmax_j(Q · tanh(a_i + θ_ij)/√d): the weights of every head i over the units j; one Q for all heads."""
+
+    def __init__(self, units: int, heads: int, d: int) -> None:
+        super().__init__()
+        self.units, self.heads, self.d = units, heads, d
+        self.query = nn.Parameter(torch.randn(d))  # Q
+        self.offset = nn.Parameter(torch.randn(heads, units, d))  # θ
+
+    def forward(self, a: Tensor) -> Tensor:  # "b heads·d" -> "b heads units"
+        # the samples are the queries of a head: no "b heads units d" tensor is held
+        queries = a.to(self.offset.dtype).unflatten(-1, (self.heads, self.d)).transpose(0, 1)
+        weights, _ = additive.weights(queries, self.offset, self.query / math.sqrt(self.d))
+        return weights.transpose(0, 1)
+
+
+class GatedUnits(nn.Module):
+    """σ(R), R = Σ_i α_i ∘ (softmax(H) + b_r), H = σ(W x + b), α_i = softmax_j(Q · tanh(W_i H + θ_ij)/√d).
+
+    "b dim" -> "b units". α_i are the weights of head i over the hidden units; the heads share Q, each has its own W_i
+    and an offset θ_ij per unit. `d` is the width of Q.
+    """
+
+    def __init__(self, dim: int, units: int, heads: int, *, d: int = 64) -> None:
+        super().__init__()
+        checks.positive_ints("GatedUnits", dim=dim, units=units, heads=heads, d=d)
+        self.dim, self.units, self.heads, self.d = dim, units, heads, d
+        self.squash = nn.Linear(dim, units)
+        self.key = nn.Linear(units, heads * d, bias=False)
+        self.scores = UnitScores(units, heads, d)
+        # weights of n units are about 1/n: as large a bias brings R to the range in which σ is steep
+        self.bias = nn.Parameter(torch.randn(units) * units / math.sqrt(heads))
+        nn.init.normal_(self.squash.weight, std=4 * dim**-0.5)
+        nn.init.normal_(self.key.weight, std=4 * units**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:  # "b d" -> "b units"
+        return self.attend(x).out
+
+    def attend(self, x: Tensor, *, need: Need = NOTHING) -> Attended:
+        """`forward` with the weights "b heads units" if `need` asks for them."""
+        check_only_weights(need, self)
+        checks.floating("x", x)
+        checks.width("x", x, self.dim, self)
+        if x.ndim != 2:
+            raise ValueError(
+                f"x must be (batch, {self.dim}) for GatedUnits, got {checks.shape(x)}; x.flatten(0, -2) joins the "
+                "axes before the last"
+            )
+        hidden = torch.sigmoid(self.squash(x))
+        weights = self.scores(self.key(hidden))
+        read = weights.sum(1) * (torch.softmax(hidden, -1) + self.bias)
+        return Attended(torch.sigmoid(read).to(hidden.dtype), weights if need.weights else None)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, units={self.units}, heads={self.heads}, d={self.d}"

@@ -1,0 +1,103 @@
+"""Gates whose weights are the outputs of gated heads, of their cell, and of the attention module.
+
+These outputs lie in (0, 1) and are as wide as the map has channels: they are its weights without a further layer.
+"""
+
+from torch import Tensor
+
+from regard.attn import checks, observer
+from regard.attn.call import Need
+from regard.gates.base import Gate, scale_map
+from regard.gates.controlled_attention import ControlledAttention
+from regard.gates.gated_cell import GatedCell, GatedHeads
+from regard.gates.gated_units import GatedUnits
+from regard.kernels import feature_maps
+
+
+def _head_width(owner: str, channels: int, heads: int) -> int:
+    checks.positive_ints(owner, channels=channels, heads=heads)
+    if channels % heads:
+        raise ValueError(
+            f"channels must split evenly over heads for {owner}: {channels} over {heads} leaves {channels % heads}; "
+            f"try heads={next(n for n in range(heads, 0, -1) if channels % n == 0)}"
+        )
+    return channels // heads
+
+
+def _by_row(x: Tensor, w: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:  # "b c *s", "b t c"
+    """w · x with weights per step of the first spatial axis."""
+    rows = w.to(x.dtype).transpose(1, 2).reshape(*x.shape[:3], *[1] * (x.ndim - 3))
+    return x * rows, rows.expand(x.shape) if need_weights else None
+
+
+def _rows(x: Tensor) -> Tensor:  # "b c t *s" -> "b t n c"
+    """The positions of every step of the first spatial axis: one, if it is the only axis."""
+    return (x.flatten(3) if x.ndim > 3 else x.unsqueeze(-1)).permute(0, 2, 3, 1)
+
+
+class HeadsGate(Gate):
+    """w = (a_1, …, a_h), a_h = Σ_j softmax_j(q_h · tanh(W_q H_hj + θ)/√d)_j H_hj: channels by heads over positions.
+
+    H = σ(W x + b). The reads of `GatedHeads`, which lie in (0, 1), are the weights of the channels.
+    """
+
+    def __init__(self, channels: int, heads: int = 4) -> None:
+        super().__init__(channels)
+        self.heads = GatedHeads(channels, heads, _head_width("HeadsGate", channels, heads))
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        with observer.unobserved():
+            w = self.heads(x.flatten(2).transpose(1, 2))
+        return scale_map(x, w.to(checks.accumulate_dtype(x.dtype)), None, need_weights)
+
+
+class UnitsGate(Gate):
+    """w = σ(Σ_i α_i ∘ (softmax(H) + b_r)), H = σ(W z + b), z = mean over positions: channels by heads over units.
+
+    The output of `GatedUnits` with as many units as channels.
+    """
+
+    def __init__(self, channels: int, heads: int = 4, *, d: int = 64) -> None:
+        super().__init__(channels)
+        self.units = GatedUnits(channels, channels, heads, d=d)
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        x, z = feature_maps.mean_pool(x)
+        w = self.units(z.to(x.dtype))
+        return scale_map(x, w.to(checks.accumulate_dtype(x.dtype)), None, need_weights)
+
+
+class CellGate(Gate):
+    """w_t = σ(c_t + U_t): the output of a GatedCell that reads the map along its first spatial axis, weights of row t.
+
+    A row of an image is a step, and its positions are those that the heads attend to.
+    """
+
+    def __init__(self, channels: int, heads: int = 4) -> None:
+        super().__init__(channels)
+        self.cell = GatedCell(channels, heads, _head_width("CellGate", channels, heads))
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        with observer.unobserved():
+            outs, _ = self.cell.read(_rows(x))
+        return _by_row(x, outs, need_weights)
+
+
+class ModuleGate(Gate):
+    """w_t = σ(c_o + U_t ∘ x_t): the output of a ControlledAttention along the first spatial axis, weights of row t.
+
+    Its input x_t is the mean of row t. `pool` returns its attention pool, "b K t n_h".
+    """
+
+    def __init__(self, channels: int, heads: int = 4, *, d: int = 64, dropout: float = 0.0) -> None:
+        super().__init__(channels)
+        self.module = ControlledAttention(channels, heads, d=d, dropout=dropout)
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        return _by_row(x, self.module.read(_rows(x).mean(2))[0].out, need_weights)
+
+    def pool(self, x: Tensor) -> Tensor:  # "b c *s" -> "b K t c"
+        """The weights of all heads over the hidden units, of every row."""
+        pool = self.module.read(_rows(x).mean(2), need=Need(weights=True))[0].weights
+        assert pool is not None
+        return pool
