@@ -14,6 +14,7 @@ from regard.models.matching.decomposable import Decomposable
 from regard.models.matching.deep_attention_matching import DeepAttentionMatching
 from regard.models.matching.esim import ESIM
 from regard.models.memn2n import MemN2N
+from regard.models.mlp import MLP
 from regard.models.ram import RAM
 from regard.models.reading.bidaf import BiDAF
 from regard.models.recurrent_language_model import RecurrentLanguageModel
@@ -47,6 +48,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "vit": ViT,
     "convnet": ConvNet,
     "rows": RowReader,
+    "mlp": MLP,
     "ram": RAM,
     "show-attend-tell": ShowAttendTell,
     "sagan": SelfAttentionGAN,

@@ -123,6 +123,14 @@ def test_every_gate_is_built_and_called(gate: str | None) -> None:
     ClassifyImage.of(**SMALL, gate=gate).load().dry_run()
 
 
+@pytest.mark.parametrize("gate", ["none", "attention-module", "cbam"])
+def test_a_perceptron_with_any_gate(gate: str) -> None:
+    task = ClassifyImage.of(model="mlp", hidden=(8,), gate=gate)
+    task.load().dry_run()
+    assert task.title.startswith("a perceptron on")
+    assert list(task.variants(["none", "attention-module"])) == ["none", "attention-module"]
+
+
 def test_learning_and_going_on(tmp_path: Path) -> None:
     """A few epochs read digits; a run that is resumed ends with the weights of one that was not stopped."""
     task = ClassifyImage.of(width=8, depths=(1, 1), gate="simam")
@@ -249,7 +257,7 @@ def test_variants() -> None:
     assert task.variants(["se"])["se"].cli_arguments() == ["--gate", "se"]
     assert task.cli_arguments() == []
     assert task.title == "a network on x"
-    with pytest.raises(ValueError, match="--gate belongs to --model convnet, not to rows; leave --model out"):
+    with pytest.raises(ValueError, match="--gate belongs to --model convnet or mlp, not to rows; leave --model out"):
         ClassifyImage.of(model="rows").variants(["se"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_radius, check_share
@@ -17,7 +18,9 @@ from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.gates.catalogue import GateFactory
     from regard.models.convnet import ConvNet
+    from regard.models.mlp import MLP
     from regard.models.row_reader import RowReader
     from regard.models.transfer.image_encoder import ImageEncoder, ImageEncoderClassifier
     from regard.tasks.classify_image.task import ClassifyImageTask
@@ -62,21 +65,52 @@ class ConvNetOptions(ImageClassifierOptions):
         check_share(self, {"dropout": 0.1})
 
     def build(self, channels: int, size: tuple[int, int], classes: int) -> ConvNet:
-        from regard.gates.catalogue import GATES
         from regard.models.convnet import ConvNet
 
-        if self.gate is not None:
-            known("gate", self.gate, ["none", *GATES])
-        gate = None if self.gate is None else GATES[self.gate]
         return ConvNet(
             channels,
             classes,
             width=self.width,
             depths=self.depths,
             stem_stride=self.stem_stride,
-            gate=gate,
+            gate=_gate_factory(self.gate),
             dropout=self.dropout,
         )
+
+
+def _gate_factory(name: str | None) -> GateFactory | None:
+    """The factory of the gate of this name, if there is a name."""
+    from regard.gates.catalogue import GATES
+
+    if name is None:
+        return None
+    known("gate", name, ["none", *GATES])
+    return GATES[name]
+
+
+@dataclass(frozen=True)
+class MLPOptions(ImageClassifierOptions):
+    """A multilayer perceptron of the pixels; a gate may weight the rows of the image before it."""
+
+    gate: str | None = None
+    """The gate on the rows of the image before the first layer, a name of `regard list gates`; if left out, none."""
+    hidden: tuple[int, ...] = (128, 64)
+    """The widths of the hidden layers."""
+    dropout: float = 0.1
+    """The share of features that dropout sets to zero before the last layer in training."""
+
+    def __post_init__(self) -> None:
+        if self.gate == "none":
+            object.__setattr__(self, "gate", None)
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        check_share(self, {"dropout": 0.1})
+
+    def build(self, channels: int, size: tuple[int, int], classes: int) -> MLP:
+        from regard.models.mlp import MLP
+
+        make = _gate_factory(self.gate)
+        gate = None if make is None else partial(make, dims=1)
+        return MLP(channels, size, classes, hidden=self.hidden, gate=gate, dropout=self.dropout)
 
 
 @dataclass(frozen=True)
@@ -160,6 +194,7 @@ class ClassifyImage(LabelledImageConfig):
     models: ClassVar[dict[str, type[ModelOptions]]] = {
         "convnet": ConvNetOptions,
         "rows": RowReaderOptions,
+        "mlp": MLPOptions,
         PRETRAINED: PretrainedImageOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
@@ -174,7 +209,8 @@ class ClassifyImage(LabelledImageConfig):
     Serve: ClassVar[type] = ServeImages
 
     model: ImageClassifierOptions | PretrainedImageOptions = left_open()
-    """Residual blocks that may have a gate, a gated attention cell that reads row by row, or a pretrained ViT."""
+    """Residual blocks or a perceptron, which may have a gate, a gated attention cell that reads row by row, or a
+    pretrained ViT."""
     smoothing: float = 0.0
     """Label smoothing: the share of the target's probability that is spread over all classes."""
     shift: int = 1
@@ -214,13 +250,13 @@ class ClassifyImage(LabelledImageConfig):
 
     @property
     def title(self) -> str:
-        names = {"convnet": "a network", "rows": "a reader of rows"}
+        names = {"convnet": "a network", "rows": "a reader of rows", "mlp": "a perceptron"}
         return f"{names.get(self.model_name, 'a pretrained ViT')} on {self.dataset_label}"
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these gates; "none" is without."""
-        if not isinstance(self.model, ConvNetOptions):
-            raise ValueError(f"--gate belongs to --model convnet, not to {self.model_name}; leave --model out")
+        if not isinstance(self.model, ConvNetOptions | MLPOptions):
+            raise ValueError(f"--gate belongs to --model convnet or mlp, not to {self.model_name}; leave --model out")
         return super().variants(values)
 
     def cli_arguments(self) -> list[str]:
