@@ -10,10 +10,11 @@ from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import MECHANISMS, Factory
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
-from regard.layers.rnn.decoder_base import DecoderOutput, IncompatibleAttention, RecurrentDecoder, RecurrentState
+from regard.layers.rnn.decoder_base import DecoderOutput, RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder, EncoderOutput
+from regard.layers.stepwise_attention import IncompatibleAttention
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 # the decoder class, and the attention of its paper

@@ -201,7 +201,7 @@ class Luong(AttentionDecoder):
             projected_values = project_source_once(
                 self.attention, encoded.outputs, self._context_matrices(), y.shape[1]
             )
-            attended = self._attend_all(s, encoded, projected_values, lengths, need)
+            attended = self._attend_all(s, encoded.outputs, projected_values, lengths, need)
             return DecoderOutput(
                 self._read(attended.out, s, projected_values is not None),
                 attended.weights,
