@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import MECHANISMS, Attention
-from regard.models import Seq2Seq, Transformer
+from regard.models import ConvSeq2Seq, Seq2Seq, Transformer
 from regard.models.encoder_decoder import EncoderDecoder
 
 # sizes that share no factor: a swapped axis must fail
@@ -28,6 +28,11 @@ def seq2seq(**choices: Any) -> Make:
 def transformer(**choices: Any) -> Make:
     sizes = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "longest": 23, "dropout": 0.0}
     return functools.partial(Transformer, SOURCE, TARGET, **{**sizes, **choices})
+
+
+def conv(**choices: Any) -> Make:
+    sizes = {"width": 6, "hidden": 10, "layers": 2, "kernel": 3, "longest": 23, "dropout": 0.0}
+    return functools.partial(ConvSeq2Seq, SOURCE, TARGET, **{**sizes, **choices})
 
 
 SEQ2SEQ: dict[str, Make] = {
@@ -53,7 +58,15 @@ TRANSFORMERS |= {
     "additive, learned": transformer(attention="additive", positions="learned"),
     "silu, uneven sides, no scale": transformer(activation=nn.functional.silu, layers=3, decoder_layers=1, scale=1.0),
 }
-ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS}
+CONV: dict[str, Make] = {
+    "conv": conv(),
+    "conv, sinusoidal, uneven sides": conv(positions="sinusoidal", layers=3, decoder_layers=1, kernel=5),
+    "conv, kernel 1": conv(kernel=1, layers=1),
+    "conv, heads": conv(attention="multi-head", width=8),
+    "conv, location-sensitive": conv(attention="location-sensitive"),
+    "conv, key-value": conv(attention="key-value"),
+}
+ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS, **CONV}
 
 
 def built(make: Make) -> EncoderDecoder:

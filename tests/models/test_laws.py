@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import given as drawn, settings, strategies as st
-from tests.models.cases import ALL, LENGTHS, SEQ2SEQ, SOURCE, TARGET, TRANSFORMERS, B, S, T, built, given
+from tests.models.cases import ALL, CONV, LENGTHS, SEQ2SEQ, SOURCE, TARGET, TRANSFORMERS, B, S, T, built, given
 from torch import Tensor
 
 from regard.attn.call import Need
@@ -101,7 +101,7 @@ def test_hypotheses_are_decodings_of_their_own(name: str) -> None:
     held_to_separate_decodings(name, [([0], []), ([0, 0, 0], []), ([2, 0], [2, 0]), ([1], []), ([0, 0, 0], [1])])
 
 
-@pytest.mark.parametrize("name", ["luong-feeding", "a list, rotary", "pre, learned", "post, sinusoidal"])
+@pytest.mark.parametrize("name", ["luong-feeding", "a list, rotary", "pre, learned", "post, sinusoidal", "conv"])
 @settings(max_examples=12)
 @drawn(
     moves=st.lists(
@@ -116,7 +116,7 @@ def test_any_picks_and_keeps(name: str, moves: Moves, seed: int) -> None:
     held_to_separate_decodings(name, moves, seed)
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "luong-feeding", "pre, sinusoidal", "pre, rotary"])
+@pytest.mark.parametrize("name", ["bahdanau", "luong-feeding", "pre, sinusoidal", "pre, rotary", "conv"])
 @pytest.mark.parametrize("graph", [True, False], ids=["gradients", "no gradients"])
 def test_a_step_leaves_its_state_as_it_was(name: str, graph: bool) -> None:
     """A state is a value: two ways may go on from it."""
@@ -141,7 +141,7 @@ def silent(name: str, key: str) -> bool:
         return "around_cross" in key or ("attention" in key and (".key." in key or ".query." in key))
     if name == "trilinear heads":
         return key.endswith(("score.query", "key.bias"))
-    return key.endswith("key.bias") and (name in TRANSFORMERS or name == "heads")
+    return key.endswith("key.bias") and (name in TRANSFORMERS or name in ("heads", "conv, heads"))
 
 
 @every
@@ -165,7 +165,7 @@ def test_state_dict_and_deepcopy_round_trip(name: str) -> None:
     torch.testing.assert_close(model.float()(*args), want.float(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [*SEQ2SEQ, *(name for name in TRANSFORMERS if "heads" not in name)])
+@pytest.mark.parametrize("name", [*SEQ2SEQ, *CONV, *(name for name in TRANSFORMERS if "heads" not in name)])
 def test_training_drops_and_evaluation_does_not(name: str) -> None:
     make = ALL[name]
     torch.manual_seed(1)
@@ -176,7 +176,7 @@ def test_training_drops_and_evaluation_does_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*SEQ2SEQ, "pre, sinusoidal", "post, learned", "pre, rotary", "a list", "entmax heads"]
+    "name", [*SEQ2SEQ, *CONV, "pre, sinusoidal", "post, learned", "pre, rotary", "a list", "entmax heads"]
 )
 def test_narrow_numbers(name: str) -> None:
     """Under autocast, as `precision="bfloat16"` trains."""

@@ -50,6 +50,19 @@ CASES: dict[str, Case] = {
         ("dot", "none"),
         ("a", "b"),
     ),
+    "translate+conv": Case(
+        "--train PAIRS --tokens words --model conv --layers 1 --width 6 --hidden 8 --batch 64 --valid-lines 3",
+        ("a b c", "c a"),
+        ("dot", "additive"),
+        ("a", "b"),
+    ),
+    "caption+conv": Case(
+        "--train CAPTIONS --tokens words --model conv --layers 1 --annotation 6 --channels 4 --width 6 --hidden 7 "
+        "--batch 64 --valid-lines 3",
+        ("IMAGE",) * 2,
+        ("dot", "hard"),
+        ("one", "two"),
+    ),
     "classify-image": Case("--gate se --width 4 --depths 1 --batch 16", ("IMAGE",) * 2, ("none", "se"), ("0", "1")),
     "glimpse": Case(
         "--what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --batch 16", ("IMAGE",) * 2, ("1", "2"), ("0", "1")

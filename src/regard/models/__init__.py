@@ -5,6 +5,8 @@ from torch import nn
 from regard.models.acting.agent import Agent
 from regard.models.bag_of_words import BagOfWords
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
+from regard.models.conv_captioner import ConvCaptioner
+from regard.models.conv_seq2seq import ConvSeq2Seq
 from regard.models.convnet import ConvNet
 from regard.models.gpt2 import GPT2
 from regard.models.hierarchical import HierarchicalAttention
@@ -34,7 +36,11 @@ from regard.models.transformer import Transformer
 from regard.models.transformer_xl import TransformerXL
 from regard.models.vit import ViT, ViTClassifier
 
-TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer]] = {"seq2seq": Seq2Seq, "transformer": Transformer}
+TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq]] = {
+    "seq2seq": Seq2Seq,
+    "transformer": Transformer,
+    "conv": ConvSeq2Seq,
+}
 LANGUAGE_MODELS: dict[str, type[LanguageModel]] = {
     "gpt2": GPT2,
     "transformer-xl": TransformerXL,
@@ -51,6 +57,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "mlp": MLP,
     "ram": RAM,
     "show-attend-tell": ShowAttendTell,
+    "conv-captioner": ConvCaptioner,
     "sagan": SelfAttentionGAN,
     "self-attentive": SelfAttentive,
     "hierarchical": HierarchicalAttention,
@@ -87,7 +94,9 @@ __all__ = [
     "BERTMaskedLM",
     "BagOfWords",
     "BiDAF",
+    "ConvCaptioner",
     "ConvNet",
+    "ConvSeq2Seq",
     "EncoderClassifier",
     "EncoderSlotTracker",
     "EncoderTagger",

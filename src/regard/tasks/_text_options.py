@@ -311,3 +311,12 @@ class RunningTextConfig(TextFilesConfig):
         size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
         # a second or so per megabyte
         return f"reading {self.dataset_label}, {size:,.0f} megabytes" if size >= 5 else ""
+
+
+def check_learnable(attention: str | None) -> None:
+    """Raises for an attention, or one of a list joined by commas, that no training reaches."""
+    if attention is not None and "hard-argmax" in attention.split(","):
+        raise ValueError(
+            f"attention={attention!r} cannot be learned, since no gradient goes through its choice; "
+            "try attention='hard', which learns by its rewards, 'gumbel' or 'straight-through'"
+        )

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +20,7 @@ from regard.layers.rnn.decoder_base import AttentionDecoder, DecoderOutput, Deco
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.stack import Bridge, Stack
+from regard.models.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 from regard.models.show_attend_tell.encoder import annotation_vectors, annotation_width
 
 
@@ -46,22 +46,6 @@ ATTENTIONS: dict[str, Factory] = {
 # the parts that decide whether and where to attend learn at this fraction of the rate: otherwise they converge to
 # nothing before the annotation vectors contain anything
 _SLOW = 0.1
-
-
-@dataclass(frozen=True, eq=False)
-class CaptionState:
-    """The state of n captions for each of b images, and the grid of the patches."""
-
-    state: RecurrentState
-    grid: tuple[int, int] | None  # height and width, if the encoder gives a map
-
-    def reorder(self, index: Tensor) -> "CaptionState":  # "b n2"
-        """Slot j of image i continues the caption of slot index[i, j]."""
-        return replace(self, state=self.state.reorder(index))
-
-    def select_sentences(self, index: Tensor) -> "CaptionState":  # "b2"
-        """The state of these images only."""
-        return replace(self, state=self.state.select_sentences(index))
 
 
 class CaptionDecoder(AttentionDecoder):
@@ -148,7 +132,7 @@ def _mix_expectation(attended: Attended, memory: KVCache, is_mixed: Tensor) -> A
     return attended._replace(out=out, log_prob=attended.log_prob.masked_fill(is_mixed.squeeze(-1), 0.0))
 
 
-class ShowAttendTell(nn.Module):
+class ShowAttendTell(ImageCaptioner):
     """p(y_t | y_<t, a) = softmax(L_o (E y_{t−1} + L_h h_t + L_z ẑ_t)), a = encoder(x)  (Xu et al. 2015).
 
     `encoder` is any module that returns a map "b d h w" or rows "b n d" of images: these are the annotation vectors.
@@ -157,12 +141,10 @@ class ShowAttendTell(nn.Module):
     trained by its likelihood and `regard.losses.doubly_stochastic`; hard attention reads one patch, sampled in
     training, which uses `regard.losses.reinforce`, and the most probable one in evaluation.
 
-    `baseline` is a moving average of log p of a word, which training updates for REINFORCE; it starts at that of a
-    uniform guess and is saved with the weights, so that a resumed training continues with it. `lr_multipliers` names
-    the parts that learn slowly.
+    `baseline` starts at log p of a uniform guess. `lr_multipliers` names the parts that learn slowly.
     """
 
-    baseline: Tensor
+    decoder: CaptionDecoder
 
     def __init__(
         self,
@@ -197,7 +179,7 @@ class ShowAttendTell(nn.Module):
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
         nn.init.zeros_(self.embedding.weight[padding].data)
 
-    def encode(self, images: Tensor) -> tuple[EncoderOutput, Tensor, tuple[int, int] | None]:  # "b …" -> "b n d", "b"
+    def encode(self, images: Tensor) -> tuple[EncoderOutput, Tensor, Grid | None]:  # "b …" -> "b n d", "b"
         """The annotation vectors with their mean, their number per image, and their grid."""
         a, grid = annotation_vectors(self.encoder(images), self.decoder.bridge.linear.in_features)
         lengths = torch.full((len(a),), a.shape[1], device=a.device)
@@ -206,30 +188,20 @@ class ShowAttendTell(nn.Module):
     def teacher_force(
         self, images: Tensor, target: Tensor, need: Need = NOTHING
     ) -> DecoderOutput:  # "b …", "b t" -> "b t d"
-        """The inputs of the vocabulary layer at every step of known captions; the target starts with BOS."""
         encoded, lengths, grid = self.encode(images)
         y = self.dropout(self.embedding(target))
         # the alignment is assembled when its context ends, and the grid must still be known then
-        with _spatial_keys(grid), observer.alignment_steps():
+        with spatial_keys(grid), observer.alignment_steps():
             output = self.decoder.teacher_force(y, encoded, lengths, need)
         return output._replace(states=self.dropout(output.states))
 
     def init_state(self, images: Tensor) -> CaptionState:
-        """The state before the first word, one caption per image."""
         encoded, lengths, grid = self.encode(images)
         return CaptionState(self.decoder.init_state(encoded, lengths), grid)
 
     def step(self, tokens: Tensor, state: CaptionState, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        """The logits of the word after these, and the next state."""
-        with _spatial_keys(state.grid):
+        with spatial_keys(state.grid):
             decoder_step = self.decoder.step(DistinctTokens.of(tokens, self.embedding), state.state, weights)
         return Step(
             LazyLogits.of(self.output, decoder_step.out), replace(state, state=decoder_step.state), decoder_step.weights
         )
-
-    def forward(self, images: Tensor, target: Tensor) -> Tensor:  # "b …", "b t" -> "b t v"
-        return self.output(self.teacher_force(images, target).states)
-
-
-def _spatial_keys(grid: tuple[int, int] | None) -> AbstractContextManager[None]:
-    return nullcontext() if grid is None else observer.spatial_keys(grid)

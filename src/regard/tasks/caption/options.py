@@ -20,11 +20,13 @@ from regard.common.option_checks import (
 from regard.common.option_fields import left_open, option, resolve
 from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
 from regard.tasks._image_options import ServeImages
+from regard.tasks._text_options import check_learnable
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.models.conv_captioner import ConvCaptioner
     from regard.models.show_attend_tell.model import ShowAttendTell
     from regard.models.transfer.image_encoder import ImageEncoder
     from regard.tasks.caption.task import CaptionTask
@@ -94,6 +96,56 @@ class ShowAttendTellOptions(CaptionDecoderOptions):
 
         encoder = AnnotationEncoder(image_channels, self.annotation, width=self.channels)
         return self.build_decoder(encoder, vocabulary)
+
+
+@dataclass(frozen=True)
+class ConvCaptionOptions(ModelOptions):
+    """A convolutional encoder, and a convolutional decoder that attends to patches in every layer."""
+
+    attention: str = "dot"
+    """A mechanism by name (see `regard list`)."""
+    width: int = 64
+    """The width of embeddings."""
+    hidden: int = 96
+    """The width of the decoder's convolutions."""
+    layers: int = 3
+    """Layers of the decoder."""
+    kernel: int = 3
+    """Words that a convolution reads at once."""
+    encoder_gradient: float = left_open("1 / (2 layers)")
+    """In training the gradient of the encoder's outputs is multiplied by this."""
+    dropout: float = 0.0
+    """The share of embeddings, and of the inputs of layers, that dropout sets to zero in training."""
+    annotation: int = 64
+    """The width of an annotation vector, which describes one patch."""
+    channels: int = 32
+    """Channels of the encoder's first layer; the second has twice as many."""
+
+    def __post_init__(self) -> None:
+        check_learnable(self.attention)
+        check_at_least(self, 0, {"encoder_gradient": 0.2})
+        check_at_least(self, 1, dict.fromkeys(("width", "hidden", "annotation", "channels"), 64))
+        check_at_least(self, 1, dict.fromkeys(("layers", "kernel"), 3))
+        check_share(self, {"dropout": 0.1})
+        resolve(self, {"encoder_gradient": 1 / (2 * self.layers)})
+
+    def build(self, image_channels: int, vocabulary: int) -> ConvCaptioner:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.conv_captioner import ConvCaptioner
+        from regard.models.show_attend_tell.encoder import AnnotationEncoder
+
+        return ConvCaptioner(
+            AnnotationEncoder(image_channels, self.annotation, width=self.channels),
+            vocabulary,
+            width=self.width,
+            hidden=self.hidden,
+            layers=self.layers,
+            kernel=self.kernel,
+            attention=self.attention,
+            encoder_gradient=self.encoder_gradient,
+            dropout=self.dropout,
+            padding=PAD,
+        )
 
 
 @dataclass(frozen=True)
@@ -167,11 +219,14 @@ class Caption(TaskConfig):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"scenes": {"tokens": "words"}, "files": {"tokens": "bpe"}}
     models: ClassVar[dict[str, type[ModelOptions]]] = {
         "show-attend-tell": ShowAttendTellOptions,
+        "conv": ConvCaptionOptions,
         PRETRAINED: PretrainedCaptionOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
     varies: ClassVar[str] = "attention"
-    varies_help: ClassVar[str] = "soft, hard: all patches mixed by their weights, or one that is sampled."
+    varies_help: ClassVar[str] = (
+        "soft, hard: all patches mixed by their weights, or one that is sampled; for conv mechanisms by name."
+    )
     run_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json", *IMAGE_ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json", *IMAGE_ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("size", "tokens", "vocabulary")
@@ -205,8 +260,8 @@ class Caption(TaskConfig):
     max_length: int = 60
     """Longer captions, in tokens, are dropped from training; no caption that the model writes is longer."""
 
-    model: ShowAttendTellOptions | PretrainedCaptionOptions = left_open()
-    """A convolutional encoder or a pretrained ViT, and a recurrent decoder that attends."""
+    model: ShowAttendTellOptions | ConvCaptionOptions | PretrainedCaptionOptions = left_open()
+    """A convolutional encoder or a pretrained ViT, and a recurrent or a convolutional decoder that attends."""
     doubly: float | None = left_open("0.01")
     """soft: λ of Σ_i (1 − Σ_t α_ti)², which makes captions attend to every patch."""
     entropy: float | None = left_open("0.002")
@@ -226,16 +281,21 @@ class Caption(TaskConfig):
                 object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
         self._check_files_given(["valid", "test", "size"], "images", "train=FILE")
-        chosen = SimpleNamespace(attention=self.attention, doubly=self.doubly, entropy=self.entropy)
+        chosen = SimpleNamespace(attention=self.attention_kind, doubly=self.doubly, entropy=self.entropy)
         check_owner(chosen, "attention", {"soft": ("doubly",), "hard": ("entropy",)})
         check_at_least(self, 0, {"doubly": 0.01, "entropy": 0.002, "seed": 0})
         check_at_least(self, 1, dict.fromkeys(("size", "vocabulary", "max_length", "valid_lines", "batch"), 64))
         check_share(self, {"smoothing": 0.1})
-        resolve(self, _OF_ATTENTION[self.attention])
+        resolve(self, _OF_ATTENTION[self.attention_kind])
 
     @property
     def attention(self) -> str:
         return self.model.attention
+
+    @property
+    def attention_kind(self) -> str:
+        """ "hard" if the attention is trained by REINFORCE, "soft" otherwise."""
+        return "hard" if self.attention == "hard" else "soft"
 
     @property
     def title(self) -> str:
@@ -253,13 +313,14 @@ class Caption(TaskConfig):
         """The same with each of these attentions; options of the other one that have their default are left open."""
         options = {**vars(self), **vars(self.model)}
         defaults = _OF_ATTENTION["soft"] | _OF_ATTENTION["hard"]
-        opened = {name: None for name, value in defaults.items() if options[name] == value}
+        opened = {name: None for name, value in defaults.items() if options.get(name) == value}
         return {value: self.with_options(attention=value, **opened) for value in values}
 
     def cli_arguments(self) -> list[str]:
         """Also the options of the other attention, which a file of options may give."""
-        (other,) = set(_OF_ATTENTION) - {self.attention}
-        opened = [word for name in _OF_ATTENTION[other] for word in (f"--{name}", "None")]
+        (other,) = set(_OF_ATTENTION) - {self.attention_kind}
+        names = [name for name in _OF_ATTENTION[other] if hasattr(self, name) or hasattr(self.model, name)]
+        opened = [word for name in names for word in (f"--{name}", "None")]
         return [*super().cli_arguments(), *opened]
 
     def next_command(self, run: str) -> str:

@@ -17,7 +17,7 @@ from regard.common.eval_mode import eval_mode
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search, run_search
 from regard.inference.predictor import Observe
-from regard.models.show_attend_tell.model import ShowAttendTell
+from regard.models.image_captioner import ImageCaptioner
 from regard.recording.recording import Recording
 from regard.tasks._image_data import ImageStats, image_tensor, read_stats
 from regard.tasks._image_encoder import PretrainedImageEncoder
@@ -55,7 +55,7 @@ class ImageCaptions:
 
 def build_captioner(
     config: Caption, stats: ImageStats, tokenizer: Tokenizer, encoder: PretrainedImageEncoder | None
-) -> ShowAttendTell:
+) -> ImageCaptioner:
     """The model with initial weights; those of an encoder come from its folder if the run has none yet."""
     if isinstance(config.model, PretrainedCaptionOptions):
         assert encoder is not None
@@ -69,8 +69,8 @@ class Captioner(ImagePredictor[ImageCaptions]):
     served_as: ClassVar[str] = "caption"
     page_title: ClassVar[str] = "Describe pictures"
 
-    def __init__(self, model: ShowAttendTell, tokenizer: Tokenizer, stats: ImageStats, max_length: int) -> None:
-        self.model: ShowAttendTell = model
+    def __init__(self, model: ImageCaptioner, tokenizer: Tokenizer, stats: ImageStats, max_length: int) -> None:
+        self.model: ImageCaptioner = model
         self.tokenizer, self.stats, self.max_length = tokenizer, stats, max_length
 
     @staticmethod
@@ -178,7 +178,7 @@ class Captioner(ImagePredictor[ImageCaptions]):
     @property
     def hard(self) -> bool:
         """Whether a token reads one patch alone."""
-        return isinstance(getattr(self.model.decoder.attention, "read", None), Sample)
+        return isinstance(getattr(getattr(self.model.decoder, "attention", None), "read", None), Sample)
 
     def grid(self) -> tuple[int, int]:
         """Height and width of the grid of patches."""

@@ -22,7 +22,7 @@ from regard.inference.evaluation import Evaluation
 from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import scored
-from regard.models.show_attend_tell.model import ShowAttendTell
+from regard.models.image_captioner import ImageCaptioner
 from regard.tasks._image_data import (
     ImageStats,
     brightness,
@@ -71,7 +71,7 @@ class CaptionBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
+class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
     """−log p(y | x) of captions, with the doubly stochastic penalty of soft, or REINFORCE for hard attention."""
 
     task: Caption
@@ -117,7 +117,7 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
         summary += f"; dropped {dropped:,} captions of more than {task.max_length} tokens" if dropped else ""
         return CaptionProblem(task, train, valid[: task.valid_lines], pairs, tokenizer, stats, summary, encoder)
 
-    def build_model(self) -> ShowAttendTell:
+    def build_model(self) -> ImageCaptioner:
         return build_captioner(self.task, self.stats, self.tokenizer, self.encoder)
 
     def warnings(self) -> Sequence[str]:
@@ -147,7 +147,7 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
     def num_terms(self, batch: CaptionBatch) -> int:
         return int((batch.target[:, 1:] != PAD).sum())
 
-    def loss(self, model: ShowAttendTell, batch: CaptionBatch) -> Loss:
+    def loss(self, model: ImageCaptioner, batch: CaptionBatch) -> Loss:
         """Soft: −log p(y) + λ Σ_i (1 − Σ_t α_ti)². Hard: −log p(y | s) and REINFORCE  (Xu et al. 2015, 4.1 and 4.2)."""
         doubly = self.task.doubly or 0.0
         loss = _batch_loss(model, batch, self.task.smoothing, Need(weights=doubly > 0))
@@ -159,12 +159,12 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
             total = total + hard_attention_loss(loss, model.baseline, self.task.entropy)
         return Loss(total, len(loss.nll), {"nll": loss.nll.sum()})
 
-    def after_step(self, model: ShowAttendTell, sums: Mapping[str, float], count: int) -> None:
+    def after_step(self, model: ImageCaptioner, sums: Mapping[str, float], count: int) -> None:
         """Hard: b ← (1 − r) b + r mean log p(y_t), the moving average of the rewards  (Xu et al. 2015, 4.1)."""
-        if self.task.attention == "hard":
+        if self.task.attention_kind == "hard":
             model.baseline.lerp_(torch.full_like(model.baseline, -sums["nll"] / count), _RATE)
 
-    def validate(self, model: ShowAttendTell) -> ValidationResult:
+    def validate(self, model: ImageCaptioner) -> ValidationResult:
         captioner = Captioner(model, self.tokenizer, self.stats, self.task.max_length)
         values, captions = caption_scores(captioner, self.valid, Greedy())
         values["nll"] = self._nll(model)
@@ -173,7 +173,7 @@ class CaptionProblem(TrainingProblem[ShowAttendTell, CaptionBatch]):
         return ValidationResult(values, self.task.metric, self.task.metrics[self.task.metric], sample)
 
     @torch.no_grad()
-    def _nll(self, model: ShowAttendTell) -> float:
+    def _nll(self, model: ImageCaptioner) -> float:
         """−log p of a token of the first caption of every image."""
         device = next(model.parameters()).device
         total, count = 0.0, 0
@@ -195,6 +195,7 @@ class CaptionTask(Task[Caption, Captioner]):
     def dry_run(self) -> None:
         options = self.config.model
         with torch.random.fork_rng(devices=[]), torch.no_grad():
+            model: ImageCaptioner
             if isinstance(options, PretrainedCaptionOptions):
                 model = options.build(smallest_image_encoder(options), 11)
             else:
@@ -317,7 +318,7 @@ def _check_same_shape(data: CaptionedImages, name: object, stats: ImageStats) ->
         )
 
 
-def _batch_loss(model: ShowAttendTell, batch: CaptionBatch, smoothing: float, need: Need = NOTHING) -> TokenLoss:
+def _batch_loss(model: ImageCaptioner, batch: CaptionBatch, smoothing: float, need: Need = NOTHING) -> TokenLoss:
     output = model.teacher_force(batch.x, batch.target[:, :-1], need)
     return token_loss(output, batch.target[:, 1:], model.output, smoothing)
 

@@ -18,7 +18,7 @@ from regard.common.option_checks import (
     dashed,
 )
 from regard.common.option_fields import left_open, option, resolve
-from regard.tasks._text_options import AttackTextFiles, SearchOptions
+from regard.tasks._text_options import AttackTextFiles, SearchOptions, check_learnable
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _SMALL = {
 
 @dataclass(frozen=True)
 class TranslatorOptions(ModelOptions):
-    """Options that both models have."""
+    """Options that all models have."""
 
     attention: str | None = left_open("that of the paper")
     """A mechanism by name (see `regard list`)."""
@@ -66,11 +66,7 @@ class TranslatorOptions(ModelOptions):
                 f"attention={self.attention!r} is a decoder, whose attention is {SCORED[self.attention]!r}; "
                 f"give decoder={self.attention!r} and leave attention out"
             )
-        if self.attention is not None and "hard-argmax" in self.attention.split(","):
-            raise ValueError(
-                f"attention={self.attention!r} cannot be learned, since no gradient goes through its choice; "
-                "try attention='hard', which learns by its rewards, 'gumbel' or 'straight-through'"
-            )
+        check_learnable(self.attention)
 
     @abstractmethod
     def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> EncoderDecoder:
@@ -200,6 +196,73 @@ class TransformerOptions(TranslatorOptions):
         )
 
 
+@dataclass(frozen=True)
+class ConvOptions(TranslatorOptions):
+    """An encoder and a decoder of gated convolutions, with attention in every layer of the decoder."""
+
+    attention: str | None = "dot"
+    """A mechanism by name (see `regard list`)."""
+    layers: int = 4
+    """Layers of the encoder and of the decoder."""
+    decoder_layers: int = left_open("as many as layers")
+    """Layers of the decoder, if not as many."""
+    hidden: int = left_open()
+    """The width of the convolutions."""
+    kernel: int = 3
+    """Positions that a convolution reads at once; odd."""
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    """The encoding of positions."""
+    encoder_gradient: float = left_open("1 / (2 layers of the decoder)")
+    """In training the gradient of the encoder's outputs is multiplied by this."""
+
+    def __post_init__(self) -> None:
+        resolve(self, {"attention": "dot", "layers": 4, "kernel": 3, "positions": "learned"})
+        super().__post_init__()
+        check_at_least(self, 1, dict.fromkeys(["hidden", "kernel", "decoder_layers"]))
+        check_at_least(self, 0, {"encoder_gradient": 0.125})
+        if self.kernel % 2 == 0:
+            raise ValueError(
+                f"kernel must be odd, so that the encoder looks as far back as ahead, got {self.kernel}; "
+                f"try kernel={self.kernel + 1}"
+            )
+        if self.attention is not None and "," in self.attention:
+            raise ValueError(
+                f"attention={self.attention!r} names one per head, and a conv has no heads; name one, or take "
+                "model='transformer'"
+            )
+
+    def resolved(self, defaults: Mapping[str, Any]) -> Self:
+        options = super().resolved(defaults)
+        layers = options.layers if options.decoder_layers is None else options.decoder_layers
+        gradient = 1 / (2 * layers) if options.encoder_gradient is None else options.encoder_gradient
+        return replace(options, decoder_layers=layers, encoder_gradient=gradient)
+
+    def max_tokens(self, max_length: int) -> int | None:
+        return _positions(max_length) if self.positions == "learned" else None
+
+    def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> EncoderDecoder:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.conv_seq2seq import ConvSeq2Seq
+
+        assert self.attention is not None
+        return ConvSeq2Seq(
+            source_size,
+            target_size,
+            width=self.width,
+            hidden=self.hidden,
+            layers=self.layers,
+            decoder_layers=self.decoder_layers,
+            kernel=self.kernel,
+            attention=self.attention,
+            positions=self.positions,
+            longest=_positions(max_length),
+            encoder_gradient=self.encoder_gradient,
+            dropout=self.dropout,
+            tied="all" if shared else "target",
+            padding=PAD,
+        )
+
+
 def _positions(max_length: int) -> int:
     """The number of learned positions: beyond all training pairs, as lines to translate may be longer."""
     return 2 * max_length + 2
@@ -323,7 +386,11 @@ class Translate(TaskConfig):
         "pronounce": {"width": 128, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 2048, "metric": "per"},
         "files": {"width": 256, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 1536, "metric": "bleu"},
     }
-    models: ClassVar[dict[str, type[ModelOptions]]] = {"seq2seq": Seq2SeqOptions, "transformer": TransformerOptions}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "seq2seq": Seq2SeqOptions,
+        "transformer": TransformerOptions,
+        "conv": ConvOptions,
+    }
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; none is a decoder without attention. One per head: dot+entmax+…"
@@ -361,7 +428,7 @@ class Translate(TaskConfig):
     max_length: int = 200
     """Longer pairs, in tokens, are dropped from training; their number is reported."""
     model: TranslatorOptions = left_open()
-    """A recurrent encoder and decoder, or a Transformer."""
+    """A recurrent encoder and decoder, a Transformer, or a convolutional encoder and decoder."""
     smoothing: float = left_open()
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
 
