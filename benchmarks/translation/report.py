@@ -25,7 +25,7 @@ IMAGES = ROOT / "docs" / "images"
 
 _COMPARED = "compare-"
 # cases whose curves are drawn
-_DRAWN = ("additive", "transformer")
+_DRAWN = ("additive", "transformer", "conv")
 
 INTRO = """\
 This page lists the results of translators trained by `regard train translate` on a CPU, measured by `python -m
@@ -50,7 +50,7 @@ short trainings of small models; compare them only with one another.
 REPEAT = """\
 ```bash
 python -m benchmarks.translation --list                                 # names of the benchmarks
-python -m benchmarks.translation additive transformer --data multi30k   # two trainings; --runs sets their folder
+python -m benchmarks.translation additive transformer conv --data multi30k   # three trainings; --runs sets their folder
 python -m benchmarks.translation dates reverse pronounce                # embedded data
 python -m benchmarks.translation compare --data multi30k                # the mechanisms
 python -m benchmarks.translation.resume --kills 100

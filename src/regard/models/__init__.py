@@ -5,8 +5,8 @@ from torch import nn
 from regard.models.acting.agent import Agent
 from regard.models.bag_of_words import BagOfWords
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
-from regard.models.conv_captioner import ConvCaptioner
-from regard.models.conv_seq2seq import ConvSeq2Seq
+from regard.models.conv.captioner import ConvCaptioner
+from regard.models.conv.seq2seq import ConvSeq2Seq
 from regard.models.convnet import ConvNet
 from regard.models.gpt2 import GPT2
 from regard.models.hierarchical import HierarchicalAttention

@@ -72,3 +72,12 @@ def embeddings(
     else:
         output.weight = target.weight
     return source, target, output
+
+
+def check_learned_positions(longest: int | None, side: str, tokens: int) -> None:
+    """Raises if a model with this many learned positions, None: any number, cannot read this many tokens."""
+    if longest is not None and tokens > longest:
+        raise ValueError(
+            f"the {side} has {tokens} tokens, but positions='learned' has longest={longest} positions; "
+            f"shorten it, or build the model with longest={tokens}, or with positions='sinusoidal'"
+        )

@@ -14,7 +14,7 @@ from regard.layers.rnn.decoder_base import DecoderOutput, RecurrentDecoder, Recu
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder, EncoderOutput
-from regard.layers.stepwise_attention import IncompatibleAttention
+from regard.layers.rnn.stepwise_attention import IncompatibleAttention
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 # the decoder class, and the attention of its paper

@@ -22,7 +22,7 @@ from regard.layers.native_decoder import encode_position, native_encode, native_
 from regard.layers.position_choices import check_heads
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import Activation, DecoderLayer, EncoderLayer
-from regard.models.encoder_decoder import EncoderDecoder, embeddings
+from regard.models.encoder_decoder import EncoderDecoder, check_learned_positions, embeddings
 
 NORMS = ("pre", "post")
 POSITIONS = ("sinusoidal", "learned", "rotary")
@@ -142,7 +142,7 @@ class Transformer(EncoderDecoder):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
-        self._check_length("source", source.shape[1])
+        check_learned_positions(self.longest, "source", source.shape[1])
         if not self.training and can_step(source) and has_plain_calls(self.encoder):
             groups = length_groups(lengths, source.shape[1])
             if len(groups) > 1:
@@ -172,7 +172,7 @@ class Transformer(EncoderDecoder):
         return encoded
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
-        self._check_length("target", target.shape[1])
+        check_learned_positions(self.longest, "target", target.shape[1])
         encoded, source_mask = self.encode(source, lengths), Lengths(lengths)
         x = self.dropout(self.target_place(self.scale * self.target(target)))
         mask, weights = Causal(), None
@@ -186,13 +186,6 @@ class Transformer(EncoderDecoder):
             weights = layer_output.weights if layer_need.weights else weights
         return DecoderOutput(self.target_norm(x), None if weights is None else weights.mean(1))
 
-    def _check_length(self, side: str, tokens: int) -> None:
-        if self.longest is not None and tokens > self.longest:
-            raise ValueError(
-                f"the {side} has {tokens} tokens, but positions='learned' has longest={self.longest} positions; "
-                f"shorten it, or build the model with longest={tokens}, or with positions='sinusoidal'"
-            )
-
     @property
     def _alignment_layer(self) -> int:
         """The layer whose attention to the source is the alignment."""
@@ -205,7 +198,7 @@ class Transformer(EncoderDecoder):
 
     def step(self, tokens: Tensor, state: TransformerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         time = len(state.counts)
-        self._check_length("target", time + 1)
+        check_learned_positions(self.longest, "target", time + 1)
         counts, paths = (*state.counts, tokens.shape[1]), _longer_paths(state, tokens)
         state = TransformerState(state.lengths, state.sources, state.pasts, counts, paths, state.count)
         x = self.scale * self.target(tokens)

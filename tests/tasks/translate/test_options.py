@@ -13,9 +13,16 @@ from regard.data.text.tokenizer import Kind
 from regard.layers.rnn.cells import CELLS
 from regard.metrics.text import SCORES, Cut
 from regard.models import TRANSLATORS
+from regard.models.conv.seq2seq import POSITIONS as CONV_POSITIONS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, POSITIONS, Transformer
-from regard.tasks.translate.options import EvaluateTranslations, Seq2SeqOptions, TransformerOptions, Translate
+from regard.tasks.translate.options import (
+    ConvOptions,
+    EvaluateTranslations,
+    Seq2SeqOptions,
+    TransformerOptions,
+    Translate,
+)
 
 A, B, C = Path("a.tsv"), Path("b.tsv"), Path("c.tsv")
 
@@ -25,7 +32,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         {"data": "date"},
         "unknown data 'date'; did you mean 'dates'? known are: dates, reverse, pronounce",
     ),
-    "unknown model": (ValueError, {"model": "rnn"}, "unknown model 'rnn'; known are: seq2seq, transformer"),
+    "unknown model": (ValueError, {"model": "rnn"}, "unknown model 'rnn'; known are: seq2seq, transformer, conv"),
     "unknown decoder": (ValueError, {"decoder": "luong-fed"}, "unknown decoder 'luong-fed'; did you mean"),
     "a file that is a string": (TypeError, {"train": "a.tsv"}, "train must be a tuple .*, got 'a.tsv'; write"),
     "data and files": (ValueError, {"data": "dates", "train": (A,)}, "data='dates' and train=a.tsv exclude each other"),
@@ -53,6 +60,13 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         {"attention": "dot,additive"},
         "attention='dot,additive' names one per head, and a seq2seq has no heads; name one, or take model=",
     ),
+    "heads of conv": (
+        ValueError,
+        {"model": "conv", "attention": "dot,additive"},
+        "attention='dot,additive' names one per head, and a conv has no heads; name one, or take model=",
+    ),
+    "kernel of seq2seq": (ValueError, {"kernel": 5}, "kernel=5 belongs to model='conv', not to 'seq2seq'"),
+    "no kernel": (ValueError, {"model": "conv", "kernel": 0}, "kernel must be 1 or more, got 0"),
     "attention of none": (
         ValueError,
         {"decoder": "fixed", "attention": "dot"},
@@ -91,6 +105,7 @@ def test_choices_are_those_of_the_packages_below() -> None:
     assert set(seq2seq["cell"]) == set(CELLS)
     assert set(transformer["norm"]) == set(NORMS)
     assert set(transformer["positions"]) == set(POSITIONS)
+    assert set(literal_choices(ConvOptions)["positions"]) == set(CONV_POSITIONS)
     assert set(Translate.models) == set(TRANSLATORS)
 
 
@@ -175,7 +190,9 @@ def test_a_model_is_given_by_its_options() -> None:
     task = Translate(data="dates", model=TransformerOptions(heads=2))
     assert task == Translate.of(data="dates", model="transformer", heads=2)
     assert task.model_name == "transformer"
-    with pytest.raises(TypeError, match="model must be the options of a model, Seq2SeqOptions or TransformerOptions"):
+    with pytest.raises(
+        TypeError, match="model must be the options of a model, Seq2SeqOptions or TransformerOptions or ConvOptions"
+    ):
         Translate(model="transformer")
     with pytest.raises(TypeError, match="translate has no option colour='red'"):
         Translate.of(colour="red")

@@ -15,7 +15,7 @@ from regard.layers.rnn.cells import States
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.source_projection import project_source_once
-from regard.layers.stepwise_attention import StepwiseAttention, map_tensors
+from regard.layers.rnn.stepwise_attention import StepwiseAttention, map_tensors
 
 
 class DecoderOutput(NamedTuple):

@@ -20,8 +20,8 @@ from regard.layers.rnn.decoder_base import AttentionDecoder, DecoderOutput, Deco
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.stack import Bridge, Stack
-from regard.models.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 from regard.models.show_attend_tell.encoder import annotation_vectors, annotation_width
+from regard.models.show_attend_tell.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 
 
 def _salient(query: int, key: int) -> Additive:

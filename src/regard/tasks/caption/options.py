@@ -26,7 +26,7 @@ from regard.tasks.base import Budget, ModelOptions, TaskConfig
 if TYPE_CHECKING:
     from torch import nn
 
-    from regard.models.conv_captioner import ConvCaptioner
+    from regard.models.conv.captioner import ConvCaptioner
     from regard.models.show_attend_tell.model import ShowAttendTell
     from regard.models.transfer.image_encoder import ImageEncoder
     from regard.tasks.caption.task import CaptionTask
@@ -131,7 +131,7 @@ class ConvCaptionOptions(ModelOptions):
 
     def build(self, image_channels: int, vocabulary: int) -> ConvCaptioner:
         from regard.data.text.special_tokens import PAD
-        from regard.models.conv_captioner import ConvCaptioner
+        from regard.models.conv.captioner import ConvCaptioner
         from regard.models.show_attend_tell.encoder import AnnotationEncoder
 
         return ConvCaptioner(

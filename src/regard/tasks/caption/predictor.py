@@ -17,7 +17,7 @@ from regard.common.eval_mode import eval_mode
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search, run_search
 from regard.inference.predictor import Observe
-from regard.models.image_captioner import ImageCaptioner
+from regard.models.show_attend_tell.image_captioner import ImageCaptioner
 from regard.recording.recording import Recording
 from regard.tasks._image_data import ImageStats, image_tensor, read_stats
 from regard.tasks._image_encoder import PretrainedImageEncoder

@@ -22,7 +22,7 @@ from regard.inference.evaluation import Evaluation
 from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import scored
-from regard.models.image_captioner import ImageCaptioner
+from regard.models.show_attend_tell.image_captioner import ImageCaptioner
 from regard.tasks._image_data import (
     ImageStats,
     brightness,

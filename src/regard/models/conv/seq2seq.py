@@ -10,12 +10,12 @@ from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import Factory
 from regard.attn.terms.position import LearnedPositions, Sinusoidal
 from regard.decoding.protocol import LazyLogits, Step
-from regard.layers.convolutional_decoder import ConvolutionalDecoder, ConvSource, ConvState, add_positions
+from regard.layers.conv.decoder import ConvolutionalDecoder, ConvSource, ConvState, add_positions
+from regard.layers.conv.gated_convolution import HALF, GatedConvolution
+from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.layers.dropout import Dropout
-from regard.layers.gated_convolution import HALF, GatedConvolution
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.layers.weight_norm import WeightNormLinear
-from regard.models.encoder_decoder import EncoderDecoder, embeddings
+from regard.models.encoder_decoder import EncoderDecoder, check_learned_positions, embeddings
 
 POSITIONS = ("learned", "sinusoidal")
 
@@ -72,7 +72,7 @@ class ConvSeq2Seq(EncoderDecoder):
         self.decoder = ConvolutionalDecoder(width, hidden, decoder_layers, kernel, attention=attention, dropout=dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> ConvSource:  # "b s", "b"
-        self._check_length("source", source.shape[1])
+        check_learned_positions(self.longest, "source", source.shape[1])
         e = self.dropout(add_positions(self.source(source), self.source_place))
         is_token = (torch.arange(source.shape[1], device=source.device) < lengths[:, None]).unsqueeze(-1)
         x = self.encoder_first(e)
@@ -86,7 +86,7 @@ class ConvSeq2Seq(EncoderDecoder):
         return ConvSource(z, (z + e) * HALF, lengths)
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
-        self._check_length("target", target.shape[1])
+        check_learned_positions(self.longest, "target", target.shape[1])
         y = self.dropout(add_positions(self.target(target), self.target_place))
         output = self.decoder.teacher_force(y, self.encode(source, lengths), need)
         return output._replace(states=self.dropout(output.states))
@@ -95,17 +95,10 @@ class ConvSeq2Seq(EncoderDecoder):
         return self.decoder.init_state(self.encode(source, lengths))
 
     def step(self, tokens: Tensor, state: ConvState, weights: bool = False) -> Step:  # "b n" -> "b n v"
-        self._check_length("target", state.time + 1)
+        check_learned_positions(self.longest, "target", state.time + 1)
         y = add_positions(self.target(tokens).unsqueeze(2), self.target_place, state.time).squeeze(2)
         out, state, alignment = self.decoder.step(y, state, weights)
         return Step(LazyLogits.of(self.output, out), state, alignment)
-
-    def _check_length(self, side: str, tokens: int) -> None:
-        if self.longest is not None and tokens > self.longest:
-            raise ValueError(
-                f"the {side} has {tokens} tokens, but positions='learned' has longest={self.longest} positions; "
-                f"shorten it, or build the model with longest={tokens}, or with positions='sinusoidal'"
-            )
 
 
 def _places(positions: str, longest: int, width: int) -> LearnedPositions | Sinusoidal:

@@ -13,10 +13,10 @@ from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import MECHANISMS, Factory
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.position import LearnedPositions, Sinusoidal
-from regard.layers.gated_convolution import HALF, GatedConvolution
+from regard.layers.conv.gated_convolution import HALF, GatedConvolution
+from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.layers.stepwise_attention import IncompatibleAttention, StepwiseAttention, map_tensors
-from regard.layers.weight_norm import WeightNormLinear
+from regard.layers.rnn.stepwise_attention import IncompatibleAttention, StepwiseAttention, map_tensors
 
 
 class ConvSource(NamedTuple):

@@ -11,8 +11,8 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from regard import MECHANISMS, record
 from regard.attn.call import Need
-from regard.layers.gated_convolution import GatedConvolution
-from regard.layers.weight_norm import WeightNormLinear
+from regard.layers.conv.gated_convolution import GatedConvolution
+from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.models import ConvSeq2Seq
 
 # of the catalogue, what a decoder can call with one query at a time

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.layers.dropout import Dropout
-from regard.layers.weight_norm import WeightNormLinear
 
 # keeps the variance of the sum of two terms  (Gehring et al. 2017, 3.4)
 HALF = math.sqrt(0.5)

@@ -10,12 +10,12 @@ from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import Factory
 from regard.attn.terms.position import Sinusoidal
 from regard.decoding.protocol import LazyLogits, Step
-from regard.layers.convolutional_decoder import ConvolutionalDecoder, ConvSource, add_positions
+from regard.layers.conv.decoder import ConvolutionalDecoder, ConvSource, add_positions
+from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.layers.weight_norm import WeightNormLinear
-from regard.models.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 from regard.models.show_attend_tell.encoder import annotation_vectors, annotation_width
+from regard.models.show_attend_tell.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 
 
 class ConvCaptioner(ImageCaptioner):

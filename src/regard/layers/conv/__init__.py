@@ -1,0 +1,1 @@
+"""Layers of convolutional sequence-to-sequence models."""
