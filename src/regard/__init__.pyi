@@ -100,7 +100,12 @@ from .gates.gated_cell import CellState as CellState, GatedCell as GatedCell, Ga
 from .gates.gated_units import GatedUnits as GatedUnits
 from .gates.insert import insert as insert, remove as remove
 from .gates.non_local import NonLocal as NonLocal
-from .gates.parameter_free import MagnitudeSaliency as MagnitudeSaliency, MaxSaliency as MaxSaliency, SimAM as SimAM
+from .gates.parameter_free import (
+    EnergyMinimum as EnergyMinimum,
+    MagnitudeSaliency as MagnitudeSaliency,
+    MaxSaliency as MaxSaliency,
+    SimAM as SimAM,
+)
 from .gates.reading_gates import (
     CellGate as CellGate,
     HeadsGate as HeadsGate,

@@ -1,13 +1,23 @@
 """Gates without parameters: SimAM, and saliency by maximum and by magnitude."""
 
+from typing import Literal, NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn import checks
-from regard.gates.base import Gate, scale_map
+from regard.gates.base import Gate, check_map, scale_map
 from regard.kernels import feature_maps
 from regard.kernels.feature_maps import compute
+
+
+class EnergyMinimum(NamedTuple):
+    """The classifier that separates each neuron from the others of its channel, all of the shape of the map."""
+
+    w: Tensor  # its slope, w_t
+    b: Tensor  # its intercept, b_t
+    energy: Tensor  # the energy at (w_t, b_t), which is minimal
 
 
 class SimAM(Gate):
@@ -25,6 +35,34 @@ class SimAM(Gate):
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         out = feature_maps.simam(x, self.lam)
         return out, torch.sigmoid(compute.inverse_energies(x, self.lam)).to(x.dtype) if need_weights else None
+
+    def solve(self, x: Tensor, *, statistics: Literal["shared", "others"] = "shared") -> EnergyMinimum:
+        """w_t = 2(t − μ)/((t − μ)² + 2σ² + 2λ), b_t = −(t + μ) w_t/2 and e* = 4(σ² + λ)/((t − μ)² + 2σ² + 2λ).
+
+        They minimise (1 − w t − b)² + mean_i (−1 − w x_i − b)² + λ w² for every neuron t  (Yang et al. 2021, eq. 2).
+        "others" takes μ and σ² of all neurons of the channel but t, as the energy is written; "shared" takes the mean
+        of the channel and v for all of them, as the gate does: its weights are σ(1/e*).
+        """
+        check_map(x, self.channels, self.dims, self)
+        checks.known("statistics", statistics, ("shared", "others"))
+        wide, axes, n = compute.widen(x), compute.spatial_axes(x), x.shape[2:].numel()
+        mean = wide.mean(axes, keepdim=True)
+        distance = wide - mean
+        total = distance.square().sum(axes, keepdim=True)
+        if statistics == "shared":
+            variance = (total / max(1, n - 1)).expand_as(wide)
+        elif n > 1:
+            # without t, the mean moves away from it by d/(n − 1), and the squares lose t's own and that of the move
+            variance = (total - distance.square() * (n / (n - 1))).clamp_min(0.0) / (n - 1)
+            mean = mean - distance / (n - 1)
+            distance = wide - mean
+        else:
+            raise ValueError(
+                f"statistics='others' needs two positions or more, got {checks.shape(x)}; try statistics='shared'"
+            )
+        denominator = distance.square() + 2 * (variance + self.lam)
+        w = 2 * distance / denominator
+        return EnergyMinimum(w, -(wide + mean) * w / 2, 4 * (variance + self.lam) / denominator)
 
     def extra_repr(self) -> str:
         return f"lam={self.lam:g}"
