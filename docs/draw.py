@@ -10,7 +10,7 @@ import drawing
 import torch
 from draw_letters import backwards, key_value, local, location_sensitive, memory_hop, monotonic, multi_head, neighbour
 from draw_positions import biased, masks, rotary, t5, transformer_xl, window
-from draw_words import DIM, KEYS, about, bidaf, co_attention, gumbel, hard, pooling
+from draw_words import DIM, KEYS, about, bidaf, co_attention, gumbel, hard, pooling, set_distance
 
 import regard
 from regard.viz import Panel
@@ -44,6 +44,8 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
             "taylor": {"score": regard.Kernel("taylor"), "normalize": regard.Sum()},
         }
     ),
+    "unnormalized": lambda: about({"softmax": {}, "q·k / √d itself": {"normalize": regard.Identity()}}),
+    "set-distance": set_distance,
     "temperature": lambda: about({f"T = {t:g}": {"normalize": regard.Softmax(t)} for t in (3.0, 1.0, 0.3)}),
     "sparsemax": lambda: about({"softmax": {}, "sparsemax": {"normalize": regard.Sparsemax()}}),
     "entmax": lambda: about(

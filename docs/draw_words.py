@@ -58,6 +58,16 @@ def about(choices: dict[str, dict[str, object]]) -> list[Panel]:
     return [Panel(weights(q, k, **terms), title, QUERIES, KEYS) for title, terms in choices.items()]
 
 
+def set_distance() -> list[Panel]:
+    """The same words by the sum of their distances from all of them; every query has the same weights."""
+    q, k = words(*QUERIES), words(*KEYS)
+    panels = []
+    for sign, title in ((-1, "−Σ‖k − l‖ / n"), (1, "Σ‖k − l‖ / n")):
+        layer = regard.SetDistance(sign, scale=1 / len(KEYS))
+        panels.append(Panel(layer(q, k, torch.eye(len(KEYS))), title, QUERIES, KEYS))
+    return panels
+
+
 def hard() -> list[Panel]:
     q, k = words(*QUERIES), words(*KEYS)
     soft = weights(q, k)

@@ -24,6 +24,7 @@ from .attn.mechanisms.monotonic import (
 )
 from .attn.mechanisms.pooling import Pool as Pool
 from .attn.mechanisms.retina import Retina as Retina
+from .attn.mechanisms.set_distance import SetDistance as SetDistance
 from .attn.multihead import MultiHead as MultiHead
 from .attn.terms.bias import (
     ALiBi as ALiBi,

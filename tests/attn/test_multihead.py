@@ -22,6 +22,47 @@ def close(got: torch.Tensor, want: torch.Tensor) -> None:
     torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("rotate", [False, True])
+@pytest.mark.parametrize("kv_heads", [2, 6])
+def test_values_of_another_width(kv_heads: int, rotate: bool) -> None:
+    """d_v unlike d_k: the formula, steps against the whole, the gradient, and no module of torch."""
+    turn = regard.Rotary(4) if rotate else None
+    layer = MultiHead(DIM, HEADS, kv_heads=kv_heads, head_dim=4, head_value_dim=3, rotate=turn).double()
+    assert (layer.value.out_features, layer.out.in_features) == (kv_heads * 3, HEADS * 3)
+    x = torch.randn(2, T, DIM, dtype=torch.float64, requires_grad=True)
+    got = layer.attend(x, mask=regard.Causal(), need=Need(weights=True))
+    heads = []
+    for h in range(HEADS):
+        g = h // (HEADS // kv_heads)
+        q_h, k_h = layer.query(x)[..., 4 * h : 4 * h + 4], layer.key(x)[..., 4 * g : 4 * g + 4]
+        if turn is not None:
+            q_h, k_h = turn(q_h), turn(k_h)
+        scores = (q_h @ k_h.mT / 2).masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf)
+        weights = torch.softmax(scores, -1)
+        torch.testing.assert_close(got.weights[:, h], weights, rtol=0, atol=1e-10)
+        heads.append(weights @ layer.value(x)[..., 3 * g : 3 * g + 3])
+    want = layer.out(torch.cat(heads, -1))
+    torch.testing.assert_close(got.out, want, rtol=0, atol=1e-10)
+    torch.testing.assert_close(layer(x, mask=regard.Causal()), want, rtol=0, atol=1e-10)
+    with torch.no_grad():
+        past = None
+        for t in range(T):
+            step, past = layer.step(x[:, t : t + 1], past, mask=regard.Causal())
+            torch.testing.assert_close(step[:, 0], want[:, t], rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(lambda x: layer(x, mask=regard.Causal()), x[:1, :3].detach().requires_grad_())
+    if kv_heads == HEADS:
+        with pytest.raises(ValueError, match="heads of width 4|values of width 3 per head beside keys of 4"):
+            layer.to_torch()
+
+
+def test_values_of_another_width_beside_the_usual_keys() -> None:
+    """Where the keys are as torch has them, the refusal names the values."""
+    with pytest.raises(ValueError, match="values of width 3 per head beside keys of 2"):
+        MultiHead(DIM, HEADS, head_value_dim=3).to_torch()
+    with pytest.raises(ValueError, match="head_value_dim must be a whole number"):
+        MultiHead(DIM, HEADS, head_value_dim=0)
+
+
 @pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
 def test_it_is_the_formula(kv_heads: int) -> None:
     layer = MultiHead(DIM, HEADS, kv_heads=kv_heads, key_dim=5, value_dim=7).double()

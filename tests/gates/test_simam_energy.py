@@ -67,7 +67,7 @@ def test_shared_statistics_are_those_of_the_gate(neurons: tuple[Tensor, Tensor, 
 def test_misprints_in_circulation_are_no_minimum(neurons: tuple[Tensor, Tensor, Tensor]) -> None:
     x, t, others = neurons
     solved = SimAM(LAM).solve(x, statistics="others")
-    w, b, least = (part.flatten() for part in solved)
+    w, _, least = (part.flatten() for part in solved)
     mean = others.mean(-1)
     misprints = {
         "the sign of w": energy(-w, (t + mean) * w / 2, t, others),

@@ -27,12 +27,14 @@ from regard.attn.mechanisms.location_sensitive import LocationAttention
 from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
 from regard.attn.mechanisms.pooling import BroadcastPool, Pool
+from regard.attn.mechanisms.set_distance import SetDistance
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask, Window
 from regard.attn.terms.normalizer import (
     Entmax,
+    Identity,
     NormalizedSigmoid,
     Normalizer,
     Sigmoid,
@@ -110,6 +112,7 @@ MECHANISMS: dict[str, Factory] = {
     "euclid": lambda q, k: Attention(Distance(power=1)),
     "trilinear": lambda q, k: Attention(Trilinear(q)),
     "linear": lambda q, k: Attention(Kernel(), normalize=Sum()),
+    "unnormalized": lambda q, k: Attention(Dot(scale=1.0), normalize=Identity()),
     "location": lambda q, k: Attention(Location(q, MAX_POSITIONS)),
     "uniform": lambda q, k: Attention(Uniform()),
     # normalizers
@@ -136,6 +139,8 @@ MECHANISMS: dict[str, Factory] = {
     # learned queries, split values, both directions
     "key-value": lambda q, k: KeyValue(Attention(Additive(q, k // 2, q))),
     "pooling": lambda q, k: BroadcastPool(Pool(Attention(Additive(k, k, k)), k)),
+    "set-distance": lambda q, k: SetDistance(),
+    "set-outlier": lambda q, k: SetDistance(1),
     "co-attention": lambda q, k: DynamicCoAttention(CoAttention(Bilinear(q, k))),
     "bidaf": lambda q, k: AttentionFlow(q),
     "memory-hop": lambda q, k: MemoryHop(),

@@ -60,6 +60,8 @@ def _scale(heads: nn.Module) -> float | None:
     attention = heads.attention
     if heads.rotate is not None or heads.heads != heads.kv_heads or not isinstance(attention, nn.Module):
         return None
+    if heads.head_value_dim != heads.head_dim:
+        return None
     scale = dot_product_scale(attention, heads.head_dim)
     return scale if scale is not None and attention.mask is None else None
 

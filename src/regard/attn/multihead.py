@@ -24,8 +24,9 @@ class MultiHead(AttentionModule):
     """[head₁; …; head_h] W_O, head_n = attention(q W_Q, k W_K, v W_V)  (Vaswani et al. 2017, 3.2.2).
 
     With `kv_heads` below `heads`, each key head serves a group of neighbouring query heads (grouped, Ainslie et al.
-    2023; 1 is multi-query, Shazeer 2019). `attention` is one layer for all heads, or a list with one per head. `rotate`
-    rotates queries and keys by their positions.
+    2023; 1 is multi-query, Shazeer 2019). `head_dim` is the width of queries and keys per head, d_k of the paper, and
+    `head_value_dim` that of values, d_v: the same unless given. `attention` is one layer for all heads, or a list with
+    one per head. `rotate` rotates queries and keys by their positions.
 
         heads(x)                      self-attention
         heads(x, source)              cross-attention
@@ -41,6 +42,7 @@ class MultiHead(AttentionModule):
         *,
         kv_heads: int | None = None,
         head_dim: int | None = None,
+        head_value_dim: int | None = None,
         key_dim: int | None = None,
         value_dim: int | None = None,
         attention: Attention | Sequence[Attention] | None = None,
@@ -70,12 +72,14 @@ class MultiHead(AttentionModule):
             )
         self.heads, self.kv_heads = heads, kv_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
+        self.head_value_dim = self.head_dim if head_value_dim is None else head_value_dim
+        checks.positive_ints("MultiHead", head_dim=self.head_dim, head_value_dim=self.head_value_dim)
         key_dim = dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
         self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)
         self.key = nn.Linear(key_dim, kv_heads * self.head_dim, bias=bias)
-        self.value = nn.Linear(value_dim, kv_heads * self.head_dim, bias=bias)
-        self.out = nn.Linear(heads * self.head_dim, dim, bias=bias)
+        self.value = nn.Linear(value_dim, kv_heads * self.head_value_dim, bias=bias)
+        self.out = nn.Linear(heads * self.head_value_dim, dim, bias=bias)
         self.rotate = rotate
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
@@ -113,7 +117,7 @@ class MultiHead(AttentionModule):
         return to_torch(self)
 
     def _split(self, x: Tensor, heads: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
-        return x.unflatten(-1, (heads, self.head_dim)).transpose(-2, -3)
+        return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
 
     def project_kv(
         self, k: Tensor, past: KVCache | None = None, *, v: Tensor | None = None, positions: Tensor | None = None

@@ -79,6 +79,8 @@ def _without_module(layer: MultiHead) -> str | None:
         return "heads that share keys"
     if layer.heads * layer.head_dim != layer.query.in_features:
         return f"heads of width {layer.head_dim}, which is not dim / heads"
+    if layer.head_value_dim != layer.head_dim:
+        return f"values of width {layer.head_value_dim} per head beside keys of {layer.head_dim}"
     if layer.rotate is not None:
         return f"place for {layer.rotate!r}"
     normalize = attention.normalize

@@ -21,6 +21,7 @@ _PAGES = {
     "local-p": "local",
     "location-smooth": "location-sensitive",
     "mocha": "monotonic",
+    "set-outlier": "set-distance",
     "grouped": "multi-head",
     "multi-query": "multi-head",
 }

@@ -1,5 +1,7 @@
 """linear: factored sums, φ(q) (Σ_j φ(k_j) v_jᵀ) / φ(q) Σ_j φ(k_j)  (Katharopoulos et al. 2020, eq. 5).
 
+Without a normalizer, Identity(), the sums are not divided: q (kᵀ v) instead of (q kᵀ) v.
+
 Causal calls run chunk by chunk: the full matrix inside a chunk, the running sum over all earlier chunks.
 """
 
@@ -9,7 +11,7 @@ from torch import Tensor
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.checks import accumulate_dtype
 from regard.attn.terms.mask import And, Causal, Lengths, Mask
-from regard.attn.terms.normalizer import Sum, divide_by_greatest
+from regard.attn.terms.normalizer import Identity, Sum, divide_by_greatest
 from regard.attn.terms.read import WeightedSum
 from regard.kernels.dispatch import values_are_readable
 
@@ -25,7 +27,7 @@ def _leaves(mask: Mask | None) -> list[Mask]:
 def unsupported_reason(call: AttentionCall) -> str | None:
     if call.score.comparison != "dot":
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
-    if not isinstance(call.normalize, Sum):
+    if not isinstance(call.normalize, Sum | Identity):
         return f"only sums can be factored, {type(call.normalize).__name__} needs the whole row"
     if not isinstance(call.read, WeightedSum):
         return f"it only computes weighted sums, {type(call.read).__name__} selects one key"
@@ -66,13 +68,18 @@ def run(call: AttentionCall) -> Attended:
                 *dense.shape[:-2], *[1] * (len(call.batch) + 2 - dense.ndim), *dense.shape[-2:]
             ).transpose(-1, -2)
             k = k.masked_fill(~is_visible, 0.0)
+    if isinstance(call.normalize, Identity):
+        return _attended(call, _sums(call, q * call.score.scale_of(q.shape[-1]), k, v))
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last column sums the weights
     out = _sums(call, q, k, v)
     if not values_are_readable(out) or not _are_normal(out[..., -1]):
         out = _sums(call, divide_by_greatest(q), divide_by_greatest(k, (-2, -1)), v)
     total = out[..., -1:]
     empty = total == 0
-    out = (out[..., :-1] / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
+    return _attended(call, (out[..., :-1] / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0))
+
+
+def _attended(call: AttentionCall, out: Tensor) -> Attended:
     return Attended(out.expand(*call.batch, *out.shape[-2:]).to(call.v.dtype))
 
 
