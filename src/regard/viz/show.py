@@ -142,13 +142,12 @@ class RecordingView(View):
         elif path.suffix == ".html":
             from regard.viz.recording.figures.overlays import load_image
             from regard.viz.recording.page import builder
-            from regard.viz.recording.page.summaries import merged_words, with_summaries
+            from regard.viz.recording.page.summaries import with_words
 
             image = None if self.image is None else load_image(self.image).movedim(-1, 0)
             recording, words = self.recording, None
             if self.other is None:
-                merged = merged_words(recording)
-                recording, words = with_summaries(recording), merged and with_summaries(merged)
+                recording, words = with_words(recording)
             builder.write(recording, path, image=image, other=self.other, words=words)
         elif path.suffix == ".npz":
             _write_npz(path, _arrays(self.recording))

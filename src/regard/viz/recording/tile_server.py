@@ -28,6 +28,7 @@ from regard.viz.recording.page import builder, packing
 from regard.viz.recording.page.mask import mask_spans
 from regard.viz.recording.page.packing import Head
 from regard.viz.recording.page.pyramid import TILE, Bytes, MapPyramid, coarsest_level, halve, level_side, row_blocks
+from regard.viz.recording.page.summaries import with_words
 
 # bytes of cached blocks of rows, and of cached pyramids
 _MAX_BLOCK_BYTES, _MAX_PYRAMID_BYTES = 104 << 20, 256 << 20
@@ -276,7 +277,8 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, recording: Recording, host: str, port: int, *, sample: int, image: Tensor | None) -> None:
-        layers = builder.page_layers(recording, None, sample)
+        recording, words = with_words(recording)
+        layers = builder.page_layers(recording, None, sample, words)
         heads = [layer.heads(sample) for layer in layers]
         header = builder.page_header(recording, layers, list(map(len, heads)), image)
         header["remote"] = True

@@ -9,7 +9,7 @@ import html as markup
 import itertools
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -90,9 +90,7 @@ def html(
     """
     checks.instance_of("recording", recording, Recording, "Recording(maps)")
     checks.positive("budget", budget, "a page")
-    layers = page_layers(recording, other, sample)
-    if words is not None:
-        layers += [replace(layer, unit="words") for layer in page_layers(words, None, sample)]
+    layers = page_layers(recording, other, sample, words)
     heads = [layer.heads(sample) for layer in layers]
     header = page_header(recording, layers, list(map(len, heads)), image)
     all_heads = list(itertools.chain.from_iterable(heads))
@@ -143,10 +141,13 @@ class _MaskList(list[dict[str, object]]):
         return self.index(entry)
 
 
-def page_layers(recording: Recording, other: Recording | None, sample: int) -> list[Layer]:
-    """The layers of the page, those of the other recording last."""
+def page_layers(
+    recording: Recording, other: Recording | None, sample: int, words: Recording | None = None
+) -> list[Layer]:
+    """The layers of the page: those of the recording, of the other one, and of words."""
     layers = []
-    for name, side, maps in (("recording", "A", recording), ("other", "B", other)):
+    sources = (("recording", "A", "tokens", recording), ("other", "B", "tokens", other), ("words", "A", "words", words))
+    for name, side, unit, maps in sources:
         if maps is None:
             continue
         if not len(maps):
@@ -155,7 +156,7 @@ def page_layers(recording: Recording, other: Recording | None, sample: int) -> l
             rows, columns = maps.labels(recorded_map) if sample == 0 else (None, None)  # labels are those of sample 0
             if columns is None and recorded_map.first:
                 columns = selection.key_positions(recorded_map)
-            layers.append(Layer(recorded_map, rows and tuple(rows), columns and tuple(columns), side))
+            layers.append(Layer(recorded_map, rows and tuple(rows), columns and tuple(columns), side, unit))
     return layers
 
 

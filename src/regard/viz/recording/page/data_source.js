@@ -1,10 +1,11 @@
 // The source of the weights: blocks of this file, unpacked on demand, or tiles from a server on this machine. A byte b
 // is the weight scale·(b / 255)², around 128 in signed maps; the greatest weights of each row are stored exactly. Level L holds the greatest of every 2^L by 2^L weights.
 const TILE = 256;
-// The page shows the layers of one unit, tokens or words; the address names it. `stored` and `block` are the places of a
-// layer and of a map in this file.
+// The page shows the layers of one unit, tokens or words; the address names it, or the name of a frame that has no
+// address of its own. `stored` and `block` are the places of a layer and of a map in this file or at the server.
 const hasWords = data.layers.some((layer) => layer.unit === "words");
-const unit = hasWords && /[#&]units=words\b/.test(location.hash) ? "words" : "tokens";
+const namedUnit = () => (hasWords && /(^|[#&])units=words\b/.test(location.hash || window.name) ? "words" : "tokens");
+const unit = namedUnit();
 let blockCount = 0;
 data.layers.forEach((layer, stored) => {
   Object.assign(layer, { stored, block: blockCount });
@@ -112,7 +113,7 @@ const loadFacts = (map) =>
   facts.get(map.n, async () => {
     let part;
     if (data.remote) {
-      const answer = await (await fetchOk(`facts/${map.n}`)).json();
+      const answer = await (await fetchOk(`facts/${map.block}`)).json();
       Object.assign(map, answer.facts, { levels: map.levels });
       part = answer.chunk;
     } else [part] = await chunks(map);
@@ -137,7 +138,7 @@ const cellsOf = (n, level) => Math.ceil(n / 2 ** level);
 
 // The bytes of a tile: {cells, height, width, done}; `done` is false while a server is still reading that part.
 function tile(map, level, y, x) {
-  const key = `${map.n}/${level}/${y}/${x}`;
+  const key = `${map.block}/${level}/${y}/${x}`;
   return tileCache.get(key, async () => {
     const height = Math.min(TILE, cellsOf(map.q, level) - y * TILE);
     const width = Math.min(TILE, cellsOf(map.k, level) - x * TILE);
@@ -174,7 +175,7 @@ const rowCache = new RecentCache(200);
 async function row(map, i) {
   const statistics = data.remote ? facts.peek(map.n) : await loadFacts(map);
   const plain = await rowCache.get(`${map.n}/${i}`, async () => {
-    if (data.remote) return { weights: new Float32Array(await (await fetchOk(`row/${map.n}/${i}`)).arrayBuffer()), whole: true, exact: true };
+    if (data.remote) return { weights: new Float32Array(await (await fetchOk(`row/${map.block}/${i}`)).arrayBuffer()), whole: true, exact: true };
     const weights = new Float32Array(map.k);
     const whole = map.levels.includes(0);
     for (let x = 0; whole && x * TILE < map.k; x++) {

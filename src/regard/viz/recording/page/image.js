@@ -128,7 +128,7 @@ function drawPanels(canvas, panels, selected, width) {
     pen.textBaseline = "middle";
     pen.fillText(ellipsize(pen, name, side), x + side / 2, y + tall + 12);
   });
-  canvas.dataset.most = most;
+  Object.assign(canvas.dataset, { most, panels: panels.map(({ name }) => name).join(", ") });
   return (x, y) => {
     const [column, line] = [Math.floor(x / (side + 10)), Math.floor(y / (tall + 28))];
     const n = line * across + column;

@@ -101,7 +101,12 @@ unitSelect.value = unit;
 unitField.hidden = !hasWords;
 unitSelect.addEventListener("change", () => {
   clearTimeout(addressTimer);
-  history.replaceState(null, "", unitSelect.value === "words" ? `#tab=${state.tab}&units=words` : `#tab=${state.tab}`);
+  const place = unitSelect.value === "words" ? "&units=words" : "";
+  try {
+    history.replaceState(null, "", `#tab=${state.tab}${place}`);
+  } catch {
+    window.name = place.slice(1); // a page inside a notebook
+  }
   location.reload();
 });
 const hideSinks = make("input", { type: "checkbox", id: "sinks" });
@@ -197,6 +202,7 @@ document.getElementById("page").append(
 dark.addEventListener("change", schedule);
 addEventListener("resize", schedule);
 addEventListener("hashchange", () => {
+  if (namedUnit() !== unit) location.reload();
   if (!readAddress()) showError(new Error(`${location.hash} names nothing on this page`));
   cursorMoved = true;
   schedule();

@@ -5,7 +5,7 @@ const maskCache = new RecentCache(64);
 // null: nothing is masked, or no mask is known.
 const loadMask = (map) =>
   maskCache.get(data.remote ? map.n : (map.mask ?? -1), async () => {
-    const encoded = data.remote ? await (await fetchOk(`mask/${map.n}`)).json() : (data.masks[map.mask] ?? null);
+    const encoded = data.remote ? await (await fetchOk(`mask/${map.block}`)).json() : (data.masks[map.mask] ?? null);
     if (!encoded || encoded.kind === "share") return encoded;
     const bytes = await unpack(encoded.chunk);
     if (encoded.kind === "bits") return { share: encoded.share, bits: bytes };

@@ -29,6 +29,12 @@ def with_summaries(recording: Recording) -> Recording:
     return replace(recording, maps=(*recording.maps, *summaries))
 
 
+def with_words(recording: Recording) -> tuple[Recording, Recording | None]:
+    """The recording with its summaries, and the same from word to word where tokens are parts of words."""
+    words = merged_words(recording)
+    return with_summaries(recording), None if words is None else with_summaries(words)
+
+
 def merged_words(recording: Recording) -> Recording | None:
     """The recording from word to word; None where tokens are words, or where some maps are not over the tokens."""
     tokens = [*(recording.queries or ()), *(recording.keys or ())]

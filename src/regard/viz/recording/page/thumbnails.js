@@ -178,7 +178,7 @@ async function fetchThumbnails() {
     remaining.delete(map);
     try {
       await loadFacts(map);
-      const answer = await (await fetchOk(`thumb/${map.n}`)).json();
+      const answer = await (await fetchOk(`thumb/${map.block}`)).json();
       servedThumbnails.set(map.n, { thumb: await unpack(answer.thumb), bare: await unpack(answer.bare) });
     } catch (error) {
       showError(error);
