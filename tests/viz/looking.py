@@ -26,6 +26,21 @@ def launched() -> Iterator[Any]:
         made.close()
 
 
+def violations(page: Any) -> list[str]:
+    """What axe finds on an open page."""
+    axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page.evaluate(axe)
+    found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        f"{one['id']}: {json.dumps([node['html'][:200] for node in one['nodes'][:3]])}" for one in found["violations"]
+    ]
+
+
+def overflow(page: Any) -> int:
+    """How many pixels a page is wider than its window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
 class Seen:
     """One open page. `at` is what it says of the cell that the cursor is at."""
 
@@ -98,7 +113,7 @@ class Seen:
         return int(self.page.evaluate("document.querySelectorAll('*').length"))
 
     def overflow(self) -> int:
-        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+        return overflow(self.page)
 
     def pixel(self, i: int, j: int, panel: str = "heat") -> list[int]:
         """The colour in the middle of a cell, a little off the crosshair."""
@@ -118,14 +133,7 @@ class Seen:
         )
 
     def violations(self) -> list[str]:
-        """What axe finds."""
-        axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-        self.page.evaluate(axe)
-        found = self.page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
-        return [
-            f"{one['id']}: {json.dumps([node['html'][:200] for node in one['nodes'][:3]])}"
-            for one in found["violations"]
-        ]
+        return violations(self.page)
 
     def close(self) -> None:
         self.context.close()

@@ -8,6 +8,7 @@ import pytest
 from tests.serve.dialogues import dialogue_endpoint
 from tests.serve.http.test_h11_timeouts import running
 from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
+from tests.viz.looking import overflow, violations
 
 pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
@@ -147,6 +148,17 @@ def test_a_conversation_in_a_browser(script: str, opened: Any) -> None:
     assert seen.page.locator("img").count() == 0
     # nothing is wider than the screen of a phone
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_and_is_accessible(scheme: str, opened: Any) -> None:
+    for speaks, turn in ((SPEAKS, "good day"), (TRACKS, "food=thai")):
+        seen = opened(speaks)
+        seen.page.emulate_media(color_scheme=scheme)
+        seen.page.set_viewport_size({"width": 320, "height": 640})
+        act(seen, turn)
+        assert violations(seen.page) == []
+        assert overflow(seen.page) == 0
 
 
 def test_a_wrong_turn_is_said_and_can_be_typed_again(opened: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.serve.http.test_h11_timeouts import running
 from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
 from tests.tasks.language_model.test_generation import predictor
+from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
 from regard.tasks.language_model.endpoint import GenerateEndpoint
@@ -40,6 +41,11 @@ def test_one_sends_a_prompt_and_sees_its_text(chromium: Any, address: str) -> No
     assert page.locator("#generated strong").text_content() == "the <b>\ncat"
     assert page.locator("#outcome").text_content().startswith(f"{answer['tokens']} tokens")
     assert seen.complaints == []
+    page.set_viewport_size({"width": 320, "height": 640})
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert violations(page) == []
+        assert overflow(page) == 0
     page.fill("#text", "a" * 41)
     page.click("button")
     page.locator("#wrong:not(:empty)").wait_for()

@@ -1,6 +1,5 @@
 """The page in a browser: one types, sees the translation and what it looked at; nothing is asked of anyone else."""
 
-import json
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ import httpx
 import pytest
 from tests.serve.conftest import Service
 from tests.serve.http.test_h11_timeouts import running
+from tests.viz.looking import overflow, violations
 
 from regard.data.text.pairs import Pairs
 from regard.inference.limits import Limits
@@ -219,13 +219,12 @@ def test_a_model_without_attention(chromium: Any, loaded: LoadedRun) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_is_accessible(scheme: str, chromium: Any, service: Service) -> None:
-    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
     context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
     seen = Seen(context.new_page(), service.address)
     seen.page.goto(service.address)
     seen.typed("a b c d")
     seen.page.locator("summary").click()
-    assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert overflow(seen.page) == 0
     seen.page.wait_for_selector("#results:not([hidden])")
     # the greatest weight has the colour that it has in figures
     greatest = """(canvas) => {
@@ -235,8 +234,7 @@ def test_it_fits_and_is_accessible(scheme: str, chromium: Any, service: Service)
         return false;
     }"""
     assert seen.page.locator(".cells").evaluate(greatest)
-    found = {one["id"]: one["nodes"][0]["html"] for one in axe.run(seen.page)["violations"]}
-    assert not found, json.dumps(found, indent=1)
+    assert violations(seen.page) == []
     assert seen.page.evaluate("document.querySelectorAll('h1').length") == 1
     assert seen.complaints == []
     context.close()

@@ -8,6 +8,7 @@ import pytest
 from tests.serve import pictures
 from tests.serve.conftest import Make, running_models
 from tests.serve.pages.test_page import Seen, chromium, pytestmark  # noqa: F401
+from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
 from regard.serve.served_model import ServedModel
@@ -86,7 +87,19 @@ def test_a_page_asks_for_the_token_once(name: str, seen: Seen) -> None:
         assert seen.text("#outcome") == "1 sentence translated."
 
 
-def test_the_index_is_accessible(seen: Seen) -> None:
-    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
-    seen.page.goto(seen.address)
-    assert [item["id"] for item in axe.run(seen.page)["violations"]] == []
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_index_documentation_and_the_question_for_a_token_are_accessible(scheme: str, seen: Seen) -> None:
+    page = seen.page
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.goto(seen.address)
+    assert violations(page) == []
+    assert overflow(page) == 0
+    page.get_by_role("link", name="reverse").click()
+    page.locator("#text").fill("c a b")
+    page.wait_for_selector("#access")
+    assert violations(page) == []
+    assert overflow(page) == 0
+    page.goto(f"{seen.address}/docs")
+    page.wait_for_selector("#operations-reverse-post_reverse_v1_translate_post")
+    assert violations(page) == []

@@ -1,6 +1,5 @@
 """The page of texts in a browser: one types, sees the answer and the words tinted by each hop of attention."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 from tests.serve.http.test_h11_timeouts import running
 from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
 from tests.serve.texts import text_endpoint
+from tests.viz.looking import overflow, violations
 
 pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
@@ -84,13 +84,11 @@ def test_a_model_without_attention(chromium: Any) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:  # noqa: F811
-    axe = pytest.importorskip("axe_core_python.sync_playwright").Axe()
     context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
     seen = Seen(context.new_page(), address)
     seen.page.goto(address)
     seen.typed("a b c d")
-    assert seen.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
-    found = {one["id"]: one["nodes"][0]["html"] for one in axe.run(seen.page)["violations"]}
-    assert not found, json.dumps(found, indent=1)
+    assert overflow(seen.page) == 0
+    assert violations(seen.page) == []
     assert seen.complaints == []
     context.close()

@@ -34,6 +34,7 @@ def documentation_files(title: str) -> dict[str, tuple[bytes, str]]:
     swagger = resources.files(fastapi_swagger).joinpath("resources")
     return {
         "/docs": (_asset("documentation.html").format(title=html.escape(title)).encode(), _HTML),
+        "/docs/documentation.css": (_asset("documentation.css").encode(), _STYLE),
         "/docs/documentation.js": (_asset("documentation.js").encode(), _SCRIPT),
         "/docs/swagger-ui-bundle.js": (swagger.joinpath("swagger-ui-bundle.js").read_bytes(), _SCRIPT),
         "/docs/swagger-ui.css": (swagger.joinpath("swagger-ui.css").read_bytes(), _STYLE),

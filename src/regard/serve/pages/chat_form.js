@@ -14,7 +14,8 @@ const form = make(
   make("div", { class: "asked" }, make("button", { type: "submit" }, "Send"), undo, restart),
   wrong,
 );
-const log = make("ol", { id: "turns", role: "log", "aria-label": "conversation" });
+const turns = make("ol", { id: "turns" });
+const log = make("div", { role: "log", "aria-label": "conversation" }, turns);
 // the turn that waits for its answer; an error hides it
 const results = make("p", { class: "turn user", "aria-hidden": "true" });
 results.hidden = true;
@@ -61,13 +62,13 @@ function exchangeItem({ system, user, answer }, n) {
   if (answer.reply !== undefined) said.push(turn("system", answer.reply || "(nothing)"));
   const beside = [];
   if (answer.state) beside.push(stateTable(answer, n ? exchanges[n - 1].answer.state : {}));
-  if (answer.attended?.length) beside.push(make("h3", {}, "Attended words"), ...attendedWords(answer.attended));
+  if (answer.attended?.length) beside.push(make("h2", {}, "Attended words"), ...attendedWords(answer.attended));
   beside.push(...answer.notes.map((sentence) => make("p", { class: "hint" }, sentence)));
   return make("li", { class: "card exchange" }, make("div", { class: "said" }, ...said), make("div", { class: "beside" }, ...beside));
 }
 
 function drawAll() {
-  log.replaceChildren(...exchanges.map(exchangeItem));
+  turns.replaceChildren(...exchanges.map(exchangeItem));
   undo.disabled = restart.disabled = !exchanges.length;
 }
 

@@ -12,6 +12,9 @@ const before = make("button", { type: "button", "aria-label": "previous alignmen
 const after = make("button", { type: "button", "aria-label": "next alignment" }, "›");
 const choice = make("div", { class: "choice" }, make("label", { for: "chooser" }, "Alignment"), chooser, before, after);
 const texts = [make("p", { class: "text", dir: "auto", lang: "" }), make("p", { class: "text", dir: "auto", lang: "" })];
+// a text that is cut can be scrolled by keys
+const textSizes = new ResizeObserver(() => texts.forEach((text) => (text.scrollHeight > text.clientHeight ? text.setAttribute("tabindex", "0") : text.removeAttribute("tabindex"))));
+texts.forEach((text) => textSizes.observe(text));
 const status = make("p", { id: "status", role: "status" });
 const chips = {
   source: make("div", { class: "tokens", role: "group", "aria-label": "source tokens", dir: "auto", lang: "" }),
