@@ -92,13 +92,18 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "gaussian of another width": (ValueError, call(bias=regard.LocalGaussian(7, 3)), ["q must be 7 wide"]),
     # masks
     "mask that is a word": (TypeError, call(mask="causal"), ["mask must be a Mask", "str", "Causal()"]),
-    "mask of floats": (TypeError, call(mask=t(3, 5)), ["mask must be boolean", "float32", "bias=", "mask > 0"]),
+    "mask of integers": (TypeError, call(mask=t(3, 5).long()), ["mask must be boolean", "int64", "bias=", "mask > 0"]),
+    "mask of floats and a bias": (
+        ValueError,
+        call(mask=t(3, 5), bias=t(3, 5)),
+        ["mask holds torch.float32", "where a bias of shape (3, 5) already adds its own", "leave the bias out"],
+    ),
     "mask of floats beside a bias": (
         ValueError,
         lambda: regard.MultiHead(4, 2, attention=regard.Attention(bias=regard.ALiBi(2)))(t(2, 3, 4), mask=t(3, 3)),
         [
             "mask holds torch.float32, numbers to be added to the scores, where ALiBi(heads=2) already adds its own; "
-            "pass booleans, True = may attend, or leave the bias out of the layer"
+            "pass booleans, True = may attend, or leave the bias out"
         ],
     ),
     "mask of one axis": (ValueError, call(mask=t(5).bool()), ["mask must end", "(5)", "unsqueeze(-2)"]),
@@ -151,6 +156,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     ),
     "a misspelled name": (AttributeError, lambda: regard.MultiHed, ["regard has no MultiHed; did you mean MultiHead?"]),
     "a name that is like none": (AttributeError, lambda: regard.xyzzy, ["regard has no xyzzy; dir(regard) lists all"]),
+    "lengths beyond the keys": (
+        ValueError,
+        call(mask=regard.Lengths([9, 4]) & regard.Causal()),
+        ["lengths has 9, and there are 5 keys", "positions="],
+    ),
     "lengths of another batch": (
         ValueError,
         call(mask=regard.Lengths(torch.tensor([3, 4, 5]))),

@@ -285,6 +285,18 @@ def test_a_bias_tensor_that_hides_is_a_mask(backend: str) -> None:
     close(got, regard.attention(q, k, v, mask=allowed, backend="eager"), "bias of -inf")
 
 
+@pytest.mark.parametrize("axes", [(), (SIZES.b,), (SIZES.b, SIZES.h)], ids=["pairs", "samples", "heads"])
+def test_a_mask_of_numbers_is_that_of_layers_and_of_torch(axes: tuple[int, ...]) -> None:
+    q, k, v = (t.detach() for t in tensors())
+    numbers = torch.randn(*axes, SIZES.q, SIZES.k, dtype=torch.float64)
+    numbers[..., 0, 1] = -torch.inf
+    added = numbers[:, None] if len(axes) == 1 else numbers
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=added)
+    for attention in (regard.attention, regard.Attention()):
+        close(attention(q, k, v, mask=numbers), expected, "mask of numbers")
+    assert "runs: " in regard.explain(q, k, v, mask=numbers)
+
+
 def test_bare_calls_on_grouped_odd_and_empty_shapes_equal_the_equation() -> None:
     for lead_q, lead_k in (((2, 6), (2, 2)), ((2, 6), (2, 1)), ((), ()), ((3,), (1,)), ((2, 3), (2, 3))):
         for n, m in ((3, 3), (1, 5), (0, 3), (3, 0), (5, 2)):

@@ -15,7 +15,7 @@ from regard.inference.predictor import labelled_recording
 from regard.serve.rounding import rounded
 from regard.serve.text_endpoint import TextAnswers, TextEndpoint, TextRequest
 
-TEXTS = ["good", "a bad one", "ねこ and dogs", "w", ""]
+TEXTS = ["good", "a bad one", "ねこ and dogs", "w", "a fine film"]
 
 
 def test_together_as_alone() -> None:
@@ -78,6 +78,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an option": ({"text": "a", "top": 0}, "top must be a whole number from 1, got 0"),
     "too many": ({"texts": ["a"] * 6}, "texts must be 1 to 5, got 6; send several requests"),
     "characters": ({"text": "a" * 61}, "text must have at most 60 characters, got 61; send it sentence by sentence"),
+    "nothing visible": ({"texts": ["a", " \n"]}, "texts[1] is empty; give at least one word"),
     "half a character": (
         {"text": "a\ud800"},
         "text holds half a character (a lone surrogate) at position 2; send it whole",

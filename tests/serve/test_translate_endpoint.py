@@ -53,6 +53,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"text": "a", "language": "English"},
         ["language must be a code such as en or deu, got 'English'; leave it out for en"],
     ),
+    "nothing visible": ({"text": "\t "}, ["text is empty; give at least one word"]),
     "too many lines": (
         {"text": "a\n" * 8, "split": "lines"},
         ["a request has at most 7 lines, got 8; send several requests"],
@@ -86,7 +87,7 @@ def test_bad_input_is_one_sentence(name: str, translating: Make) -> None:
 
 def test_what_is_left_out(translating: Make) -> None:
     assert read(translating(), {"text": "a b"}) == TranslateRequest(("a b",), Beam(5, 1), alignment=False)
-    assert read(translating(beam=3), {"text": ""}).search == Beam(3, 1)
+    assert read(translating(beam=3), {"text": "a"}).search == Beam(3, 1)
     assert read(translating(), {"texts": ["a", "b"], "beam": 1}) == TranslateRequest(
         ("a", "b"), Greedy(), alignment=False
     )
@@ -103,7 +104,7 @@ def test_together_as_alone(translating: Make, loaded: LoadedRun) -> None:
     bodies: list[dict[str, Any]] = [
         {"text": "a b c"},
         {"texts": LINES[:7], "beam": 1},
-        {"texts": ["e d", "", "  ", "b c d e a b c"], "nbest": 3, "alignment": True},
+        {"texts": ["e d", "zz", " ?", "b c d e a b c"], "nbest": 3, "alignment": True},
         {"text": "x y a", "beam": 2, "nbest": 2},
         {"texts": LINES[7:12], "alignment": True},
         {"texts": ["a b", "c"], "beam": 2, "length_penalty": 0.0},
@@ -148,11 +149,11 @@ def test_samples_depend_on_the_seed_and_the_line_alone(translating: Make, loaded
 def test_a_text_is_split_and_joined_again(translating: Make) -> None:
     served = translating()
     text = "  a b now. Ever d!\n\nc"
-    together = read(served, {"texts": [text, ""], "split": "sentences", "nbest": 2, "alignment": True})
-    assert together.lines == ["a b now.", "Ever d!", "c", ""]
+    together = read(served, {"texts": [text, "d"], "split": "sentences", "nbest": 2, "alignment": True})
+    assert together.lines == ["a b now.", "Ever d!", "c", "d"]
     assert together.count == 4
     (response,) = served.answer([together])
-    first, empty = response["answers"]  # type: ignore[misc]
+    first, second = response["answers"]  # type: ignore[misc]
     alone = served.answer([read(served, {"text": line, "nbest": 2, "alignment": True}) for line in together.lines])
     assert [segment.pop("before") for segment in first["segments"]] == ["  ", " ", "\n\n"]
     assert first["segments"] == [each["answers"][0] for each in alone[:3]]  # type: ignore[index]
@@ -166,7 +167,7 @@ def test_a_text_is_split_and_joined_again(translating: Make) -> None:
         }
     ]
     assert first["unknown"] == sum(segment["unknown"] for segment in first["segments"])
-    assert empty["translations"][0]["text"] == ""
+    assert second["segments"][0]["translations"] == alone[3]["answers"][0]["translations"]  # type: ignore[index]
     assert read(served, {"text": text, "split": "lines"}).lines == ["a b now. Ever d!", "c"]
 
 

@@ -45,7 +45,10 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
     nonfinite_rows = None
     total: int | Tensor = count
     if mask is not None:
-        mask = as_mask(mask).fit(batch, q.shape[-2], count, q.device)
+        mask = as_mask(mask)
+        if positions is None:
+            mask.check_keys(count)
+        mask = mask.fit(batch, q.shape[-2], count, q.device)
         if read_values and positions is None and mask.hides_nothing(q.shape[-2], count):
             mask = None  # a NaN in a visible key reaches the output by itself
         elif read_values:

@@ -12,7 +12,7 @@ from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, 
 from regard.attn.call_builder import build_call
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import LazyMap
-from regard.attn.terms.bias import Bias
+from regard.attn.terms.bias import Bias, split_score_mask
 from regard.attn.terms.mask import Causal, Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
@@ -38,8 +38,8 @@ def attention(
     """weights = normalize(score(q, k) + bias, mask); out = read(weights, v).
 
     The defaults compute softmax(q kᵀ/√d) v. v=None means v = k. If k and v have fewer heads than q (axis -3), each of
-    their heads serves a group of neighbouring heads of q. Queries are the last of the keys, unless `positions=(i, j)`
-    gives the positions of both.
+    their heads serves a group of neighbouring heads of q. A mask of numbers is added to
+    the scores. Queries are the last of the keys, unless `positions=(i, j)` gives the positions of both.
     """
     if refused:
         checks.refuse_arguments("attention", refused)
@@ -82,6 +82,7 @@ def attend(
     if refused:
         checks.refuse_arguments("attend", refused)
     checks.instance_of("need", need, Need, "Need(weights=True)")
+    bias, mask = split_score_mask(mask, bias, q)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return attend_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 
@@ -153,6 +154,7 @@ def explain(
     """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
     if refused:
         checks.refuse_arguments("explain", refused)
+    bias, mask = split_score_mask(mask, bias, q)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 

@@ -7,8 +7,8 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Terms
 from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache
-from regard.attn.terms.bias import Bias, is_score_mask
-from regard.attn.terms.mask import Mask, as_mask, insert_head_axes
+from regard.attn.terms.bias import Bias, split_score_mask
+from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
@@ -73,15 +73,7 @@ class Attention(AttentionModule):
 
     def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
-        mask = inputs.mask
-        bias: Bias | Tensor | None = self.bias
-        if is_score_mask(mask):
-            if bias is not None:
-                raise ValueError(
-                    f"mask holds {mask.dtype}, numbers to be added to the scores, where {bias!r} already adds its own; "
-                    "pass booleans, True = may attend, or leave the bias out of the layer"
-                )
-            bias, mask = insert_head_axes(mask, inputs.q.ndim), None
+        bias, mask = split_score_mask(inputs.mask, self.bias, inputs.q)
         read = self.read if self.training else self.read.in_eval()
         terms = Terms(self.score, bias, self.normalize, read, self.dropout if self.training else 0.0)
         return inputs._replace(mask=self.combine_masks(mask)), terms

@@ -295,6 +295,8 @@ def _versions() -> dict[str, str]:
 
 
 def check_holds_no_run(run: Path) -> None:
-    """Raises if the folder holds a run, which a new one would write over."""
+    """Raises if the folder holds a run, which a new one would write over, or is no folder."""
+    if run.exists() and not run.is_dir():
+        raise NotADirectoryError(f"{run} is a file, and a run is a folder; take another name")
     if (run / RECORD).exists() or (run / LAST).exists():
         raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")

@@ -100,6 +100,7 @@ def test_an_environment_that_does_not_repeat_itself_cannot_go_on() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("gym:Qux", "unknown --env 'gym:Qux'; known are: gym:CartPole-v0, "),
         ("gym:CartPole-v9", "unknown --env 'gym:CartPole-v9'; did you mean 'gym:CartPole-v1'? known are: gym:"),
         (
             "gym:no_such_module:Maze-v0",

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.mask import insert_head_axes, offsets
+from regard.attn.terms.mask import Mask, insert_head_axes, offsets
 from regard.kernels.dispatch import has_values, values_are_readable
 
 
@@ -278,6 +278,21 @@ class TensorBias(Bias):
         return self.values if self.values.dtype.itemsize <= 4 else self.values.to(checks.accumulate_dtype(q.dtype))
 
 
+def split_score_mask(
+    mask: Mask | Tensor | None, bias: Bias | Tensor | None, q: Tensor
+) -> tuple[Bias | Tensor | None, Mask | Tensor | None]:
+    """The bias and the mask of a call; a mask of numbers is the bias."""
+    if not is_score_mask(mask):
+        return bias, mask
+    if bias is not None:
+        other = f"a bias of shape {checks.shape(bias)}" if isinstance(bias, Tensor) else repr(bias)
+        raise ValueError(
+            f"mask holds {mask.dtype}, numbers to be added to the scores, where {other} already adds its own; "
+            "pass booleans, True = may attend, or leave the bias out"
+        )
+    return insert_head_axes(mask, q.ndim), None
+
+
 def is_score_mask(mask: object) -> TypeGuard[Tensor]:
-    """Whether a mask holds numbers to be added to the scores, as layers take them, and not booleans."""
+    """Whether a mask holds numbers to be added to the scores, and not booleans."""
     return isinstance(mask, Tensor) and mask.is_floating_point()

@@ -116,6 +116,9 @@ class Mask(ABC):
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
         return _MaskOfSample(self, n)
 
+    def check_keys(self, keys: int) -> None:  # noqa: B027  most masks name no keys
+        """Raises if the mask names keys beyond these, which begin at position 0."""
+
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> "Mask":
         """The mask for scores of shape (*batch, queries, keys); raises if it does not fit them."""
         return self
@@ -174,6 +177,10 @@ class CombinedMask(Mask):
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
         return type(self)(*[m.fit(batch, queries, keys, device) for m in self.masks])
+
+    def check_keys(self, keys: int) -> None:
+        for mask in self.masks:
+            mask.check_keys(keys)
 
 
 class And(CombinedMask):
@@ -328,13 +335,19 @@ class Prefix(Mask):
 
 
 class Lengths(Mask):
-    """j < length: the keys behind a sample's length are padding.  `lengths` has one number per sample, (*b)."""
+    """j < length: the keys behind a sample's length are padding.  `lengths` has one number per sample, (*b).
+
+    A list is checked: a length beyond the keys raises. The numbers of a tensor are not read, so that no device waits
+    for them; there such a length hides nothing.
+    """
 
     sparse = True
 
     def __init__(self, lengths: Tensor | Sequence[int]) -> None:
         self.moves = isinstance(lengths, Sequence)  # to the device of the queries
+        self.longest = 0  # of a list
         if isinstance(lengths, Sequence) and all(isinstance(n, int) and not isinstance(n, bool) for n in lengths):
+            self.longest = max(lengths, default=0)
             lengths = torch.tensor(lengths, dtype=torch.long)
         if not isinstance(lengths, Tensor) or lengths.is_floating_point() or lengths.dtype == torch.bool:
             description = lengths.dtype if isinstance(lengths, Tensor) else type(lengths).__name__
@@ -362,6 +375,13 @@ class Lengths(Mask):
         fitted = Lengths(self.lengths.to(device)) if self.moves else self
         _fits("lengths", fitted.lengths, batch, device)
         return fitted
+
+    def check_keys(self, keys: int) -> None:
+        if self.longest > keys:
+            raise ValueError(
+                f"lengths has {self.longest}, and there are {keys} keys; count the keys of each sample, or pass "
+                "positions= if they begin later"
+            )
 
     def __repr__(self) -> str:
         return f"Lengths({checks.shape(self.lengths)})"

@@ -70,7 +70,7 @@ class GymEnvironment(EnvironmentSpec):
                     "it"
                 ) from error
         start = f"{PREFIX}{module}:" if module else PREFIX
-        known("env", f"{start}{identifier}", [start + each for each in registry])
+        known("env", f"{start}{identifier}", [start + each for each in registry], start)
 
     def make(self) -> Any:
         """One environment of gymnasium."""

@@ -13,6 +13,7 @@ class TextBody(SingleOrList):
     """One text, or several."""
 
     pair: ClassVar[tuple[str, str]] = ("text", "texts")
+    reads_empty: ClassVar[bool] = False  # whether a text may be empty, as the prompt of a language model
 
     text: Annotated[str, Field(default_factory=str, description="One text.")]
     texts: Annotated[
@@ -20,9 +21,11 @@ class TextBody(SingleOrList):
     ]
 
     def checked(self, limits: Limits) -> list[tuple[str, str]]:
-        """The texts with their names; RequestError for one that is too long, or holds half a character."""
+        """The texts with their names; RequestError for one that is empty, too long, or holds half a character."""
         named = self.named()
         for name, text in named:
+            if not self.reads_empty and not text.strip():
+                raise RequestError(422, f"{name} is empty; give at least one word")
             if len(text) > limits.characters:
                 raise RequestError(
                     422,
@@ -46,7 +49,8 @@ def limited_texts(
     """The model with the limits of its texts in /openapi.json, what else the schema says about them, such as a pattern,
     and more constraints on other fields.
     """
-    length = Field(json_schema_extra={"maxLength": limits.characters, **text_schema})
+    visible = {} if model.reads_empty or text_schema else {"pattern": r"\S"}
+    length = Field(json_schema_extra={"maxLength": limits.characters, **visible, **text_schema})
     texts = get_type_hints(model, include_extras=True)["texts"]
     several = Annotated[list[Annotated[str, length]], *texts.__metadata__, Field(max_length=limits.texts)]
     return limited(with_fields(model, {"texts": several}), text=length, **constraints)

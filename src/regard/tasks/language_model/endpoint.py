@@ -28,6 +28,7 @@ class GenerateBody(TextBody):
     """The body of POST /v1/generate."""
 
     example: ClassVar[dict[str, Any]] = {"text": "The ", "tokens": 100, "top_p": 0.9, "stream": True}
+    reads_empty: ClassVar[bool] = True
 
     tokens: Annotated[int, Field(default=_TOKENS, ge=1, description="Tokens to generate, at most.")]
     count: Annotated[int, Field(default=1, ge=1, description="Continuations per text.")]

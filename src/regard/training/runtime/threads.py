@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 # Seconds: the least that a trial takes; a pass that is not repeated; the time after which each further count must gain.
-_LEAST, _LONG, _LATE = 0.2, 1.0, 10.0
+_LEAST, _LONG, _LATE = 0.2, 0.5, 3.0
 
 
 def counts() -> list[int]:
@@ -20,9 +20,9 @@ def counts() -> list[int]:
 def measure(backward: Callable[[], None], counts: Sequence[int]) -> dict[int, float]:
     """Seconds of a forward and backward pass per thread count, from few to many; restores torch's thread count.
 
-    Of each count the fastest pass after the first one, of at least two and at least 0.2 s; a pass of more than a second
-    is not repeated. Stops after a count that is twice as slow as the best, and once 10 s have passed after one that
-    gains less than a tenth.
+    Of each count the fastest pass after the first one, of at least two and at least 0.2 s; a pass of more than half
+    a second is not repeated. Stops after a count that is twice as slow as the best, and once 3 s have passed after one
+    that gains less than a tenth.
     """
     before, start = torch.get_num_threads(), time.perf_counter()
     times: dict[int, float] = {}
