@@ -3,6 +3,7 @@
 import pytest
 from tests.inference.conversations import Parrot, SlotFinder
 
+from regard.data.text.tokenizer import Tokenizer
 from regard.inference.chat import Chat, ChatAnswer, WordWeight, joined_words
 
 
@@ -100,3 +101,19 @@ def test_tokens_are_joined_to_words() -> None:
         (WordWeight("a", 0.25),),
     ]
     assert joined_words([weights("a", "b")]) == [(WordWeight("a", 0.25), WordWeight("b", 0.25))]
+
+
+def test_words_whose_first_letter_is_a_token_of_its_own_are_not_joined() -> None:
+    tokenizer = Tokenizer.train("bpe", ["good film", "bad film"], 280)
+    (ids,) = tokenizer.encode(["film hello zebra quick film"])
+    pieces = tokenizer.pieces(ids)
+    assert "␣" in pieces
+    (words,) = joined_words([[WordWeight(piece, 1 / len(pieces)) for piece in pieces]])
+    assert [word for word, _ in words] == ["film", "hello", "zebra", "quick", "film"]
+
+
+def test_words_on_both_sides_of_two_spaces_are_not_joined() -> None:
+    tokenizer = Tokenizer.train("words", ["good film"], 9)
+    (ids,) = tokenizer.encode(["good  film zebra quick"])
+    (words,) = joined_words([[WordWeight(piece, 0.2) for piece in tokenizer.pieces(ids)]])
+    assert [word for word, _ in words] == ["good", "film", "⁇", "⁇"]

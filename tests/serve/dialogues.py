@@ -36,10 +36,15 @@ class DialogueDouble(Predictor[str, ChatAnswer]):
         self.classifier.predict(inputs, PredictLabels(), observe)
         return [self.member.chat(text.split("\t")) for text in inputs]
 
-    def pieces(self, text: str, options: Any) -> Iterator[str]:
+    def stream(self, text: str, options: Any) -> Iterator[str | ChatAnswer]:
         heard: list[str] = []
-        self.member.chat(text.split("\t"), emit=heard.append)  # type: ignore[call-arg]
+        answer = self.member.chat(text.split("\t"), emit=heard.append)  # type: ignore[call-arg]
         yield from heard
+        self.streamed = text
+        yield answer
+
+    def attend(self, output: ChatAnswer) -> None:
+        self.classifier.predict([self.streamed], PredictLabels())
 
     def loss(self, inputs: Sequence[str], targets: Sequence[str]) -> Tensor:
         raise NotImplementedError
@@ -75,4 +80,4 @@ def dialogue_endpoint(speaks: bool, **limits: int) -> TextEndpoint | StreamedTex
         about={"run": "tiny", "step": 4},
         streams=speaks,
     )
-    return StreamedTextEndpoint(endpoint, predictor.pieces) if speaks else endpoint
+    return StreamedTextEndpoint(endpoint, predictor) if speaks else endpoint

@@ -52,24 +52,32 @@ class ChatAnswer:
 def joined_words(turns: Sequence[Sequence[WordWeight]]) -> list[tuple[WordWeight, ...]]:
     """The words of each turn out of its tokens, with the sums of their weights.
 
-    A word starts at ▁ or Ġ in tokens of bpe, and behind ␣ in characters; tokens of a conversation without these are
-    words.
+    In tokens of bpe a word starts at ▁ or Ġ, or behind a space of its own, ␣, as one does whose first letter was never
+    learned behind a space; in characters it starts behind ␣; any other tokens are words.
     """
     pieces = {token.word for turn in turns for token in turn}
-    has_marks, has_spaces = any(piece.startswith(_WORD_STARTS) for piece in pieces), "␣" in pieces
+    has_parts = any(map(_has_mark, pieces)) or ("␣" in pieces and all(map(_is_character, pieces)))
     joined = []
     for turn in turns:
         words: list[WordWeight] = []
         before = "␣"
         for piece, weight in turn:
-            is_start = piece.startswith(_WORD_STARTS) if has_marks else before == "␣" if has_spaces else True
-            if piece != "␣" and (is_start or not words):
+            if piece != "␣" and (not has_parts or _has_mark(piece) or before == "␣" or not words):
                 words.append(WordWeight(piece.lstrip("".join(_WORD_STARTS)), weight))
             elif piece != "␣":
                 words[-1] = WordWeight(words[-1].word + piece, words[-1].weight + weight)
             before = piece
         joined.append(tuple(words))
     return joined
+
+
+def _has_mark(piece: str) -> bool:
+    return piece.startswith(_WORD_STARTS)
+
+
+def _is_character(piece: str) -> bool:
+    """Whether a token for display is one character: a combining one stands on a circle, others may be escaped."""
+    return len(piece.removeprefix("◌")) == 1 or piece.startswith("\\")
 
 
 class ChatPredictor(Protocol):

@@ -192,9 +192,16 @@ def labelled_recording(
 ) -> tuple[Output, Recording]:
     """The output for one input, and the recording with its labels; `about` is added to the facts of the recording."""
     (output,), recording = predict_recorded(predictor, [given], options, layers=layers)
+    return output, label_recording(predictor, recording, given, output, **about)
+
+
+def label_recording(
+    predictor: Predictor[Input, Output], recording: Recording, given: Input, output: Output, **about: str
+) -> Recording:
+    """The recording of one input with its labels; `about` is added to its facts."""
     recording = predictor.label(recording, given, output)
     text = {"text": given} if isinstance(given, str) else {}
-    return output, replace(recording, about={**text, **recording.about, **about})
+    return replace(recording, about={**text, **recording.about, **about})
 
 
 def record_run(

@@ -6,27 +6,40 @@ data: {"text": " day"}
 data: {"answers": [{…}]}
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
+from regard.inference.predictor import label_recording
+from regard.recording.run import recorded
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import RequestModel, with_rules
 from regard.serve.http.body_rules import only_if
+from regard.serve.rounding import rounded
 from regard.serve.text_endpoint import TextEndpoint, TextRequest, option_error
 
 
-class StreamedTextEndpoint:
-    """`endpoint`, whose options have a field `stream`; `pieces` are those of the answer about a text by its options.
+class StreamingPredictor(Protocol):
+    """The further methods of a predictor whose text can be streamed."""
 
-    The last event is the answer that the request has without `stream`.
+    def stream(self, text: str, options: Any) -> Iterator[Any]:
+        """The pieces of the text of an output, strings, and then the output that `predict` has for this text alone."""
+
+    def attend(self, output: Any) -> object:
+        """The pass in which `predict` attends to what an output is made of, without a search for it."""
+
+
+class StreamedTextEndpoint:
+    """`endpoint`, whose options have a field `stream`, and whose predictor `streamed` is.
+
+    The last event is the answer that the request has without `stream`; its output is computed once.
     """
 
     unpack = None
 
-    def __init__(self, endpoint: TextEndpoint, pieces: Callable[[str, Any], Iterator[str]]) -> None:
-        self.endpoint, self.pieces = endpoint, pieces
+    def __init__(self, endpoint: TextEndpoint, streamed: StreamingPredictor) -> None:
+        self.endpoint, self.streamed = endpoint, streamed
 
     @property
     def name(self) -> str:
@@ -73,9 +86,18 @@ class StreamedTextEndpoint:
         """{"text": …} for each piece of the text, then the answer."""
         (text,) = request.texts
         try:
-            for piece in self.pieces(text, request.options):
-                yield {"text": piece}
-        except ValueError as error:
+            for piece in self.streamed.stream(text, request.options):
+                if isinstance(piece, str):
+                    yield {"text": piece}
+                else:
+                    output = piece
+            attention = self._attention(text, output) if request.attention else {}
+        except (ValueError, MemoryError) as error:
             raise option_error(error) from error
-        (answer,) = self.answer([request])
-        yield answer
+        yield {"answers": [{**rounded(self.endpoint.predictor.json(output)), **attention}]}
+
+    def _attention(self, text: str, output: Any) -> dict[str, Any]:
+        predictor = self.endpoint.predictor
+        with recorded(predictor.model) as recording:
+            self.streamed.attend(output)
+        return self.endpoint.attention(text, output, label_recording(predictor, recording, text, output))

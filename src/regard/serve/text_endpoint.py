@@ -222,8 +222,12 @@ class TextEndpoint:
         except (ValueError, MemoryError) as error:
             raise option_error(error) from error
         (written,) = self._settle([output], [text], options)
+        return {**written, **self.attention(text, output, recording)}
+
+    def attention(self, text: str, output: Any, recording: Recording) -> dict[str, Any]:
+        """The maps of an output and the keys beside them, as JSON."""
         further = {} if self.beside_attention is None else self.beside_attention(text, output, recording)
-        return {**written, "attention": _maps(recording), **further}
+        return {"attention": _maps(recording), **further}
 
 
 def _maps(recording: Recording) -> list[dict[str, object]]:

@@ -78,15 +78,15 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
         options = PredictReplies() if options is None else options
         histories = [self.reader.read(self.reader.parse(text)) for text in inputs]
         found = self.generate(histories, options.search, first=first)
-        if observe is not nullcontext:
-            with observe():
-                for history, hypotheses in zip(histories, found, strict=True):
-                    self._force(history, hypotheses[0])
-        numbered = options.nbest is not None
-        return [
-            GeneratedReplies(text, history, hypotheses, numbered)
+        outputs = [
+            GeneratedReplies(text, history, hypotheses, options.nbest is not None)
             for text, history, hypotheses in zip(inputs, histories, found, strict=True)
         ]
+        if observe is not nullcontext:
+            with observe():
+                for output in outputs:
+                    self.attend(output)
+        return outputs
 
     @torch.no_grad()
     def generate(
@@ -236,6 +236,10 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
             weights = self.model.teacher_force(self._history([history]), inputs, need).weights
         return None if weights is None else weights[0].cpu()
 
+    def attend(self, output: GeneratedReplies) -> None:
+        """The pass of the best reply once more, for an observer of its attention."""
+        self._force(output.encoded, output.best)
+
     def attended(self, output: GeneratedReplies) -> list[AttendedTurn]:
         """The turns that were read for the best reply, and the attention of its tokens, the end included, to their
         tokens.
@@ -316,11 +320,7 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
             about=about,
             streams=True,
         )
-        return StreamedTextEndpoint(endpoint, self._pieces)
-
-    def _pieces(self, dialogue: str, options: RequestReplies) -> Iterator[str]:
-        """The text of a reply as it is found."""
-        return (piece for piece in self.stream(dialogue, options) if isinstance(piece, str))
+        return StreamedTextEndpoint(endpoint, self)
 
 
 class ReplySession(PictureSession):
