@@ -151,26 +151,45 @@ class CausalStack(nn.Module):
 
         `is_prefix`: the tokens of a prompt attend to each other in both directions.
         """
+        return self.read_prompt(x, lengths, is_prefix=is_prefix)[1]
+
+    def read_prompt(
+        self,
+        x: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        is_prefix: bool = False,
+        mask: Tensor | None = None,
+        visible: Tensor | None = None,
+    ) -> tuple[Tensor, CausalState]:  # "b t d", "b", bool "b t t", bool "b t" -> "b t d"
+        """The states of prompts, and the state after them, as `init_state` has it.
+
+        `mask` is combined with the causal one; `visible` marks the tokens that those behind the prompt attend to.
+        """
         t = x.shape[1]
-        positions, visible = torch.arange(t, device=x.device), None
+        positions = torch.arange(t, device=x.device)
         next_position = torch.full((1,), t, device=x.device)
         if lengths is not None and bool((lengths != t).any()):
             # padding stands behind a prompt, so that the causal mask hides it from the prompt itself
-            visible = (positions < lengths.unsqueeze(-1)).unsqueeze(1)
+            is_inside = positions < lengths.unsqueeze(-1)
+            visible = is_inside if visible is None else is_inside & visible
             positions, next_position = positions.expand(len(x), -1), lengths.unsqueeze(-1)
         pasts: list[KVCache | None] = []
         left = self._left
-        mask: Mask | None = Causal() if left is None else Window(left, 0)
+        own: Mask | None = Causal() if left is None else Window(left, 0)
         if is_prefix:
-            mask = None if lengths is None else Lengths(lengths)
+            own = None if lengths is None else Lengths(lengths)
+        if mask is not None:
+            own = BooleanMask(mask) if own is None else own & mask
         for layer in self.layers:
             if not t:
                 pasts.append(None)
                 continue
-            x, cache, _ = layer(x, mask, positions=(positions, positions), use_cache=True)
+            x, cache, _ = layer(x, own, positions=(positions, positions), use_cache=True)
             pasts.append(cache)
-        state = CausalState(tuple(pasts), positions, next_position, visible, 1)
-        return state if left is None else state.drop_before(left)
+        seen = None if visible is None else visible.unsqueeze(1)
+        state = CausalState(tuple(pasts), positions, next_position, seen, 1)
+        return self.norm(x), state if left is None else state.drop_before(left)
 
     def step(self, x: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:  # "b n d" -> "b n d"
         """The states of the next token of n hypotheses: those of a segment of one token with its memory."""

@@ -13,6 +13,7 @@ from regard import MECHANISMS
 from regard.attn.call import Need
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
+from regard.layers.pointer_generator import PointerGenerator
 from regard.layers.query_pooling import POSITIONAL
 from regard.models import GPT2, HRAN, FlatResponder, Llama, TransformerXL
 from regard.models.responding.responder import History, Responder
@@ -25,8 +26,14 @@ BOS, EOS = 1, 2
 
 def flat(**choices: object) -> Callable[[], Responder]:
     sizes = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "longest": 41, "dropout": 0.0}
-    both = bool(choices.pop("bidirectional", False))
-    return lambda: FlatResponder(GPT2(V, **{**sizes, **choices}), bidirectional=both)  # type: ignore[arg-type]
+    both, window = bool(choices.pop("bidirectional", False)), choices.pop("turn_window", None)
+    copies = bool(choices.pop("copies", False))
+    return lambda: FlatResponder(
+        GPT2(V, **{**sizes, **choices}),  # type: ignore[arg-type]
+        bidirectional=both,
+        pointer=PointerGenerator(12) if copies else None,
+        turn_window=window,  # type: ignore[arg-type]
+    )
 
 
 def llama() -> Responder:
@@ -40,7 +47,13 @@ def hran(**choices: object) -> Callable[[], Responder]:
 READS = [name for name in HEADS if name not in POSITIONAL and name not in ("hard", "hard-argmax")]
 FLAT = {f"flat, {name}": flat(positions=name) for name in ("learned", "rotary", "relative", "none")}
 FLAT |= {"flat, entmax": flat(attention="entmax"), "flat, additive": flat(attention="additive"), "llama": llama}
+FLAT |= {
+    "pointer": flat(positions="alibi", copies=True),
+    "pointer, window": flat(positions="rotary", copies=True, turn_window=1),
+    "window": flat(positions="learned", turn_window=2),
+}
 BOTH = {f"both, {name}": flat(positions=name, bidirectional=True) for name in ("rotary", "alibi", "learned")}
+BOTH |= {"both, pointer": flat(copies=True, bidirectional=True, turn_window=1)}
 ALL = {
     **FLAT,
     **BOTH,
@@ -51,7 +64,18 @@ ALL = {
 ALL |= {f"hran, {name}": hran(attention=name) for name in READS}
 every = pytest.mark.parametrize("name", ALL)
 some = pytest.mark.parametrize(
-    "name", ["flat, learned", "both, rotary", "flat, entmax", "llama", "hran", "hran, multi-head"]
+    "name",
+    [
+        "flat, learned",
+        "pointer, window",
+        "window",
+        "both, rotary",
+        "both, pointer",
+        "flat, entmax",
+        "llama",
+        "hran",
+        "hran, multi-head",
+    ],
 )
 
 
@@ -88,9 +112,10 @@ def row(history: History, n: int) -> History:
 def test_one_step_at_a_time_is_all_at_once(name: str) -> None:
     model, (history, target) = built(name), given()
     output = model.teacher_force(history, target, Need(weights=True))
-    logits = model.logits(output.states)
+    logits = model(history, target)
     assert logits.shape == (B, T, V)
-    torch.testing.assert_close(model(history, target), logits)
+    if getattr(model, "pointer", None) is None:
+        torch.testing.assert_close(model.output(output.states), logits)
     state = model.init_state(history)
     for t in range(T):
         step = model.step(target[:, t : t + 1], state)
@@ -296,12 +321,11 @@ def test_one_pass_learns_all_replies_of_a_dialogue(name: str) -> None:
         lengths = torch.tensor([[len(turn) for turn in ended[:count]]])
         return History(rows, lengths, (torch.arange(count) % 2 == 0).long()[None]), torch.tensor([[BOS, *ended[count]]])
 
-    logs, tokens = [], []
+    logs = []
     for count in (1, 3, 5):
         history, target = batch(count)
         log_p = model(history, target[:, :-1]).log_softmax(-1)
         logs.append(log_p.gather(-1, target[:, 1:, None]).flatten())
-        tokens += target[0, 1:].tolist()
     # a second dialogue beside it, shorter, with padding in its target
     (long, target), (short, other) = batch(5), batch(1)
     pads = [torch.nn.functional.pad(part, (0, 0, 4, 0) if part.ndim == 3 else (4, 0)) for part in short]
@@ -309,15 +333,12 @@ def test_one_pass_learns_all_replies_of_a_dialogue(name: str) -> None:
     targets = torch.cat([target, torch.nn.functional.pad(other, (0, target.shape[1] - other.shape[1]))])
     lengths = torch.tensor([target.shape[1] - 1, other.shape[1] - 1])
     # in the second row four turns are absent
-    states, predicted = model.reply_states(both, targets, lengths, torch.tensor([1, 5]))
-    assert predicted.tolist() == [*tokens, *other[0, 1:].tolist()]
-    found = model.logits(states).log_softmax(-1).gather(-1, predicted[:, None]).flatten()
-    torch.testing.assert_close(found, torch.cat([*logs, logs[0]]))
+    total, nll = model.token_loss(both, targets, lengths, torch.tensor([1, 5]))
+    torch.testing.assert_close(-nll, torch.cat([*logs, logs[0]]))
+    torch.testing.assert_close(total, nll.sum())
     # from the second reply on
-    states, predicted = model.reply_states(both, targets, lengths, torch.tensor([3, 5]))
-    assert predicted.tolist() == [*tokens[len(logs[0]) :], *other[0, 1:].tolist()]
-    found = model.logits(states).log_softmax(-1).gather(-1, predicted[:, None]).flatten()
-    torch.testing.assert_close(found, torch.cat([*logs[1:], logs[0]]))
+    _, nll = model.token_loss(both, targets, lengths, torch.tensor([3, 5]))
+    torch.testing.assert_close(-nll, torch.cat([*logs[1:], logs[0]]))
 
 
 @torch.no_grad()
@@ -334,8 +355,7 @@ def test_a_bidirectional_pass_learns_the_reply_that_it_is_read_for() -> None:
     history = history._replace(speakers=speakers)
 
     def losses(first: int) -> Tensor:
-        states, tokens = model.reply_states(history, target, length, torch.tensor([first]))
-        return model.logits(states).log_softmax(-1).gather(-1, tokens[:, None]).flatten()
+        return -model.token_loss(history, target, length, torch.tensor([first]))[1]
 
     whole = model(history, target[:, :-1]).log_softmax(-1).gather(-1, target[:, 1:, None]).flatten()
     torch.testing.assert_close(losses(4), whole)
@@ -373,7 +393,7 @@ def test_a_bidirectional_history_is_that_of_the_prefix_in_plain_loops() -> None:
                 read[i, h] = sum(a * v[j, h] for a, j in zip(alpha, seen, strict=True))
         x = x + own.out(read.flatten(1))
         x = x + layer.feed(layer.around_feed.enter(x))
-    expected = model.logits(model.decoder.stack.norm(x[count:]))
+    expected = model.output(model.decoder.stack.norm(x[count:]))
     torch.testing.assert_close(model(history, target)[0], expected)
     causal = FlatResponder(model.decoder).eval()
     causal.speakers.load_state_dict(model.speakers.state_dict())

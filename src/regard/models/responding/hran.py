@@ -20,8 +20,9 @@ from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.stack import Bridge, Stack
+from regard.losses.linear_cross_entropy import linear_cross_entropy
 from regard.models.encoder_decoder import embeddings
-from regard.models.responding.responder import History, Responder
+from regard.models.responding.responder import History, Responder, is_predicted
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +146,19 @@ class HRAN(Responder):
         places = turns.places[:, None, :, None].expand_as(of_turns)
         whole = of_turns.new_zeros(b, len(weights), m, w).scatter_add(2, places, of_turns)
         return DecoderOutput(self.dropout(out), whole.flatten(2))
+
+    def token_loss(
+        self, history: History, target: Tensor, lengths: Tensor, first: Tensor, *, smoothing: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        if bool((first < history.lengths.shape[1]).any()):
+            raise ValueError(f"HRAN learns the target alone, got first={first.tolist()}; give the number of turns")
+        keep = is_predicted(target, lengths)
+        states = self.teacher_force(history, target[:, :-1]).states[keep]
+        bias = self.output.bias
+        return linear_cross_entropy(states, self.output.weight, target[:, 1:][keep], bias=bias, smoothing=smoothing)
+
+    def forward(self, history: History, target: Tensor) -> Tensor:
+        return self.output(self.teacher_force(history, target).states)
 
     def step(self, tokens: Tensor, state: HRANState) -> Step:
         distinct = DistinctTokens.of(tokens, self.embedding)

@@ -77,8 +77,20 @@ class Responder(nn.Module, ABC):
     def step(self, tokens: Tensor, state: Any) -> Step:  # "b n" -> "b n v"
         """The logits of the token after these, and the next state."""
 
-    def logits(self, states: Tensor) -> Tensor:  # "… d" -> "… v"
-        return self.output(states)
+    @abstractmethod
+    def token_loss(
+        self, history: History, target: Tensor, lengths: Tensor, first: Tensor, *, smoothing: float = 0.0
+    ) -> tuple[Tensor, Tensor]:  # "b t", "b", "b" -> scalar, "n"
+        """Σ −log p(token) of replies, to be trained, and −log p of each of their tokens, without gradient.
 
+        `lengths` of the targets do not count BOS. The target alone is learned where `first` is the number of turns.
+        """
+
+    @abstractmethod
     def forward(self, history: History, target: Tensor) -> Tensor:  # "b t" -> "b t v"
-        return self.logits(self.teacher_force(history, target).states)
+        """Logits of the token after each one of the target."""
+
+
+def is_predicted(target: Tensor, lengths: Tensor) -> Tensor:  # "b t+1", "b" -> bool "b t"
+    """Which tokens behind BOS are no padding, which may be the token that ends a turn."""
+    return torch.arange(target.shape[1] - 1, device=target.device) < lengths.unsqueeze(-1)

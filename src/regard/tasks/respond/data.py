@@ -14,7 +14,7 @@ from regard.common.wording import shortened
 from regard.data.dialogues import Dialogue
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.text_tokenizer import TextTokenizer
-from regard.models.responding.responder import History
+from regard.models.responding.responder import History, is_predicted
 from regard.tasks._dialogue_data import DialogueFingerprint
 
 
@@ -183,8 +183,8 @@ class ReplyBatch:
 
     @property
     def is_token(self) -> Tensor:  # bool "b t"
-        """Which of the predicted tokens are no padding, which may be the token that ends a turn."""
-        return torch.arange(self.target.shape[1] - 1, device=self.target.device) < self.lengths.unsqueeze(-1)
+        """Which of the predicted tokens are no padding."""
+        return is_predicted(self.target, self.lengths)
 
     @property
     def num_replied(self) -> int:

@@ -70,6 +70,11 @@ class FlatOptions(ResponderOptions):
     """Whether the words of a turn attend to later turns of the history, too, or to those before alone."""
     init_std: float = left_open()
     """The standard deviation of the first weights; a narrow model that copies values learns sooner with more."""
+    output: Literal["softmax", "pointer-generator"] = "softmax"
+    """The distribution of the next token: a softmax over the vocabulary, or one that also copies words of the history
+    (See et al. 2017)."""
+    turn_window: int | None = None
+    """The turns before its own that a token attends to in the layers; none given: all. A pointer reads all turns."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,8 +82,10 @@ class FlatOptions(ResponderOptions):
         if self.init_std is not None and not 0 < self.init_std < float("inf"):
             raise ValueError(f"init_std must be above 0 and finite, got {self.init_std}; try init_std={_INIT_STD}")
         check_even_heads(self.width, self.heads)
+        check_positive(self, "turn_window")
 
     def build(self, vocabulary: int, longest: int) -> Responder:
+        from regard.layers.pointer_generator import PointerGenerator
         from regard.models.gpt2 import GPT2
         from regard.models.language_model import init_weights
         from regard.models.responding.flat import FlatResponder
@@ -95,7 +102,9 @@ class FlatOptions(ResponderOptions):
         )
         if self.init_std != _INIT_STD:
             init_weights(decoder, std=self.init_std, residual_std=self.init_std / math.sqrt(2 * self.layers))
-        return FlatResponder(decoder, bidirectional=self.history == "bidirectional")
+        pointer = PointerGenerator(self.width) if self.output == "pointer-generator" else None
+        bidirectional = self.history == "bidirectional"
+        return FlatResponder(decoder, bidirectional=bidirectional, pointer=pointer, turn_window=self.turn_window)
 
 
 @dataclass(frozen=True)
@@ -318,6 +327,10 @@ class Respond(TextFileConfig):
         check_at_least(self, 1, {"vocabulary": 4000, "turns": 5, "words": 40, "max_length": 1000, "batch": 3000})
         check_at_least(self, 0, {"staged_epochs": 4})
         check_share(self, {"smoothing": 0.1, "history_dropout": 0.5})
+        if self.smoothing and getattr(self.model, "output", None) == "pointer-generator":
+            raise ValueError(
+                f"smoothing={self.smoothing} is for output='softmax', and copied tokens are not smoothed; leave it out"
+            )
         for name in ("staged_epochs", "history_dropout"):
             if (value := getattr(self, name)) and self.replies != "all":
                 raise ValueError(

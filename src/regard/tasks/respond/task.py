@@ -16,8 +16,6 @@ from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy
 from regard.inference.evaluation import Evaluation
-from regard.losses import linear_cross_entropy
-from regard.models.responding.flat import FlatResponder
 from regard.models.responding.responder import History, Responder
 from regard.tasks._dialogue_data import DialogueSplits, evaluation_dialogues, read
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
@@ -144,15 +142,9 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         return batch.num_replied
 
     def loss(self, model: Responder, batch: ReplyBatch) -> Loss:
-        if self.learns_dialogues:
-            assert isinstance(model, FlatResponder)
-            states, tokens = model.reply_states(batch.history, batch.target, batch.lengths, batch.first)
-        else:
-            keep = batch.is_token
-            states = model.teacher_force(batch.history, batch.target[:, :-1]).states[keep]
-            tokens = batch.target[:, 1:][keep]
-        weight, bias = model.output.weight, model.output.bias
-        total, nll = linear_cross_entropy(states, weight, tokens, bias=bias, smoothing=self.task.smoothing)
+        total, nll = model.token_loss(
+            batch.history, batch.target, batch.lengths, batch.first, smoothing=self.task.smoothing
+        )
         return Loss(total, self.num_terms(batch), {"nll": nll.sum()})
 
     def validate(self, model: Responder) -> ValidationResult:
