@@ -16,20 +16,22 @@ from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
 
-# the modules of HRAN that attend, and of a flat model those of the stack
-_OF_WORDS, _OF_TURNS, _OF_LAYERS = "word_attention", "turn_attention", "decoder.stack"
+# the modules of HRAN that attend, and of a flat model those of the stack and its pointer
+_OF_WORDS, _OF_TURNS, _OF_LAYERS, _OF_POINTER = "word_attention", "turn_attention", "decoder.stack", "pointer"
 
 
 def label_dialogue(recording: Recording, queries: Sequence[str], turns: Sequence[Sequence[str]]) -> Recording:
     """A map "words" with a column per token of the turns, and a map "turns" with the sum of each turn in the column of
-    its end; where too few modules were recorded to make them, the recording as it is.
+    its end, and of a model with a pointer a map "copied"; where too few modules were recorded to make them, the
+    recording as it is.
     """
     lengths = [len(turn) for turn in turns]
     keys = [label for n, turn in enumerate(turns, 1) for label in (*turn[:-1], *([f"turn {n}"] if turn else []))]
     layers = [item for item in recording if item.name.startswith(_OF_LAYERS)]
+    pointers = [item for item in recording if item.name.startswith(_OF_POINTER)]
     named = {item.name: item for item in recording}
     if layers:
-        sources, words = layers, _flat_words(layers, len(queries), lengths)
+        sources, words = [*layers, *pointers], _flat_words(layers, pointers, len(queries), lengths)
     elif {_OF_WORDS, _OF_TURNS} <= named.keys():
         sources = [named[_OF_WORDS], named[_OF_TURNS]]
         words = _hierarchical_words(sources[0], sources[1], lengths)
@@ -40,19 +42,29 @@ def label_dialogue(recording: Recording, queries: Sequence[str], turns: Sequence
     for end, length in zip(ends, lengths, strict=True):
         if length:
             sums[:, end - 1] = words[:, end - length : end].sum(1)
-    maps = tuple(
+    maps = [
         derive(name, "cross", DenseMap(rows[None, None]), sources, name)
         for name, rows in (("words", words), ("turns", sums))
-    )
-    return replace(recording, maps=maps, queries=tuple(queries), keys=tuple(keys))
+    ]
+    maps += [derive("copied", "cross", DenseMap(_pointed(item)[None, None]), [item], "copied") for item in pointers]
+    return replace(recording, maps=tuple(maps), queries=tuple(queries), keys=tuple(keys))
 
 
-def _flat_words(layers: Sequence[RecordedMap], count: int, lengths: Sequence[int]) -> Tensor:  # -> "t s"
-    """The mean over layers and heads; the text that was read has no end of the last turn, but a begin of the reply."""
-    mean = torch.stack([item.weights.dense()[0].flatten(0, -3).mean(0) for item in layers]).mean(0)  # "n n"
+def _flat_words(
+    layers: Sequence[RecordedMap], pointers: Sequence[RecordedMap], count: int, lengths: Sequence[int]
+) -> Tensor:  # -> "t s"
+    """The mean over heads, then over layers, of which a pointer is one; the text that was read has no end of the last
+    turn, but a begin of the reply.
+    """
     read = sum(lengths) - 1
-    rows = mean[read : read + count]
-    return torch.nn.functional.pad(rows[:, :read], (0, 1))
+    means = [item.weights.dense()[0].flatten(0, -3).mean(0) for item in layers]  # "n n"
+    rows = [torch.nn.functional.pad(mean[read : read + count, :read], (0, 1)) for mean in means]
+    return torch.stack([*rows, *map(_pointed, pointers)]).mean(0)
+
+
+def _pointed(pointer: RecordedMap) -> Tensor:  # -> "t s"
+    """The weights of a pointer, which does not read the end of the last turn."""
+    return torch.nn.functional.pad(pointer.weights.dense()[0], (0, 1))
 
 
 def _hierarchical_words(words: RecordedMap, turns: RecordedMap, lengths: Sequence[int]) -> Tensor:  # -> "t s"

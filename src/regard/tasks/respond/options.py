@@ -78,11 +78,10 @@ class FlatOptions(ResponderOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"layers": 2, "heads": 4})
+        check_at_least(self, 1, {"layers": 2, "heads": 4, "turn_window": 1})
         if self.init_std is not None and not 0 < self.init_std < float("inf"):
             raise ValueError(f"init_std must be above 0 and finite, got {self.init_std}; try init_std={_INIT_STD}")
         check_even_heads(self.width, self.heads)
-        check_positive(self, "turn_window")
 
     def build(self, vocabulary: int, longest: int) -> Responder:
         from regard.layers.pointer_generator import PointerGenerator

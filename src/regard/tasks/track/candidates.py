@@ -36,6 +36,13 @@ class SlotCandidates:
         starts = [of_values.index(n) for n in range(len(self.slots))]
         self.ranges = [slice(a, b) for a, b in zip(starts, [*starts[1:], len(self.values)], strict=True)]
 
+    def candidates_of(self, name: str, value: str | None) -> slice:
+        """The place of a value of a slot, or of a request, whose value is empty; of None those of all its values."""
+        if value is None:
+            return self.ranges[self.slots.index(name)]
+        place = self.index[name, value]
+        return slice(place, place + 1)
+
     @property
     def phrases(self) -> list[str]:
         """The words of topics, then those of candidates."""

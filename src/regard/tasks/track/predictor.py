@@ -198,7 +198,7 @@ class TrackPredictor(Predictor[str, TrackOutput]):
     def label(self, recording: Recording, given: str, output: TrackOutput) -> Recording:
         """Rows are slots with the values that turns give them, and requests; columns the words of all turns.
 
-        If no turn gives any, the rows are the first value of every slot, and say that it is not set.
+        If no turn gives any, the rows are all slots, with the mean over their values, and say that none is set.
 
         The map "words" has the words of the user that the value attends to, "matches" those that name it, each with the
         same weight, and "acts" the words of the system that name acts.
@@ -218,14 +218,14 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             [item for item in recording if item.name.startswith(name)] for name in (_OF_WORDS, _OF_ACTS)
         )
         for row, (name, value, n) in enumerate(rows):
-            candidate = self.candidates.index[name, value]
+            candidates = self.candidates.candidates_of(name, value)
             user = starts[n][1]
-            weights = _weights(of_words)[n, candidate, : len(turns[n].user)]
+            weights = _weights(of_words)[n, candidates, : len(turns[n].user)].mean(0)
             words[row, user : user + len(turns[n].user)] = weights
             for each in turns[n].user_mentions:
                 if (each.slot, each.value) == (name, value):
                     matches[row, user + each.start : user + each.end] = 1
-            shares = _weights(of_acts)[n, self.candidates.topic_of[candidate]]
+            shares = _weights(of_acts)[n, self.candidates.topic_of[candidates.start]]
             for share, act in zip(shares[1:].tolist(), turns[n].acts, strict=False):
                 if act.mention is not None:
                     start = starts[act.turn][0]
@@ -236,9 +236,10 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             derive("matches", "cross", DenseMap(normalize_rows(matches).unsqueeze(0)), of_words, "string matching"),
             derive("acts", "cross", DenseMap(acts.unsqueeze(0)), of_acts, "acts"),
         ]
-        # where no turn sets a slot, the rows are of values that are none of the state
-        unset = "" if any(turn.informs or turn.requests for turn in output.turns) else " (not set)"
-        queries = [f"{n + 1}: {name}{f' = {value}' if value else '?'}{unset}" for name, value, n in rows]
+        queries = [
+            f"{n + 1}: {name}{' (not set)' if value is None else f' = {value}' if value else '?'}"
+            for name, value, n in rows
+        ]
         return replace(recording, maps=tuple(maps), queries=tuple(queries), keys=tuple(keys), about=about)
 
     def draw(self, recording: Recording, given: str, output: TrackOutput, path: Path) -> Path:
@@ -277,9 +278,9 @@ class TrackPredictor(Predictor[str, TrackOutput]):
         )
 
 
-def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, str, int]]:
-    """Every slot and request with its value and turn; if there are none, the first value of every slot, last turn."""
-    found = [
+def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, str | None, int]]:
+    """Every slot and request with its value and turn; if there are none, every slot without a value, last turn."""
+    found: list[tuple[str, str | None, int]] = [
         row
         for n, turn in enumerate(output.turns)
         for row in (
@@ -287,8 +288,7 @@ def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, st
             *((name, "", n) for name in turn.requests),
         )
     ]
-    first = [(slot, candidates.ontology.values(slot)[0], len(output.turns) - 1) for slot in candidates.slots]
-    return found or first
+    return found or [(slot, None, len(output.turns) - 1) for slot in candidates.slots]
 
 
 def _starts(turns: Sequence[EncodedTurn]) -> list[tuple[int, int]]:
