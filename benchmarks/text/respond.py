@@ -13,14 +13,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.measured import About
 from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.text.classify import Scored
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row
+from regard.inference.evaluation import Evaluation
 from regard.tasks.loading import load_run
 from regard.tasks.respond.options import EvaluateReplies, Respond
 from regard.training.config import TrainingConfig
@@ -29,25 +28,18 @@ RESULTS = ROOT / "benchmarks" / "results" / "text"
 MODELS = ("flat", "hierarchical")
 TITLES = {"dailydialog": "DailyDialog", "bookings": "Bookings"}
 # steps of a training; validations in it
-STEPS = {"dailydialog": 1200, "bookings": 3200}
-VALIDATIONS = {"dailydialog": 2, "bookings": 3}
+STEPS = {"dailydialog": 2400, "bookings": 3200}
+VALIDATIONS = 3
 # tokens per batch of DailyDialog with the history and with the last turn: 213 batches per epoch with both, so that
 # the same number of steps learns from the same number of replies
 BATCH = {True: 2000, False: 684}
 SIZES: dict[str, dict[str, Any]] = {
     # with one turn neither stages nor the dropout of turns change anything
-    "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2, "staged_epochs": 3, "history_dropout": 0.5},
+    "dailydialog": {"vocabulary": 2000, "width": 64, "dropout": 0.2, "staged_epochs": 4, "history_dropout": 0.5},
     "bookings": {},
 }
 OF_MODEL: dict[tuple[str, str], dict[str, Any]] = {
-    ("dailydialog", "flat"): {
-        "layers": 2,
-        "heads": 4,
-        "positions": "alibi",
-        "output": "pointer-generator",
-        # with one turn all turns are within the window
-        "turn_window": 1,
-    },
+    ("dailydialog", "flat"): {"layers": 2, "heads": 4, "positions": "alibi"},
     ("dailydialog", "hierarchical"): {"hidden": 96},
 }
 LEARNING: dict[str, dict[str, Any]] = {"dailydialog": {"lr": 2e-3, "warmup": 50}, "bookings": {}}
@@ -67,12 +59,14 @@ def score(name: str, task: Respond, training: TrainingConfig, run: Path, say: Sa
     """Trains to the end of `training`, and evaluates."""
     train(name, task, training, run, say)
     loaded = load_run(run, device="cpu")
-    problem = task.load()
-    evaluation = problem.evaluate(loaded.predictor, run, EvaluateReplies(), lambda done, count: None)
+
+    def evaluate(options: EvaluateReplies) -> Evaluation:
+        return task.load().evaluate(loaded.predictor, run, options, lambda done, count: None)
+
+    evaluation = evaluate(EvaluateReplies())
     if task.dataset == "files" and task.turns > 1:
         # the same weights without the history
-        replies = [reply.with_turns(1) for reply in problem.prepare(run, False).valid]
-        last = float(np.exp(np.concatenate(loaded.predictor.token_nlls(replies)).mean()))
+        last = evaluate(EvaluateReplies(turns=1)).scores["perplexity"]
         evaluation = replace(evaluation, facts={**evaluation.facts, "last_turn": last})
     spent = Spent.of(run)
     scored = Scored(task.seed, evaluation, loaded.step, None if spent is None else spent.seconds)
@@ -212,7 +206,7 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
                 chosen_options |= options
                 tasks[model, turns] = [Respond.of(**chosen_options, seed=seed) for seed in range(given.seeds)]
                 steps = given.steps or STEPS[name]
-                ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // VALIDATIONS[name], 1)}
+                ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // VALIDATIONS, 1)}
                 task = tasks[model, turns][0]
                 proposed = Respond.training_defaults(task.model, task.dataset)
                 trainings[model, turns] = TrainingConfig(**{**proposed, **LEARNING[name], **ends})

@@ -107,12 +107,14 @@ class FlatResponder(Responder):
         joined, (b, t) = output.history, target.shape
         s = joined.tokens.shape[1]
         states = output.of_reply(t)
+        # a recorder sees the pointer whether its weights are asked for or not
+        mixture = self._mixture(output, states)
         if not need.weights:
             return DecoderOutput(states)
         reply = joined.counts.unsqueeze(-1) + torch.arange(t, device=target.device)  # "b t"
         rows = torch.arange(b, device=target.device).unsqueeze(-1)
         maps = [weights.mean(1)[rows, reply][..., :s] for weights in output.stack.weights]  # "b t s"
-        if (mixture := self._mixture(output, states)) is not None:
+        if mixture is not None:
             maps.append(mixture.weights)
         read = torch.stack(maps).mean(0) * joined.is_inside.unsqueeze(1)
         all_places = read.new_zeros(b, t, history.tokens[0].numel())
