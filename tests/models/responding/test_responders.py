@@ -439,6 +439,16 @@ def test_wrong_arguments_are_one_sentence() -> None:
             lambda: model(history._replace(lengths=LENGTHS * torch.tensor([[1], [0], [1]])), target),
             "dialogue 1 has no words: all its lengths are 0; leave out empty dialogues",
         ),
+        (
+            lambda: model.token_loss(history, target, torch.tensor([6, 6, 6]), torch.tensor([4, 2, 4])),
+            "HRAN learns the target alone, got first=[4, 2, 4]; give the number of turns",
+        ),
+        (
+            lambda: built("pointer").token_loss(
+                history, target, torch.tensor([6, 6, 6]), torch.tensor([4, 4, 4]), smoothing=0.1
+            ),
+            "smoothing must be 0 for a pointer, got 0.1; build the model without one",
+        ),
     ]
     for call, sentence in cases:
         with pytest.raises(ValueError, match=re.escape(sentence)) as error:

@@ -16,7 +16,7 @@ from regard.layers.pointer_generator import CopyMixture, CopySource, PointerGene
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses.linear_cross_entropy import linear_cross_entropy
 from regard.models.language_model import TransformerLanguageModel
-from regard.models.responding.joined_turns import REPLYING, JoinedTurns, join_turns
+from regard.models.responding.flat_history import REPLYING, FlatHistory, join_turns
 from regard.models.responding.responder import History, Responder
 
 
@@ -26,7 +26,7 @@ class _FlatOutput(NamedTuple):
     stack: StackOutput  # "b s+t …"
     tokens: Tensor  # "b s+t"
     owners: Tensor  # "b s+t"
-    history: JoinedTurns
+    history: FlatHistory
 
     def of_reply(self, steps: int) -> Tensor:  # -> "b t d"
         """The states at the first tokens of the replies, BOS included."""
@@ -171,7 +171,7 @@ class FlatResponder(Responder):
             return None
         return self.pointer.mixture(states, self._source(output.history, output.stack.states))
 
-    def _source(self, joined: JoinedTurns, states: Tensor) -> CopySource:  # "b s+… d"
+    def _source(self, joined: FlatHistory, states: Tensor) -> CopySource:  # "b s+… d"
         """The words of the history, without the ends of turns."""
         assert self.pointer is not None
         keys = self.pointer.keys(states[:, : joined.tokens.shape[1]])

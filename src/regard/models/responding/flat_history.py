@@ -1,4 +1,4 @@
-"""JoinedTurns: the turns of dialogues as one text each."""
+"""FlatHistory: the turns of dialogues as one text each."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from regard.models.responding.responder import History
 REPLYING = 0
 
 
-class JoinedTurns(NamedTuple):
+class FlatHistory(NamedTuple):
     """The turns of each dialogue as one text, without the end of the last turn, which begins the reply."""
 
     tokens: Tensor  # "b s", padded behind the counts
@@ -29,7 +29,7 @@ class JoinedTurns(NamedTuple):
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.counts.unsqueeze(-1)
 
 
-def join_turns(history: History) -> JoinedTurns:
+def join_turns(history: History) -> FlatHistory:
     history.check()
     is_inside = history.is_inside.flatten(1)  # "b m·w"
     counts = is_inside.sum(1) - 1
@@ -44,4 +44,4 @@ def join_turns(history: History) -> JoinedTurns:
     numbers = (filled - 1).unsqueeze(-1) + is_end
     parts = (history.tokens, owners, speakers, numbers, is_end)
     joined = [part.flatten(1).gather(1, places) for part in parts]
-    return JoinedTurns(*joined, counts=counts, num_turns=filled[:, -1], places=places)
+    return FlatHistory(*joined, counts=counts, num_turns=filled[:, -1], places=places)
