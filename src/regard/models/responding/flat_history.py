@@ -43,5 +43,5 @@ def join_turns(history: History) -> FlatHistory:
     filled = (history.lengths > 0).cumsum(1)
     numbers = (filled - 1).unsqueeze(-1) + is_end
     parts = (history.tokens, owners, speakers, numbers, is_end)
-    joined = [part.flatten(1).gather(1, places) for part in parts]
-    return FlatHistory(*joined, counts=counts, num_turns=filled[:, -1], places=places)
+    tokens, owners, speakers, numbers, is_end = (part.flatten(1).gather(1, places) for part in parts)
+    return FlatHistory(tokens, owners, speakers, numbers, is_end, counts, filled[:, -1], places)
