@@ -115,6 +115,7 @@ from .gates.reading_gates import (
 )
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
 from .interop.intervene import intervene as intervene
+from .interop.quantize import quantize as quantize
 from .interop.swap import restore as restore, swap as swap
 from .interop.transformers_attention import register_with_transformers as register_with_transformers
 from .layers.crf import CRF as CRF, Constraints as Constraints, TagPath as TagPath

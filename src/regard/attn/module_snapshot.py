@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 
 class ModuleSnapshot:
-    """Attributes, submodules, parameters and the number of hooks of all modules below `roots`."""
+    """Attributes, submodules, parameters, buffers and the number of hooks of all modules below `roots`."""
 
     def __init__(self, roots: Sequence[nn.Module]) -> None:
         modules = [module for root in roots for module in root.modules()]
@@ -28,9 +28,9 @@ class ModuleSnapshot:
         for module in modules:
             attributes = {name: value for name, value in module.__dict__.items() if not name.startswith("_")}
             links += [(module.__dict__, name, value) for name, value in attributes.items()]
-            for part in (module._parameters, module._modules):
+            for part in (module._parameters, module._buffers, module._modules):
                 links += [(part, name, value) for name, value in part.items()]
-            self._containers += [module.__dict__, module._parameters, module._modules]
+            self._containers += [module.__dict__, module._parameters, module._buffers, module._modules]
             self._containers += [module._forward_hooks, module._forward_pre_hooks]
         self._dicts, self._names, self._values = zip(*links, strict=True)
         self._sizes = list(map(len, self._containers))

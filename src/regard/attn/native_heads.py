@@ -7,6 +7,7 @@ from regard.attn import observer
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.module_snapshot import derived, has_global_hooks
+from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Softmax
@@ -15,7 +16,8 @@ from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Dot
 from regard.kernels.decoder_step import HeadsWeights, addresses, heads_step
 from regard.kernels.dispatch import choose_route, is_autocasting
-from regard.kernels.native_library import unsupported_reason
+from regard.kernels.int8_linear import PANEL, QUAD
+from regard.kernels.native_library import has_kernel, unsupported_reason
 
 # In batches of more tokens torch multiplies as fast, and by all threads.
 MOST_ROWS = 64
@@ -48,7 +50,12 @@ def has_plain_calls(root: nn.Module) -> bool:
 
 
 def is_plain_linear(linear: nn.Module, shape: tuple[int, int]) -> bool:
-    """Whether the module is W x + b with W of this shape: a native call reads as many numbers, whatever is there."""
+    """Whether the module is W x + b with W of this shape: a native call reads as many numbers, whatever is there.
+
+    W may have 8 bits.
+    """
+    if type(linear) is QuantizedLinear:
+        return _have_packed_shape(linear, shape)
     return type(linear) is nn.Linear and _have_shape(linear, shape)
 
 
@@ -62,6 +69,30 @@ def _have_shape(module: nn.Module, shape: tuple[int, ...]) -> bool:
     """Whether the weight has this shape, and the bias its first size."""
     weight, bias = module._parameters["weight"], module._parameters["bias"]
     return weight is not None and weight.shape == shape and (bias is None or bias.shape == shape[:1])
+
+
+def _have_packed_shape(linear: QuantizedLinear, shape: tuple[int, int]) -> bool:
+    (out, features), bias = shape, linear._parameters["bias"]
+    packed = (-(-out // PANEL), -(-features // QUAD), PANEL, QUAD)
+    sizes = tuple(linear.packed.shape) == packed and tuple(linear.scale.shape) == (out,)
+    return sizes and linear.in_features == features and (bias is None or bias.shape == (out,))
+
+
+def are_native_bytes(parameters: list[Tensor | None], scales: list[Tensor | None]) -> bool:
+    """Whether the native library can read parameters of which those with scales, at the same place, have 8 bits."""
+    scales = [*scales, *[None] * (len(parameters) - len(scales))]
+    packed = [parameter for parameter, scale in zip(parameters, scales, strict=True) if scale is not None]
+    floats = [parameter for parameter, scale in zip(parameters, scales, strict=True) if scale is None]
+    if not packed:
+        return are_native(floats)
+    if any(t is None or t.dtype != torch.uint8 or not t.is_cpu or not t.is_contiguous() for t in packed):
+        return False
+    tensors = [t for t in (*floats, *scales) if t is not None]
+    return (
+        all(t.dtype == torch.float32 and t.is_cpu and t.is_contiguous() for t in tensors)
+        and are_native(floats)
+        and has_kernel("regard_int8_decoder_step")
+    )
 
 
 def are_native(parameters: list[Tensor | None]) -> bool:
@@ -122,7 +153,10 @@ def _weights(heads: nn.Module) -> HeadsWeights | None:
     dim = heads.query.in_features
     inner, outer = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
     shapes = [(inner, dim), (outer, dim), (outer, dim), (dim, inner)]
-    if not all(map(is_plain_linear, linears, shapes)):
+    if not all(
+        type(linear) is nn.Linear and is_plain_linear(linear, shape)
+        for linear, shape in zip(linears, shapes, strict=True)
+    ):
         return None
     parameters = [parameter for linear in linears for parameter in (linear.weight, linear.bias)]
     if not are_native(parameters):

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from torch import Tensor, nn
 
-from regard.layers.hooks import is_plain_linear
+from regard.kernels.int8_linear import Int8Matrix, int8_linear
+from regard.kernels.linear import Weight
+from regard.layers.hooks import is_plain_linear, is_plain_quantized
 
 
 class DecodingState(Protocol):
@@ -28,12 +30,14 @@ class LazyLogits(NamedTuple):
     """W x + b, not yet multiplied: a search reads few of the logits, and none of hypotheses that are given up."""
 
     states: Tensor  # "b n d"
-    weight: Tensor  # "v d"
+    weight: Weight  # "v d"
     bias: Tensor | None  # "v"
 
     @staticmethod
     def of(layer: nn.Module, states: Tensor) -> "LazyLogits | Tensor":
         """The logits of a vocabulary layer: lazy, unless the layer is more than a product or has forward hooks."""
+        if is_plain_quantized(layer):
+            return LazyLogits(states, layer.matrix, layer.bias)
         return LazyLogits(states, layer.weight, layer.bias) if is_plain_linear(layer) else layer(states)
 
     @property
@@ -41,6 +45,8 @@ class LazyLogits(NamedTuple):
         return (*self.states.shape[:-1], len(self.weight))
 
     def materialize(self) -> Tensor:  # "b n v"
+        if isinstance(self.weight, Int8Matrix):
+            return int8_linear(self.states, self.weight, self.bias)
         return nn.functional.linear(self.states, self.weight, self.bias)
 
 

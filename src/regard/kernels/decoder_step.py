@@ -75,6 +75,16 @@ class DecoderWeights:
     scale: float
     eps: float
     gelu: bool = False  # the form with tanh; otherwise relu
+    scales: Any = (
+        None  # addresses of the scales of 8-bit weights, at the places of these in `pointers`; None: all floats
+    )
+    is_float: bool = False  # beside 8-bit weights activations stay as they are
+
+    def arguments(self) -> tuple[int | None, ...]:
+        """The arguments of a kernel from the weights to the scales."""
+        if self.scales is None:
+            return (ctypes.addressof(self.pointers),)
+        return (ctypes.addressof(self.pointers), ctypes.addressof(self.scales), self.is_float)
 
 
 def stack_step(
@@ -88,16 +98,24 @@ def stack_step(
     out = torch.empty_like(x)
     entries = [number for past in pasts for number in (*past, *(0,) * 8)]
     table = (ctypes.c_int64 * len(entries))(*entries)
+    has_mask = visible is not None or weights.scales is not None
     call_kernel(
-        "regard_stack_step" if visible is None else "regard_gapped_stack_step",
+        stack_kernel(weights, visible),
         x,
         *(len(x), length, weights.dim, weights.feed, weights.heads, weights.layers),
         *(weights.norm_first, weights.gelu, weights.scale, weights.eps),
-        *(ctypes.addressof(weights.pointers), ctypes.addressof(table)),
-        *(() if visible is None else (visible.data_ptr(),)),
+        *(*weights.arguments(), ctypes.addressof(table)),
+        *((None if visible is None else visible.data_ptr(),) if has_mask else ()),
         *(x.data_ptr(), out.data_ptr()),
     )
     return out
+
+
+def stack_kernel(weights: DecoderWeights, visible: Tensor | None) -> str:
+    """The name of the kernel that `stack_step` calls, which a library may lack."""
+    if weights.scales is not None:
+        return "regard_int8_stack_step"
+    return "regard_stack_step" if visible is None else "regard_gapped_stack_step"
 
 
 def decoder_step(
@@ -127,12 +145,11 @@ def decoder_step(
     table = (ctypes.c_int64 * len(entries))(*entries)
     columns = first + 1 if paths is None else paths.shape[-1]
     call_kernel(
-        "regard_decoder_step",
+        "regard_decoder_step" if weights.scales is None else "regard_int8_decoder_step",
         x,
         *(rows, per, columns, first, d, weights.feed, weights.heads, weights.layers, longest),
         *(weights.norm_first, weights.scale, weights.eps),
-        ctypes.addressof(weights.pointers),
-        ctypes.addressof(table),
+        *(*weights.arguments(), ctypes.addressof(table)),
         *(None if paths is None else paths.data_ptr(), lengths.data_ptr(), x.data_ptr(), out.data_ptr()),
     )
     return out
@@ -148,12 +165,11 @@ def encode(x: Tensor, weights: DecoderWeights, lengths: Tensor) -> Tensor:  # "b
     entries = layer * weights.layers
     table = (ctypes.c_int64 * len(entries))(*entries)
     call_kernel(
-        "regard_decoder_step",
+        "regard_decoder_step" if weights.scales is None else "regard_int8_decoder_step",
         x,
         *(b * s, s, 0, 0, d, weights.feed, weights.heads, weights.layers, s),
         *(weights.norm_first, weights.scale, weights.eps),
-        ctypes.addressof(weights.pointers),
-        ctypes.addressof(table),
+        *(*weights.arguments(), ctypes.addressof(table)),
         *(None, lengths.data_ptr(), x.data_ptr(), out.data_ptr()),
     )
     return out

@@ -58,6 +58,17 @@ _LATER: dict[str, list[Any]] = {
     "regard_gelu": [*_COMMON, _LONG] + [_POINTER] * 3,
     "regard_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 4,
     "regard_gapped_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 5,
+    "regard_int8_linear": [*_COMMON] + [_LONG] * 3 + [_INT, _INT] + [_POINTER] * 6,
+    "regard_int8_sums": [*_COMMON] + [_LONG] * 3 + [_POINTER] * 3,
+    "regard_int8_likeliest": [*_COMMON] + [_LONG] * 4 + [_POINTER] * 4 + [_INT] + [_LONG] * 2 + [_POINTER] * 4,
+    "regard_int8_decoder_step": [*_COMMON]
+    + [_LONG] * 9
+    + [_INT, _REAL, _REAL, _POINTER, _POINTER, _INT]
+    + [_POINTER] * 5,
+    "regard_int8_stack_step": [*_COMMON]
+    + [_LONG] * 6
+    + [_INT, _INT, _REAL, _REAL, _POINTER, _POINTER, _INT]
+    + [_POINTER] * 4,
 }
 
 

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from regard.kernels.dispatch import choose_route
-from regard.kernels.native_library import call_kernel, resolve_native
+from regard.kernels.int8_linear import Int8Matrix, int8_linear, is_native
+from regard.kernels.linear import Weight
+from regard.kernels.native_library import call_kernel, has_kernel, resolve_native
 from regard.kernels.stable_topk import stable_topk
 
 VocabTopK = tuple[Tensor, Tensor, Tensor]  # log p "n k" and the words "n k", log p of the extra word "n"
@@ -20,7 +22,7 @@ VocabTopK = tuple[Tensor, Tensor, Tensor]  # log p "n k" and the words "n k", lo
 @torch.no_grad()
 def vocab_topk(
     states: Tensor,
-    weight: Tensor,
+    weight: Weight,
     bias: Tensor | None,
     k: int,
     extra: int,
@@ -32,13 +34,15 @@ def vocab_topk(
     Probabilities are of the whole vocabulary. Where fewer than k words have one, word 0 follows with minus infinity.
     A state is NaN throughout if one of its logits is NaN or plus infinity, or if all are minus infinity.
     """
-    fits = states.ndim == weight.ndim == 2 and states.shape[1] == weight.shape[1]
-    if not fits or (bias is not None and bias.shape != weight.shape[:1]):
+    fits = states.ndim == len(weight.shape) == 2 and states.shape[1] == weight.shape[1]
+    if not fits or (bias is not None and tuple(bias.shape) != tuple(weight.shape[:1])):
         bias_shape = None if bias is None else tuple(bias.shape)
         raise ValueError(
             f"states must be (n, d) for a weight (v, d) and a bias (v), got {tuple(states.shape)}, "
             f"{tuple(weight.shape)} and {bias_shape}; build the vocabulary layer as nn.Linear(d, v)"
         )
+    if isinstance(weight, Int8Matrix):
+        return _int8_topk(states, weight, bias, k, extra, forbidden, native)
     tensors = [tensor for tensor in (states, weight, bias) if tensor is not None]
     route = choose_route(*tensors)
     if native and route != "direct":
@@ -48,18 +52,50 @@ def vocab_topk(
     if route != "direct" or not resolve_native(native, *tensors):
         # linear, because autocast lets it multiply tensors of different dtypes
         return topk_of_logits(torch.nn.functional.linear(states, weight, bias), k, extra, forbidden)
+    return _native_topk("regard_likeliest", states, weight, [weight.contiguous()], bias, (), k, extra, forbidden)
+
+
+def _int8_topk(
+    states: Tensor,
+    weight: Int8Matrix,
+    bias: Tensor | None,
+    k: int,
+    extra: int,
+    forbidden: Sequence[int],
+    native: bool | None,
+) -> VocabTopK:
+    """The same with 8-bit weights."""
+    runs = is_native(states, weight) and has_kernel("regard_int8_likeliest")
+    if native is False or not runs:
+        return topk_of_logits(int8_linear(states, weight, bias, native=native), k, extra, forbidden)
+    parts = [weight.packed, weight.scale]
+    return _native_topk("regard_int8_likeliest", states, weight, parts, bias, (weight.is_float,), k, extra, forbidden)
+
+
+def _native_topk(
+    kernel: str,
+    states: Tensor,
+    weight: Weight,
+    parts: Sequence[Tensor],
+    bias: Tensor | None,
+    settings: Sequence[int],
+    k: int,
+    extra: int,
+    forbidden: Sequence[int],
+) -> VocabTopK:
+    """One call of a kernel that reads a weight as these tensors."""
     _check(k, extra, forbidden, len(weight))
-    states, weight = states.contiguous(), weight.contiguous()
-    bias = None if bias is None else bias.contiguous()
+    states, bias = states.contiguous(), None if bias is None else bias.contiguous()
     (n, d), k = states.shape, min(k, len(weight))
     values, extra_log_prob = states.new_empty(n, k), states.new_empty(n)
     words = states.new_empty(n, k, dtype=torch.long)
     forbidden_words = (ctypes.c_int64 * len(forbidden))(*forbidden)
     call_kernel(
-        "regard_likeliest",
+        kernel,
         states,
-        *(n, len(weight), d, k),
-        *(states.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr()),
+        *(n, len(weight), d, k, states.data_ptr()),
+        *(part.data_ptr() for part in parts),
+        *(None if bias is None else bias.data_ptr(), *settings),
         *(extra, len(forbidden), ctypes.addressof(forbidden_words)),
         *(values.data_ptr(), words.data_ptr(), extra_log_prob.data_ptr()),
     )

@@ -12,15 +12,16 @@ from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import (
     MOST_ROWS,
-    are_native,
+    are_native_bytes,
     can_step,
     dot_product_scale,
     has_plain_calls,
     is_plain_linear,
     is_plain_norm,
 )
+from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.position import Sinusoidal
-from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode, stack_step
+from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode, stack_kernel, stack_step
 from regard.kernels.native_library import has_kernel
 from regard.layers.gelu import is_tanh_gelu
 from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Sublayer
@@ -83,9 +84,10 @@ def native_stack_step(
     """
     if x.ndim != 3 or x.shape[1] != 1 or not 0 < len(x) <= MOST_ROWS or not can_step(x):
         return None
-    kernel = "regard_stack_step" if visible is None else "regard_gapped_stack_step"
-    weights = derived((layers, norm), _weights) if has_kernel(kernel) else None
-    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
+    weights = derived((layers, norm), _weights)
+    if weights is None or not has_kernel(stack_kernel(weights, visible)):
+        return None
+    if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return None
     if len(pasts) != weights.layers or type(layers[0]) is not EncoderLayer:
         return None
@@ -160,13 +162,16 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
     if not has_plain_calls(layers) or not has_plain_calls(norm) or not len(layers):
         return None
     parameters: list[Tensor | None] = []
+    scales: list[Tensor | None] = []
     settings = set()
     for layer in layers:
         setting = _settings(layer)
         if setting is None:
             return None
         settings.add(setting)
-        parameters += _layer_parameters(layer)  # type: ignore[arg-type]
+        modules = _layer_modules(layer)  # type: ignore[arg-type]
+        parameters += [_weight_or_bias(module, name) for module in modules for name in ("weight", "bias")]
+        scales += [each for module in modules for each in (_scales(module), None)]
     if len(settings) > 1:
         return None
     _, dim, heads, feed, norm_first, scale, eps, gelu = settings.pop()
@@ -176,10 +181,14 @@ def _weights(layers: nn.ModuleList, norm: nn.Module) -> DecoderWeights | None:
         parameters += [None, None]
     else:
         return None
-    if not are_native(parameters):
+    kinds = {module.is_float for module in layers.modules() if isinstance(module, QuantizedLinear)}
+    if len(kinds) > 1 or not are_native_bytes(parameters, scales):
         return None
     dtype = next(layers.parameters()).dtype
-    return DecoderWeights(addresses(parameters), dtype, dim, len(layers), heads, feed, norm_first, scale, eps, gelu)
+    sizes = (dim, len(layers), heads, feed, norm_first, scale, eps, gelu)
+    if not kinds:
+        return DecoderWeights(addresses(parameters), dtype, *sizes)
+    return DecoderWeights(addresses(parameters), dtype, *sizes, addresses(scales), kinds.pop())
 
 
 def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float, bool] | None:
@@ -192,9 +201,9 @@ def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float
     else:
         return None
     feed = layer.feed
-    if type(feed) is not FeedForward or type(feed.inner) is not nn.Linear:
+    if type(feed) is not FeedForward or type(feed.inner) not in (nn.Linear, QuantizedLinear):
         return None
-    (hidden, dim), heads = feed.inner.weight.shape, attentions[0].heads
+    hidden, dim, heads = feed.inner.out_features, feed.inner.in_features, attentions[0].heads
     if not is_plain_linear(feed.inner, (hidden, dim)) or not is_plain_linear(feed.outer, (dim, hidden)):
         return None
     scales = {_head_scale(attention, dim, heads) for attention in attentions}
@@ -230,7 +239,7 @@ def _is_plain_sublayer(sublayer: nn.Module, dim: int) -> bool:
     return type(sublayer) is Sublayer and is_plain_norm(sublayer.norm, dim)
 
 
-def _layer_parameters(layer: DecoderLayer | EncoderLayer) -> list[Tensor | None]:
+def _layer_modules(layer: DecoderLayer | EncoderLayer) -> list[nn.Module | None]:
     """In the order of csrc/decoder_step.h; an encoder has no second attention."""
     feed: Any = layer.feed
     modules: list[nn.Module | None] = []
@@ -241,5 +250,14 @@ def _layer_parameters(layer: DecoderLayer | EncoderLayer) -> list[Tensor | None]
     else:
         own = layer.attention
         modules += [layer.around_attention.norm, own.query, own.key, own.value, own.out, None, None, None]
-    modules += [layer.around_feed.norm, feed.inner, feed.outer]
-    return [None if module is None else module._parameters[name] for module in modules for name in ("weight", "bias")]
+    return [*modules, layer.around_feed.norm, feed.inner, feed.outer]
+
+
+def _weight_or_bias(module: nn.Module | None, name: str) -> Tensor | None:
+    if isinstance(module, QuantizedLinear) and name == "weight":
+        return module._buffers["packed"]
+    return None if module is None else module._parameters[name]
+
+
+def _scales(module: nn.Module | None) -> Tensor | None:
+    return module._buffers["scale"] if isinstance(module, QuantizedLinear) else None

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import can_step, dot_product_scale, has_plain_calls
+from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.position import Rotary
-from regard.kernels.linear import linear, linear_add, linear_gelu, pack_weight
+from regard.kernels.int8_linear import PANEL, Int8Matrix
+from regard.kernels.linear import Weight, linear, linear_add, linear_gelu, pack_weight
 from regard.kernels.ragged_attention import ragged_attention
 from regard.layers.transformer import Activation, EncoderLayer, FeedForward, Sublayer
 
@@ -24,13 +26,16 @@ from regard.layers.transformer import Activation, EncoderLayer, FeedForward, Sub
 _BLOCK = 2048
 
 
+Projection = nn.Linear | QuantizedLinear
+
+
 class _PlainLayer(NamedTuple):
     """The parts of a plain layer."""
 
-    projections: tuple[nn.Linear, nn.Linear, nn.Linear]
-    out: nn.Linear
-    inner: nn.Linear
-    outer: nn.Linear
+    projections: tuple[Projection, Projection, Projection]
+    out: Projection
+    inner: Projection
+    outer: Projection
     norms: tuple[nn.LayerNorm, nn.LayerNorm]
     norm_first: bool
     activation: Activation
@@ -42,11 +47,11 @@ class _PlainLayer(NamedTuple):
 class LayerWeights(NamedTuple):
     """The weights of a plain layer; queries, keys and values are one product."""
 
-    projections: Tensor
+    projections: Weight
     projections_bias: Tensor
-    out: Tensor
-    inner: Tensor
-    outer: Tensor
+    out: Weight
+    inner: Weight
+    outer: Weight
 
 
 def pack_layers(layers: nn.ModuleList, rows: int) -> list[LayerWeights] | None:
@@ -54,7 +59,7 @@ def pack_layers(layers: nn.ModuleList, rows: int) -> list[LayerWeights] | None:
     `packed_layers` between which no weight changes; None if it cannot run these layers.
     """
     plan = derived((layers,), _plan)
-    if plan is None or plan[0].out.weight.device.type != "cpu":
+    if plan is None or plan[0].norms[0].weight.device.type != "cpu":
         return None
     return [_weights(layer, functools.partial(pack_weight, rows=min(rows, _BLOCK))) for layer in plan]
 
@@ -74,7 +79,7 @@ def packed_layers(
     if x.device.type != "cpu" or not can_step(x):
         return None
     plan = derived((layers,), _plan)
-    if plan is None or any(layer.out.weight.dtype != x.dtype for layer in plan):
+    if plan is None or any(layer.norms[0].weight.dtype != x.dtype for layer in plan):
         return None
     for n, layer in enumerate(plan):
         _run(layer, _weights(layer) if weights is None else weights[n], x, lengths, positions)
@@ -82,8 +87,24 @@ def packed_layers(
 
 
 def _weights(layer: _PlainLayer, pack: Callable[[Tensor], Tensor] = Tensor.detach) -> LayerWeights:
-    weight, bias = (torch.cat([getattr(each, name) for each in layer.projections]) for name in ("weight", "bias"))
-    return LayerWeights(pack(weight), bias, pack(layer.out.weight), pack(layer.inner.weight), pack(layer.outer.weight))
+    bias = torch.cat([each.bias for each in layer.projections])  # type: ignore[misc]
+
+    def weight(linear: Projection) -> Weight:
+        return pack(linear.weight) if isinstance(linear, nn.Linear) else linear.matrix
+
+    return LayerWeights(
+        _joined(layer.projections, pack), bias, *(weight(each) for each in (layer.out, layer.inner, layer.outer))
+    )
+
+
+def _joined(linears: Sequence[Projection], pack: Callable[[Tensor], Tensor]) -> Weight:
+    """The weights of linear layers of one kind, one below the other."""
+    first = linears[0]
+    if isinstance(first, nn.Linear):
+        return pack(torch.cat([each.weight for each in linears]))
+    matrices = [each.matrix for each in linears if isinstance(each, QuantizedLinear)]
+    packed, scale = torch.cat([each.packed for each in matrices]), torch.cat([each.scale for each in matrices])
+    return Int8Matrix(packed, scale, first.in_features, first.is_float)
 
 
 def _run(layer: _PlainLayer, weights: LayerWeights, x: Tensor, lengths: Sequence[int], positions: Tensor) -> None:
@@ -101,11 +122,11 @@ def _run(layer: _PlainLayer, weights: LayerWeights, x: Tensor, lengths: Sequence
     added = bias if layer.rotate is None else None
     attended = ragged_attention(qkv, lengths, layer.heads, layer.scale, bias=added)
     for rows in blocks:
-        y = linear_add(attended[rows], weights.out, layer.out.bias, x[rows])
+        y = linear_add(attended[rows], weights.out, layer.out.bias, x[rows])  # type: ignore[arg-type]
         if not layer.norm_first:
             y = _norm(layer.norms[0], y)
         hidden = _hidden(layer, weights.inner, _norm(layer.norms[1], y) if layer.norm_first else y)
-        y = linear_add(hidden, weights.outer, layer.outer.bias, y)
+        y = linear_add(hidden, weights.outer, layer.outer.bias, y)  # type: ignore[arg-type]
         x[rows] = y if layer.norm_first else _norm(layer.norms[1], y)
 
 
@@ -113,11 +134,11 @@ def _norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-def _hidden(layer: _PlainLayer, weight: Tensor, x: Tensor) -> Tensor:
+def _hidden(layer: _PlainLayer, weight: Weight, x: Tensor) -> Tensor:
     """The hidden activations of the feed-forward network."""
     bias, activation = layer.inner.bias, layer.activation
     if isinstance(activation, nn.GELU):
-        return linear_gelu(x, weight, bias, activation.approximate)
+        return linear_gelu(x, weight, bias, activation.approximate)  # type: ignore[arg-type]
     return activation(linear(x, weight, bias))
 
 
@@ -135,8 +156,12 @@ def _plain_layer(layer: nn.Module) -> _PlainLayer | None:
         return None
     attention, feed, around = layer.attention, layer.feed, (layer.around_attention, layer.around_feed)
     linears = (attention.query, attention.key, attention.value, attention.out, feed.inner, feed.outer)
-    if any(type(linear) is not nn.Linear or linear.bias is None for linear in linears):
+    if any(type(linear) not in (nn.Linear, QuantizedLinear) or linear.bias is None for linear in linears):
         return None
+    if len({(type(linear), getattr(linear, "is_float", None)) for linear in linears[:3]}) > 1:
+        return None
+    if any(isinstance(linear, QuantizedLinear) and linear.out_features % PANEL for linear in linears[:3]):
+        return None  # panels of the three would not stand one behind the other
     if not isinstance(attention.attention, nn.Module) or attention.attention._modules.get("0") is not None:
         return None  # one attention per head
     scale = dot_product_scale(attention.attention, attention.head_dim)

@@ -3,10 +3,11 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.attn import checks
+from regard.attn.quantized_linear import QuantizedLinear
 from regard.kernels.cross_entropy import cross_entropy_grad
 from regard.kernels.dispatch import choose_route
 from regard.kernels.native_library import resolve_native
@@ -85,6 +86,22 @@ class _LinearCrossEntropy(torch.autograd.Function):
         scaled = [None if t is None else t.mul_(total.to(t.dtype)) for t in ctx.gradients]
         ctx.gradients = None
         return (*scaled, None, None, None)
+
+
+def vocabulary_loss(
+    layer: nn.Module, states: Tensor, targets: Tensor, *, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:  # "n d", "n" -> scalar, "n"
+    """`linear_cross_entropy` of a vocabulary layer, which may have 8-bit weights."""
+    if not isinstance(layer, QuantizedLinear):
+        return linear_cross_entropy(states, layer.weight, targets, bias=layer.bias, smoothing=smoothing)  # type: ignore[arg-type]
+    rows = max(_MAX_LOGITS // layer.out_features, 1)
+    total, nll = states.new_zeros(()), states.new_empty(len(states))
+    for start in range(0, len(states), rows):
+        block = slice(start, start + rows)
+        log_p = layer(states[block]).log_softmax(-1)
+        nll[block] = -log_p.gather(1, targets[block].unsqueeze(1)).squeeze(1)
+        total += (1 - smoothing) * nll[block].sum() - (smoothing * log_p.mean(-1).sum() if smoothing else 0.0)
+    return total, nll
 
 
 def linear_cross_entropy(

@@ -13,7 +13,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
-from regard.losses.linear_cross_entropy import linear_cross_entropy
+from regard.losses.linear_cross_entropy import vocabulary_loss
 from regard.models.language_model import init_weights
 
 NORMS = ("pre", "post")
@@ -160,7 +160,7 @@ class BERTMaskedLM(nn.Module):
 
     def token_loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:  # "n d", "n" -> scalar, "n"
         """Σ −log p(target), to be trained, and −log p of each target, from states of the encoder."""
-        return linear_cross_entropy(self.head(x), self.output.weight, targets, bias=self.output.bias)
+        return vocabulary_loss(self.output, self.head(x), targets)
 
     def forward(
         self, tokens: Tensor, mask: Mask | Tensor | None = None, *, types: Tensor | None = None

@@ -15,7 +15,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalStack, CausalState, Memory
 from regard.layers.transformer import EncoderLayer, FeedForward, GatedFeedForward
 from regard.losses.adaptive_softmax import AdaptiveSoftmax
-from regard.losses.linear_cross_entropy import linear_cross_entropy
+from regard.losses.linear_cross_entropy import vocabulary_loss
 
 
 class LanguageModelOutput(NamedTuple):
@@ -79,7 +79,7 @@ class LanguageModel(nn.Module, ABC):
         """Σ −log p(target), to be trained, and −log p of each target; the logits are never held all at once."""
         if isinstance(self.output, AdaptiveSoftmax):
             return self.output.token_loss(states, targets, smoothing=smoothing)
-        return linear_cross_entropy(states, self.output.weight, targets, bias=self.output.bias, smoothing=smoothing)
+        return vocabulary_loss(self.output, states, targets, smoothing=smoothing)
 
     def forward(self, tokens: Tensor) -> Tensor:  # "b t" -> "b t v"
         return self.logits(self.hidden_states(tokens).states)

@@ -20,7 +20,8 @@ from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.protocol import Hypothesis
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.losses import linear_cross_entropy, reinforce
+from regard.losses import reinforce
+from regard.losses.linear_cross_entropy import vocabulary_loss
 from regard.training.run_folder import initial_folder
 
 
@@ -89,9 +90,7 @@ def token_loss(output: DecoderOutput, target: Tensor, vocabulary: nn.Linear, smo
     `target` is "b t", with PAD behind the shorter ones.
     """
     keep = target != PAD
-    total, nll = linear_cross_entropy(
-        output.states[keep], vocabulary.weight, target[keep], bias=vocabulary.bias, smoothing=smoothing
-    )
+    total, nll = vocabulary_loss(vocabulary, output.states[keep], target[keep], smoothing=smoothing)
     return TokenLoss(total, nll, keep, output)
 
 

@@ -1,7 +1,36 @@
 /* One token per row through layers of attention with a cache. See simd_instance.h for the macros.
  *
  * Activations of a block of rows are in panels of p rows: feature i of row r is at (r / p) p d + i p + r % p. With few rows p is 1,
- * with more rows 2 LANES; dense.h has the products of both. */
+ * with more rows 2 LANES; dense.h has the products of both. Where some weights have 8 bits p is 1, as int8_products.h takes rows. */
+
+/* y = W x + b in one of the modes of dense.h; w: weight and bias. `is_new`: x has other values than at the call before. */
+TARGET static void NAME(project)(const step_shape *t, const void *const *w, i64 out, i64 in, const REAL *x, REAL *y, i64 rows, i64 p, const int mode,
+                                 const int is_new) {
+#if !DOUBLE
+    rows8 *quantized = t->quantized;
+    const float *scale = t->scales ? t->scales[w - t->weights] : NULL;
+    if (is_new && quantized) quantized->of = NULL;
+    if (scale) {
+        const product8 product = {w[0], scale, w[1], in, t->tile};
+        if (t->wide) {
+            NAME(outputs8_wide)(&product, x, in, rows, 0, out, y, out, mode);
+            return;
+        }
+        if (quantized->of != x) {
+            quantized->row = (in + 3) / 4 * 4, quantized->of = x;
+            NAME(quantize)(x, in, rows, in, quantized);
+        }
+        NAME(outputs8)(&product, quantized, rows, 0, out, y, out, mode);
+        return;
+    }
+    if (t->scales) {
+        for (i64 r = 0; r < rows; r += FEW) NAME(dense)(w[0], w[1], out, in, x + r * in, y + r * out, rows - r < FEW ? rows - r : FEW, 1, mode);
+        return;
+    }
+#endif
+    (void)t, (void)is_new;
+    NAME(dense)(w[0], w[1], out, in, x, y, rows, p, mode);
+}
 
 /* (x - mean) / sqrt(variance + eps) ∘ w + b; w NULL: x itself */
 TARGET static void NAME(normed)(const void *weight, const void *bias, double eps, i64 d, const REAL *x, REAL *y, i64 rows, i64 p) {
@@ -145,11 +174,11 @@ TARGET static void NAME(append)(const step_shape *t, REAL *to, const i64 *stride
 TARGET static void NAME(attend_self)(const step_shape *t, const void *const *w, const i64 *cache, i64 in, const REAL *x, REAL *q, REAL *a, REAL *s,
                                      i64 from, i64 rows, i64 p) {
     const i64 d = t->heads * t->width, e = t->kv_heads * t->width;
-    NAME(dense)(w[2], w[3], e, in, x, q, rows, p, DENSE_SET);
+    NAME(project)(t, w + 2, e, in, x, q, rows, p, DENSE_SET, 1);
     NAME(append)(t, (REAL *)(intptr_t)cache[0], cache + 2, q, from, rows, p);
-    NAME(dense)(w[4], w[5], e, in, x, q, rows, p, DENSE_SET);
+    NAME(project)(t, w + 4, e, in, x, q, rows, p, DENSE_SET, 0);
     NAME(append)(t, (REAL *)(intptr_t)cache[1], cache + 5, q, from, rows, p);
-    NAME(dense)(w[0], w[1], d, in, x, q, rows, p, DENSE_SET);
+    NAME(project)(t, w, d, in, x, q, rows, p, DENSE_SET, 0);
     NAME(attend_rows)(t, cache, q, a, s, from, rows, p, t->columns > 0);
 }
 
@@ -166,12 +195,23 @@ TARGET static void NAME(from_panels)(const REAL *x, REAL *y, i64 rows, i64 d, i6
 
 /* An item is a block of rows. With layers 0 it is one attention: x (rows, in) to out (rows, in). */
 TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
-    const step_shape *t = context;
+    const step_shape *whole = context, *t = whole;
     const i64 d = t->d, inner = t->heads * t->width, most = t->block < t->rows ? t->block : t->rows;
-    const i64 p = most <= FEW ? 1 : 2 * LANES, room = (most + p - 1) / p * p;
+    const i64 p = most <= FEW || t->scales ? 1 : 2 * LANES, room = (most + p - 1) / p * p;
     const i64 wide = inner > d ? inner : d, hidden = t->feed > wide ? t->feed : wide;
     REAL *x = malloc((size_t)(room * (2 * d + 2 * wide + hidden) + t->longest + 2 * t->width + 1) * sizeof(REAL));
     if (!x) return 1;
+#if !DOUBLE
+    /* activations in 8 bits, of this thread alone */
+    step_shape own = *whole;
+    rows8 quantized = {0};
+    if (t->scales) {
+        char *bytes = malloc((size_t)(room * (hidden + 4 + 8)));
+        if (!bytes) return free(x), 1;
+        quantized.scale = (float *)bytes, quantized.sum = (int32_t *)(bytes + 4 * room), quantized.q = (int8_t *)(bytes + 8 * room);
+        own.quantized = &quantized, t = &own;
+    }
+#endif
     REAL *y = x + room * d, *q = y + room * d, *a = q + room * wide, *f = a + room * wide, *s = f + room * hidden;
     for (i64 item = begin; item < end; item++) {
         const i64 from = item * t->block, rows = t->rows - from < t->block ? t->rows - from : t->block;
@@ -180,7 +220,7 @@ TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
         NAME(to_panels)(given, x, rows, d, p);
         if (!t->layers) {
             NAME(attend_self)(t, t->weights, t->caches, d, x, q, a, s, from, rows, p);
-            NAME(dense)(t->weights[6], t->weights[7], d, inner, a, y, rows, p, DENSE_SET);
+            NAME(project)(t, t->weights + 6, d, inner, a, y, rows, p, DENSE_SET, 1);
             NAME(from_panels)(y, (REAL *)t->out + from * d, rows, d, p);
             continue;
         }
@@ -189,19 +229,19 @@ TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
             const i64 *cache = t->caches + layer * 16;
             NAME(normed)(pre ? w[0] : NULL, w[1], t->eps, d, x, y, rows, p);
             NAME(attend_self)(t, w + 2, cache, d, y, q, a, s, from, rows, p);
-            NAME(dense)(w[8], w[9], d, inner, a, x, rows, p, DENSE_ADD);
+            NAME(project)(t, w + 8, d, inner, a, x, rows, p, DENSE_ADD, 1);
             if (!pre) NAME(normed)(w[0], w[1], t->eps, d, x, x, rows, p);
             if (w[12]) { /* an encoder has no second attention */
                 NAME(normed)(pre ? w[10] : NULL, w[11], t->eps, d, x, y, rows, p);
-                NAME(dense)(w[12], w[13], inner, d, y, q, rows, p, DENSE_SET);
+                NAME(project)(t, w + 12, inner, d, y, q, rows, p, DENSE_SET, 1);
                 NAME(attend_rows)(t, cache + 8, q, a, s, from, rows, p, 0);
-                NAME(dense)(w[14], w[15], d, inner, a, x, rows, p, DENSE_ADD);
+                NAME(project)(t, w + 14, d, inner, a, x, rows, p, DENSE_ADD, 1);
                 if (!pre) NAME(normed)(w[10], w[11], t->eps, d, x, x, rows, p);
             }
             NAME(normed)(pre ? w[16] : NULL, w[17], t->eps, d, x, y, rows, p);
-            NAME(dense)(w[18], w[19], t->feed, d, y, f, rows, p, t->gelu ? DENSE_SET : DENSE_RELU);
+            NAME(project)(t, w + 18, t->feed, d, y, f, rows, p, t->gelu ? DENSE_SET : DENSE_RELU, 1);
             if (t->gelu) NAME(gelu_values)(f, f, (rows + p - 1) / p * p * t->feed);
-            NAME(dense)(w[20], w[21], d, t->feed, f, x, rows, p, DENSE_ADD);
+            NAME(project)(t, w + 20, d, t->feed, f, x, rows, p, DENSE_ADD, 1);
             if (!pre) NAME(normed)(w[16], w[17], t->eps, d, x, x, rows, p);
         }
         const void *const *last = t->weights + t->layers * STEP_WEIGHTS;
@@ -209,5 +249,8 @@ TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
         NAME(from_panels)(y, (REAL *)t->out + from * d, rows, d, p);
     }
     free(x);
+#if !DOUBLE
+    free(quantized.scale);
+#endif
     return 0;
 }

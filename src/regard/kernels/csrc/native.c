@@ -1,5 +1,5 @@
 /* Native kernels of regard: additive attention scores, sparse normalizers, gates of feature maps, recurrent cells, vocabulary top-k, dropout,
- * conditional random fields, decoding steps, selection of a beam.
+ * conditional random fields, decoding steps, selection of a beam, products of 8-bit weights.
  * Plain C called by ctypes: no Python, no torch.
  *
  * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, activations.h, decoder_step.h, ragged_attention.h, continuations.h, dropout.h and crf.h, compiled once per real type and
@@ -69,6 +69,36 @@ static int lowest_bit(uint64_t bits) {
 #endif
 
 typedef int64_t i64;
+
+#include "int8_tiles.h"
+
+/* Rows of activations in 8 bits: x = scale q, and the sum of q; `of` is the place that they were computed from. */
+typedef struct {
+    int8_t *q;                      /* (rows, row) */
+    float *scale;                   /* (rows) */
+    int32_t *sum;                   /* (rows) */
+    i64 row;                        /* features and padding, a multiple of 4 */
+    const void *of;
+} rows8;
+
+/* A matrix of 8-bit weights, see int8_tiles.h; bias may be NULL. */
+typedef struct {
+    const uint8_t *w;
+    const float *scale, *bias;      /* (out), (out) */
+    i64 in;
+    tile8 tile;
+} product8;
+
+/* activation(W x + b), or W x + b + other */
+enum { ACTIVATION_NONE, ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATION_TANH_GELU };
+typedef struct {
+    product8 product;
+    rows8 quantized;
+    const float *x, *other;         /* (rows, in), (rows, out) or NULL */
+    float *y;                       /* (rows, out) */
+    i64 rows, out, block, part, parts;
+    int wide, activation;           /* wide: activations of 32 bits */
+} linear8_shape;
 
 /* Strides count elements; the last axis of a, b, w is contiguous; p, lse, g, da, db, dw are contiguous. */
 typedef struct {
@@ -146,6 +176,9 @@ typedef struct {
     void *out, *told;               /* (n, k), (n) */
     i64 *ids;                       /* (n, k) */
     i64 n, v, d, k, also, nevers, block, spans, room;
+    const float *scales;            /* (v), of 8-bit weights, or NULL */
+    tile8 tile;
+    int wide;
 } vocabulary;
 
 /* Conditional random field. Rows of alpha, x and the constants have `room` elements, a multiple of 16, of which k are used; rows of alpha and x
@@ -189,6 +222,10 @@ typedef struct {
     i64 rows, per, columns, source, at, d, feed, heads, kv_heads, width, layers, block, longest;
     double scale, eps;
     int norm_first, gelu;
+    const float *const *scales;     /* at the places of 8-bit weights: their scales, NULL for others; NULL: all weights are floats */
+    tile8 tile;
+    rows8 *quantized;
+    int wide;                       /* activations of 32 bits beside 8-bit weights */
 } step_shape;
 
 /* Texts one behind the other: text n has the rows starts[n] to starts[n + 1]; the longest has `longest`. */
@@ -264,6 +301,14 @@ static const kernel LIKELIEST[3][2] = COPIES(likeliest);
 static const kernel TOGETHER[3][2] = COPIES(together);
 static const kernel DECODER_STEP[3][2] = COPIES(decoder_step);
 static const kernel RAGGED[3][2] = COPIES(ragged);
+#if X86
+#define FLOAT_COPIES(name) {name##_0_0, name##_0_1, name##_0_2}
+#else
+#define FLOAT_COPIES(name) {name##_0_0, name##_0_0, name##_0_0}
+#endif
+static const kernel LINEAR8[3] = FLOAT_COPIES(linear8);
+static const kernel QUANTIZE_ROWS[3] = FLOAT_COPIES(quantize_rows);
+static const kernel LIKELIEST8[3] = FLOAT_COPIES(likeliest8);
 
 static const kernel CRF_PREPARE[3][2] = COPIES(crf_prepare);
 static const kernel CRF_FORWARD[3][2] = COPIES(crf_forward);
@@ -433,34 +478,100 @@ EXPORT int regard_gelu(int wide, int most, i64 threads, i64 n, const void *x, co
     return run(GELU[widest(most)][!!wide], &t, (n + ACTIVATION_BLOCK - 1) / ACTIVATION_BLOCK, (double)n, 1e6, threads);
 }
 
+static int run_likeliest(vocabulary *t, int wide, int most, i64 threads) {
+    const i64 n = t->n, v = t->v, d = t->d, k = t->k;
+    if (n <= 0) return 0;
+    /* as many states as the L2 cache holds beside a chunk of words, in blocks of equal size; more blocks for more threads */
+    const i64 size = wide ? 8 : 4, fit = 262144 / (d * size + 1) + 1, small = (n + 2 * PADDING - 1) / (2 * PADDING);
+    i64 blocks = (n + fit - 1) / fit;
+    if (blocks < threads) blocks = threads < small ? threads : small;
+    t->block = ((n + blocks - 1) / blocks + PADDING - 1) / PADDING * PADDING;
+    blocks = (n + t->block - 1) / t->block;
+    t->spans = (v + SPAN - 1) / SPAN, t->room = blocks * t->block;
+    const i64 kept = t->spans * t->room;
+    char *scratch = malloc((size_t)(kept * k * 8 + kept * (3 + k) * size + t->room * size + blocks * t->spans));
+    if (!scratch) return 1;
+    char *place = scratch;
+    t->word = (i64 *)place, place += kept * k * 8;
+    t->value = place, place += kept * k * size;
+    t->most = place, place += kept * size;
+    t->sum = place, place += kept * size;
+    t->least = place, place += kept * size;
+    t->said = place, place += t->room * size;
+    t->began = (unsigned char *)place;
+    memset(t->began, 0, (size_t)(blocks * t->spans));
+    const kernel work = t->scales ? LIKELIEST8[widest(most)] : LIKELIEST[widest(most)][!!wide];
+    int failed = run(work, t, blocks * t->spans, (double)n * v * d, 1e7, threads);
+    if (!failed) run(TOGETHER[widest(most)][!!wide], t, n, (double)n * t->spans * k, 1e5, threads);
+    free(scratch);
+    return failed;
+}
+
 /* for each state the k words of largest W x + b that are not among `never`, and the word `also`: their log-probabilities */
 EXPORT int regard_likeliest(int wide, int most, i64 threads, i64 n, i64 v, i64 d, i64 k, const void *x, const void *w, const void *b,
                             i64 also, i64 nevers, const i64 *never, void *out, i64 *ids, void *told) {
     vocabulary t = {0};
     t.x = x, t.w = w, t.b = b, t.n = n, t.v = v, t.d = d, t.k = k, t.also = also, t.nevers = nevers, t.never = never;
     t.out = out, t.ids = ids, t.told = told;
-    if (n <= 0) return 0;
-    /* as many states as the L2 cache holds beside a chunk of words, in blocks of equal size; more blocks for more threads */
-    const i64 size = wide ? 8 : 4, fit = 262144 / (d * size + 1) + 1, small = (n + 2 * PADDING - 1) / (2 * PADDING);
-    i64 blocks = (n + fit - 1) / fit;
-    if (blocks < threads) blocks = threads < small ? threads : small;
-    t.block = ((n + blocks - 1) / blocks + PADDING - 1) / PADDING * PADDING;
-    blocks = (n + t.block - 1) / t.block;
-    t.spans = (v + SPAN - 1) / SPAN, t.room = blocks * t.block;
-    const i64 kept = t.spans * t.room;
-    char *scratch = malloc((size_t)(kept * k * 8 + kept * (3 + k) * size + t.room * size + blocks * t.spans));
-    if (!scratch) return 1;
-    char *place = scratch;
-    t.word = (i64 *)place, place += kept * k * 8;
-    t.value = place, place += kept * k * size;
-    t.most = place, place += kept * size;
-    t.sum = place, place += kept * size;
-    t.least = place, place += kept * size;
-    t.said = place, place += t.room * size;
-    t.began = (unsigned char *)place;
-    memset(t.began, 0, (size_t)(blocks * t.spans));
-    int failed = run(LIKELIEST[widest(most)][!!wide], &t, blocks * t.spans, (double)n * v * d, 1e7, threads);
-    if (!failed) run(TOGETHER[widest(most)][!!wide], &t, n, (double)n * t.spans * k, 1e5, threads);
+    return run_likeliest(&t, wide, most, threads);
+}
+
+/* the same with 8-bit weights and the scales of their rows; is_float: the states are not quantised */
+EXPORT int regard_int8_likeliest(int wide, int most, i64 threads, i64 n, i64 v, i64 d, i64 k, const void *x, const void *w, const void *scales,
+                                 const void *b, int is_float, i64 also, i64 nevers, const i64 *never, void *out, i64 *ids, void *told) {
+    vocabulary t = {0};
+    (void)wide;
+    t.x = x, t.w = w, t.scales = scales, t.b = b, t.n = n, t.v = v, t.d = d, t.k = k, t.also = also, t.nevers = nevers, t.never = never;
+    t.out = out, t.ids = ids, t.told = told, t.tile = integer_tile(most), t.wide = is_float;
+    return run_likeliest(&t, 0, most, threads);
+}
+
+/* sums (rows, out) of weights and of activations that have 8 bits already, (rows, in): equal for all instruction sets */
+EXPORT int regard_int8_sums(int wide, int most, i64 threads, i64 rows_, i64 out, i64 in, const int8_t *x, const uint8_t *w, int32_t *sums) {
+    const i64 quads = (in + 3) / 4, panels = (out + PANEL8 - 1) / PANEL8;
+    (void)wide, (void)threads;
+    int8_t *row = calloc((size_t)(TILE8_ROWS * quads * 4 + 1), 1);
+    if (!row) return 1;
+    for (i64 from = 0; from < rows_; from += TILE8_ROWS) {
+        const int some = rows_ - from < TILE8_ROWS ? (int)(rows_ - from) : TILE8_ROWS;
+        int32_t x_sum[TILE8_ROWS] = {0}, tile[TILE8_ROWS * TILE8_PANELS * PANEL8];
+        for (int r = 0; r < some; r++) {
+            memcpy(row + r * quads * 4, x + (from + r) * in, (size_t)in);
+            for (i64 i = 0; i < in; i++) x_sum[r] += x[(from + r) * in + i];
+        }
+        for (i64 p = 0; p < panels; p += TILE8_PANELS) {
+            const int count = panels - p < TILE8_PANELS ? (int)(panels - p) : TILE8_PANELS;
+            integer_tile(most)(w + p * quads * 4 * PANEL8, quads, row, quads * 4, x_sum, some, count, tile);
+            for (int r = 0; r < some; r++)
+                for (i64 o = p * PANEL8; o < out && o < (p + count) * PANEL8; o++) sums[(from + r) * out + o] = tile[r * count * PANEL8 + o - p * PANEL8];
+        }
+    }
+    free(row);
+    return 0;
+}
+
+/* y (rows, out) = activation(W x + b), or W x + b + other; is_float: x is not quantised */
+EXPORT int regard_int8_linear(int wide, int most, i64 threads, i64 rows_, i64 out, i64 in, int is_float, int activation, const float *x,
+                              const uint8_t *w, const float *scale, const float *bias, const float *other, float *y) {
+    linear8_shape t = {0};
+    const i64 row = (in + 3) / 4 * 4, parts = threads > 1 ? threads : 1;
+    const int level = widest(most);
+    (void)wide;
+    if (rows_ <= 0) return 0;
+    t.product.w = w, t.product.scale = scale, t.product.bias = bias, t.product.in = in, t.product.tile = integer_tile(most);
+    t.x = x, t.other = other, t.y = y, t.rows = rows_, t.out = out, t.wide = is_float, t.activation = activation;
+    char *scratch = is_float ? NULL : malloc((size_t)(rows_ * (row + 8)));
+    if (!is_float && !scratch) return 1;
+    t.quantized.scale = (float *)scratch, t.quantized.sum = (int32_t *)scratch + rows_, t.quantized.q = (int8_t *)scratch + 8 * rows_;
+    t.quantized.row = row;
+    if (!is_float) run(QUANTIZE_ROWS[level], &t, rows_, (double)rows_ * in, 1e6, threads);
+    /* blocks of rows whose outputs stay in the cache; of few rows, the outputs are shared among threads */
+    const i64 fit = 65536 / out / TILE8_ROWS * TILE8_ROWS;
+    t.block = fit < 8 * TILE8_ROWS ? 8 * TILE8_ROWS : fit;
+    const i64 blocks = (rows_ + t.block - 1) / t.block, unit = TILE8_PANELS * PANEL8;
+    t.part = blocks >= parts ? out : ((out + parts - 1) / parts + unit - 1) / unit * unit;
+    t.parts = (out + t.part - 1) / t.part;
+    const int failed = run(LINEAR8[level], &t, blocks * t.parts, (double)rows_ * out * in, 2e7, threads);
     free(scratch);
     return failed;
 }
@@ -517,22 +628,32 @@ static int run_step(step_shape *t, int wide, int most, i64 threads, double cost)
 }
 
 /* One token per row through the layers of a decoder and its last norm. `at` is the first new column of the caches, `columns` the length of a past;
- * 0: an encoder, in which a row attends to the first tokens of its sentence, as many as `lengths` says, and to nothing else. */
-EXPORT int regard_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 per, i64 columns, i64 at, i64 d, i64 feed, i64 heads, i64 layers,
-                               i64 source, int norm_first, double scale, double eps, const void *weights, const void *caches, const i64 *index,
-                               const i64 *lengths, const void *x, void *out) {
+ * 0: an encoder, in which a row attends to the first tokens of its sentence, as many as `lengths` says, and to nothing else. `scales` are those of 8-bit
+ * weights at their places; NULL: all weights are floats. */
+EXPORT int regard_int8_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 per, i64 columns, i64 at, i64 d, i64 feed, i64 heads, i64 layers,
+                                    i64 source, int norm_first, double scale, double eps, const void *weights, const void *scales, int is_float,
+                                    const void *caches, const i64 *index, const i64 *lengths, const void *x, void *out) {
     step_shape t = {0};
     t.rows = rows_, t.per = per, t.columns = columns, t.at = at, t.d = d, t.feed = feed, t.heads = t.kv_heads = heads, t.width = d / heads;
     t.layers = layers, t.source = source, t.longest = columns > source ? columns : source, t.norm_first = norm_first, t.scale = scale, t.eps = eps;
     t.weights = weights, t.caches = caches, t.index = index, t.lengths = lengths, t.x = x, t.out = out;
+    t.scales = scales, t.wide = is_float, t.tile = integer_tile(most);
     return run_step(&t, wide, most, threads, (double)rows_ * layers * d * (6 * d + 2 * feed));
 }
 
+/* The same with weights that are floats. */
+EXPORT int regard_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 per, i64 columns, i64 at, i64 d, i64 feed, i64 heads, i64 layers,
+                               i64 source, int norm_first, double scale, double eps, const void *weights, const void *caches, const i64 *index,
+                               const i64 *lengths, const void *x, void *out) {
+    return regard_int8_decoder_step(wide, most, threads, rows_, per, columns, at, d, feed, heads, layers, source, norm_first, scale, eps, weights, NULL, 0,
+                                    caches, index, lengths, x, out);
+}
+
 /* One token per row through layers that attend to their own cache alone, and the last norm; gelu: that activation instead of relu. visible (rows,
- * columns) is nonzero for the columns that a row attends to; NULL: all. */
-EXPORT int regard_gapped_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
-                                    int gelu, double scale, double eps, const void *weights, const void *caches, const unsigned char *visible,
-                                    const void *x, void *out) {
+ * columns) is nonzero for the columns that a row attends to; NULL: all. `scales` as above. */
+EXPORT int regard_int8_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
+                                  int gelu, double scale, double eps, const void *weights, const void *scales, int is_float, const void *caches,
+                                  const unsigned char *visible, const void *x, void *out) {
     step_shape t = {0};
     i64 *index = visible ? malloc((size_t)(rows_ * (columns + 1) + 1) * sizeof(i64)) : NULL, *counts = index;
     if (visible && !index) return 1;
@@ -545,9 +666,18 @@ EXPORT int regard_gapped_stack_step(int wide, int most, i64 threads, i64 rows_, 
     t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.feed = feed, t.heads = t.kv_heads = heads;
     t.width = d / heads, t.layers = layers, t.norm_first = norm_first, t.gelu = gelu, t.scale = scale, t.eps = eps;
     t.weights = weights, t.caches = caches, t.index = index, t.counts = counts, t.x = x, t.out = out;
+    t.scales = scales, t.wide = is_float, t.tile = integer_tile(most);
     const int failed = run_step(&t, wide, most, threads, (double)rows_ * layers * d * (4 * d + 2 * feed));
     free(index);
     return failed;
+}
+
+/* The same with weights that are floats. */
+EXPORT int regard_gapped_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
+                                    int gelu, double scale, double eps, const void *weights, const void *caches, const unsigned char *visible,
+                                    const void *x, void *out) {
+    return regard_int8_stack_step(wide, most, threads, rows_, columns, d, feed, heads, layers, norm_first, gelu, scale, eps, weights, NULL, 0, caches,
+                                  visible, x, out);
 }
 
 /* The same where every row attends to all columns. */

@@ -203,6 +203,12 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #include "dense.h"
 #include "vocab_topk.h"
 #include "activations.h"
+#if !DOUBLE
+#include "int8_products.h"
+#include "vocab_topk8.h"
+#endif
+#undef ABOVE
+#undef HUGEST
 #include "decoder_step.h"
 #include "ragged_attention.h"
 #if LEVEL == 0

@@ -24,6 +24,31 @@ static int widest(int most) {
     return most < level ? (most < 0 ? 0 : most) : level;
 }
 
+#if X86
+/* Whether the processor multiplies vectors of bytes (VNNI), beside AVX-512. */
+static int has_vnni(void) {
+    static volatile int known = -1;
+    int has = known;
+    if (has < 0) {
+        unsigned a, b, c, d;
+        has = supported() == 2 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 30 & 1) && (b >> 31 & 1) && (c >> 11 & 1);
+        known = has;
+    }
+    return has;
+}
+#endif
+
+/* The sums of 8-bit products for instruction sets up to `most`. */
+static tile8 integer_tile(int most) {
+#if X86
+    const int level = widest(most);
+    if (level == 2 && has_vnni()) return tile8_vnni;
+    if (level) return tile8_avx2;
+#endif
+    (void)most;
+    return tile8_plain;
+}
+
 #if THREADS
 typedef struct {
     kernel work;

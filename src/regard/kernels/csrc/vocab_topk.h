@@ -188,5 +188,3 @@ TARGET static int NAME(together)(const void *context, i64 begin, i64 end) {
     }
     return 0;
 }
-#undef ABOVE
-#undef HUGEST

@@ -14,7 +14,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalState, StackOutput
 from regard.layers.pointer_generator import CopyMixture, CopySource, PointerGenerator
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.losses.linear_cross_entropy import linear_cross_entropy
+from regard.losses.linear_cross_entropy import vocabulary_loss
 from regard.models.language_model import TransformerLanguageModel
 from regard.models.responding.flat_history import REPLYING, FlatHistory, join_turns
 from regard.models.responding.responder import History, Responder
@@ -93,13 +93,11 @@ class FlatResponder(Responder):
 
     @property
     def embedding(self) -> nn.Embedding:  # type: ignore[override]
-        assert isinstance(self.decoder.embedding, nn.Embedding)
-        return self.decoder.embedding
+        return self.decoder.embedding  # type: ignore[return-value]
 
     @property
     def output(self) -> nn.Linear:  # type: ignore[override]
-        assert isinstance(self.decoder.output, nn.Linear)
-        return self.decoder.output
+        return self.decoder.output  # type: ignore[return-value]
 
     def teacher_force(self, history: History, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         """The weights are the mean over all heads and layers, of which a pointer is one."""
@@ -147,8 +145,7 @@ class FlatResponder(Responder):
         is_reply = is_learned & (output.owners[:, 1:] == REPLYING)
         states, tokens = output.stack.states[:, :-1], output.tokens[:, 1:]
         if self.pointer is None:
-            weight, bias = self.output.weight, self.output.bias
-            return linear_cross_entropy(states[is_reply], weight, tokens[is_reply], bias=bias, smoothing=smoothing)
+            return vocabulary_loss(self.output, states[is_reply], tokens[is_reply], smoothing=smoothing)
         if smoothing:
             raise ValueError(f"smoothing must be 0 for a pointer, got {smoothing}; build the model without one")
         column = int(prefix.min())

@@ -20,7 +20,7 @@ from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.stack import Bridge, Stack
-from regard.losses.linear_cross_entropy import linear_cross_entropy
+from regard.losses.linear_cross_entropy import vocabulary_loss
 from regard.models.encoder_decoder import embeddings
 from regard.models.responding.responder import History, Responder, is_predicted
 
@@ -154,8 +154,7 @@ class HRAN(Responder):
             raise ValueError(f"HRAN learns the target alone, got first={first.tolist()}; give the number of turns")
         keep = is_predicted(target, lengths)
         states = self.teacher_force(history, target[:, :-1]).states[keep]
-        bias = self.output.bias
-        return linear_cross_entropy(states, self.output.weight, target[:, 1:][keep], bias=bias, smoothing=smoothing)
+        return vocabulary_loss(self.output, states, target[:, 1:][keep], smoothing=smoothing)
 
     def forward(self, history: History, target: Tensor) -> Tensor:
         return self.output(self.teacher_force(history, target).states)

@@ -61,7 +61,7 @@ class TextEmbedder(nn.Module):
         self, texts: Sequence[Sequence[int]], done: Callable[[int], object] | None = None
     ) -> Tensor:  # -> "b d"
         """The vectors of many texts, given as tokens; `done` is called with the number of texts that are computed."""
-        parameter = self.encoder.embedding.weight
+        parameter = self.encoder.bert.embedding_norm.weight
         vectors = parameter.new_empty(len(texts), self.width)
         count = 0
         parts = list(packs(list(map(len, texts)), MOST_TOKENS))

@@ -1,0 +1,182 @@
+"""quantize: 8-bit weights inside a model that is already trained, for inference.
+
+    report = regard.quantize(model)           the Linear layers and embeddings of the model, in place
+    print(report.explain())                   how many bytes are left, which layers stay as they are, which kernel runs
+
+w ≈ scale · n, n from −127 to 127, one scale per output of a layer, or per row of an embedding.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.quantized_linear import QuantizedEmbedding, QuantizedLinear
+from regard.attn.terms.position import LearnedPositions
+from regard.kernels.int8_linear import Int8Matrix, native_reason, quantize_matrix
+from regard.kernels.native_library import instruction_set
+from regard.layers.adaptive_embedding import AdaptiveEmbedding
+from regard.losses.adaptive_softmax import AdaptiveSoftmax
+
+ACTIVATIONS = ("int8", "float32")
+# of a weight: smaller ones save no memory, and often decide a class
+LEAST = 1024
+_OWNERS = (LearnedPositions, AdaptiveEmbedding, AdaptiveSoftmax)
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """The layers of a model that have 8-bit weights now, the others with the reason, and the size of all weights."""
+
+    layers: tuple[str, ...]
+    kept: Mapping[str, str]  # names of layers that stay as they are, and why
+    activations: str
+    bytes_before: int
+    bytes_after: int
+    kernel: str  # that multiplies, in one sentence
+
+    @property
+    def ratio(self) -> float:
+        """The size of the weights as a part of the size before."""
+        return self.bytes_after / max(self.bytes_before, 1)
+
+    def explain(self) -> str:
+        """What was quantised, what was not and why, and which kernel runs."""
+        lines = [
+            f"{len(self.layers)} layers have 8-bit weights, with activations in {self.activations}",
+            f"{self.bytes_after:,} bytes of weights, {self.ratio:.3f} of the {self.bytes_before:,} before",
+            self.kernel,
+            *(f"kept {name}: {reason}" for name, reason in self.kept.items()),
+        ]
+        return "\n".join(lines)
+
+
+def quantize(model: nn.Module, *, activations: str = "int8", keep: Container[str] = ()) -> Quantization:
+    """Replaces the Linear layers and embeddings of a model by layers with 8-bit weights, in place, for inference.
+
+    `activations` are rounded to 8 bits row by row, or stay in "float32": less error, less speed. `keep` are names of
+    layers that stay as they are; so do weights of fewer than 1,024 numbers, learned positions, and layers with hooks.
+    Layers that share a weight share its 8-bit form. The model is set to evaluation mode and refuses gradients.
+    """
+    checks.instance_of("model", model, nn.Module, "your model")
+    checks.known("activations", activations, ACTIVATIONS)
+    layers, kept = _candidates(model)
+    for names in layers.values():
+        if kept_name := next((name for name in names if name in keep), None):
+            kept.update(dict.fromkeys(names, "it was asked for" if len(names) == 1 else f"it shares {kept_name}"))
+    chosen = {weight: names for weight, names in layers.items() if names[0] not in kept}
+    if not chosen:
+        raise ValueError(
+            f"{type(model).__name__} has no Linear layer or embedding of {LEAST:,} numbers that could have 8-bit "
+            "weights; keep fewer layers, or take a larger model"
+        )
+    before = _size(model)
+    for names in chosen.values():
+        matrix = None
+        for name in names:
+            module = model.get_submodule(name)
+            if matrix is None:
+                matrix = quantize_matrix(_matrix_of(module), activations == "float32")
+            replace_module(model, name, _quantized(module, matrix))
+    model.requires_grad_(False).eval()
+    done = tuple(name for names in chosen.values() for name in names)
+    return Quantization(done, kept, activations, before, _size(model), kernel_sentence(model))
+
+
+def quantize_like(model: nn.Module, tensors: Container[str], activations: str) -> None:
+    """Gives a model the layers with 8-bit weights that a state has; their numbers are loaded afterwards."""
+    layers, _kept = _candidates(model)
+    every = [name for names in layers.values() for name in names]
+    quantize(model, activations=activations, keep=[name for name in every if f"{name}.packed" not in tensors])
+
+
+def is_quantized(model: nn.Module) -> bool:
+    """Whether a layer of the model has 8-bit weights."""
+    return any(isinstance(module, QuantizedLinear | QuantizedEmbedding) for module in model.modules())
+
+
+def kernel_sentence(model: nn.Module) -> str:
+    """Which kernel multiplies the 8-bit weights of a model where it is now, and why no other."""
+    linear = next((module for module in model.modules() if isinstance(module, QuantizedLinear)), None)
+    if linear is None:
+        return "no product has 8-bit weights, only embeddings"
+    x = torch.empty(0, linear.in_features, dtype=linear.scale.dtype, device=linear.scale.device)
+    reason = native_reason(x, linear.matrix)
+    if reason is None:
+        return f"native 8-bit products run, on {instruction_set()}"
+    return f"the same integers are multiplied by torch, which is slow: {reason}"
+
+
+def _candidates(model: nn.Module) -> tuple[dict[int, list[str]], dict[str, str]]:
+    """Names of the layers that can have 8-bit weights, by the identity of their weight; and the others, with why."""
+    layers: dict[int, list[str]] = {}
+    kept: dict[str, str] = {}
+    owned = {
+        id(module): type(owner).__name__
+        for owner in model.modules()
+        if isinstance(owner, _OWNERS)
+        for module in owner.modules()
+    }
+    for name, module in _named_layers(model):
+        if id(module) in owned:
+            kept[name] = f"{owned[id(module)]} reads its weight"
+        elif (reason := _reason(module)) is not None:
+            kept[name] = reason
+        else:
+            layers.setdefault(id(module.weight), []).append(name)
+    return layers, kept
+
+
+def _named_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """All modules that are linear layers or embeddings, under every name that they have."""
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, nn.Linear | nn.Embedding) or _is_conv1d(module):
+            yield name, module
+
+
+def _is_conv1d(module: nn.Module) -> bool:
+    """Whether the module is the linear layer of GPT-2 in transformers, whose weight is (in, out)."""
+    return type(module).__name__ == "Conv1D" and type(module).__module__ == "transformers.pytorch_utils"
+
+
+def _reason(module: Any) -> str | None:
+    """Why a layer cannot have 8-bit weights; None if it can."""
+    if type(module) not in (nn.Linear, nn.Embedding) and not _is_conv1d(module):
+        return f"{type(module).__name__} is another class than nn.Linear"
+    if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:
+        return "it has hooks, which another layer would not call"
+    if isinstance(module, nn.Embedding) and module.max_norm is not None:
+        return "max_norm changes its weight at every call"
+    if module.weight.numel() < LEAST:
+        return f"its weight has fewer than {LEAST:,} numbers"
+    if module.weight.dtype != torch.float32:
+        return f"its weight is {module.weight.dtype}, not float32"
+    return None
+
+
+def _matrix_of(module: Any) -> Tensor:  # "f d"
+    weight: Tensor = module.weight
+    return weight.T if _is_conv1d(module) else weight
+
+
+def _quantized(module: Any, matrix: Int8Matrix) -> nn.Module:
+    if isinstance(module, nn.Embedding):
+        return QuantizedEmbedding(matrix, module.padding_idx)
+    return QuantizedLinear(matrix, module.bias)
+
+
+def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
+    """Puts a module into the place of the one with this name."""
+    if not name:
+        raise ValueError("a single layer cannot be replaced inside itself; wrap it: nn.Sequential(layer)")
+    parent, _, child = name.rpartition(".")
+    setattr(model.get_submodule(parent), child, module)
+
+
+def _size(model: nn.Module) -> int:
+    """Bytes of all parameters and buffers; a shared one counts once."""
+    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    return sum(t.nbytes for t in tensors.values())
