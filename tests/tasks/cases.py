@@ -57,15 +57,18 @@ CASES: dict[str, Case] = {
         ("a", "b"),
     ),
     "caption+conv": Case(
-        "--train CAPTIONS --tokens words --model conv --layers 1 --annotation 6 --channels 4 --width 6 --hidden 7 "
-        "--batch 64 --valid-lines 3",
+        "--train CAPTIONS --tokens words --model conv --layers 1 --gate se --annotation 6 --channels 4 "
+        "--width 6 --hidden 7 --batch 64 --valid-lines 3",
         ("IMAGE",) * 2,
         ("dot", "hard"),
         ("one", "two"),
     ),
     "classify-image": Case("--gate se --width 4 --depths 1 --batch 16", ("IMAGE",) * 2, ("none", "se"), ("0", "1")),
     "glimpse": Case(
-        "--what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --batch 16", ("IMAGE",) * 2, ("1", "2"), ("0", "1")
+        "--what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --gate simam --batch 16",
+        ("IMAGE",) * 2,
+        ("1", "2"),
+        ("0", "1"),
     ),
     "caption": Case(
         "--train CAPTIONS --tokens words --annotation 6 --channels 4 --width 5 --hidden 7 --batch 64 --valid-lines 3",
@@ -74,7 +77,11 @@ CASES: dict[str, Case] = {
         ("one", "two"),
     ),
     "generate-image": Case(
-        "--width 2 --noise 3 --judge 1 --batch 16", ("0", "1"), ("none", "half"), ("IMAGE",) * 2, "--picture OUT"
+        "--gate eca --width 2 --noise 3 --judge 1 --batch 16",
+        ("0", "1"),
+        ("none", "half"),
+        ("IMAGE",) * 2,
+        "--picture OUT",
     ),
     "tag": Case(
         "--train COLUMNS --embedding 5 --characters 4 --hidden 6 --batch 64",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks, observer
 from regard.attn.mechanisms.retina import Retina
+from regard.gates.catalogue import GateFactory
 
 State = tuple[Tensor, ...]  # h, or h and c, each "b h"
 
@@ -79,6 +80,7 @@ class RAM(nn.Module):
         loss = loss + mse_loss(glimpses.baseline, reward)
 
     `baseline[:, t]` depends on h_{t−1}, as location t does: a baseline that knew the sample would bias the gradient.
+    `gate`, a factory like those of GATES, weights the image before any glimpse.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class RAM(nn.Module):
         core: str = "rnn",
         std: float = 0.15,
         outside: str = "zeros",
+        gate: GateFactory | None = None,
     ) -> None:
         super().__init__()
         checks.positive_ints("RAM", channels=channels, classes=classes, glimpses=glimpses, what=what, where=where)
@@ -110,6 +113,7 @@ class RAM(nn.Module):
         self.locate = nn.Linear(hidden, 2)
         self.expect = nn.Linear(hidden, 1)
         self.head = nn.Linear(hidden, classes)
+        self.gate = nn.Identity() if gate is None else gate(channels)
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b k"
         return self.look(x).logits
@@ -121,6 +125,7 @@ class RAM(nn.Module):
                 f"x must be (images, {self.channels} channels, height, width), got {checks.shape(x)}; "
                 "grey images have one channel, x.unsqueeze(1)"
             )
+        x = self.gate(x)
         draw = self.training if draw is None else draw
         state: State = tuple(x.new_zeros(len(x), self.hidden) for _ in range(self._parts))
         places, log_probs, baselines = [], [], []

@@ -2,7 +2,7 @@
 
 import copy
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 
 from regard.attn import checks
 from regard.common.weight_averaging import can_average
+from regard.gates.catalogue import GateFactory
 from regard.gates.non_local import NonLocal
 
 # maps between noise and image: a quarter of its size, half of it, all of it
@@ -80,6 +81,11 @@ class DiscriminatorBlock(nn.Module):
         return F.avg_pool2d(self.skip(x) + self.second(torch.relu(self.first(torch.relu(x)))), 2)
 
 
+def _gates(make: GateFactory | None, widths: Sequence[int]) -> nn.ModuleList:
+    """One gate per map; without a factory none has any effect."""
+    return nn.ModuleList(nn.Identity() if make is None else make(width) for width in widths)
+
+
 def _upsample(x: Tensor) -> Tensor:
     return F.interpolate(x, scale_factor=2.0, mode="nearest")
 
@@ -87,7 +93,17 @@ def _upsample(x: Tensor) -> Tensor:
 class Generator(nn.Module):
     """x = tanh(conv(relu(norm(block(… W z)))), with an attention block after one of the maps  (Zhang et al. 2019)."""
 
-    def __init__(self, size: int, channels: int, classes: int, *, noise: int, width: int, place: int | None) -> None:
+    def __init__(
+        self,
+        size: int,
+        channels: int,
+        classes: int,
+        *,
+        noise: int,
+        width: int,
+        place: int | None,
+        gate: GateFactory | None = None,
+    ) -> None:
         super().__init__()
         self.noise, self.start, self.place = noise, size // 4, place
         widths = [4 * width, 2 * width, width]
@@ -96,11 +112,12 @@ class Generator(nn.Module):
         self.attention = nn.Identity() if place is None else _attention(widths[place])
         self.norm = nn.BatchNorm2d(width)
         self.last = _conv(width, channels, 3)
+        self.gates = _gates(gate, widths)
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:  # "b z", "b" -> "b c h w" between −1 and 1
         x = self.first(z).unflatten(1, (-1, self.start, self.start))
         for n in range(_MAPS):
-            x = self.blocks[n - 1](x, y) if n else x
+            x = self.gates[n](self.blocks[n - 1](x, y) if n else x)
             x = self.attention(x) if n == self.place else x
         return torch.tanh(self.last(torch.relu(self.norm(x))))
 
@@ -111,7 +128,9 @@ class Discriminator(nn.Module):
     φ mirrors the generator, with an attention block after the map of the same size.
     """
 
-    def __init__(self, size: int, channels: int, classes: int, *, width: int, place: int | None) -> None:
+    def __init__(
+        self, size: int, channels: int, classes: int, *, width: int, place: int | None, gate: GateFactory | None = None
+    ) -> None:
         super().__init__()
         self.channels, self.size, self.place = channels, size, None if place is None else _MAPS - 1 - place
         widths = [width, 2 * width, 4 * width]
@@ -120,6 +139,7 @@ class Discriminator(nn.Module):
         self.attention = nn.Identity() if self.place is None else _attention(widths[self.place])
         self.real = spectral_norm(nn.Linear(widths[-1], 1))
         self.of_class = spectral_norm(nn.Embedding(classes, widths[-1]))
+        self.gates = _gates(gate, widths)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "b c h w", "b" -> "b"
         if x.ndim != 4 or tuple(x.shape[1:]) != (self.channels, self.size, self.size):
@@ -127,7 +147,7 @@ class Discriminator(nn.Module):
             raise ValueError(f"x must be (images, {expected}), got {checks.shape(x)}; scale the images to that size")
         x = self.first(x)
         for n in range(_MAPS):
-            x = self.blocks[n - 1](x) if n else x
+            x = self.gates[n](self.blocks[n - 1](x) if n else x)
             x = self.attention(x) if n == self.place else x
         features = torch.relu(x).sum((2, 3))  # "b d"
         return self.real(features).squeeze(1) + (self.of_class(y) * features).sum(1)
@@ -136,10 +156,11 @@ class Discriminator(nn.Module):
 class SelfAttentionGAN(nn.Module):
     """min_D E[relu(1 − D(x, y))] + E[relu(1 + D(G(z, y), y))], min_G −E[D(G(z, y), y)]  (Zhang et al. 2019, eq. 4).
 
-    Every matrix of G and D has the largest singular value one; y enters G by conditional batch norm and D by a
-    projection. `place` is the map after which the attention block stands: 0, 1 and 2 are a quarter, half and all of
-    `size`; None leaves it out. model(z, y) generates with `average`: the generator whose weights are an exponential
-    moving average of the trained ones, which makes better images  (Yazıcı et al. 2019).
+    Every matrix of G and D, gates aside, has the largest singular value one; y enters G by conditional batch norm and D
+    by a projection. `place` is the map after which the attention block stands: 0, 1 and 2 are a quarter, half and all
+    of `size`; None leaves it out. `gate`, a factory like those of GATES, weights every map of both networks.
+    model(z, y) generates with `average`: the generator whose weights are an exponential moving average of the trained
+    ones, which makes better images  (Yazıcı et al. 2019).
     """
 
     # two time scales: the discriminator learns four times as fast  (Zhang et al. 2019, 4.2; Heusel et al. 2017)
@@ -155,6 +176,7 @@ class SelfAttentionGAN(nn.Module):
         width: int = 32,
         place: int | None = 1,
         discriminator_lr_ratio: float = 4.0,
+        gate: GateFactory | None = None,
     ) -> None:
         super().__init__()
         checks.positive_ints(
@@ -169,8 +191,8 @@ class SelfAttentionGAN(nn.Module):
             raise ValueError(f"place must be 0, 1, 2 or None for SelfAttentionGAN, got {place!r}; try 1, half the size")
         self.noise, self.classes = noise, classes
         self.lr_multipliers = {"generator": 1.0, "discriminator": discriminator_lr_ratio}
-        self.generator = Generator(size, channels, classes, noise=noise, width=width, place=place)
-        self.discriminator = Discriminator(size, channels, classes, width=width, place=place)
+        self.generator = Generator(size, channels, classes, noise=noise, width=width, place=place, gate=gate)
+        self.discriminator = Discriminator(size, channels, classes, width=width, place=place, gate=gate)
         self.average = copy.deepcopy(self.generator).requires_grad_(False)
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:  # "b z", "b" -> "b c h w" between −1 and 1

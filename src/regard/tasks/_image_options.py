@@ -1,16 +1,18 @@
-"""Options of `regard evaluate`, `regard predict` and `regard serve` that several image tasks have.  No torch here."""
+"""Options of `regard train`, `evaluate`, `predict` and `serve` that several image tasks have.  No torch here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_choices, check_positive, check_radius
 from regard.common.option_fields import left_open, option
+from regard.common.suggestions import known
 
 if TYPE_CHECKING:
     from regard.attacks import Attack
+    from regard.gates.catalogue import GateFactory
 
 
 @dataclass(frozen=True)
@@ -88,3 +90,19 @@ class ServeImages:
 
     def __post_init__(self) -> None:
         check_positive(self, "pixels", "body")
+
+
+def gate_factory(name: str | None) -> GateFactory | None:
+    """The factory of the gate of this name, if there is a name."""
+    from regard.gates.catalogue import GATES
+
+    if name is None:
+        return None
+    known("gate", name, ["none", *GATES])
+    return GATES[name]
+
+
+def leave_out_none(options: Any) -> None:
+    """gate="none", as comparisons write it, is a network without gates."""
+    if options.gate == "none":
+        object.__setattr__(options, "gate", None)

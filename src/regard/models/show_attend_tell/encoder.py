@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.common.eval_mode import eval_mode
+from regard.gates.catalogue import GateFactory
 
 # attributes in which modules declare their output width
 _WIDTH_ATTRIBUTES = ("out_features", "out_channels", "num_features")
@@ -18,9 +19,10 @@ class AnnotationEncoder(nn.Module):
     An annotation vector stands for 4 × 4 pixels and sees only the 12 × 12 pixels around their centre. So that words for
     positions can be learned too, it also gets its position: p = x, y and the sine and cosine of their multiples, from
     −1 at one edge to 1 at the other (Liu et al. 2018). No vector depends on other images of the batch.
+    `gate`, a factory like those of GATES, weights the map u.
     """
 
-    def __init__(self, channels: int, out_features: int, *, width: int = 32) -> None:
+    def __init__(self, channels: int, out_features: int, *, width: int = 32, gate: GateFactory | None = None) -> None:
         super().__init__()
         checks.positive_ints("AnnotationEncoder", channels=channels, out_features=out_features, width=width)
         self.channels, self.out_features = channels, out_features
@@ -33,6 +35,7 @@ class AnnotationEncoder(nn.Module):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
+        self.gate = nn.Identity() if gate is None else gate(2 * width)
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b d h/4 w/4"
         if x.ndim != 4 or x.shape[1] != self.channels:
@@ -42,7 +45,7 @@ class AnnotationEncoder(nn.Module):
             )
         if min(x.shape[2:]) < 4:
             raise ValueError(f"images must be 4 × 4 pixels or more, one patch, got {checks.shape(x)}; enlarge them")
-        u = self.pool(torch.relu(self.second(torch.relu(self.first(x)))))
+        u = self.gate(self.pool(torch.relu(self.second(torch.relu(self.first(x))))))
         places = _position_codes(u).expand(len(u), -1, -1, -1)
         return torch.relu(self.last(torch.relu(self.mixed(torch.cat([u, places], 1)))))
 

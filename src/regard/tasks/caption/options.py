@@ -19,7 +19,7 @@ from regard.common.option_checks import (
 )
 from regard.common.option_fields import left_open, option, resolve
 from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
-from regard.tasks._image_options import ServeImages
+from regard.tasks._image_options import ServeImages, gate_factory, leave_out_none
 from regard.tasks._text_options import check_learnable
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
@@ -86,15 +86,18 @@ class ShowAttendTellOptions(CaptionDecoderOptions):
     """The width of an annotation vector, which describes one patch."""
     channels: int = 32
     """Channels of the encoder's first layer; the second has twice as many."""
+    gate: str | None = None
+    """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, dict.fromkeys(("annotation", "channels"), 64))
+        leave_out_none(self)
 
     def build(self, image_channels: int, vocabulary: int) -> ShowAttendTell:
         from regard.models.show_attend_tell.encoder import AnnotationEncoder
 
-        encoder = AnnotationEncoder(image_channels, self.annotation, width=self.channels)
+        encoder = AnnotationEncoder(image_channels, self.annotation, width=self.channels, gate=gate_factory(self.gate))
         return self.build_decoder(encoder, vocabulary)
 
 
@@ -120,9 +123,12 @@ class ConvCaptionOptions(ModelOptions):
     """The width of an annotation vector, which describes one patch."""
     channels: int = 32
     """Channels of the encoder's first layer; the second has twice as many."""
+    gate: str | None = None
+    """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
         check_learnable(self.attention)
+        leave_out_none(self)
         check_at_least(self, 0, {"encoder_gradient": 0.2})
         check_at_least(self, 1, dict.fromkeys(("width", "hidden", "annotation", "channels"), 64))
         check_at_least(self, 1, dict.fromkeys(("layers", "kernel"), 3))
@@ -135,7 +141,7 @@ class ConvCaptionOptions(ModelOptions):
         from regard.models.show_attend_tell.encoder import AnnotationEncoder
 
         return ConvCaptioner(
-            AnnotationEncoder(image_channels, self.annotation, width=self.channels),
+            AnnotationEncoder(image_channels, self.annotation, width=self.channels, gate=gate_factory(self.gate)),
             vocabulary,
             width=self.width,
             hidden=self.hidden,

@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_radius, check_share
 from regard.common.option_fields import left_open, resolve
-from regard.common.suggestions import known
 from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
-from regard.tasks._image_options import AttackImages, EvaluateImages, PredictImageClasses, ServeImages
+from regard.tasks._image_options import (
+    AttackImages,
+    EvaluateImages,
+    PredictImageClasses,
+    ServeImages,
+    gate_factory,
+    leave_out_none,
+)
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from regard.gates.catalogue import GateFactory
     from regard.models.convnet import ConvNet
     from regard.models.mlp import MLP
     from regard.models.row_reader import RowReader
@@ -58,8 +63,7 @@ class ConvNetOptions(ImageClassifierOptions):
     """The share of features that dropout sets to zero before the last layer in training."""
 
     def __post_init__(self) -> None:
-        if self.gate == "none":
-            object.__setattr__(self, "gate", None)
+        leave_out_none(self)
         object.__setattr__(self, "depths", tuple(self.depths))
         check_at_least(self, 1, {"width": 16, "stem_stride": 2})
         check_share(self, {"dropout": 0.1})
@@ -73,19 +77,9 @@ class ConvNetOptions(ImageClassifierOptions):
             width=self.width,
             depths=self.depths,
             stem_stride=self.stem_stride,
-            gate=_gate_factory(self.gate),
+            gate=gate_factory(self.gate),
             dropout=self.dropout,
         )
-
-
-def _gate_factory(name: str | None) -> GateFactory | None:
-    """The factory of the gate of this name, if there is a name."""
-    from regard.gates.catalogue import GATES
-
-    if name is None:
-        return None
-    known("gate", name, ["none", *GATES])
-    return GATES[name]
 
 
 @dataclass(frozen=True)
@@ -100,15 +94,14 @@ class MLPOptions(ImageClassifierOptions):
     """The share of features that dropout sets to zero before the last layer in training."""
 
     def __post_init__(self) -> None:
-        if self.gate == "none":
-            object.__setattr__(self, "gate", None)
+        leave_out_none(self)
         object.__setattr__(self, "hidden", tuple(self.hidden))
         check_share(self, {"dropout": 0.1})
 
     def build(self, channels: int, size: tuple[int, int], classes: int) -> MLP:
         from regard.models.mlp import MLP
 
-        make = _gate_factory(self.gate)
+        make = gate_factory(self.gate)
         gate = None if make is None else partial(make, dims=1)
         return MLP(channels, size, classes, hidden=self.hidden, gate=gate, dropout=self.dropout)
 

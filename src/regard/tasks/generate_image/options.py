@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_seed, check_share
 from regard.common.option_fields import left_open
-from regard.tasks._image_options import EvaluateImages
+from regard.tasks._image_options import EvaluateImages, gate_factory, leave_out_none
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
@@ -33,12 +33,15 @@ class SAGANOptions(ModelOptions):
     """Random numbers per image."""
     faster: float = 8.0
     """The learning rate of the discriminator, in multiples of --lr."""
+    gate: str | None = None
+    """The gate on every map of both networks, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
         check_choices(self)
         check_at_least(self, 1, {"width": 32, "noise": 32})
         if not self.faster > 0:
             raise ValueError(f"faster must be positive, got {self.faster}; try faster=8")
+        leave_out_none(self)
 
     def build(self, size: int, channels: int, classes: int) -> SelfAttentionGAN:
         from regard.models.sagan import SelfAttentionGAN
@@ -51,6 +54,7 @@ class SAGANOptions(ModelOptions):
             width=self.width,
             place=MAPS[self.attention],
             discriminator_lr_ratio=self.faster,
+            gate=gate_factory(self.gate),
         )
 
 

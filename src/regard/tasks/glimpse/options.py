@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open, resolve
-from regard.tasks._image_options import AttackImages, EvaluateImages, PredictImageClasses, ServeImages
+from regard.tasks._image_options import (
+    AttackImages,
+    EvaluateImages,
+    PredictImageClasses,
+    ServeImages,
+    gate_factory,
+    leave_out_none,
+)
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
@@ -38,6 +45,8 @@ class RAMOptions(ModelOptions):
     """The recurrent cell: a plain network of rectified units, or an LSTM."""
     std: float = 0.15
     """The standard deviation of sampled locations in training; the image goes from -1 to 1."""
+    gate: str | None = None
+    """The gate on the image before any glimpse, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -45,6 +54,7 @@ class RAMOptions(ModelOptions):
         check_at_least(self, 1, dict.fromkeys(names, 8))
         if not self.std > 0:
             raise ValueError(f"std must be positive, got {self.std}; try std=0.15")
+        leave_out_none(self)
 
     def build(self, channels: int, classes: int, *, patch: int) -> RAM:
         """`patch` is the size of a glimpse where it is left open."""
@@ -63,6 +73,7 @@ class RAMOptions(ModelOptions):
             hidden=self.hidden,
             core=self.core,
             std=self.std,
+            gate=gate_factory(self.gate),
         )
 
 
