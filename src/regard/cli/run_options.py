@@ -7,6 +7,7 @@ from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from regard.cli.output import note
 from regard.cli.parsing.parser import asks_for_help, parse, positionals
 from regard.common.option_checks import check_positive
 from regard.common.option_fields import left_open
@@ -29,6 +30,8 @@ class LoadOptions:
     """Threads of the processor."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
+    quantization: Literal["int8"] | None = left_open("the weights as they are")
+    """Round the weights to 8 bits when they are loaded: less memory, and faster on a processor."""
 
     def __post_init__(self) -> None:
         check_positive(self, "threads")
@@ -76,11 +79,14 @@ def load(run: Path, options: dict[str, Any]) -> LoadedRun:
     """The run with its weights, on as many threads as typed, or as it was trained with."""
     import torch
 
+    from regard.interop.quantize import is_native_model, is_quantized, kernel_sentence
     from regard.tasks.loading import load_run
     from regard.training.runtime import malloc
 
     load_options = LoadOptions(**options)
-    loaded = load_run(run, load_options.weights, load_options.device)
+    loaded = load_run(run, load_options.weights, load_options.device, load_options.quantization)
+    if is_quantized(loaded.predictor.model) and not is_native_model(loaded.predictor.model):
+        note(kernel_sentence(loaded.predictor.model))
     if loaded.predictor.device.type == "cpu":
         malloc.retain_freed_memory()
     torch.set_num_threads(load_options.threads or loaded.threads or torch.get_num_threads())

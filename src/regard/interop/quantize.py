@@ -100,14 +100,23 @@ def is_quantized(model: nn.Module) -> bool:
 
 def kernel_sentence(model: nn.Module) -> str:
     """Which kernel multiplies the 8-bit weights of a model where it is now, and why no other."""
-    linear = next((module for module in model.modules() if isinstance(module, QuantizedLinear)), None)
-    if linear is None:
-        return "no product has 8-bit weights, only embeddings"
-    x = torch.empty(0, linear.in_features, dtype=linear.scale.dtype, device=linear.scale.device)
-    reason = native_reason(x, linear.matrix)
+    reason = _torch_reason(model)
     if reason is None:
         return f"native 8-bit products run, on {instruction_set()}"
-    return f"the same integers are multiplied by torch, which is slow: {reason}"
+    return f"8-bit weights are multiplied by torch, which is slow: {reason}"
+
+
+def is_native_model(model: nn.Module) -> bool:
+    """Whether the native kernels multiply the 8-bit weights of a model where it is now."""
+    return _torch_reason(model) is None
+
+
+def _torch_reason(model: nn.Module) -> str | None:
+    linear = next((module for module in model.modules() if isinstance(module, QuantizedLinear)), None)
+    if linear is None:
+        return None
+    x = torch.empty(0, linear.in_features, dtype=linear.scale.dtype, device=linear.scale.device)
+    return native_reason(x, linear.matrix)
 
 
 def _candidates(model: nn.Module) -> tuple[dict[int, list[str]], dict[str, str]]:

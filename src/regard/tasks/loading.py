@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 from torch import nn
 
+from regard.attn import checks
 from regard.inference.evaluation import Evaluation
 from regard.inference.predictor import Predictor
+from regard.interop.quantize import is_quantized, quantize, quantize_like
 from regard.tasks.base import Progress, TaskConfig
 from regard.tasks.registry import is_released, read_config, task_from_record
 from regard.training import checkpoint
@@ -16,6 +18,7 @@ from regard.training.run_folder import AVERAGE, BEST, LAST, RunRecord
 from regard.training.runtime.distributed import join
 
 Weights = Literal["best", "last", "average"]
+QUANTIZATIONS = ("int8",)
 _FILES: dict[str, str] = {"best": BEST, "last": LAST, "average": AVERAGE}
 
 
@@ -37,16 +40,29 @@ class LoadedRun:
     attack_examples: Callable[[Any], tuple[Any, Any, str]]
 
 
-def load(folder: Path | str, *, weights: Weights | None = None, device: str = "auto") -> Predictor[Any, Any]:
+def load(
+    folder: Path | str, *, weights: Weights | None = None, device: str = "auto", quantization: str | None = None
+) -> Predictor[Any, Any]:
     """The predictor of a run, or of a folder in transformers' layout, its model in evaluation mode.
 
     `weights` are those of the best validation, which None stands for, of the last step, or their average if one was
-    made.
+    made. `quantization="int8"` rounds them to 8 bits, as `regard.quantize` does.
     """
-    return load_run(Path(folder), weights, device).predictor
+    return load_run(Path(folder), weights, device, quantization).predictor
 
 
-def load_run(run: Path, weights: Weights | None = None, device: str = "auto") -> LoadedRun:
+def load_run(
+    run: Path, weights: Weights | None = None, device: str = "auto", quantization: str | None = None
+) -> LoadedRun:
+    if quantization is not None:
+        checks.known("quantization", quantization, QUANTIZATIONS)
+    loaded = _load_run(run, weights, device)
+    if quantization is not None and not is_quantized(loaded.predictor.model):
+        quantize(loaded.predictor.model)
+    return loaded
+
+
+def _load_run(run: Path, weights: Weights | None, device: str) -> LoadedRun:
     if is_released(run):
         return _load_released(run, weights, device)
     record = RunRecord.read(run)
@@ -71,7 +87,11 @@ def load_run(run: Path, weights: Weights | None = None, device: str = "auto") ->
 def _load_weights(model: nn.Module, run: Path, weights: Weights, path: Path) -> Mapping[str, Any]:
     """The facts of the checkpoint whose weights the model has now; an error names the other weights of the run."""
     try:
-        return checkpoint.load(model, path)
+        stored = checkpoint.read(path)
+        if "quantization" in stored.facts:
+            quantize_like(model, stored.under("model."), stored.facts["quantization"])
+        checkpoint.load_model(model, stored, path)
+        return stored.facts
     except ValueError as error:
         others = [name for name in _saved_weights(run) if name != weights]
         if not others:

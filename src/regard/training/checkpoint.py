@@ -131,6 +131,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "score": (_are_numbers, "numbers by name"),
     "main": (lambda value: isinstance(value, str), "a name"),
     "averaged": (lambda value: isinstance(value, list) and all(map(_is_count, value)), "a list of steps"),
+    "quantization": (lambda value: value in ("int8", "float32"), "the activations beside 8-bit weights"),
     "tied": (lambda value: isinstance(value, dict), "names by name"),
 }
 
@@ -160,6 +161,8 @@ def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
     """Loads the stored weights into the model; raises if names or shapes differ."""
     weights = stored.under("model.")
     own = model.state_dict()
+    if "quantization" in stored.facts and not any(name.endswith(".packed") for name in own):
+        raise ValueError(f"{path} holds 8-bit weights, which cannot be trained; take the run that it was made from")
     missing, foreign = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
     if missing or foreign:
         raise ValueError(

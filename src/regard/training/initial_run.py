@@ -6,12 +6,13 @@ from typing import Any
 
 from regard.common import atomic_files, checksums
 from regard.training.protocol import TrainableTask
-from regard.training.run_folder import BEST, INITIAL, InitialRun, RunRecord, first_difference
+from regard.training.run_folder import BEST, INITIAL, InitialRun, RunRecord, check_can_train, first_difference
 
 
 def read_initial_run(path: Path, task: TrainableTask) -> InitialRun:
     """The facts of an earlier run that a new run records; raises if its weights do not fit the options of the task."""
     record = read_initial_record(path, task.name)
+    check_can_train(path)
     check_same_options(record.options, task.weight_options(), path)
     record.check_files(path)
     weights = path / BEST

@@ -9,6 +9,7 @@ average.safetensors         the mean of the last validated weights, if `average`
 validated/STEP.safetensors  the weights of these validations
 samples/STEP.png            outputs of the model at every validation, if the task draws any
 memory.json                 the peak memory of its processes
+quantization.json           the loss of 8-bit weights, of a run that has them instead of a training
 tensorboard/                if `tensorboard` is set
 initial/                    vocabularies of the run that it was initialised from, if it was
 …                           the files of the task, such as its tokens
@@ -32,6 +33,7 @@ _CHECKSUMMED = 3
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
 VALIDATED, SAMPLES, TENSORBOARD, INITIAL = "validated", "samples", "tensorboard", "initial"
+QUANTIZATION = "quantization.json"
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,12 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import version
 
     return {"python": platform.python_version(), **{name: version(name) for name in ("regard", "torch", "numpy")}}
+
+
+def check_can_train(run: Path) -> None:
+    """Raises for a run with 8-bit weights."""
+    if (run / QUANTIZATION).exists():
+        raise ValueError(f"{run} has 8-bit weights, which cannot be trained; take the run that it was made from")
 
 
 def check_holds_no_run(run: Path) -> None:

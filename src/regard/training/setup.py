@@ -31,6 +31,7 @@ from regard.training.run_folder import (
     VALIDATED,
     InitialRun,
     RunRecord,
+    check_can_train,
     check_holds_no_run,
 )
 from regard.training.runtime.distributed import Processes
@@ -117,6 +118,7 @@ def load_everything(
     record = RunRecord.read(run)
     stored = None
     if resume:
+        check_can_train(run)
         record.check_files(run)
         if (run / LAST).exists():
             stored, _ = checkpoint.read_progress(run / LAST)
