@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
+from tests.data.images.test_labelled import idx
 
 
 class Case(NamedTuple):
@@ -63,9 +64,11 @@ CASES: dict[str, Case] = {
         ("dot", "hard"),
         ("one", "two"),
     ),
-    "classify-image": Case("--gate se --width 4 --depths 1 --batch 16", ("IMAGE",) * 2, ("none", "se"), ("0", "1")),
+    "classify-image": Case(
+        "--train DIGITS --gate se --width 4 --depths 1 --batch 16", ("IMAGE",) * 2, ("none", "se"), ("0", "1")
+    ),
     "glimpse": Case(
-        "--what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --gate simam --batch 16",
+        "--train DIGITS --what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --gate simam --batch 16",
         ("IMAGE",) * 2,
         ("1", "2"),
         ("0", "1"),
@@ -77,7 +80,7 @@ CASES: dict[str, Case] = {
         ("one", "two"),
     ),
     "generate-image": Case(
-        "--gate eca --width 2 --noise 3 --judge 1 --batch 16",
+        "--train DIGITS --gate eca --width 2 --noise 3 --judge 1 --batch 16",
         ("0", "1"),
         ("none", "half"),
         ("IMAGE",) * 2,
@@ -200,6 +203,7 @@ def write_files(folder: Path) -> None:
     draw = np.random.default_rng(0)
     for name in ("random", *range(12)):
         Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(folder / f"{name}.png")
+    write_images(folder / "digits", draw)
     words = [" ".join(each) for each in permutations("abcde", 3)]
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in words))
     (folder / "captions.tsv").write_text("".join(f"{n}.png\t{('one', 'two')[n % 2]} {n % 3}\n" for n in range(12)))
@@ -226,6 +230,14 @@ def write_files(folder: Path) -> None:
     (folder / "lines.txt").write_text("".join(f"{line[::-1]}\n" for line in texts))
 
 
+def write_images(folder: Path, draw: np.random.Generator) -> None:
+    """Forty images of 8 by 8 random grey values to train on and twenty to test, of two classes, as IDX files."""
+    folder.mkdir()
+    for split, count in (("train", 40), ("t10k", 20)):
+        idx(folder / f"{split}-images-idx3-ubyte", draw.integers(0, 255, (count, 8, 8), np.uint8))
+        idx(folder / f"{split}-labels-idx1-ubyte", np.arange(count, dtype=np.uint8) % 2)
+
+
 def write_turns(path: Path) -> None:
     """Dialogues of three turns: a table, the food that is not offered, and the area."""
     rows = [
@@ -247,6 +259,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "BERT": "bert",
         "VIT": "vit",
         "IMAGE": "random.png",
+        "DIGITS": "digits",
         "PAIRS": "pairs.tsv",
         "CAPTIONS": "captions.tsv",
         "TEXTS": "texts.txt",

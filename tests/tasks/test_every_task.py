@@ -164,8 +164,9 @@ def test_init_from_starts_with_the_weights_of_an_earlier_run(
     """The source is deleted after the start: neither resuming nor loading needs it."""
     source, once, twice = tmp_path / "source", tmp_path / "once", tmp_path / "twice"
     shutil.copytree(trained(name), source)
-    data = [word for word in with_paths(CASES[name].options, folder) if Path(word).is_file()]
-    options = ["--batch", "32", *(["--train", *data] if data else []), "--init-from", str(source), *STEPS]
+    given = with_paths(CASES[name].options, folder)
+    data = given[:2] if given[0] == "--train" else []
+    options = ["--batch", "32", *data, "--init-from", str(source), *STEPS]
     for out, steps in ((once, 2), (twice, 1)):
         assert main(["train", task_of(name), *options, "--steps", str(steps), "--out", str(out)]) == 0
     record = RunRecord.read(once)

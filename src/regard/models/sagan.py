@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.utils.parametrizations import spectral_norm
+from torch.nn.utils import parametrizations
 
 from regard.attn import checks
 from regard.common.weight_averaging import can_average
@@ -35,20 +35,26 @@ class ConditionalBatchNorm(nn.Module):
         return self.norm(x) * self.scale[y][:, :, None, None] + self.shift[y][:, :, None, None]
 
 
+def _spectral_norm(layer: nn.Module) -> nn.Module:
+    """The layer with W / σ(W) for its weight, σ the largest singular value  (Miyato et al. 2018)."""
+    # on the meta device, where only sizes count, the power iterations at the start would take seconds
+    return layer if next(layer.parameters()).is_meta else parametrizations.spectral_norm(layer)
+
+
 def _conv(before: int, after: int, kernel: int) -> nn.Module:
     """A convolution that keeps the size of a map, with spectral normalization."""
     conv = nn.Conv2d(before, after, kernel, padding=kernel // 2)
     nn.init.xavier_uniform_(conv.weight)
     assert conv.bias is not None
     nn.init.zeros_(conv.bias)
-    return spectral_norm(conv)
+    return _spectral_norm(conv)
 
 
 def _attention(channels: int) -> NonLocal:
     """x + γ W_o attention(W_q x, W_k x, W_v x), γ = 0 at first, with spectral normalization."""
     block = NonLocal(channels)
     for layer in (block.query, block.key, block.value, block.out):
-        spectral_norm(layer)
+        _spectral_norm(layer)
     return block
 
 
@@ -107,7 +113,7 @@ class Generator(nn.Module):
         super().__init__()
         self.noise, self.start, self.place = noise, size // 4, place
         widths = [4 * width, 2 * width, width]
-        self.first = spectral_norm(nn.Linear(noise, widths[0] * self.start**2))
+        self.first = _spectral_norm(nn.Linear(noise, widths[0] * self.start**2))
         self.blocks = nn.ModuleList([GeneratorBlock(a, b, classes) for a, b in itertools.pairwise(widths)])
         self.attention = nn.Identity() if place is None else _attention(widths[place])
         self.norm = nn.BatchNorm2d(width)
@@ -137,8 +143,8 @@ class Discriminator(nn.Module):
         self.first = _conv(channels, width, 3)
         self.blocks = nn.ModuleList([DiscriminatorBlock(a, b) for a, b in itertools.pairwise(widths)])
         self.attention = nn.Identity() if self.place is None else _attention(widths[self.place])
-        self.real = spectral_norm(nn.Linear(widths[-1], 1))
-        self.of_class = spectral_norm(nn.Embedding(classes, widths[-1]))
+        self.real = _spectral_norm(nn.Linear(widths[-1], 1))
+        self.of_class = _spectral_norm(nn.Embedding(classes, widths[-1]))
         self.gates = _gates(gate, widths)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "b c h w", "b" -> "b"
