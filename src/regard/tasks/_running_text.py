@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from regard.data.embedded import manual
 from regard.data.text.running_text import TextSplits, hold_out_end, read_documents
 from regard.data.text.tokenizer import Tokenizer
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
@@ -30,6 +29,7 @@ class RunningTextOptions(Protocol):
     def tokens(self) -> str: ...
     @property
     def vocabulary_size(self) -> int: ...
+    def embedded_splits(self) -> TextSplits: ...
 
 
 class EvaluationOptions(Protocol):
@@ -43,7 +43,9 @@ class EvaluationOptions(Protocol):
 
 def read(config: RunningTextOptions) -> TextSplits:
     """The documents to train on and to validate on."""
-    documents = manual.documents() if config.dataset == "manual" else read_documents(config.train)
+    if config.dataset != "files":
+        return config.embedded_splits()
+    documents = read_documents(config.train)
     if config.valid:
         return TextSplits(documents, read_documents(config.valid))
     return hold_out_end(documents, config.valid_share)

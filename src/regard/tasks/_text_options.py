@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import (
     check_at_least,
+    check_at_most,
     check_choices,
     check_finite,
     check_inner_share,
+    check_owner,
     check_positive,
     check_seed,
     check_split,
@@ -24,7 +26,14 @@ from regard.tasks.base import TaskConfig, as_paths
 
 if TYPE_CHECKING:
     from regard.attacks import TextAttack
+    from regard.data.text.running_text import TextSplits
     from regard.decoding.search import Search
+
+
+RECALL = "recall"
+# the options of this data set, and the longest strings that are generated in seconds
+_RECALL_SIZES = ("distance", "nearest", "keys", "distractors")
+_FARTHEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -287,8 +296,6 @@ class RunningTextConfig(TextFilesConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "segment")
 
-    data: Literal["manual"] | None = None
-    """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic."""
     train: tuple[Path, ...] = ()
     """Your own text: one or more files, each a document; .gz is unpacked."""
     test: tuple[Path, ...] = ()
@@ -307,6 +314,13 @@ class RunningTextConfig(TextFilesConfig):
         check_at_least(self, 1, {"batch": 16, "valid_tokens": 20_000})
         check_inner_share(self, {"valid_share": 0.1})
 
+    def embedded_splits(self) -> TextSplits:
+        """The embedded text, with a share of it to validate on."""
+        from regard.data.embedded import manual
+        from regard.data.text.running_text import hold_out_end
+
+        return hold_out_end(manual.documents(), self.valid_share)
+
     def preparation_notice(self, folder: Path, new: bool) -> str:
         size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
         # a second or so per megabyte
@@ -320,3 +334,39 @@ def check_learnable(attention: str | None) -> None:
             f"attention={attention!r} cannot be learned, since no gradient goes through its choice; "
             "try attention='hard', which learns by its rewards, 'gumbel' or 'straight-through'"
         )
+
+
+@dataclass(frozen=True)
+class RecallOptions:
+    """How far back the answers of `--data recall` stand, and among what."""
+
+    recall_defaults: ClassVar[dict[str, int]] = {"distance": 16, "keys": 1, "distractors": 0}
+
+    distance: int | None = left_open("16")
+    """With --data recall: the answer stands this many places before the place behind the string."""
+    nearest: int | None = left_open("the distance")
+    """With --data recall: answers stand from this many places back up to the distance, equally often."""
+    keys: int | None = left_open("1")
+    """With --data recall: keys with a value, one of which is asked for."""
+    distractors: int | None = left_open("0")
+    """With --data recall: digits that are the value of no key."""
+
+    @property
+    def recall_sizes(self) -> dict[str, Any]:
+        """The arguments of `recall.splits` beside its seed; empty with other data."""
+        return {} if self.distance is None else {name: getattr(self, name) for name in _RECALL_SIZES}
+
+    def _check_recall(self, dataset: str, tokens: str, singles: tuple[str, ...]) -> None:
+        """Raises for sizes without strings, for strings without sense, and for tokens that are not characters."""
+        if dataset != RECALL:
+            check_owner(self, "data", {RECALL: _RECALL_SIZES})
+            return
+        from regard.data.embedded.recall import RecallSizes
+
+        check_at_most(self, _FARTHEST, dict.fromkeys(("distance", "distractors"), 16))
+        RecallSizes(**self.recall_sizes)
+        if tokens not in singles:
+            raise ValueError(
+                f"tokens={tokens!r} would join an answer with its neighbours, and data='recall' asks for single "
+                f"characters; try tokens={singles[0]!r}"
+            )

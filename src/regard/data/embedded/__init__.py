@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regard.data.embedded import dates, documents, phrases, pronounce, reverse, verdicts
+from regard.data.embedded import dates, documents, phrases, pronounce, recall, reverse, verdicts
 from regard.data.text.labelled import LabelledSplits
 from regard.data.text.pairs import Splits
 from regard.data.text.tokenizer import Kind
@@ -46,7 +46,7 @@ class EmbeddedTexts:
     """Labelled texts by name: a description, the splits by seed, and the tokens that suit them."""
 
     about: str
-    splits: Callable[[int], LabelledSplits]
+    splits: Callable[..., LabelledSplits]  # of the seed, and of the options that the data set has
     tokens: Kind
 
 
@@ -65,6 +65,11 @@ TEXTS = {
         "sixteen words, two or three of which decide -> what they are about; to classify, and to test explanations",
         verdicts.splits,
         tokens="words",
+    ),
+    "recall": EmbeddedTexts(
+        "strings that end in a question -> the digit that answers it, some places back; to classify, and to model",
+        recall.splits,
+        tokens="characters",
     ),
 }
 

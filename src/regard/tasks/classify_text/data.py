@@ -33,7 +33,7 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
     With `classes`, such as those of a trained model, labels must be among them and have their numbers.
     """
     if config.dataset != "files":
-        splits = TEXTS[config.dataset].splits(config.seed)
+        splits = TEXTS[config.dataset].splits(config.seed, **config.recall_sizes)
         if classes is None or tuple(classes) == splits.train.classes:
             return splits
         parts = (with_classes(part, classes, config.dataset) for part in (splits.train, splits.valid, splits.test))

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import AttackTextFiles, EvaluateTextFiles, PredictTextClasses, TextFileConfig
+from regard.tasks._text_options import (
+    RECALL,
+    AttackTextFiles,
+    EvaluateTextFiles,
+    PredictTextClasses,
+    RecallOptions,
+    TextFileConfig,
+)
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
@@ -200,7 +207,7 @@ class PretrainedTextOptions(EncoderOptions):
 
 
 @dataclass(frozen=True)
-class ClassifyText(TextFileConfig):
+class ClassifyText(RecallOptions, TextFileConfig):
     """Classify texts: a file of labelled lines, or an embedded data set, trains a model with any attention."""
 
     name: ClassVar[str] = "classify-text"
@@ -212,6 +219,7 @@ class ClassifyText(TextFileConfig):
         "phrases": Budget(minutes=3.0),
         "documents": Budget(minutes=3.0),
         "verdicts": Budget(minutes=1.0),
+        RECALL: Budget(minutes=2.0),
         "files": Budget(minutes=5.0),
     }
     metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro f1": True, "nll": False}
@@ -226,6 +234,14 @@ class ClassifyText(TextFileConfig):
         "phrases": {"tokens": "characters", "width": 64, "dropout": 0.2, "word_dropout": 0.0, "batch": 2048},
         "documents": {"tokens": "words", "width": 64, "dropout": 0.1, "word_dropout": 0.0, "batch": 1024},
         "verdicts": {"tokens": "words", "width": 64, "dropout": 0.1, "word_dropout": 0.0, "batch": 1024},
+        RECALL: {
+            "tokens": "characters",
+            "width": 64,
+            "dropout": 0.0,
+            "word_dropout": 0.0,
+            "batch": 2048,
+            **RecallOptions.recall_defaults,
+        },
         "files": {"tokens": "words", "width": 128, "dropout": 0.3, "word_dropout": 0.2, "batch": 1024},
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {
@@ -253,9 +269,10 @@ class ClassifyText(TextFileConfig):
     Attack: ClassVar[type] = AttackTextFiles
     Predict: ClassVar[type] = PredictTextClasses
 
-    data: Literal["phrases", "documents", "verdicts"] | None = None
+    data: Literal["phrases", "documents", "verdicts", "recall"] | None = None
     """An embedded data set that needs no file: phrases -> their language, reports -> the outcome in one sentence,
-    sixteen words -> the topic that two or three of them decide."""
+    sixteen words -> the topic that two or three of them decide, strings with a question -> the digit some places
+    back."""
     train: Path | None = None
     """Your own texts: label, tab or space, text per line; a .tsv with a header; JSON lines, or JSON with parts. .gz is
     unpacked."""
@@ -284,6 +301,7 @@ class ClassifyText(TextFileConfig):
         super().__post_init__()
         check_at_least(self, 1, {"vocabulary": 8000, "min_count": _MIN_COUNT, "max_length": 400, "batch": 1024})
         check_share(self, {"smoothing": 0.1, "word_dropout": 0.2})
+        self._check_recall(self.dataset, self.tokens, ("characters",))
         if self.min_count != _MIN_COUNT and self.tokens != "words":
             raise ValueError(
                 f"min_count={self.min_count} counts words, and tokens={self.tokens!r} are none; leave it out, or "

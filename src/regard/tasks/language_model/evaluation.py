@@ -1,15 +1,17 @@
 """The evaluation of a language model on documents: each token scored once, with a stated window and stride."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from regard.data.embedded import recall
 from regard.data.text.running_text import token_stream
 from regard.inference.evaluation import Evaluation
 from regard.tasks.base import Progress
 from regard.tasks.language_model.options import EvaluateLanguageModel
 from regard.tasks.language_model.predictor import LanguageModelPredictor
-from regard.tasks.language_model.scoring import loss_by_context, score_tokens, summarize
+from regard.tasks.language_model.scoring import answer_nll, loss_by_context, score_tokens, summarize
 from regard.viz.plots.curve import curve
 from regard.viz.plots.figure_file import check_figure_path
 
@@ -40,8 +42,13 @@ def evaluate_text(
     segment: int,
     memory: int | None,
     progress: Progress,
+    *,
+    has_answers: bool = False,
 ) -> Evaluation:
-    """The scores of all tokens of the documents; `segment` is the window that is taken where none is given."""
+    """The scores of all tokens of the documents; `segment` is the window that is taken where none is given.
+
+    `has_answers`: the last character of every line is an answer, and these are also scored alone.
+    """
     window, stride, has_memory = _window(predictor, options, segment)
     stream = token_stream(predictor.tokenizer, documents)
     count, characters = len(stream) - 1, sum(map(len, documents))
@@ -70,6 +77,9 @@ def evaluate_text(
     notes = [f"{method}; each token is scored once; {predictor.tokenizer.kind} in {characters:,} characters"]
     if unknown := int((stream == predictor.tokenizer.special.unk).sum()):
         notes.append(f"{unknown:,} of the tokens are not in the vocabulary, and scored as the unknown token")
+    if has_answers:
+        facts["answer_nll"] = answer = answer_nll(scores, stream, predictor.tokenizer.encode_text("\n")[0])
+        notes.append(f"the answers alone: {answer:.3f} nats each, {math.log(len(recall.CLASSES)):.3f} by chance")
     if options.picture is not None:
         points = [(float(n), value) for n, value in enumerate(by_context, 1) if value == value]
         curve({"loss": points}, options.picture, "tokens before, in the window", "nats per token")

@@ -16,15 +16,20 @@ from regard.common.option_checks import (
     check_share,
 )
 from regard.common.option_fields import left_open, option, resolve
-from regard.tasks._text_options import EvaluateTextFiles, RunningTextConfig
+from regard.tasks._text_options import RECALL, EvaluateTextFiles, RecallOptions, RunningTextConfig
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
+    from regard.data.text.running_text import TextSplits
     from regard.models.language_model import LanguageModel
     from regard.tasks.language_model.task import LanguageModelTask
 
 # the number of different bytes, and of special tokens
 _BYTES, _SPECIAL = 256, 4
+# strings of the data set recall, those to validate on included
+_STRINGS = 20_000
+# values of open fields with most data
+_SIZES: dict[str, Any] = {"tokens": "characters", "width": 128, "layers": 4, "heads": 4, "dropout": 0.0}
 
 
 @dataclass(frozen=True)
@@ -261,13 +266,19 @@ class ServeLanguageModel:
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(RunningTextConfig):
+class LanguageModelConfig(RecallOptions, RunningTextConfig):
     """Model running text: files of text, or the Python manual, train a model that continues a prompt."""
 
     name: ClassVar[str] = "language-model"
-    summary: ClassVar[str] = "predict the next token of running text: your own files, or the Python manual"
+    summary: ClassVar[str] = (
+        "predict the next token of running text: your own files, the Python manual, or recall strings"
+    )
     unit: ClassVar[str] = "tokens"
-    budgets: ClassVar[dict[str, Budget]] = {"manual": Budget(minutes=5.0), "files": Budget(minutes=5.0)}
+    budgets: ClassVar[dict[str, Budget]] = {
+        "manual": Budget(minutes=5.0),
+        RECALL: Budget(minutes=3.0),
+        "files": Budget(minutes=5.0),
+    }
     metrics: ClassVar[dict[str, bool]] = {"nll": False, "perplexity": False, "bits per character": False}
     training: ClassVar[dict[str, Any]] = {
         "lr": 1e-3,
@@ -279,8 +290,9 @@ class LanguageModelConfig(RunningTextConfig):
         "weight_decay": 0.1,
     }
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
-        dataset: {"tokens": "characters", "width": 128, "layers": 4, "heads": 4, "dropout": 0.0}
-        for dataset in ("manual", "files")
+        "manual": _SIZES,
+        RECALL: {**_SIZES, "width": 64, "layers": 2, **RecallOptions.recall_defaults},
+        "files": _SIZES,
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {
         "gpt2": GPT2Options,
@@ -294,6 +306,9 @@ class LanguageModelConfig(RunningTextConfig):
     Predict: ClassVar[type] = GenerateText
     Serve: ClassVar[type] = ServeLanguageModel
 
+    data: Literal["manual", "recall"] | None = None
+    """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic,
+    or strings with a question and the digit some places back that answers it, one per line."""
     tokens: Literal["characters", "bytes", "bpe"] = left_open()
     """The kind of tokens."""
     vocabulary: int = 8000
@@ -309,6 +324,7 @@ class LanguageModelConfig(RunningTextConfig):
         super().__post_init__()
         check_at_least(self, 1, {"vocabulary": 8000, "segment": 128})
         check_share(self, {"smoothing": 0.1})
+        self._check_recall(self.dataset, self.tokens, ("characters", "bytes"))
 
     @property
     def vocabulary_size(self) -> int:
@@ -319,6 +335,14 @@ class LanguageModelConfig(RunningTextConfig):
     def context(self) -> int | None:
         """The tokens that the model reads at once, as many as in training; None: any, as it has a memory."""
         return None if self.model.has_memory else self.segment
+
+    def embedded_splits(self) -> TextSplits:
+        if self.dataset != RECALL:
+            return super().embedded_splits()
+        from regard.data.embedded import recall
+
+        valid = max(round(self.valid_share * _STRINGS), 1)
+        return recall.documents(recall.splits(self.seed, max(_STRINGS - valid, 1), valid, 1, **self.recall_sizes))
 
     def next_command(self, run: str) -> str:
         return f'regard generate {run} "The "'

@@ -131,3 +131,8 @@ def loss_by_context(scores: TokenScores) -> list[float]:
     counts = np.bincount(scores.context)[1:]
     sums = np.bincount(scores.context, scores.nll)[1:]
     return [float(total / count) if count else math.nan for total, count in zip(sums, counts, strict=True)]
+
+
+def answer_nll(scores: TokenScores, stream: NDArray[np.int32], line_end: int) -> float:  # "n", "n+1"
+    """The mean −log p of the last token of every line."""
+    return float(scores.nll[:-1][stream[2:] == line_end].mean())

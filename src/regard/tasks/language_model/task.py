@@ -15,6 +15,7 @@ from regard.inference.evaluation import Evaluation
 from regard.models.language_model import LanguageModel
 from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks._text_options import RECALL
 from regard.tasks.base import Progress, Task
 from regard.tasks.language_model.data import (
     PlannedSegments,
@@ -160,4 +161,7 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
         check_options(predictor, options, self.config.segment)
         documents, split = evaluation_documents(self.config, folder, options)
         memory = getattr(self.config.model, "memory", None) if options.memory is None else options.memory
-        return evaluate_text(predictor, documents, split, options, self.config.segment, memory, progress)
+        has_answers = self.config.dataset == RECALL and not options.test
+        return evaluate_text(
+            predictor, documents, split, options, self.config.segment, memory, progress, has_answers=has_answers
+        )

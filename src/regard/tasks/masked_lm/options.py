@@ -109,6 +109,8 @@ class MaskedLM(RunningTextConfig):
     run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json", "baseline.safetensors")
     Predict: ClassVar[type] = PredictMasked
 
+    data: Literal["manual"] | None = None
+    """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic."""
     tokens: Literal["bpe", "characters"] = "bpe"
     """The kind of tokens."""
     vocabulary: int = 4000
