@@ -1,4 +1,4 @@
-"""python -m benchmarks.translation NAME … [--data FOLDER] [--runs FOLDER] | --list | --report"""
+"""python -m benchmarks.translation NAME … [--data FOLDER] [--runs FOLDER] [--add] | --list | --report"""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.training import Unfinished
-from benchmarks.translation import report
+from benchmarks.translation import addition, report
 from benchmarks.translation.cases import CASES, Case, select_cases
 from benchmarks.translation.trained import result
 
@@ -23,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--runs", type=Path, metavar="FOLDER", default=RUNS, help="folder for the runs (%(default)s)")
     made.add_argument("--list", action="store_true", help="print names, descriptions and targets, and stop")
     made.add_argument("--report", action="store_true", help="write tables and plots of the existing results")
+    made.add_argument("--add", action="store_true", help="also add the named trainings to the existing page")
     return made
 
 
@@ -39,9 +40,14 @@ def main(arguments: Sequence[str] | None = None, cases: Mapping[str, Case] = CAS
         return 0
     if not wanted and not given.report:
         parsing.error("name a training, or --report; --list prints the names")
+    if given.add and not wanted:
+        parsing.error("--add needs the name of a training; --list prints the names")
     if given.data is None and (files := [name for name, case in wanted.items() if case.needs_files]):
         parsing.error(f"{files[0]} needs --data, the folder of Multi30k")
     code = run({name: case.placed(given.data or Path()) for name, case in wanted.items()}, given.runs)
+    if given.add and code == 0:
+        for path in addition.add(given.runs, list(wanted), cases):
+            print(f"written: {path}")
     if given.report and code == 0:
         for path in report.write(given.runs, cases):
             print(f"written: {path}")

@@ -2,7 +2,7 @@
 
 import datetime
 import textwrap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import measured
@@ -50,13 +50,14 @@ short trainings of small models; compare them only with one another.
 REPEAT = """\
 ```bash
 python -m benchmarks.translation --list                                 # names of the benchmarks
-python -m benchmarks.translation additive transformer conv --data multi30k   # three trainings; --runs sets their folder
+python -m benchmarks.translation additive transformer --data multi30k   # two trainings; --runs sets their folder
 python -m benchmarks.translation dates reverse pronounce                # embedded data
 python -m benchmarks.translation compare --data multi30k                # the mechanisms
 python -m benchmarks.translation.resume --kills 100
 python -m benchmarks.translation.growth
 python -m benchmarks.translation.decoding runs/additive runs/transformer
 python -m benchmarks.peers.joeynmt --peer ENVIRONMENT --source train.en.gz --target train.de.gz   # --setup creates it
+python -m benchmarks.translation conv --data multi30k --add             # one training, added to this page
 python -m benchmarks.translation --report                               # this page
 ```
 
@@ -111,10 +112,10 @@ class Report:
             parts.append(f"Not run: {', '.join(self.missing)}.\n")
         named = [name for name in self.results if not name.startswith(_COMPARED)]
         if named:
-            parts.append(f"## Trainings\n\n{self._trainings(named)}")
+            parts.append(f"## Trainings\n\n{self.trainings(named)}")
         parts += [_picture(name) for name in (_BLEU, _LOSS) if name in pictures]
         if named:
-            parts.append(self._options(named))
+            parts.append(self.options(named))
         if compared := self.compared():
             steps = max(result.steps for result in compared.values())
             parts.append(f"## Mechanisms at equal budget\n\n{BUDGET.format(steps=steps)}")
@@ -130,7 +131,8 @@ class Report:
             parts.append(f"## Comparison with JoeyNMT\n\n{self.peer}")
         return "\n".join([*parts, f"## Reproduction\n\n{REPEAT}"])
 
-    def _trainings(self, names: list[str]) -> str:
+    def trainings(self, names: Sequence[str]) -> str:
+        """The table of these trainings."""
         rows = []
         for name in names:
             case, result = self.cases[name], self.results[name]
@@ -157,7 +159,8 @@ class Report:
         headings = ["training", "what", "must reach", "reached", "verdict", "other search", "CPU minutes"]
         return measured.table([*headings, "wall-clock minutes", "parameters", "steps", "evaluated pairs"], rows)
 
-    def _options(self, names: list[str]) -> str:
+    def options(self, names: Sequence[str]) -> str:
+        """The commands of these trainings."""
         lines = [_folded(command(name, self.cases[name])) for name in names]
         return "The commands, each with a new folder:\n\n```bash\n" + "\n".join(lines) + "\n```\n"
 

@@ -15,7 +15,7 @@ from benchmarks.spent import Meter, Spent
 from benchmarks.table import Bound
 from benchmarks.timing import Spread
 from benchmarks.training import Unfinished, train
-from benchmarks.translation import __main__ as command_line, decoding, growth, report, resume
+from benchmarks.translation import __main__ as command_line, addition, decoding, growth, report, resume
 from benchmarks.translation.cases import CASES, COMPARED, Case, command, select_cases
 from benchmarks.translation.trained import Result, course, result
 
@@ -25,7 +25,7 @@ from regard.common.json_files import with_checksum
 from regard.tasks.translate.options import Translate
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
-from regard.training.run_folder import BEST, LAST, METRICS
+from regard.training.run_folder import BEST, LAST, METRICS, RunRecord, TrainingChange
 
 ABOUT = About("2020-02-02", {"processor": "abacus", "load before": "0.1"}, {"torch": "2"})
 TINY = TrainingConfig(steps=4, warmup=1, validate_every=2, save_every=2, log_every=2, threads=1, device="cpu")
@@ -437,11 +437,33 @@ def test_the_report_of_fake_results(tmp_path: Path) -> None:
     assert "| 30,000 | 0.60 million | 4.8 MB, in memory | 20.0 | 300 MB | 295 MB | 400 MB | 3 s |" in text
     assert "95 % of the steps per CPU second" in text
     assert "| additive | 1,000 | 50.0 | 5.0 | 9.5 × [9.0, 10.0] | the same | ≥ 6 ×, the same | reached |" in text
-    assert "Not run: dates, reverse, reverse-none, pronounce, compare-additive" in text
+    assert "Not run: dates, reverse, reverse-none, pronounce, conv, compare-additive" in text
     assert "\nregard train translate --train train.en.gz train.de.gz --valid val.en val.de --vocabulary 6000" in text
     assert "![BLEU of validations against CPU minutes](images/translation-bleu.png)" in text
     # the dated file stands where there are no pictures
     assert "![" not in written[0].read_text(encoding="utf-8")
+
+
+def test_a_training_is_added_to_the_page(tmp_path: Path) -> None:
+    page, results = tmp_path / "page.md", tmp_path / "results"
+    page.write_text("# Translation results\n\nfirst\n\n## Mechanisms at equal budget\n\nlast\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="conv has no result in .*; train it first: leave --add out"):
+        addition.add(tmp_path, ["conv"], CASES, results=results, page=page)
+    run = tmp_path / "conv"
+    for bleu in (30.0, 35.0):
+        fake("conv", bleu).write(run)
+        config = CASES["conv"].task
+        before = RunRecord.of(config, replace(CASES["conv"].training, epochs=3))
+        replace(before, history=(*before.history, TrainingChange(500, CASES["conv"].training))).write(run)
+        written = addition.add(tmp_path, ["conv"], CASES, results=results, page=page, date="x")
+    assert [path.name for path in written] == ["translation-conv-x.md", "page.md"]
+    text = page.read_text(encoding="utf-8")
+    assert text.count("## Trainings that were added: conv") == text.count("| `conv` |") == 1
+    assert "≥ 34 BLEU, ≤ 120 CPU minutes | 35.0 BLEU" in text
+    assert "`conv` was trained with epochs=3 until step 500 and with epochs=" in text
+    assert text.index("first") < text.index("--model conv") < text.index("## Mechanisms at equal budget")
+    assert text.endswith("## Mechanisms at equal budget\n\nlast\n")
+    assert "35.0 BLEU" in written[0].read_text(encoding="utf-8")
 
 
 def test_results_of_several_machines_are_told_apart(tmp_path: Path) -> None:
