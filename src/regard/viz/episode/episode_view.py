@@ -1,6 +1,8 @@
 """EpisodeView: an episode as lines of text, a figure or a page: its moves above, the attended past moves below."""
 
 import math
+import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,8 @@ from regard.viz.plots.heatmap import FRAME_COLOUR
 _TOP, _LEAST = 3, 0.05
 # inches of a figure: of a move in a line, of a line of moves, of a move in the attended ones, and of all else
 _WIDTH, _LINE, _HEIGHT, _REST = 0.62, 1.5, 0.3, 2.4
+# letters of a line below a frame, lines there at most, and inches of one after the first
+_CAPTION, _CAPTION_LINES, _CAPTION_HEIGHT = 11, 4, 0.13
 # moves per line of a figure, frames in a figure, attended moves that have names, and letters of a name
 _PER_LINE, _FRAMES, _NAMED, _LETTERS = 16, 96, 30, 32
 
@@ -106,9 +110,14 @@ class EpisodeView:
         names = [f"{t} {seen if len(seen) <= _LETTERS else f'{seen[:_LETTERS]}…'}" for t, seen in enumerate(self.seen)]
         title = self.title if shown == count else f"{self.title}; frames of the first {shown} of {count} moves"
         lines = math.ceil(shown / _PER_LINE)
-        heights = [_LINE * lines, *([] if self.weights is None else [_HEIGHT * min(count, _NAMED) + 0.6])]
+        captions = [self._caption(t) for t in range(shown)]
+        below = max((caption.count("\n") for caption in captions), default=0)
+        heights = [
+            (_LINE + _CAPTION_HEIGHT * below) * lines,
+            *([] if self.weights is None else [_HEIGHT * min(count, _NAMED) + 0.6]),
+        ]
         size = (max(_WIDTH * min(shown, _PER_LINE) + _REST, 4.0), sum(heights) + 0.3)
-        with figure_file(path, [title, *names, *self.actions, *self.cells], size) as (figure, spell):
+        with figure_file(path, [title, *names, *captions, *self.cells], size) as (figure, spell):
             figure.suptitle(spell(title), fontsize=9)
             upper, *lower = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
             grid = upper.subplots(lines, min(shown, _PER_LINE), squeeze=False)
@@ -138,9 +147,18 @@ class EpisodeView:
         if self.objects is not None:
             y, x = self.objects[t].pixel
             self._frame(axes, (x - 2.5, y - 2.5), 5, 5)
-        reward = f"\n{self.rewards[t]:+.2f}" if self.rewards[t] else ""
         axes.set_title(spell(f"{t}"), fontsize=7)
-        axes.set_xlabel(spell(f"{self.actions[t]}{reward}"), fontsize=7)
+        axes.set_xlabel(spell(self._caption(t)), fontsize=7)
+
+    def _caption(self, t: int) -> str:
+        """The action of move t in lines that are no wider than its frame, and the reward if there is one."""
+        words = re.sub(r",\s*", ", ", self.actions[t]).split()
+        pieces = [word[n : n + _CAPTION] for word in words for n in range(0, len(word), _CAPTION)]
+        lines = textwrap.wrap(" ".join(pieces), _CAPTION)
+        if len(lines) > _CAPTION_LINES:
+            lines = [*lines[: _CAPTION_LINES - 1], f"{lines[_CAPTION_LINES - 1][: _CAPTION - 1]}…"]
+        reward = [f"{self.rewards[t]:+.2f}"] if abs(self.rewards[t]) >= 0.005 else []
+        return "\n".join([*lines, *reward])
 
     def _frame_place(self, axes: Any, t: int) -> None:
         """A frame around the place of the greatest weight."""
