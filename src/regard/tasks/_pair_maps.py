@@ -43,6 +43,15 @@ def joined_recording(recording: Recording, first: Sequence[str], second: Sequenc
     return replace(recording, maps=tuple(maps), queries=names, keys=names, about=about)
 
 
+def numbered_texts(recording: Recording, first: int, second: int) -> Recording:
+    """A joined recording of texts of `first` and `second` tokens, whose tokens have the number of their text."""
+    names = recording.queries or ()
+    end = first + (len(names) - first - second) // 2  # each text may begin with a null token
+    labels = tuple(f"{1 if n < end else 2} {name}" for n, name in enumerate(names))
+    about = {**recording.about, "queries": "text, token", "keys": "text, token"}
+    return replace(recording, queries=labels, keys=labels, about=about)
+
+
 def _joined(calls: Sequence[RecordedMap], texts: Sequence[Sequence[str]]) -> RecordedMap | None:
     """The map over all texts of calls between two of them; None if the calls are none of these."""
     if len(calls) != 2:

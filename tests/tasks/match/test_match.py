@@ -216,6 +216,9 @@ def test_the_picture_has_both_texts_on_both_sides(run: Path, tmp_path: Path) -> 
     assert not weights[3:, 3:].any()
     for suffix in (".png", ".html", ".txt"):
         assert predictor.draw(recording, text, output, tmp_path / f"x{suffix}").stat().st_size > 100
+    figure = predictor.draw(recording, text, output, tmp_path / "x.svg").read_text()
+    assert ">1 runs<" in figure
+    assert ">2 an<" in figure
 
 
 def test_the_null_token_and_the_attention_within_texts_are_named(files: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from regard.inference.token_predictor import TextScores, class_numbers, margin_s
 from regard.models.matching.word_matcher import PairModel
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.tasks._pair_maps import joined_recording
+from regard.tasks._pair_maps import joined_recording, numbered_texts
 from regard.tasks._text_options import PredictTextClasses
 from regard.tasks.match.data import PAIR_PATTERN, parse_pair
 from regard.tasks.match.options import Match
@@ -231,6 +231,10 @@ class MatchPredictor(Predictor[str, PairClasses]):
         """Both texts on the left and on the right, with lines from every token to those of the other text."""
         if path.suffix not in SUFFIXES:
             return show(recording).save(path)
+        (tokens,) = self._tokens([given])
+        first, second = self.reader.names(tokens)
+        if second:
+            recording = numbered_texts(recording, len(first), len(second))
         return draw_recording(recording, path, what="lines", layer=len(recording) - 1)
 
     # Services
