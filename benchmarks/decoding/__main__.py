@@ -9,18 +9,20 @@ from pathlib import Path
 
 from benchmarks import machine, report
 from benchmarks.__main__ import FULL, QUICK, run
-from benchmarks.decoding import generation, steps, translation
+from benchmarks.decoding import generation, int8, steps, translation
 from benchmarks.table import Case, markdown, summary
 
 TABLES: dict[str, dict[str, Case]] = {
     "steps": steps.CASES,
     "translation": translation.CASES,
     "generation": generation.CASES,
+    "int8": int8.CASES,
 }
 TITLES = {
     "steps": "Steps with a cache",
     "translation": "Translation against CTranslate2",
     "generation": "GPT-2 against transformers and plain torch",
+    "int8": "8-bit weights",
 }
 RESULTS = report.RESULTS / "decoding"
 PAGE = report.ROOT / "docs" / "decoding.md"
@@ -36,13 +38,17 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--repeat", type=int, help="repetitions of every row")
     made.add_argument("--list", action="store_true", help="print the names of the cases, and stop")
     made.add_argument("--docs", action="store_true", help="write docs/decoding.md from the saved tables")
+    made.add_argument("--run", type=Path, help="for int8: a run of translate that was validated on two files")
+    made.add_argument("--encoder", type=Path, help="for int8: a BERT in transformers' layout, such as all-MiniLM-L6-v2")
+    made.add_argument("--texts", type=Path, help="for int8: one sentence per line, for --encoder")
     return made
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> int:
     parsing = parser()
     given = parsing.parse_args(arguments)
-    known = {f"{table}/{name}": case for table, cases in TABLES.items() for name, case in cases.items()}
+    tables = {**TABLES, "int8": int8.cases(int8.Inputs(given.run, given.encoder, given.texts))}
+    known = {f"{table}/{name}": case for table, cases in tables.items() for name, case in cases.items()}
     if unknown := [name for name in given.names if name not in (*TABLES, *known)]:
         parsing.error(f"no table is called {unknown[0]!r}; --list prints the names")
     if given.list:
@@ -57,7 +63,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> int:
     failed = False
     for name in given.names:
         here = machine.machine()
-        rows = run(TABLES.get(name) or {name: known[name]}, effort)
+        rows = run(tables.get(name) or {name: known[name]}, effort)
         failed = failed or any(row.measured is None for row in rows)
         print(summary(rows))
         if name in TABLES and not given.quick:
@@ -88,7 +94,8 @@ tables in `benchmarks/results/decoding/`. Every row is measured on one thread in
 ratios are medians of paired repetitions, with quartiles. The lean loop is a bare loop in torch: one product for q, k
 and v, a cache of the full length and SDPA. CTranslate2 gets the same weights, which `benchmarks/peers` writes in its
 format. Generation is greedy, with random weights that transformers wrote into a folder and regard read from it; the
-tokens of both must be the same. The prompt is read in one pass.
+tokens of both must be the same. The prompt is read in one pass. With 8-bit weights tokens may differ from those of
+float32; CTranslate2 gets the same weights and rounds them itself.
 
 {chr(10).join(parts)}
 Commands to measure on your machine:
@@ -96,6 +103,7 @@ Commands to measure on your machine:
 ```bash
 python -m benchmarks.decoding steps translation generation --docs      # everything, about six minutes
 python -m benchmarks.decoding steps/multi-head --quick      # one case
+python -m benchmarks.decoding int8 --run RUN --encoder FOLDER --texts FILE --docs      # 8-bit weights
 ```
 """
 

@@ -40,8 +40,13 @@ SIZES = {
 }
 
 
-def generators(size: Size) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
-    """Greedy continuations of the same random prompts, "b n", by regard and by transformers."""
+def generators(
+    size: Size, prepare: Callable[[nn.Module], object] | None = None
+) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
+    """Greedy continuations of the same random prompts, "b n", by regard and by transformers.
+
+    `prepare` changes the model of regard, such as regard.quantize.
+    """
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
@@ -60,6 +65,8 @@ def generators(size: Size) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
         theirs.save_pretrained(folder)
         mine = load_pretrained(folder).model.eval()
     assert isinstance(mine, GPT2)
+    if prepare is not None:
+        prepare(mine)
     tokens = torch.randint(1, size.vocabulary, (size.batch, PROMPT))
     limits = torch.full((size.batch,), size.new)
 

@@ -120,10 +120,10 @@ def _case(name: str, doc: str, count: int, batch: int, size: int, bound: float |
     return case
 
 
-_MODEL = f"Transformer {LAYERS}+{LAYERS}, width {WIDTH}, {WORDS:,} words, {LENGTH} tokens"
+MODEL = f"Transformer {LAYERS}+{LAYERS}, width {WIDTH}, {WORDS:,} words, {LENGTH} tokens"
 CASES: dict[str, Case] = {
-    "beam": _case(f"{_MODEL}: beam {SIZE}, batch {BATCH}", "beam search in batches", BATCH, BATCH, SIZE, 1.0),
-    "greedy": _case(f"{_MODEL}: greedy, batch {BATCH}", "greedy search in batches", BATCH, BATCH, 1, 0.9),
-    "sentence": _case(f"{_MODEL}: beam {SIZE}, one sentence at a time", "one sentence at a time", 8, 1, SIZE, 0.9),
-    "greedy-sentence": _case(f"{_MODEL}: greedy, one sentence at a time", "one path of one sentence", 8, 1, 1, None),
+    "beam": _case(f"{MODEL}: beam {SIZE}, batch {BATCH}", "beam search in batches", BATCH, BATCH, SIZE, 1.0),
+    "greedy": _case(f"{MODEL}: greedy, batch {BATCH}", "greedy search in batches", BATCH, BATCH, 1, 0.9),
+    "sentence": _case(f"{MODEL}: beam {SIZE}, one sentence at a time", "one sentence at a time", 8, 1, SIZE, 0.9),
+    "greedy-sentence": _case(f"{MODEL}: greedy, one sentence at a time", "one path of one sentence", 8, 1, 1, None),
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.__main__ import QUICK
-from benchmarks.decoding import __main__ as command_line, generation, steps, translation
+from benchmarks.decoding import __main__ as command_line, generation, int8, steps, translation
 from benchmarks.peers.ctranslate2_model import transformer_specification, write_model
 
 from regard.decoding.greedy import greedy
@@ -88,3 +88,18 @@ def test_command_writes_a_table_and_the_page(
     with pytest.raises(SystemExit):
         command_line.main(["setps"])
     assert "no table is called 'setps'" in capsys.readouterr().err
+
+
+def test_8_bit_weights_against_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "SIZES", {"tiny": generation.Size(32, 1, 2, 60, 1, 2, 1.0)})
+    monkeypatch.setattr(int8, "GENERATION", {"tiny": 1.0})
+    for name, value in {"WORDS": 60, "WIDTH": 32, "LAYERS": 1, "HEADS": 2, "LENGTH": 3}.items():
+        monkeypatch.setattr(translation, name, value)
+    with torch.no_grad():
+        (generated,) = int8.generate(ONCE)
+        (translated,) = int8.CASES["sentence"](ONCE)
+    assert generated.compared == "regard int8 : transformers float32"
+    assert translated.compared == "regard int8 : CTranslate2 int8"
+    assert "translations are those of float32; weights 0." in translated.note
+    assert set(int8.cases(int8.Inputs())) == set(int8.CASES)
+    assert set(int8.cases(int8.Inputs(Path(), Path(), Path()))) == {*int8.CASES, "trained", "encode"}
