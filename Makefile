@@ -74,7 +74,7 @@ clean:
 	rm -rf .venv build dist site src/*.egg-info demo-output src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 
-.venv/.demo: EXTRAS := vision
+.venv/.demo: EXTRAS := train
 .venv/.check: EXTRAS := check
 .venv/.docs: EXTRAS := docs
 .venv/.bench: EXTRAS := bench
