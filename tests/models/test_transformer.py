@@ -44,18 +44,18 @@ def test_learned_places_end_with_a_sentence() -> None:
     source, lengths, target = given()
     with pytest.raises(
         ValueError,
-        match="the source has 7 tokens, but positions='learned' has longest=5 positions; shorten it, or build the "
-        "model with longest=7, or with positions='sinusoidal'",
+        match="the source has 7 tokens, but Transformer has 5 learned positions; shorten it to 5 tokens, or build the "
+        "model with longest=7 or other positions",
     ):
         model(source, lengths, target)
     source, lengths = source[:, :5], lengths.clamp_max(5)
     model(source, lengths, target)
-    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' has longest=5 positions"):
+    with pytest.raises(ValueError, match="the target has 6 tokens, but Transformer has 5 learned positions"):
         model(source, lengths, torch.ones(B, 6, dtype=torch.long))
     state = model.init_state(source, lengths)
     for t in range(5):
         state = model.step(target[:, t : t + 1], state).state
-    with pytest.raises(ValueError, match="the target has 6 tokens, but positions='learned' has longest=5 positions"):
+    with pytest.raises(ValueError, match="the target has 6 tokens, but Transformer has 5 learned positions"):
         model.step(target[:, :1], state)
 
 

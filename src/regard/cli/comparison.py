@@ -54,7 +54,8 @@ def train(name: str, task: TaskConfig, out: Path, config: Path) -> int:
     if (folder / RECORD).exists():
         options = ["--resume", str(folder)]
     else:
-        variant = [*task.cli_arguments(), "--seed", str(task.seed)]
+        positions = getattr(task.model, "positions", None)
+        variant = [*task.cli_arguments(), *(["--positions", positions] if positions else []), "--seed", str(task.seed)]
         options = [task.name, "--config", str(config), "--out", str(folder), *variant]
     code = _process(["train", *options])
     result = {"done": code in (0, DIVERGED), "diverged": code == DIVERGED, "peak_bytes": peak_memory.read(folder)}

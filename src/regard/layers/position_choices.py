@@ -2,26 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, T5Buckets
-from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
+from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, Shaw, T5Buckets
+from regard.attn.terms.position import HalfWave, LearnedPositions, Rotary, Sinusoidal
 from regard.common.option_checks import check_even_heads
+from regard.common.position_names import BOUNDED_POSITIONS, PositionName
 
 # of the longest text and the width
 ADDED: dict[str, Callable[[int, int], nn.Module]] = {
     "learned": LearnedPositions,
     "sinusoidal": lambda longest, width: Sinusoidal(width),
+    "half-wave": lambda longest, width: HalfWave(width, longest),
 }
 # of the width, the heads and whether every query stands behind its keys
 BIASES: dict[str, Callable[[int, int, bool], Bias]] = {
+    "transformer-xl": lambda width, heads, causal: RelativeXL(width, heads, width // heads),
     "relative": lambda width, heads, causal: RelativeXL(width, heads, width // heads),
+    "shaw": lambda width, heads, causal: Shaw(width // heads),
     "alibi": lambda width, heads, causal: ALiBi(heads),
     "t5": lambda width, heads, causal: T5Buckets(heads, bidirectional=not causal),
 }
-POSITIONS = (*ADDED, *BIASES, "rotary", "none")
+POSITIONS: tuple[str, ...] = get_args(PositionName)
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,16 @@ class PositionChoice:
     def rotary(self) -> Rotary | None:
         return Rotary(self.width // self.heads) if self.name == "rotary" else None
 
-    def check_length(self, tokens: int) -> None:
-        """Raises if a text has more tokens than a table of learned positions."""
-        if self.name == "learned" and tokens > self.longest:
+    @property
+    def bound(self) -> int | None:
+        """The number of positions, if it is limited: that of a table, or of a half wave."""
+        return self.longest if self.name in BOUNDED_POSITIONS else None
+
+    def check_length(self, tokens: int, text: str = "text") -> None:
+        """Raises if a text has more tokens than there are positions."""
+        if self.bound is not None and tokens > self.bound:
             raise ValueError(
-                f"the text has {tokens} tokens, but {self.owner} has {self.longest} learned positions; "
+                f"the {text} has {tokens} tokens, but {self.owner} has {self.longest} {self.name} positions; "
                 f"shorten it to {self.longest} tokens, or build the model with longest={tokens} or other positions"
             )
 
@@ -63,7 +73,7 @@ class PositionChoice:
         """x with the positions that `layer`, made by `added`, adds to it."""
         if layer is None:
             return x
-        if self.name == "learned" and positions.numel():
+        if self.bound is not None and positions.numel():
             self.check_length(int(positions.max()) + 1)
         return layer(x, positions)
 

@@ -12,7 +12,6 @@ from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import DynamicCoAttention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Lengths, Mask
-from regard.attn.terms.position import Sinusoidal
 from regard.attn.terms.read import Argmax, Sample
 from regard.common.tag_schemes import TagScheme
 from regard.data.text.words import WordInputs
@@ -21,7 +20,7 @@ from regard.layers.character_convolution import CharacterConvolution
 from regard.layers.crf import CRF
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
-from regard.layers.position_choices import check_heads
+from regard.layers.position_choices import PositionChoice
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.transformer import EncoderLayer
 
@@ -165,9 +164,10 @@ class RecurrentTagger(WordTagger):
 
 
 class TransformerTagger(WordTagger):
-    """Layers of self-attention over the words, with sinusoidal positions  (Vaswani et al. 2017).
+    """Layers of self-attention over the words  (Vaswani et al. 2017).
 
-    `attention` is a name of MECHANISMS for all heads; None is the scaled dot product.
+    `attention` is a name of MECHANISMS for all heads; None is the scaled dot product. `positions` are those of
+    `Transformer`; learned and half-wave ones have room for sentences of `longest` words.
     """
 
     def __init__(
@@ -181,20 +181,27 @@ class TransformerTagger(WordTagger):
         heads: int = 4,
         feed: int | None = None,
         attention: str | None = None,
+        positions: str = "sinusoidal",
+        longest: int = 512,
         crf: bool = True,
         scheme: TagScheme | None = None,
         dropout: float = 0.2,
     ) -> None:
         super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
         checks.positive_ints("TransformerTagger", layers=layers)
-        check_heads("TransformerTagger", width, heads)
+        self.positions = PositionChoice(positions, width, heads, longest, False, "TransformerTagger")
         self.project = nn.Linear(self.in_features, width)
-        self.place = Sinusoidal(width)
+        self.place = self.positions.added()
         self.encoder = nn.ModuleList(
             EncoderLayer(
                 width,
                 4 * width if feed is None else feed,
-                MultiHead(width, heads, attention=head_attention(attention, heads, width // heads)),
+                MultiHead(
+                    width,
+                    heads,
+                    attention=head_attention(attention, heads, width // heads, self.positions.bias()),
+                    rotate=self.positions.rotary(),
+                ),
                 norm_first=True,
                 dropout=dropout,
             )
@@ -204,7 +211,7 @@ class TransformerTagger(WordTagger):
         self._finish(width)
 
     def states(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = self.dropout(self.place(self.project(x)))
+        x = self.dropout(self.positions.add(self.place, self.project(x), torch.arange(x.shape[1], device=x.device)))
         for layer in self.encoder:
             x = layer(x, Lengths(lengths)).out
         return self.norm(x)

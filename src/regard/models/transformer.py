@@ -13,19 +13,17 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import can_step, has_plain_calls
 from regard.attn.terms.mask import BooleanMask, Causal, Lengths
-from regard.attn.terms.position import LearnedPositions, Rotary, Sinusoidal
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.length_groups import length_groups
 from regard.layers.native_decoder import encode_position, native_encode, native_step, stack_caches
-from regard.layers.position_choices import check_heads
+from regard.layers.position_choices import PositionChoice
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import Activation, DecoderLayer, EncoderLayer
-from regard.models.encoder_decoder import EncoderDecoder, check_learned_positions, embeddings
+from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 NORMS = ("pre", "post")
-POSITIONS = ("sinusoidal", "learned", "rotary")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +68,12 @@ class Transformer(EncoderDecoder):
     """Encoder and decoder of self-attention, attention to the source, and feed-forward networks  (Vaswani et al. 2017).
 
     `norm` stands before each sublayer ("pre", which trains robustly) or after it ("post", as in the paper).
-    `positions`: "sinusoidal" and "learned" are added to the embeddings, "rotary" rotates the queries and keys of
-    self-attention. `attention` is a name of MECHANISMS for all heads, or a list with one per head; None is the scaled
-    dot product. `decoder_layers` differs from `layers` where given; embeddings are multiplied by `scale`, √width unless
-    given. The alignment is the mean over the heads of the second to last layer  (Garg et al. 2019).
+    `positions`: "sinusoidal", "half-wave" and "learned" are added to the embeddings; "alibi", "t5", "shaw" and
+    "transformer-xl" to the scores of self-attention, whose queries and keys "rotary" rotates; "none". Learned and
+    half-wave ones have room for `longest` tokens. `attention` is a name of MECHANISMS for all heads, or a list with one
+    per head; None is the scaled dot product. `decoder_layers` differs from `layers` where given; embeddings are
+    multiplied by `scale`, √width unless given. The alignment is the mean over the heads of the second to last layer
+    (Garg et al. 2019).
     """
 
     def __init__(
@@ -97,7 +97,6 @@ class Transformer(EncoderDecoder):
         padding: int = 0,
     ) -> None:
         super().__init__()
-        checks.known("positions", positions, POSITIONS)
         checks.known("norm", norm, NORMS)
         feed = 4 * width if feed is None else feed
         decoder_layers = layers if decoder_layers is None else decoder_layers
@@ -106,31 +105,30 @@ class Transformer(EncoderDecoder):
         )
         checks.positive_ints("Transformer", decoder_layers=decoder_layers)
         checks.positive_ints("Transformer", heads=heads, feed=feed, longest=longest)
-        check_heads("Transformer", width, heads)
+        choices = [PositionChoice(positions, width, heads, longest, causal, "Transformer") for causal in (False, True)]
         self.source, self.target, self.output = embeddings(source_size, target_size, width, tied, padding)
         self.width = width
         self.scale = math.sqrt(width) if scale is None else scale
-        self.longest = longest if positions == "learned" else None
+        self.positions = choices[0]
+        self.longest = self.positions.bound
 
-        def multi_head(rotate: bool) -> MultiHead:
-            rotary = Rotary(width // heads) if rotate else None
-            return MultiHead(width, heads, attention=head_attention(attention, heads, width // heads), rotate=rotary)
+        def multi_head(choice: PositionChoice | None) -> MultiHead:
+            bias, rotary = (None, None) if choice is None else (choice.bias(), choice.rotary())
+            layer = head_attention(attention, heads, width // heads, bias)
+            return MultiHead(width, heads, attention=layer, rotate=rotary)
 
-        is_rotary = positions == "rotary"
-        encodings = {"sinusoidal": lambda: Sinusoidal(width), "learned": lambda: LearnedPositions(longest, width)}
-        self.source_place = nn.Identity() if is_rotary else encodings[positions]()
-        self.target_place = nn.Identity() if is_rotary else encodings[positions]()
+        self.source_place, self.target_place = (choice.added() or nn.Identity() for choice in choices)
         first = norm == "pre"
         self.encoder = nn.ModuleList(
-            EncoderLayer(width, feed, multi_head(is_rotary), norm_first=first, dropout=dropout, activation=activation)
+            EncoderLayer(width, feed, multi_head(choices[0]), norm_first=first, dropout=dropout, activation=activation)
             for _ in range(layers)
         )
         self.decoder = nn.ModuleList(
             DecoderLayer(
                 width,
                 feed,
-                multi_head(is_rotary),
-                multi_head(False),
+                multi_head(choices[1]),
+                multi_head(None),
                 norm_first=first,
                 dropout=dropout,
                 activation=activation,
@@ -142,7 +140,7 @@ class Transformer(EncoderDecoder):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
-        check_learned_positions(self.longest, "source", source.shape[1])
+        self.positions.check_length(source.shape[1], "source")
         if not self.training and can_step(source) and has_plain_calls(self.encoder):
             groups = length_groups(lengths, source.shape[1])
             if len(groups) > 1:
@@ -172,7 +170,7 @@ class Transformer(EncoderDecoder):
         return encoded
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
-        check_learned_positions(self.longest, "target", target.shape[1])
+        self.positions.check_length(target.shape[1], "target")
         encoded, source_mask = self.encode(source, lengths), Lengths(lengths)
         x = self.dropout(self.target_place(self.scale * self.target(target)))
         mask, weights = Causal(), None
@@ -198,7 +196,7 @@ class Transformer(EncoderDecoder):
 
     def step(self, tokens: Tensor, state: TransformerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         time = len(state.counts)
-        check_learned_positions(self.longest, "target", time + 1)
+        self.positions.check_length(time + 1, "target")
         counts, paths = (*state.counts, tokens.shape[1]), _longer_paths(state, tokens)
         state = TransformerState(state.lengths, state.sources, state.pasts, counts, paths, state.count)
         x = self.scale * self.target(tokens)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from regard.common import atomic_files
 from regard.common.dataclass_json import dataclass_from_file
+from regard.common.position_names import BOUNDED_POSITIONS
 from regard.data.text.subwords import (
     EncodedText,
     PretrainedSubwords,
@@ -142,7 +143,7 @@ class PretrainedEncoder:
     @property
     def longest(self) -> int | None:
         """The longest input in tokens; None if its positions have no table."""
-        return self.facts.longest if self.facts.positions == "learned" else None
+        return self.facts.longest if self.facts.positions in BOUNDED_POSITIONS else None
 
     def longest_input(self, max_length: int) -> int:
         """The tokens after which a task cuts inputs: those of its own limit, or fewer if the encoder reads fewer."""

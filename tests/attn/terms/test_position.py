@@ -33,6 +33,29 @@ def test_half_wave_is_the_formula() -> None:
     torch.testing.assert_close(layer(x[:, 3:4], start=3, length=5), got[:, 3:4])
 
 
+def test_half_waves_in_even_and_odd_columns_through_maps() -> None:
+    """PE(p, 2i) = sin((p+1)π/T), PE(p, 2i+1) = cos((p+1)π/T), T the maximum; each part through its own matrix."""
+    dim, longest = 6, 11
+    torch.manual_seed(0)
+    sine_map, cosine_map = (torch.randn(dim, dim // 2, dtype=torch.float64) for _ in range(2))
+    layer = HalfWave(dim, longest).double()
+    with torch.no_grad():
+        layer.sine.copy_(sine_map.sum(-1))
+        layer.cosine.copy_(cosine_map.sum(-1))
+    x = torch.randn(2, 5, dim, dtype=torch.float64, requires_grad=True)
+    got = layer(x)
+    for n in range(5):
+        encoding = [(math.sin, math.cos)[column % 2]((n + 1) * math.pi / longest) for column in range(dim)]
+        for row in range(dim):
+            added = sum(sine_map[row, i].item() * encoding[2 * i] for i in range(dim // 2))
+            added += sum(cosine_map[row, i].item() * encoding[2 * i + 1] for i in range(dim // 2))
+            assert got[1, n, row].item() == pytest.approx(x[1, n, row].item() + added, abs=1e-10)
+        # T is fixed, so a step is that of the whole
+        torch.testing.assert_close(layer(x[:, n : n + 1], torch.tensor([n])), got[:, n : n + 1], rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(layer, x)
+    assert repr(layer) == "HalfWave(6, longest=11)"
+
+
 def test_learned_is_a_table() -> None:
     layer = LearnedPositions(11, 3)
     x = torch.randn(2, 5, 3)

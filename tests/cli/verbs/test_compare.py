@@ -217,6 +217,50 @@ def test_a_baseline_is_a_row_of_the_table(
     assert {line.split()[1] for line in table.splitlines()[4:]} == {"dot", "baseline"}
 
 
+def test_positions_are_compared_instead() -> None:
+    """One of the two options has several values; one value of the other holds for all."""
+    from types import SimpleNamespace
+
+    from regard.cli.verbs.compare import varied_values
+
+    base = Translate.of(data="reverse", model="transformer", width=8)
+    given = SimpleNamespace(attention=None, positions="half-wave,rotary, alibi")
+    _, variants = varied_values(given, base)
+    assert {name: task.model.positions for name, task in variants.items()} == {
+        name: name for name in ("half-wave", "rotary", "alibi")
+    }
+    fixed, variants = varied_values(SimpleNamespace(attention="entmax", positions="t5,shaw"), base)
+    assert fixed.model.attention == "entmax"
+    assert [(task.model.attention, task.model.positions) for task in variants.values()] == [
+        ("entmax", "t5"),
+        ("entmax", "shaw"),
+    ]
+    fixed, variants = varied_values(SimpleNamespace(attention="dot,entmax", positions="none"), base)
+    assert [*variants] == ["dot", "entmax"]
+    assert {task.model.positions for task in variants.values()} == {fixed.model.positions} == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--model", "transformer"], "nothing to compare; name the values of --attention or --positions"),
+        (
+            ["--model", "transformer", "--attention", "dot,entmax", "--positions", "t5,shaw"],
+            "--attention and --positions both name several values; vary one, and give the other one value",
+        ),
+        (
+            ["--positions", "t5,shaw"],
+            "--positions belongs to --model transformer or conv, not to seq2seq; give --model transformer",
+        ),
+        (["--model", "transformer", "--positions", "t5,shav"], "unknown --positions 'shav'; did you mean 'shaw'"),
+    ],
+)
+def test_positions_that_cannot_be_compared(regard: Regard, args: list[str], said: str) -> None:
+    ran = regard(*COMPARE, "--data", "reverse", *args)
+    assert ran.code == 2
+    assert said in ran.err
+
+
 def test_attention_is_required(regard: Regard) -> None:
     ran = regard(*COMPARE)
     assert ran.code == 2

@@ -10,12 +10,13 @@ import torch
 from regard.common.option_checks import literal_choices
 from regard.data.embedded import EMBEDDED
 from regard.data.text.tokenizer import Kind
+from regard.layers.position_choices import POSITIONS
 from regard.layers.rnn.cells import CELLS
 from regard.metrics.text import SCORES, Cut
 from regard.models import TRANSLATORS
 from regard.models.conv.seq2seq import POSITIONS as CONV_POSITIONS
 from regard.models.seq2seq import DECODERS, Seq2Seq
-from regard.models.transformer import NORMS, POSITIONS, Transformer
+from regard.models.transformer import NORMS, Transformer
 from regard.tasks.translate.options import (
     ConvOptions,
     EvaluateTranslations,

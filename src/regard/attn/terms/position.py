@@ -54,13 +54,16 @@ class Sinusoidal(nn.Module):
 class HalfWave(nn.Module):
     """x + W_s sin((p+1)π/T) + W_c cos((p+1)π/T), T the length: one half wave over the sequence, W_s and W_c trained.
 
-    The form that some surveys print for the encoder-decoder with position. p counts from 0 and T is the whole length,
-    so a step of a longer sequence passes it as `length`.
+    The form that some surveys print for the encoder-decoder with position: PE(p, 2i) is the sine and PE(p, 2i+1) the
+    cosine, each through a learned map. All even columns are equal, and so are all odd ones, so that a map is a vector.
+    p counts from 0. T is `longest`, the greatest number of positions; without it T is the whole length, and a step of a
+    longer sequence passes it as `length`.
     """
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, longest: int | None = None) -> None:
         super().__init__()
-        checks.positive_ints("HalfWave", dim=dim)
+        checks.positive_ints("HalfWave", dim=dim, longest=1 if longest is None else longest)
+        self.longest = longest
         self.sine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
         self.cosine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
 
@@ -69,12 +72,13 @@ class HalfWave(nn.Module):
     ) -> Tensor:
         checks.width("x", x, self.sine.numel(), self)
         p = _positions_or_range(x, positions, start)
+        length = self.longest if length is None else length
         total = start + x.shape[-2] if length is None else length
         angle = ((p + 1).to(checks.accumulate_dtype(x.dtype)) * (math.pi / max(total, 1))).unsqueeze(-1)
         return x + self.sine * angle.sin().to(x.dtype) + self.cosine * angle.cos().to(x.dtype)
 
     def extra_repr(self) -> str:
-        return str(self.sine.numel())
+        return str(self.sine.numel()) + ("" if self.longest is None else f", longest={self.longest}")
 
 
 class LearnedPositions(nn.Module):

@@ -19,6 +19,8 @@ from regard.training.config import TrainingConfig
 from regard.training.run_folder import write_config
 
 _CONFIG = "compare.toml"
+_POSITIONS = "positions"
+_POSITIONS_HELP = "Positions of a Transformer by name, to be compared instead; one name holds for all."
 TextAttackName = Literal["hotflip", "characters"]
 TEXT_ATTACK_NAMES: tuple[str, ...] = get_args(TextAttackName)
 ComparedAttackName = Literal[ImageAttackName, TextAttackName]
@@ -26,6 +28,7 @@ ComparedAttackName = Literal[ImageAttackName, TextAttackName]
 _TEXT_TASKS = ("classify-text", "match")
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
 Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
+Example: regard compare translate --model transformer --positions sinusoidal,half-wave,rotary,alibi --minutes 5
 `regard compare TASK --help` lists the options."""
 
 
@@ -68,13 +71,50 @@ class CompareOptions:
 
 
 def options_of(config: type[TaskConfig]) -> type[CompareOptions]:
-    """The options of a comparison with the one that it varies, which takes several values."""
+    """The options of a comparison with those that it can vary, one of which takes several values."""
     metadata = {"metavar": "VALUE,VALUE,...", "help": config.varies_help}
-    varied = (config.varies, str, field(metadata=metadata))
+    varied: list[tuple[str, Any, Any]] = [(config.varies, str, field(metadata=metadata))]
+    if _has_positions(config):
+        varied = [
+            (config.varies, str | None, field(default=None, metadata=metadata)),
+            (_POSITIONS, str | None, field(default=None, metadata={**metadata, "help": _POSITIONS_HELP})),
+        ]
     namespace = {"__doc__": CompareOptions.__doc__}
     return make_dataclass(
-        "CompareOptions", [varied], bases=(CompareOptions,), namespace=namespace, frozen=True, kw_only=True
+        "CompareOptions", varied, bases=(CompareOptions,), namespace=namespace, frozen=True, kw_only=True
     )
+
+
+def _has_positions(config: type[TaskConfig]) -> bool:
+    """Whether a model of the task has a choice of positions."""
+    return any(item.name == _POSITIONS for model in config.models.values() for item in fields(model))
+
+
+def varied_values(options: Any, base: TaskConfig) -> tuple[TaskConfig, dict[str, TaskConfig]]:
+    """The task with the options of one value, and its variants by the values of the other."""
+    names = [base.varies, _POSITIONS] if _has_positions(type(base)) else [base.varies]
+    given = {name: split_values(name, value) for name in names if (value := getattr(options, name)) is not None}
+    flags = [f"--{name.replace('_', '-')}" for name in names]
+    if not given:
+        raise ValueError(f"nothing to compare; name the values of {' or '.join(flags)}, separated by commas")
+    if len(given) > 1 and all(len(values) > 1 for values in given.values()):
+        raise ValueError(f"{' and '.join(flags)} both name several values; vary one, and give the other one value")
+    varied = max(given, key=lambda name: len(given[name]))
+    for name, values in given.items():
+        if name != varied:
+            base = _variants(base, name, values)[values[0]]
+    return base, _variants(base, varied, given[varied])
+
+
+def _variants(base: TaskConfig, option: str, values: Sequence[str]) -> dict[str, TaskConfig]:
+    if option == base.varies:
+        return dict(base.variants(values))
+    owners = [name for name, model in base.models.items() if option in {item.name for item in fields(model)}]
+    if base.model_name not in owners:
+        raise ValueError(
+            f"--{option} belongs to --model {' or '.join(owners)}, not to {base.model_name}; give --model {owners[0]}"
+        )
+    return {value: base.with_options(**{option: value}) for value in values}
 
 
 def run(args: Sequence[str]) -> int:
@@ -87,8 +127,8 @@ def run(args: Sequence[str]) -> int:
     _check_attack(options.attack, name)
     base = check_paths_exist(config(**options.task).with_absolute_paths())
     training, notes = training_config(options.training, base)
-    values = split_values(config.varies, getattr(options, config.varies))
-    variants = with_seeds(base.variants(values), options.seeds)
+    base, variants = varied_values(options, base)
+    variants = with_seeds(variants, options.seeds)
     is_claimed = _is_claimed(out, base, training)
     if notes:
         print(f"regard: each training {notes}", file=sys.stderr)

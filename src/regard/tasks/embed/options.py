@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
 from regard.common.option_fields import at_least, left_open, option
+from regard.common.position_names import PositionName
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import TextFilesConfig
 from regard.tasks.base import Budget, ModelOptions
@@ -38,7 +39,7 @@ class BERTEmbedderOptions(ModelOptions):
     """The number of layers."""
     heads: int = 4
     """Heads per layer."""
-    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "rotary"
+    positions: PositionName = "rotary"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     norm: Literal["pre", "post"] = "pre"
     """Whether a layer is normalized before each sublayer, which trains faster, or behind it, as in the paper."""

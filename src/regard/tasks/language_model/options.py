@@ -16,6 +16,7 @@ from regard.common.option_checks import (
     check_share,
 )
 from regard.common.option_fields import left_open, option, resolve
+from regard.common.position_names import PositionName
 from regard.tasks._text_options import RECALL, EvaluateTextFiles, RecallOptions, RunningTextConfig
 from regard.tasks.base import Budget, ModelOptions
 
@@ -69,9 +70,7 @@ class GPT2Options(LanguageModelOptions):
 
     heads: int = left_open()
     """Heads per layer."""
-    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] | None = left_open(
-        "learned, or relative with a memory"
-    )
+    positions: PositionName | None = left_open("learned, or relative with a memory")
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     memory: int = 0
     """Tokens before a segment that it attends to, as in Transformer-XL; 0 has none."""

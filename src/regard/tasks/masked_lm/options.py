@@ -14,6 +14,7 @@ from regard.common.option_checks import (
     check_share,
 )
 from regard.common.option_fields import at_least, left_open
+from regard.common.position_names import PositionName
 from regard.tasks._text_options import RunningTextConfig
 from regard.tasks.base import Budget, ModelOptions
 
@@ -34,7 +35,7 @@ class BERTOptions(ModelOptions):
     """The number of layers."""
     heads: int = left_open()
     """Heads per layer."""
-    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = left_open()
+    positions: PositionName = left_open()
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     norm: Literal["pre", "post"] = "pre"
     """Whether a layer is normalized before each sublayer, which trains faster, or behind it, as in the paper."""

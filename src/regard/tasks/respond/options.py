@@ -17,6 +17,7 @@ from regard.common.option_checks import (
     check_share,
 )
 from regard.common.option_fields import at_least, left_open
+from regard.common.position_names import PositionName
 from regard.tasks._text_options import EvaluateTextFile, SearchOptions, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
 
@@ -64,7 +65,7 @@ class FlatOptions(ResponderOptions):
     """The number of layers."""
     heads: int = left_open()
     """Heads per layer."""
-    positions: Literal["learned", "sinusoidal", "relative", "alibi", "t5", "rotary", "none"] = "rotary"
+    positions: PositionName = "rotary"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     history: Literal["bidirectional", "causal"] = left_open()
     """Whether the words of a turn attend to later turns of the history, too, or to those before alone."""

@@ -16,6 +16,7 @@ from regard.common.option_checks import (
     check_share,
 )
 from regard.common.option_fields import at_least, left_open
+from regard.common.position_names import PositionName
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import AttackTextFile, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
@@ -101,9 +102,12 @@ class TransformerTaggerOptions(TaggerOptions):
     """Layers of self-attention."""
     heads: int = 4
     """Heads per layer."""
+    positions: PositionName = "sinusoidal"
+    """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choices(self)
         check_at_least(self, 1, {"width": 128, "layers": 2, "heads": 4})
         check_even_heads(self.width, self.heads)
 
@@ -118,6 +122,7 @@ class TransformerTaggerOptions(TaggerOptions):
             layers=self.layers,
             heads=self.heads,
             attention=self.attention,
+            positions=self.positions,
             crf=self.output == "crf",
             scheme=scheme,
             dropout=self.dropout,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_even_heads, check_share
 from regard.common.option_fields import left_open, resolve
+from regard.common.position_names import BOUNDED_POSITIONS, PositionName
 from regard.tasks._text_options import check_learnable
 from regard.tasks.base import ModelOptions
 
@@ -132,8 +133,8 @@ class TransformerOptions(TranslatorOptions):
     """The width inside the feed-forward layers."""
     norm: Literal["pre", "post"] = "pre"
     """Layer norms before or after each sublayer."""
-    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
-    """The encoding of positions."""
+    positions: PositionName = "sinusoidal"
+    """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
 
     def __post_init__(self) -> None:
         resolve(self, {"attention": "scaled-dot", "layers": 3, "heads": 4, "norm": "pre", "positions": "sinusoidal"})
@@ -146,7 +147,7 @@ class TransformerOptions(TranslatorOptions):
         return options if options.feed is not None else replace(options, feed=2 * options.width)
 
     def max_tokens(self, max_length: int) -> int | None:
-        return _positions(max_length) if self.positions == "learned" else None
+        return _positions(max_length) if self.positions in BOUNDED_POSITIONS else None
 
     def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> EncoderDecoder:
         from regard.data.text.special_tokens import PAD

@@ -1,0 +1,19 @@
+"""The names of positions that Transformers offer.  No torch here: a command line reads them."""
+
+from typing import Literal
+
+# "relative" is another name of "transformer-xl"
+PositionName = Literal[
+    "sinusoidal",
+    "half-wave",
+    "learned",
+    "rotary",
+    "alibi",
+    "t5",
+    "shaw",
+    "transformer-xl",
+    "relative",
+    "none",
+]
+# those of a fixed number of positions
+BOUNDED_POSITIONS = ("learned", "half-wave")
