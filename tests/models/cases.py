@@ -36,10 +36,13 @@ def conv(**choices: Any) -> Make:
 
 
 SEQ2SEQ: dict[str, Make] = {
-    decoder: seq2seq(decoder=decoder) for decoder in ("fixed", "bahdanau", "luong", "luong-feeding")
+    decoder: seq2seq(decoder=decoder)
+    for decoder in ("fixed", "initial", "per-position", "bahdanau", "luong", "luong-feeding")
 }
 SEQ2SEQ |= {
     "lstm, 3 layers": seq2seq(cell="lstm", layers=3, decoder="luong-feeding"),
+    "rnn": seq2seq(cell="rnn", layers=2),
+    "rnn, initial": seq2seq(cell="rnn", decoder="initial"),
     "one way": seq2seq(bidirectional=False, encoder_hidden=7),
     "heads": seq2seq(attention="multi-head"),
     "a factory": seq2seq(attention=MECHANISMS["sparsemax"]),
@@ -48,6 +51,10 @@ TRANSFORMERS: dict[str, Make] = {
     f"{norm}, {positions}": transformer(norm=norm, positions=positions, width=12 if positions != "rotary" else 6)
     for norm in ("pre", "post")
     for positions in ("sinusoidal", "learned", "rotary")
+}
+TRANSFORMERS |= {
+    name: transformer(positions=name, layers=1)
+    for name in ("half-wave", "alibi", "t5", "shaw", "transformer-xl", "none")
 }
 TRANSFORMERS |= {f"{name} heads": transformer(attention=name, layers=1) for name in HEADS}
 TRANSFORMERS |= {

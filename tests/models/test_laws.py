@@ -14,7 +14,7 @@ from regard.models import TRANSLATORS
 from regard.models.encoder_decoder import EncoderDecoder
 
 every = pytest.mark.parametrize("name", ALL)
-blind = {"fixed"}
+blind = {"fixed", "initial", "per-position", "rnn, initial"}
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ def test_what_is_wrong_is_told() -> None:
         Seq2Seq(SOURCE, TARGET, decoder="fixed", attention="dot")
     with pytest.raises(ValueError, match="unknown cell 'rnn'"):
         Seq2Seq(SOURCE, TARGET, cell="rnn")
-    assert set(DECODERS) == {"fixed", "bahdanau", "luong", "luong-feeding"}
+    assert set(DECODERS) == {"fixed", "initial", "per-position", "bahdanau", "luong", "luong-feeding"}
 
 
 def test_hard_attention_says_the_same_twice_once_it_is_trained() -> None:

@@ -176,7 +176,7 @@ def test_a_model_without_attention(loaded: LoadedRun) -> None:
     translator: Any = loaded.predictor
     served = TranslateEndpoint(Translator.of(task, translator.vocabularies), Limits(), run="x", step=1)
     assert served.model_info()["attends"] is False
-    with pytest.raises(RequestError, match="this model has none .decoder fixed.; leave it out"):
+    with pytest.raises(RequestError, match="this model has none .a decoder without attention.; leave it out"):
         read(served, {"text": "a", "alignment": True})
     (answer,) = served.answer([read(served, {"text": "a"})])
     assert len(answer["answers"]) == 1  # type: ignore[arg-type]

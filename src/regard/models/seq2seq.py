@@ -14,12 +14,15 @@ from regard.layers.rnn.decoder_base import DecoderOutput, RecurrentDecoder, Recu
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder, EncoderOutput
+from regard.layers.rnn.plain_decoders import InitialState, PerPosition
 from regard.layers.rnn.stepwise_attention import IncompatibleAttention
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 # the decoder class, and the attention of its paper
 DECODERS: dict[str, tuple[Callable[..., RecurrentDecoder], str | None]] = {
     "fixed": (FixedContext, None),
+    "initial": (InitialState, None),
+    "per-position": (PerPosition, None),
     "bahdanau": (Bahdanau, "additive"),
     "luong": (functools.partial(Luong, feeding=False), "general"),
     "luong-feeding": (functools.partial(Luong, feeding=True), "general"),
@@ -31,7 +34,9 @@ class Seq2Seq(EncoderDecoder):
 
     `decoder`: "bahdanau" attends before each step (Bahdanau et al. 2015), "luong" after it, all steps at once,
     "luong-feeding" after it, feeding the attentional vector to the next step (Luong et al. 2015), "fixed" does not
-    attend: every step gets the encoder's last state (Cho et al. 2014). `attention` is a name of MECHANISMS or a factory
+    attend: every step gets the encoder's last state (Cho et al. 2014); "initial" has it as its first state only
+    (Sutskever et al. 2014), and "per-position" has one output per source position, without a decoder state. `cell` is
+    "gru", "lstm" or "rnn". `attention` is a name of MECHANISMS or a factory
     like those in it; None is the paper's. A bidirectional encoder has `encoder_hidden` units per direction; None halves
     `hidden`, so that keys are as wide as queries, which some mechanisms need. `tied` shares the target's embedding with
     the vocabulary layer ("target") and with the source's embedding too ("all").

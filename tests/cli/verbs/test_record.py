@@ -245,7 +245,7 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
         (["{trained}", " "], "the text is empty, so there is nothing to record; give a sentence"),
         (
             ["{unattended}", "a b"],
-            "a recording needs attention, and this model has none (decoder fixed); leave it out, or name",
+            "a recording needs attention, and this model has none (a decoder without attention); leave it out, or name",
         ),
         (["{trained}", "a b", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
     ],

@@ -289,7 +289,8 @@ def test_nothing_to_draw(regard: Regard, trained: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", [["--alignment", "a.html"], ["--picture", "a.html"], ["--coverage", "0.5"]])
 def test_options_that_need_attention(option: list[str], regard: Regard, unattended: Path) -> None:
     sentence = (
-        f"{option[0]} needs attention, and this model has none (decoder fixed); leave it out, or name another run"
+        f"{option[0]} needs attention, and this model has none (a decoder without attention); leave it out, or name "
+        "another run"
     )
     assert regard("translate", unattended, "a b", *option) == (2, "", f"regard: {sentence}\n")
     assert regard("translate", unattended, "a b", "--coverage", "0").code == 0

@@ -17,6 +17,7 @@ from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
+from regard.layers.rnn.plain_decoders import InitialState, PerPosition
 
 # sizes that share no factor: a swapped axis must fail; keys have 8, as one mechanism halves them
 B, S, T, D, H, K, R = 3, 7, 5, 9, 11, 8, 13
@@ -26,6 +27,7 @@ LENGTHS = torch.tensor([4, 7, 1])
 TOGETHER = {"co-attention", "bidaf"}
 # these compare queries and keys as they are
 ONE_WIDTH = {"dot", "scaled-dot", "cosine", "distance", "euclid", "trilinear", "linear", "memory-hop"}
+ONE_WIDTH |= {"unnormalized"}
 STEPWISE = sorted(set(MECHANISMS) - TOGETHER)
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
 ALL = [("fixed", ""), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
@@ -474,3 +476,79 @@ def test_a_source_is_searched_for_nan_once(name: str, monkeypatch: pytest.Monkey
     with torch.no_grad():
         stepped(decoder, g, False)
     assert len(looks) == 1
+
+
+def plain(kind: str, cell: str = "gru") -> RecurrentDecoder:
+    torch.manual_seed(1)
+    decoder = {"initial": InitialState, "per-position": PerPosition}[kind]
+    return decoder(D, K, H, layers=1, cell=cell, dropout=0.0, out_features=R)
+
+
+def test_initial_is_the_formula() -> None:
+    """s_0 = tanh(W c); s_t = tanh(W y + U s + b) of the plain cell; r_t = tanh(W s_t); by loops."""
+    decoder, g = plain("initial", "rnn"), given("")
+    assert isinstance(decoder, InitialState)
+    got = decoder.teacher_force(g.y, g.encoded, g.lengths).states
+    rnn, read = decoder.stack.rnn, decoder.readout
+    bias = rnn.bias_ih_l0 + rnn.bias_hh_l0
+    for b in range(B):
+        s = [
+            math.tanh(sum(w * c for w, c in zip(row, g.encoded.summary[b].tolist(), strict=True)) + first)
+            for row, first in zip(
+                decoder.bridge.linear.weight.tolist(), decoder.bridge.linear.bias.tolist(), strict=True
+            )
+        ]
+        for t in range(T):
+            y = g.y[b, t].tolist()
+            s = [
+                math.tanh(
+                    sum(rnn.weight_ih_l0[h, d].item() * y[d] for d in range(D))
+                    + sum(rnn.weight_hh_l0[h, n].item() * s[n] for n in range(H))
+                    + bias[h].item()
+                )
+                for h in range(H)
+            ]
+            want = [
+                math.tanh(sum(read.weight[r, h].item() * s[h] for h in range(H)) + read.bias[r].item())
+                for r in range(R)
+            ]
+            torch.testing.assert_close(got[b, t], torch.tensor(want), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("length", [2, T, S + 4])
+def test_per_position_is_the_formula(length: int) -> None:
+    """r_t = tanh(W h_t + b), with h_t = 0 behind the source, whichever side is longer."""
+    decoder, g = plain("per-position"), given("")
+    y, read = torch.randn(B, length, D), decoder.readout
+    got = decoder.teacher_force(y, g.encoded, g.lengths).states
+    for b in range(B):
+        for t in range(length):
+            h = g.encoded.outputs[b, t].tolist() if t < S else [0.0] * K
+            want = [
+                math.tanh(sum(w * x for w, x in zip(read.weight[r].tolist(), h, strict=True)) + read.bias[r].item())
+                for r in range(R)
+            ]
+            torch.testing.assert_close(got[b, t], torch.tensor(want), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["initial", "per-position"])
+def test_plain_decoders_step_by_step_and_their_gradients(kind: str) -> None:
+    decoder, g = plain(kind, "rnn"), given("")
+    with torch.no_grad():
+        out, _, state = stepped(decoder, g, False)
+        torch.testing.assert_close(out, decoder.teacher_force(g.y, g.encoded, g.lengths).states, rtol=0, atol=1e-10)
+        # two hypotheses of every sentence, then the sentences in another order
+        both = state.reorder(torch.zeros(B, 2, dtype=torch.long)).select_sentences(torch.tensor([2, 0]))
+        assert decoder.step(words(g.y[[2, 0], :2]), both).out.shape == (2, 2, R)
+    for act in (
+        lambda: decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True)),
+        lambda: decoder.step(words(g.y[:, :1]), decoder.init_state(g.encoded, g.lengths), weights=True),
+    ):
+        with pytest.raises(ValueError, match="a decoder without attention has no weights"):
+            act()
+    outputs, summary = (t[:1].clone().requires_grad_() for t in g.encoded)
+
+    def run(outputs: Tensor, summary: Tensor) -> Tensor:
+        return decoder.teacher_force(g.y[:1, :3], EncoderOutput(outputs, summary), g.lengths[:1]).states
+
+    assert torch.autograd.gradcheck(run, (outputs, summary))

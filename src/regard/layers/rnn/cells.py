@@ -1,4 +1,4 @@
-"""GRU and LSTM on torch's parameters: whole sequences or single steps, by the native cells where they can run."""
+"""GRU, LSTM and RNN on torch's parameters: whole sequences or single steps, by the native cells where they can run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,9 @@ from regard.kernels.dispatch import can_run_native, is_autocasting
 from regard.layers.dropout import dropout
 from regard.layers.hooks import has_forward_hooks
 
-CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+CELLS: dict[str, type[nn.GRU] | type[nn.LSTM] | type[nn.RNN]] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
+# those that have native cells
+_NATIVE = (nn.GRU, nn.LSTM)
 
 # of every layer h, or h and c, each "b h"
 States = tuple[tuple[Tensor, ...], ...]
@@ -27,12 +29,7 @@ def runs_natively(rnn: nn.RNNBase, x: Tensor, *first: Tensor) -> bool:
     """
     inputs = () if is_autocasting(x) else (x, *first)
     fits = all(t.shape == (len(x), rnn.hidden_size) for t in first)
-    return (
-        type(rnn) in CELLS.values()
-        and not has_forward_hooks(rnn)
-        and fits
-        and can_run_native(*inputs, *rnn.parameters())
-    )
+    return type(rnn) in _NATIVE and not has_forward_hooks(rnn) and fits and can_run_native(*inputs, *rnn.parameters())
 
 
 def run_natively(
@@ -71,6 +68,8 @@ def state_parts(rnn: nn.RNNBase) -> int:
 def cell_step(gates: Tensor, past: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     # autocast computes products in lower precision, but a state that accumulates over all steps keeps its precision
     gates, past = gates.to(state[0].dtype), past.to(state[0].dtype)
+    if gates.shape[-1] == state[0].shape[-1]:
+        return (torch.tanh(gates + past),)  # h' = tanh(W x + U h + b)  (Elman 1990)
     if can_run_native(gates, past, *state):
         return rnn_cells.step(gates, past, *state)
     return _lstm(gates, past, state[1]) if len(state) == 2 else (_gru(gates, past, state[0]),)

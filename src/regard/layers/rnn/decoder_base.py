@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +33,8 @@ class RecurrentState:
 
     lengths: Tensor  # "b"
     memory: KVCache | None  # "b s …", the keys and values of the source
-    context: Tensor | None  # "b k", the summary of a decoder without attention
-    cells: States  # "b·n h" each
+    context: Tensor | None  # "b k", the summary of a decoder without attention, or "b s k", all its states
+    cells: States  # "b·n h" each; empty without recurrent layers
     count: int  # n
     fed: Tensor | None  # "b·n a", the attentional vector of the last step with input feeding
     attention_state: Any  # the state of the attention: the step number, or tensors "b n …"
@@ -79,6 +79,7 @@ class DecoderStep(NamedTuple):
 class RecurrentDecoder(nn.Module, ABC):
     """A recurrent decoder of y, "b t e", over an encoded source."""
 
+    attends: ClassVar[bool] = False
     out_features: int
 
     @abstractmethod
@@ -98,8 +99,16 @@ class RecurrentDecoder(nn.Module, ABC):
         """One step of every hypothesis after its last token."""
 
 
+def refuse_weights(requested: bool) -> None:
+    """Raises if weights are requested of a decoder without attention."""
+    if requested:
+        raise ValueError("a decoder without attention has no weights; build it with decoder='bahdanau' to get some")
+
+
 class AttentionDecoder(StepwiseAttention, RecurrentDecoder):
     """The base class of decoders with attention."""
+
+    attends: ClassVar[bool] = True
 
     def _context_matrices(self) -> Sequence[Tensor]:  # "m k" each
         """All matrices that a step multiplies the context by, if it does nothing else with it."""

@@ -25,6 +25,7 @@ from regard.layers.rnn.decoder_base import (
     DecoderStep,
     RecurrentDecoder,
     RecurrentState,
+    refuse_weights,
 )
 from regard.layers.rnn.deferred_linear import DeferredGradLinear
 from regard.layers.rnn.distinct_tokens import DistinctTokens
@@ -46,8 +47,7 @@ class FixedContext(RecurrentDecoder):
         self.out_features = out_features
 
     def teacher_force(self, y: Tensor, encoded: EncoderOutput, lengths: Tensor, need: Need = NOTHING) -> DecoderOutput:
-        if need.weights:
-            raise _no_weights_error()
+        refuse_weights(need.weights)
         context = encoded.summary.unsqueeze(1).expand(-1, y.shape[1], -1)
         s = self.stack.run(torch.cat([y, context], dim=-1), self.bridge(encoded.summary))
         return DecoderOutput(self._read(s, context))
@@ -56,8 +56,7 @@ class FixedContext(RecurrentDecoder):
         return RecurrentState(lengths, None, encoded.summary, self.bridge(encoded.summary), 1, None, 0)
 
     def step(self, tokens: DistinctTokens, state: RecurrentState, weights: bool = False) -> DecoderStep:
-        if weights:
-            raise _no_weights_error()
+        refuse_weights(weights)
         assert state.context is not None
         context = state.context.repeat_interleave(state.count, dim=0)
         s, cells = self.stack.step(tokens, state.cells, fed=context)
@@ -65,10 +64,6 @@ class FixedContext(RecurrentDecoder):
 
     def _read(self, s: Tensor, context: Tensor) -> Tensor:
         return torch.tanh(self.readout(torch.cat([s, context], dim=-1)))
-
-
-def _no_weights_error() -> ValueError:
-    return ValueError("a decoder without attention has no weights; build it with decoder='bahdanau' to get some")
 
 
 def _cat_steps(parts: list[Tensor | None]) -> Tensor | None:

@@ -253,7 +253,9 @@ class TranslateEndpoint:
         self._check_lines(lines, body)
         search, nbest = self._search(body), body.nbest
         if body.alignment and not self.attends:
-            raise RequestError(422, "alignment needs attention, and this model has none (decoder fixed); leave it out")
+            raise RequestError(
+                422, "alignment needs attention, and this model has none (a decoder without attention); leave it out"
+            )
         if body.alignment and len(lines) * nbest > self.limits.pictures:
             raise RequestError(
                 422,

@@ -71,9 +71,10 @@ class TranslatorOptions(ModelOptions):
 class Seq2SeqOptions(TranslatorOptions):
     """A recurrent encoder and a recurrent decoder."""
 
-    decoder: Literal["bahdanau", "luong", "luong-feeding", "fixed"] = "bahdanau"
-    """Attend before the step (bahdanau), after it (luong), with input feeding, or never (fixed)."""
-    cell: Literal["gru", "lstm"] = "gru"
+    decoder: Literal["bahdanau", "luong", "luong-feeding", "fixed", "initial", "per-position"] = "bahdanau"
+    """Attend before the step (bahdanau), after it (luong), with input feeding; or never: the source's summary at every
+    step (fixed) or as the first state (initial), or one output per source position (per-position)."""
+    cell: Literal["gru", "lstm", "rnn"] = "gru"
     """The recurrent cell."""
     layers: int = 1
     """Layers of the encoder and of the decoder."""
@@ -84,9 +85,10 @@ class Seq2SeqOptions(TranslatorOptions):
         resolve(self, {"decoder": "bahdanau", "cell": "gru", "layers": 1})
         super().__post_init__()
         check_at_least(self, 1, {"hidden": None})
-        if self.decoder == "fixed" and self.attention is not None:
+        if not self.attends and self.attention is not None:
             raise ValueError(
-                f"attention={self.attention!r} has no place in decoder='fixed', which does not attend; leave one out"
+                f"attention={self.attention!r} has no place in decoder={self.decoder!r}, which does not attend; leave "
+                "one out"
             )
         _check_no_heads(self.attention, "seq2seq")
         if self.attention is None and self.decoder in SCORED:
@@ -94,7 +96,7 @@ class Seq2SeqOptions(TranslatorOptions):
 
     @property
     def attends(self) -> bool:
-        return self.decoder != "fixed"
+        return self.decoder in SCORED
 
     @property
     def samples_change_states(self) -> bool:

@@ -18,7 +18,13 @@ from regard.common.option_checks import (
 from regard.common.option_fields import left_open, option, resolve
 from regard.tasks._text_options import AttackTextFiles, SearchOptions
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
-from regard.tasks.translate.model_options import ConvOptions, Seq2SeqOptions, TransformerOptions, TranslatorOptions
+from regard.tasks.translate.model_options import (
+    SCORED,
+    ConvOptions,
+    Seq2SeqOptions,
+    TransformerOptions,
+    TranslatorOptions,
+)
 
 if TYPE_CHECKING:
     from regard.attacks.text.target_words import OutputWord
@@ -245,7 +251,7 @@ class Translate(TaskConfig):
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
         """Also the attention of a file that names its decoder: another decoder, or model, has another one."""
         of_decoder = option in ("decoder", "model") and file.get("decoder") is not None
-        if of_decoder or (option, value) == ("decoder", "fixed"):
+        if of_decoder or (option == "decoder" and value not in SCORED):
             return ("attention",)
         return super().replaced(option, value, file)
 
@@ -253,7 +259,8 @@ class Translate(TaskConfig):
         """The same with each of these attentions, those of several heads joined by a plus; "none" is fixed."""
         if not self.model.attends:
             raise ValueError(
-                "--decoder fixed does not attend, so there is nothing to compare; name it none in --attention"
+                f"--decoder {getattr(self.model, 'decoder', 'fixed')} does not attend, so there is nothing to compare; "
+                "name it none in --attention, which is fixed"
             )
         if "none" in values and self.model_name != "seq2seq":
             raise ValueError(
@@ -264,7 +271,9 @@ class Translate(TaskConfig):
         return {name: self.with_options(**each) for name, each in options.items()}
 
     def cli_arguments(self) -> list[str]:
-        return super().cli_arguments() + ([] if self.model.attends else ["--decoder", "fixed"])
+        return super().cli_arguments() + (
+            [] if self.model.attends else ["--decoder", getattr(self.model, "decoder", "fixed")]
+        )
 
     def next_command(self, run: str) -> str:
         return f"regard translate {run}"

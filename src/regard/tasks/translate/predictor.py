@@ -22,7 +22,6 @@ from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
 from regard.inference.token_predictor import TextScores
-from regard.layers.rnn.decoders import FixedContext
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.recording.recording import Recording
 from regard.recording.run import TextAlignment
@@ -272,13 +271,14 @@ class Translator(Predictor[str, Translation]):
     def check_attends(self, what: str) -> None:
         if not self.attends:
             raise ValueError(
-                f"{what} needs attention, and this model has none (decoder fixed); leave it out, or name another run"
+                f"{what} needs attention, and this model has none (a decoder without attention); leave it out, or name "
+                "another run"
             )
 
     @property
     def attends(self) -> bool:
         """Whether target tokens attend to the source."""
-        return not isinstance(getattr(self.model, "decoder", None), FixedContext)
+        return bool(getattr(getattr(self.model, "decoder", None), "attends", True))
 
     @property
     def hard(self) -> bool:
