@@ -8,6 +8,7 @@ from regard.common.tag_schemes import TagScheme
 from regard.data.text.words import WordInputs
 from regard.kernels import crf
 from regard.layers.character_convolution import CharacterConvolution
+from regard.layers.position_choices import POSITIONS
 from regard.models.tagger import (
     RecurrentTagger,
     Tagger,
@@ -58,6 +59,26 @@ def check_batch(model: Tagger) -> None:
 @pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in REFUSED])
 def test_any_mechanism_attends_and_batches_change_nothing(name: str) -> None:
     check_batch(BUILDERS["recurrent"](attention=name).double().eval())
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_any_positions_and_batches_change_nothing(positions: str) -> None:
+    torch.manual_seed(0)
+    model = BUILDERS["transformer"](positions=positions, longest=5).double().eval()
+    check_batch(model)
+    # without positions the words are a set
+    batch = alone(inputs(), 0)
+    turned = WordInputs(batch.words.flip(1), batch.spellings.flip(1), batch.characters, batch.lengths)
+    same = torch.allclose(model(batch).emissions, model(turned).emissions.flip(1), atol=1e-9)
+    # biases that learn start at zero, and ALiBi of two directions is the same both ways
+    assert same or positions not in ("none", "alibi")
+    assert not same or positions in ("none", "alibi", "t5", "shaw")
+
+
+@pytest.mark.parametrize("positions", ["learned", "half-wave"])
+def test_positions_end(positions: str) -> None:
+    with pytest.raises(ValueError, match=f"the text has 5 tokens, but TransformerTagger has 4 {positions} positions"):
+        BUILDERS["transformer"](positions=positions, longest=4)(inputs())
 
 
 @pytest.mark.parametrize("kind", BUILDERS)

@@ -1,10 +1,13 @@
 """ViT: the order of patches, the class token, and what it refuses."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
-from regard import ViT, ViTClassifier
+from regard import ViT, ViTClassifier, save_pretrained
+from regard.layers.position_choices import POSITIONS
 
 
 def built(**choices: object) -> ViT:
@@ -26,6 +29,21 @@ def test_patches_are_read_row_by_row() -> None:
         x = layer(x).out
     torch.testing.assert_close(states, model.norm(x))
     torch.testing.assert_close(model(images[1:2]), states[1:2])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_positions_count_the_patches(positions: str, tmp_path: Path) -> None:
+    model, images = (
+        built(positions=positions, width=6 if positions != "rotary" else 12),
+        torch.randn(2, 2, 9, 6).double(),
+    )
+    states = model(images)
+    assert states.isfinite().all()
+    torch.testing.assert_close(model(images[1:]), states[1:])
+    if positions != "learned":
+        with pytest.raises(ValueError, match=f"a ViT with positions='{positions}' cannot be saved in transformers'"):
+            save_pretrained(model, tmp_path / "vit")
 
 
 @pytest.mark.parametrize("attention", [None, "additive", "entmax"])

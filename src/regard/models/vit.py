@@ -7,10 +7,9 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.position import LearnedPositions
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
-from regard.layers.position_choices import check_heads
+from regard.layers.position_choices import PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
 from regard.models.bert import Pooler
 from regard.models.language_model import init_weights
@@ -20,7 +19,8 @@ class ViT(nn.Module):
     """x = [class; W patches] + P; x += attention(norm x); x += W₂ gelu(W₁ norm x); norm x  (Dosovitskiy et al. 2021).
 
     `image` is the height and width of the images, or one number for both; `patch` that of the patches. The first state
-    is that of the class token, then the patches follow row by row. With `pooler` the model has `pooler(states[:, 0])`.
+    is that of the class token, then the patches follow row by row, in which order `positions` count them; their names
+    are those of `Transformer`. With `pooler` the model has `pooler(states[:, 0])`.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class ViT(nn.Module):
         heads: int = 3,
         feed: int | None = None,
         attention: str | Sequence[str] | None = None,
+        positions: str = "learned",
         activation: Activation | None = None,
         eps: float = 1e-6,
         pooler: bool = False,
@@ -43,7 +44,6 @@ class ViT(nn.Module):
         feed = 4 * width if feed is None else feed
         self.image = (image, image) if isinstance(image, int) else tuple(image)
         checks.positive_ints("ViT", image=self.image[0], patch=patch, channels=channels, layers=layers, feed=feed)
-        check_heads("ViT", width, heads)
         if any(size % patch for size in self.image):
             raise ValueError(
                 f"image must divide into patches, got image={image} and patch={patch}; "
@@ -52,14 +52,20 @@ class ViT(nn.Module):
         rows, columns = (size // patch for size in self.image)
         self.patches = nn.Conv2d(channels, width, patch, patch)
         self.class_token = nn.Parameter(torch.randn(width) * 0.02)
-        self.place = LearnedPositions(1 + rows * columns, width)
+        self.positions = PositionChoice(positions, width, heads, 1 + rows * columns, False, "ViT")
+        self.place = self.positions.added()
         self.dropout = Dropout(dropout)
         self.width = width
         self.layers = nn.ModuleList(
             EncoderLayer(
                 width,
                 feed,
-                MultiHead(width, heads, attention=head_attention(attention, heads, width // heads)),
+                MultiHead(
+                    width,
+                    heads,
+                    attention=head_attention(attention, heads, width // heads, self.positions.bias()),
+                    rotate=self.positions.rotary(),
+                ),
                 norm_first=True,
                 dropout=dropout,
                 norm=lambda dim: nn.LayerNorm(dim, eps),
@@ -76,7 +82,8 @@ class ViT(nn.Module):
             expected = ", ".join(map(str, (self.patches.in_channels, *self.image)))
             raise ValueError(f"images must be (b, {expected}) for this ViT, got {checks.shape(images)}; resize them")
         x = self.patches(images).flatten(2).transpose(1, 2)  # "b p d"
-        x = self.dropout(self.place(torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)))
+        x = torch.cat([self.class_token.expand(len(x), 1, -1), x], dim=1)
+        x = self.dropout(self.positions.add(self.place, x, torch.arange(x.shape[1], device=x.device)))
         for layer in self.layers:
             x = layer(x).out
         return self.norm(x)

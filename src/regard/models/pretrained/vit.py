@@ -82,7 +82,7 @@ def classifier_maps(model: ViTClassifier) -> list[TensorMap]:
 
 
 def encoder_config(model: ViT) -> dict[str, Any]:
-    check_writable(model)
+    check_writable(model, positions=("learned", model.positions.name))
     layer, (height, width) = model.layers[0], model.image
     assert isinstance(layer, EncoderLayer)
     return {
