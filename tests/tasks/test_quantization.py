@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import regard
 from regard.attn.quantized_linear import QuantizedLinear
@@ -42,7 +43,7 @@ def test_the_run_records_its_loss_and_is_used_as_any_other(
     assert facts["loss"] == pytest.approx(facts["after"]["nll"] - facts["before"]["nll"])
     assert abs(facts["loss"]) < 0.02 * facts["before"]["nll"]
     assert "encoder.0.feed.inner" in facts["errors"]
-    assert all(0 < error < 0.02 for error in facts["errors"].values())
+    assert all(0 < error < 0.03 for error in facts["errors"].values())
     assert (quantized / BEST).stat().st_size < 0.5 * (run / BEST).stat().st_size
     loaded = load_run(quantized, device="cpu")
     assert isinstance(loaded.predictor.model.encoder[0].feed.inner, QuantizedLinear)  # type: ignore[union-attr]
@@ -51,6 +52,17 @@ def test_the_run_records_its_loss_and_is_used_as_any_other(
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert main(["evaluate", str(quantized), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def test_errors_are_of_real_inputs(run: Path) -> None:
+    model = load_run(run, device="cpu").predictor.model
+    with quantization.first_inputs(model) as inputs, torch.no_grad():
+        model(torch.tensor([[5, 6]]), torch.tensor([2]), torch.tensor([[1, 5]]))
+    assert inputs["encoder.0.feed.inner"].shape == (2, 32)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    drawn, real = quantization.layer_errors(model, {}), quantization.layer_errors(model, inputs)
+    assert drawn.keys() == real.keys()
+    assert drawn["encoder.0.feed.inner"] != real["encoder.0.feed.inner"]
 
 
 def test_any_run_is_rounded_on_load(run: Path, quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,9 +88,13 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Container[str
 
 def quantize_like(model: nn.Module, tensors: Container[str], activations: str) -> None:
     """Gives a model the layers with 8-bit weights that a state has; their numbers are loaded afterwards."""
-    layers, _kept = _candidates(model)
-    every = [name for names in layers.values() for name in names]
-    quantize(model, activations=activations, keep=[name for name in every if f"{name}.packed" not in tensors])
+    keep = [name for name in quantizable(model) if f"{name}.packed" not in tensors]
+    quantize(model, activations=activations, keep=keep)
+
+
+def quantizable(model: nn.Module) -> list[str]:
+    """The names of the layers that can have 8-bit weights."""
+    return [name for names in _candidates(model)[0].values() for name in names]
 
 
 def is_quantized(model: nn.Module) -> bool:

@@ -3,7 +3,8 @@
 import copy
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.common import atomic_files, json_files
-from regard.interop.quantize import Quantization, is_quantized, quantize
+from regard.interop.quantize import Quantization, is_quantized, quantizable, quantize
 from regard.kernels.int8_linear import quantize_matrix
 from regard.tasks.loading import Weights, load_run
 from regard.tasks.registry import is_released, task_from_record
@@ -21,6 +22,8 @@ from regard.training import checkpoint
 from regard.training.protocol import TrainingProblem, ValidationResult
 from regard.training.run_folder import BEST, CONFIG, FORMAT, QUANTIZATION, RunRecord, check_holds_no_run
 
+# of an input, by which the error of a layer is measured
+_ROWS = 64
 Report = Callable[[str], object]
 
 
@@ -64,9 +67,10 @@ def quantize_run(
     if is_quantized(model):
         raise ValueError(f"{run} has 8-bit weights already; name the run that it was made from")
     problem = task_from_record(record, run).prepare(run, new=False)
-    before = _validate(problem, model)
+    with first_inputs(model) as inputs:
+        before = _validate(problem, model)
     report(f"float32: {_line(before)}")
-    errors = layer_errors(model)
+    errors = layer_errors(model, inputs)
     ranked = sorted(errors, key=lambda name: -errors[name])
     count = sum(error > most_error for error in errors.values())
     while True:
@@ -90,8 +94,38 @@ def quantize_run(
     return made
 
 
-def layer_errors(model: nn.Module) -> dict[str, float]:
-    """|W x − W₈ x₈| / |W x| of every Linear layer that can have 8-bit weights, for normal x."""
+@contextmanager
+def first_inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """The input of the first call of every layer that can have 8-bit weights, some rows of it, after the context.
+
+    Every hook removes itself, so that later calls are as fast as they were.
+    """
+    inputs: dict[str, Tensor] = {}
+    handles: dict[str, Any] = {}
+
+    def hook(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def keep(module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            inputs[name] = arguments[0].detach().flatten(0, -2)[:_ROWS].clone()
+            handles[name].remove()
+
+        return keep
+
+    for name in quantizable(model):
+        module = model.get_submodule(name)
+        if not isinstance(module, nn.Embedding):
+            handles[name] = module.register_forward_pre_hook(hook(name))
+    try:
+        yield inputs
+    finally:
+        for handle in handles.values():
+            handle.remove()
+
+
+def layer_errors(model: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, float]:
+    """|W x − W₈ x₈| / |W x| of every layer that can have 8-bit weights, for normal x where none is given.
+
+    Of an embedding it is the error of its rows.
+    """
     errors = {}
     trial = copy.deepcopy(model)
     quantization = quantize(trial)
@@ -99,7 +133,8 @@ def layer_errors(model: nn.Module) -> dict[str, float]:
         module, layer = model.get_submodule(name), trial.get_submodule(name)
         weight = _weight(module)
         if isinstance(layer, QuantizedLinear):
-            x = torch.randn(64, weight.shape[1], generator=torch.Generator().manual_seed(0))
+            drawn = torch.randn(_ROWS, weight.shape[1], generator=torch.Generator().manual_seed(0))
+            x = inputs.get(name, drawn)
             exact = x @ weight.T
             error = layer(x) - (exact if layer.bias is None else exact + layer.bias)
         else:
