@@ -149,7 +149,7 @@ def test_first_activations_keep_their_scale() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="kernel must be odd, .* got 4; try kernel=5"):
+    with pytest.raises(ValueError, match="kernel must be odd, so that the encoder looks as far back as ahead, got 4"):
         conv(kernel=4)()
     with pytest.raises(ValueError, match="unknown positions 'learnt'; did you mean 'learned'"):
         conv(positions="learnt")()
