@@ -15,10 +15,10 @@ from regard.models.llama import Llama
 from regard.models.matching.decomposable import Decomposable
 from regard.models.matching.deep_attention_matching import DeepAttentionMatching
 from regard.models.matching.esim import ESIM
-from regard.models.memn2n import MemN2N
 from regard.models.mlp import MLP
 from regard.models.ram import RAM
 from regard.models.reading.bidaf import BiDAF
+from regard.models.reading.memn2n import MemN2N
 from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.responding.flat import FlatResponder
 from regard.models.responding.hran import HRAN

@@ -1,1 +1,1 @@
-"""Models that answer questions about passages."""
+"""Models that answer questions about passages and stories."""

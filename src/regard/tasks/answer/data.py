@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.embedded import stories
 from regard.data.splitting import held_out_items
 from regard.data.text.babi import Question, QuestionSplits, match_files, read_babi, task_files, words_of
-from regard.models.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
+from regard.models.reading.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.answer.options import Answer
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.models.memn2n import MemN2N
+from regard.models.reading.memn2n import MemN2N
 from regard.tasks.answer.data import EncodedQuestions, StoryEncoder
 from regard.tasks.answer.options import Answer
 

@@ -13,7 +13,7 @@ from regard.tasks._text_options import EvaluateTextFiles, TextFilesConfig
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
-    from regard.models.memn2n import MemN2N
+    from regard.models.reading.memn2n import MemN2N
     from regard.tasks.answer.task import AnswerTask
 
 
@@ -39,7 +39,7 @@ class MemN2NOptions(ModelOptions):
         check_at_least(self, 1, {"width": 32, "hops": 3})
 
     def build(self, vocabulary: int, answers: Sequence[int], *, memory: int, restarts: int) -> MemN2N:
-        from regard.models.memn2n import MemN2N
+        from regard.models.reading.memn2n import MemN2N
 
         return MemN2N(
             vocabulary,

@@ -15,7 +15,7 @@ from regard.common.wording import plural, shortened
 from regard.data.text.babi import Question, match_files, read_babi
 from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy_interval
-from regard.models.memn2n import StoryInputs
+from regard.models.reading.memn2n import StoryInputs
 from regard.tasks._classification import is_baseline_saved, write_baseline
 from regard.tasks.answer.baseline import bag_of_words_answers, fit_baselines, last_named, read_baselines
 from regard.tasks.answer.data import (

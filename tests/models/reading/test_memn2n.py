@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.models.memn2n import NIL, UNKNOWN, MemN2N, StoryInputs
+from regard.models.reading.memn2n import NIL, UNKNOWN, MemN2N, StoryInputs
 
 WIDTH, HOPS = 5, 3
 TYINGS, POSITIONS = ("adjacent", "layer-wise"), ("paper", "code", "none")
