@@ -67,7 +67,7 @@ class AgentPredictor(Predictor[int, Episode]):
         silent: bool = False,
         wanted: float | None = None,
     ) -> list[Episode]:
-        """These episodes, played step by step; `silent` without messages.
+        """These episodes, played move by move; `silent` without messages.
 
         `wanted` is the return that a Decision Transformer is asked for; None: the greatest.
         """
@@ -188,7 +188,7 @@ class AgentPredictor(Predictor[int, Episode]):
         )
 
     def deeds(self, episode: Episode) -> list[str]:
-        """The action of every step, and the bits that it sends."""
+        """The action of every move, and the bits that it sends."""
         bits = ["".join(f"{bit:.0f}" for bit in row) for row in episode.messages]
         names = [self.environment.name_action(action) for action in episode.actions]
         return [f"{name}, sends {sent}" if sent else name for name, sent in zip(names, bits, strict=True)]
@@ -207,7 +207,7 @@ class AgentPredictor(Predictor[int, Episode]):
             about["keys"] = "places"
         of_objects = [item for item in recording if item.name.startswith("encode")]
         if isinstance(self.environment, ObjectEnvironment) and of_objects:
-            # one map with a row per step; maps of a memory, whose keys are steps, have names only without it
+            # one map with a row per move; maps of a memory, whose keys are moves, have names only without it
             rows = of_objects[0].weights.dense().flatten(0, -2).unsqueeze(0)  # "1 t o"
             recording = replace(
                 recording, maps=(derive("objects", of_objects[0].kind, DenseMap(rows), of_objects[:1], "objects"),)
@@ -256,7 +256,7 @@ class AgentPredictor(Predictor[int, Episode]):
         )
 
     def _attended_objects(self, episode: Episode) -> list[AttendedObject] | None:
-        """The object with the greatest weight of every step; None in games without objects."""
+        """The object with the greatest weight of every move; None in games without objects."""
         environment = self.environment
         if not isinstance(environment, ObjectEnvironment):
             return None
