@@ -13,13 +13,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.measured import About
 from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.text.classify import Scored
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row
-from regard.inference.evaluation import Evaluation
 from regard.tasks.loading import load_run
 from regard.tasks.respond.options import EvaluateReplies, Respond
 from regard.training.config import TrainingConfig
@@ -42,6 +43,10 @@ OF_MODEL: dict[tuple[str, str], dict[str, Any]] = {
     ("dailydialog", "flat"): {"layers": 2, "heads": 4, "positions": "alibi"},
     ("dailydialog", "hierarchical"): {"hidden": 96},
 }
+# with --output pointer-generator, for flat models of DailyDialog: with one turn all turns are within the window
+OUTPUTS = ("softmax", "pointer-generator")
+POINTER: dict[str, Any] = {"output": OUTPUTS[1], "turn_window": 1, "staged_epochs": 3}
+POINTER_STEPS, POINTER_VALIDATIONS = 1200, 2
 LEARNING: dict[str, dict[str, Any]] = {"dailydialog": {"lr": 2e-3, "warmup": 50}, "bookings": {}}
 SAID = {
     "dailydialog": (
@@ -59,14 +64,12 @@ def score(name: str, task: Respond, training: TrainingConfig, run: Path, say: Sa
     """Trains to the end of `training`, and evaluates."""
     train(name, task, training, run, say)
     loaded = load_run(run, device="cpu")
-
-    def evaluate(options: EvaluateReplies) -> Evaluation:
-        return task.load().evaluate(loaded.predictor, run, options, lambda done, count: None)
-
-    evaluation = evaluate(EvaluateReplies())
+    respond = task.load()
+    evaluation = respond.evaluate(loaded.predictor, run, EvaluateReplies(), lambda done, count: None)
     if task.dataset == "files" and task.turns > 1:
         # the same weights without the history
-        last = evaluate(EvaluateReplies(turns=1)).scores["perplexity"]
+        replies = [reply.with_turns(1) for reply in respond.prepare(run, False).valid]
+        last = float(np.exp(np.concatenate(loaded.predictor.token_nlls(replies)).mean()))
         evaluation = replace(evaluation, facts={**evaluation.facts, "last_turn": last})
     spent = Spent.of(run)
     scored = Scored(task.seed, evaluation, loaded.step, None if spent is None else spent.seconds)
@@ -148,10 +151,10 @@ def run(
 ) -> Path:
     found: dict[tuple[str, int], list[Scored]] = {key: [] for key in tasks}
     # all rows of a seed before the next seed
-    for seed in range(len(next(iter(tasks.values())))):
+    for number in range(len(next(iter(tasks.values())))):
         for (model, turns), some in tasks.items():
-            label = f"{name}-{model}-{turns}-{seed}"
-            found[model, turns].append(score(label, some[seed], trainings[model, turns], runs / label, say))
+            label = f"{name}-{model}-{turns}-{some[number].seed}"
+            found[model, turns].append(score(label, some[number], trainings[model, turns], runs / label, say))
     counts = {each.evaluation.facts["tokens"] for some in found.values() for each in some if name == "dailydialog"}
     if len(counts) > 1:
         raise ValueError(f"the rows score {sorted(counts)} tokens, so their perplexities cannot be compared")
@@ -169,11 +172,19 @@ def run(
         for (model, turns), some in found.items()
     }
     option = {"dailydialog": "--dailydialog FOLDER", "bookings": "--bookings"}[name]
-    command = f"python -m benchmarks.text.respond {option} --seeds {len(next(iter(tasks.values())))}"
-    command += " --models " + " ".join(dict.fromkeys(model for model, _ in tasks))
+    seeds = [task.seed for task in next(iter(tasks.values()))]
+    command = f"python -m benchmarks.text.respond {option} --seeds {len(seeds)}"
+    command += f" --first-seed {seeds[0]}" if seeds[0] else ""
+    models = list(dict.fromkeys(model for model, _ in tasks))
+    command += " --models " + " ".join(models)
+    # the files of the default are named by the data alone
+    suffix = "" if MODELS[0] in models else f"-{'-'.join(models)}"
+    output = getattr(next(iter(tasks.values()))[0].model, "output", OUTPUTS[0])
+    if output != OUTPUTS[0]:
+        command, suffix = f"{command} --output {output}", f"{suffix}-{output}"
     title = f"{TITLES[name]}, replies"
     return Result(
-        f"respond-{name}", title, SAID[name], rows, commands=[command], settings=settings, about=About.now()
+        f"respond-{name}{suffix}", title, SAID[name], rows, commands=[command], settings=settings, about=About.now()
     ).write(results)
 
 
@@ -187,26 +198,33 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS, help="(both)")
     parser.add_argument("--turns", type=int, default=5, help="the history of DailyDialog (%(default)s)")
     parser.add_argument("--seeds", type=int, default=2, help="number of trainings per row (%(default)s)")
+    parser.add_argument("--first-seed", type=int, default=0, help="the seed of the first of them (%(default)s)")
     parser.add_argument("--steps", type=int, help="steps per training, in place of those of each row")
     parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="for the runs (%(default)s)")
+    parser.add_argument("--output", default=OUTPUTS[0], choices=OUTPUTS, help="of flat models (%(default)s)")
     given = parser.parse_args(arguments)
+    copies = given.output == OUTPUTS[1]
+    if copies and (given.bookings or given.models != ["flat"]):
+        parser.error(f"--output {given.output} is for --dailydialog and --models flat; leave out the others")
     name = "bookings" if given.bookings else "dailydialog"
     data: dict[str, Any] = {"data": "bookings"}
     if name == "dailydialog":
         folder = given.dailydialog
         data = {"train": folder / "dialogues_text_En.txt.gz", "valid": folder / "en_dev_human.txt.gz"}
     tasks: dict[tuple[str, int], list[Respond]] = {}
-    trainings = {}
+    trainings, seeds = {}, range(given.first_seed, given.first_seed + given.seeds)
     try:
         for model in given.models:
             for turns in (given.turns, 1) if name == "dailydialog" else (0,):
                 chosen_options = {**data, **SIZES[name], **OF_MODEL.get((name, model), {}), "model": model}
                 chosen_options |= {"turns": turns, "batch": BATCH[turns > 1]} if turns else {}
                 chosen_options |= options
-                tasks[model, turns] = [Respond.of(**chosen_options, seed=seed) for seed in range(given.seeds)]
-                steps = given.steps or STEPS[name]
-                ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // VALIDATIONS, 1)}
+                chosen_options |= POINTER if copies else {}
+                tasks[model, turns] = [Respond.of(**chosen_options, seed=seed) for seed in seeds]
+                steps = given.steps or (POINTER_STEPS if copies else STEPS[name])
+                validations = POINTER_VALIDATIONS if copies else VALIDATIONS
+                ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // validations, 1)}
                 task = tasks[model, turns][0]
                 proposed = Respond.training_defaults(task.model, task.dataset)
                 trainings[model, turns] = TrainingConfig(**{**proposed, **LEARNING[name], **ends})
