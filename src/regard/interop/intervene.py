@@ -67,8 +67,7 @@ def intervene(
     replacement = _Replacement(stack, _as_function(weights), checked_patterns(layers, list(stack.modules)))
     with ExitStack() as exits:
         exits.enter_context(uncompiled())
-        for handle in stack.attach():
-            exits.callback(handle.remove)
+        exits.enter_context(stack.attached())
         exits.callback(observer.set_observer, observer.set_observer(_Intervener(replacement, outer)))
         exits.enter_context(_InterveningMode(replacement))
         yield replacement.intervention

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.attn import checks, observer
 from regard.recording.capture.function_mode import CaptureMode
-from regard.recording.capture.module_stack import ModuleStack, checked_patterns, detach
+from regard.recording.capture.module_stack import ModuleStack, checked_patterns
 from regard.recording.capture.recorder import CaptureOptions, Recorder
 from regard.recording.capture.regard_layers import RegardCapture
 from regard.recording.capture.tensor_store import TensorStore
@@ -69,13 +69,11 @@ def record(
             exits.enter_context(torch.compiler.set_stance("force_eager"))
             exits.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
-        handles = stack.attach()
-        exits.callback(detach, handles)
+        exits.enter_context(stack.attached())
         mode = CaptureMode(recorder)
         before = observer.set_observer(RegardCapture(recorder, mode.eager.drop))
         exits.callback(observer.set_observer, before)
         exits.callback(lambda: object.__setattr__(recording, "maps", tuple(maps)))
-        exits.callback(recorder.settle)  # also after an error in the block
         exits.enter_context(mode)
         yield recording
         mode.finish()

@@ -1,7 +1,8 @@
 """RecordedMap: the attention map of one call of a module, with its certificate."""
 
+import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -43,13 +44,38 @@ KINDS: dict[Kind, KindFacts] = {
 HARD = "regard, hard"
 
 
+class ComputedNumber:
+    """A field of a dataclass that may be given as a function: it is called when the field is first read."""
+
+    def __init__(self, default: float | None) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> float | None:
+        if instance is None:
+            return self._default
+        value: Any = instance.__dict__[self._name]
+        if callable(value):
+            value = instance.__dict__[self._name] = value()
+        return value  # type: ignore[no-any-return]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self._name] = value
+
+
+_NO_CERTIFICATE: Any = ComputedNumber(None)
+_TOLERANCE: Any = ComputedNumber(1e-4)
+
+
 @dataclass(frozen=True, eq=False)
 class RecordedMap:
     """The weights that one call of a module used, "*b q k", usually (sample, head, query, key).
 
     `certificate` is the worst |P·V − out| of the rows that were checked: how far the map is from what was computed
     (without dropout). If it exceeds `tolerance`, or is None because nothing could be checked, the map is not `verified`
-    and every picture of it says so.
+    and every picture of it says so. Certificates of recorded maps are computed when the first of them is read.
     """
 
     name: str  # of the module, as in `named_modules`; "" is the model itself
@@ -57,8 +83,8 @@ class RecordedMap:
     weights: AttentionMap
     call: int = 0  # number of the call of that module, from 0
     step: int = 0  # absolute position of the first query: the number of tokens that a cache held before
-    certificate: float | None = None
-    tolerance: float = 1e-4
+    certificate: float | None = _NO_CERTIFICATE
+    tolerance: float = _TOLERANCE
     captured_from: str = "regard"  # or HARD, "sdpa", "multi_head_attention", "flex_attention", "softmax", …
     grid: tuple[int, int] | None = None  # (height, width), if the last height·width keys are patches of an image
     gradient: AttentionMap | None = None  # ∂L/∂P, of a recording with gradients=True, after the backward pass
@@ -88,6 +114,12 @@ class RecordedMap:
         A rule, such as causality or padding, is evaluated for these rows alone.
         """
         return self.weights.allowed(rows)
+
+    def with_call(self, call: int) -> "RecordedMap":
+        """The same map as that of another call; a certificate that was not read yet is not computed for it."""
+        renumbered = copy.copy(self)
+        object.__setattr__(renumbered, "call", call)
+        return renumbered
 
     def __repr__(self) -> str:
         trust = "unverified" if not self.verified else f"certificate {self.certificate:.1e}"

@@ -30,10 +30,12 @@ class CachePositions:
         """
         if not values.shape[-1]:
             return cached
-        previous, column = self._previous.get(name), values.detach()[..., 0]
+        previous, column = self._previous.get(name), values.detach().select(-1, 0)
         slid = previous is not None and 0 < cached < previous.end and _is_tail(column[..., :cached], previous.values)
         position = previous.end if previous is not None and slid else cached
-        self._previous[name] = _PreviousCall(position + queries, column[..., : cached + queries].clone())
+        if cached + queries < column.shape[-1]:
+            column = column[..., : cached + queries]
+        self._previous[name] = _PreviousCall(position + queries, column.clone())
         return position
 
 

@@ -7,7 +7,6 @@ kept. A softmax whose output multiplies no values is not attention, and is not r
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -79,13 +78,13 @@ class EagerTracker:
         self.uses = SoftmaxUses(self._weights)
         self._parameters: set[int] | None = None  # where the parameters of the model are in memory
         self._mode = mode
-        self.start = {func: partial(self._run, handler) for func, handler in _START.items()}
-        self.follow = {func: partial(self._run, handler) for func, handler in _FOLLOW.items()}
+        # what there is to follow, by the tensors that hold it
+        self.followed = (self._scores.data, self._weights.data, self.uses.traces.data)
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to follow."""
-        return not self._scores.data and not self._weights.data and not self.uses.traces.data
+        return not any(self.followed)
 
     @property
     def has_weights(self) -> bool:
@@ -98,7 +97,8 @@ class EagerTracker:
         if fact is not None:
             fact.softmax.is_recorded = True
 
-    def _run(self, handler: Handler, mode: "CaptureMode", func: Any, args: Args, kwargs: Kwargs) -> Any:
+    def run(self, handler: Handler, mode: "CaptureMode", func: Any, args: Args, kwargs: Kwargs) -> Any:
+        """Runs a call and follows the scores and weights in it."""
         out = func(*args, **kwargs)
         if not isinstance(out, Tensor):
             return out
@@ -403,14 +403,14 @@ class EagerTracker:
 
 
 # calls that make scores or weights
-_START: dict[Any, Handler] = {
+START: dict[Any, Handler] = {
     **dict.fromkeys([*functions("matmul", "bmm"), *operators("matmul")], EagerTracker._product),
     **dict.fromkeys(functions("baddbmm"), EagerTracker._added_product),
     torch.functional.einsum: EagerTracker._einsum,
     **dict.fromkeys([*functions("softmax"), torch.special.softmax], EagerTracker._softmax),
 }
 # calls that change them
-_FOLLOW: dict[Any, Handler] = {
+FOLLOW: dict[Any, Handler] = {
     **dict.fromkeys([*functions("mul", "multiply"), *operators("mul", "rmul", "imul")], EagerTracker._multiply),
     **dict.fromkeys(
         [*functions("div", "divide", "true_divide"), *operators("truediv", "itruediv")], EagerTracker._divide

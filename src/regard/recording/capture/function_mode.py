@@ -25,6 +25,8 @@ _ATTENTION: dict[Any, Capture] = {
     aten.scaled_dot_product_attention.default: sdpa.capture,
     F.multi_head_attention_forward: multihead.capture,
 }
+# calls that are captured whatever was called before
+_CAPTURED = {*_ATTENTION, *eager.START}
 
 
 class CaptureMode(TorchFunctionMode):
@@ -42,8 +44,7 @@ class CaptureMode(TorchFunctionMode):
         self.heads: int | None = None
         self._enclosing: ModuleFrame | None = None
         self._images = recorder.module_stack.images.data  # empty unless the model cuts images into patches
-        self._captures: dict[Any, Capture] = {**_ATTENTION, **self.eager.start}
-        self._follow: dict[Any, Capture] = dict(self.eager.follow)
+        self._scores, self._weights, self._traces = self.eager.followed
 
     @property
     def frame(self) -> ModuleFrame:
@@ -62,8 +63,6 @@ class CaptureMode(TorchFunctionMode):
         if self.eager.has_weights:
             self.eager.uses.note_result(out)
         self._join_pieces(frame)
-        if not self.recorder.module_stack.stack:
-            self.recorder.settle()
 
     def _join_pieces(self, frame: ModuleFrame) -> None:
         """Records attention that a module computed in pieces as one map."""
@@ -90,7 +89,7 @@ class CaptureMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.recorder.pauses:
             return func(*args, **kwargs)
-        is_followed = func in self._captures or self._images or not self.eager.is_idle
+        is_followed = func in _CAPTURED or self._scores or self._weights or self._traces or self._images
         is_followed = is_followed or type(func).__name__ == "FlexAttentionHOP"
         out = self._run(func, args, kwargs) if is_followed else func(*args, **kwargs)
         if func in LINEAR and not in_functorch_transform():
@@ -99,14 +98,19 @@ class CaptureMode(TorchFunctionMode):
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, captured if it attends."""
-        capture = self._captures.get(func)
-        if capture is None and not self.eager.is_idle:
-            capture = self._follow.get(func)
+        capture = _ATTENTION.get(func)
+        handler = None
+        if capture is None:
+            handler = eager.START.get(func)
+            if handler is None and not self.eager.is_idle:
+                handler = eager.FOLLOW.get(func)
         images = self.recorder.module_stack.images
         if self._images and args and isinstance(args[0], torch.Tensor) and args[0] in images and func in REARRANGES:
             out = func(*args, **kwargs)
             self.recorder.module_stack.track_reshape(args[0], out)
             return out
+        if handler is not None:
+            return self.eager.run(handler, self, func, args, kwargs)
         if capture is None and type(func).__name__ == "FlexAttentionHOP":
             capture = flex.capture
         if capture is None:
@@ -114,7 +118,7 @@ class CaptureMode(TorchFunctionMode):
             if self.eager.has_weights:
                 self.eager.uses.note_use(func, out, args, kwargs)
             return out
-        if capture in (sdpa.capture, multihead.capture, flex.capture) and in_functorch_transform():
+        if in_functorch_transform():
             raise RuntimeError(
                 f"record cannot capture calls inside torch.func: {self.frame.name or 'the model'!r} attends under "
                 "vmap or grad; record a plain call, and take gradients by gradients=True"

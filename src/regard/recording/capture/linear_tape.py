@@ -1,5 +1,6 @@
 """LinearTape: calls that rearrange, read and combine values, noted so that they can be replayed on other values."""
 
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -69,13 +70,27 @@ class Combined(NamedTuple):
     earlier: tuple["Combined", ...] = ()  # the tensors of the same reads that it was computed from, the latest first
 
 
-class DeferredCall(NamedTuple):
-    """A call that rearranged tensors, of which no node was made yet."""
+class DeferredCall(weakref.ref[Tensor]):
+    """A call that rearranged tensors, of which no node was made yet, by its result; it is dropped with that."""
+
+    __slots__ = ("args", "calls", "func", "item", "key", "kwargs")
 
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     item: int | None
+    key: int
+    calls: dict[int, "DeferredCall"]  # where it is held
+
+    def result(self) -> Tensor | None:
+        tensor = self()
+        if tensor is not None:
+            tensor._fix_weakref()  # type: ignore[attr-defined]
+        return tensor
+
+
+def _drop(deferred: Any) -> None:
+    deferred.calls.pop(deferred.key, None)
 
 
 class LinearTape:
@@ -87,7 +102,8 @@ class LinearTape:
     def __init__(self) -> None:
         # by the call of the running module
         self._nodes: dict[int, WeakIdKeyDictionary] = {}
-        self._deferred: set[int] = set()  # module calls with calls of which nodes are to be made
+        # by the same, and by the result
+        self._deferred: dict[int, dict[int, DeferredCall]] = {}
         self._combined: dict[int, list[Combined]] = {}
 
     def note(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: int) -> None:
@@ -100,10 +116,22 @@ class LinearTape:
         elif func in _REARRANGES and not (args and out is args[0]):
             if args and type(args[0]) is list:
                 args = (list(args[0]), *args[1:])  # the caller may go on to fill its list
-            nodes = self._nodes_of(call)
             for item, result in _results(out):
-                nodes[result] = DeferredCall(func, args, kwargs, item)
-            self._deferred.add(call)
+                self._defer(func, result, item, args, kwargs, call)
+
+    def _defer(
+        self, func: Any, result: Tensor, item: int | None, args: tuple[Any, ...], kwargs: dict[str, Any], call: int
+    ) -> None:
+        """Notes a call for `_make_nodes`: at every rearrangement of a model, so as little as can be."""
+        calls = self._deferred.get(call)
+        if calls is None:
+            calls = self._deferred[call] = {}
+        deferred = DeferredCall(result, _drop)
+        deferred.func, deferred.args, deferred.kwargs, deferred.item = func, args, kwargs, item
+        deferred.key, deferred.calls = id(result), calls
+        # at the end, also where the same tensor is noted again
+        calls.pop(deferred.key, None)
+        calls[deferred.key] = deferred
 
     def _note(
         self, func: Any, result: Tensor, item: int | None, args: tuple[Any, ...], kwargs: dict[str, Any], call: int
@@ -124,11 +152,13 @@ class LinearTape:
 
     def _make_nodes(self, call: int) -> None:
         """Makes nodes of the calls that were noted, in their order: an argument's node comes before its result's."""
-        self._deferred.discard(call)
-        nodes = self._nodes[call]
-        for result, deferred in list(nodes.items()):
-            if isinstance(deferred, DeferredCall):
-                del nodes[result]
+        calls = self._deferred.pop(call)
+        in_order = list(calls.values())
+        calls.clear()
+        for deferred in in_order:
+            result = deferred.result()
+            if result is not None:
+                self._nodes_of(call).pop(result, None)
                 self._note(deferred.func, result, deferred.item, deferred.args, deferred.kwargs, call)
 
     def note_product(
@@ -154,9 +184,9 @@ class LinearTape:
 
     def take(self, call: int) -> list[Combined]:
         """The results of value reads inside a module that ended, the most combined first, each read once."""
+        self._deferred.pop(call, {}).clear()  # its calls refer to it
         if self._nodes.pop(call, None) is None:
             return []
-        self._deferred.discard(call)
         noted = self._combined.pop(call, [])
         combined = [c for c in noted if not c.node.is_consumed]
         combined.sort(key=lambda c: -len(c.node.products))

@@ -2,9 +2,11 @@
 
 import re
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -12,13 +14,11 @@ from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.attn import checks
+from regard.recording.capture.module_plan import plan_of
 
 # names of modules that attend to another sequence, and of their arguments
 _CROSS = re.compile(r"cross|encoder_att|enc_?dec", re.IGNORECASE)
 _SELF = re.compile(r"self", re.IGNORECASE)
-# types of modules that attend, and names of such modules
-_ATTENTION = re.compile(r"(Attention|Attn)(V?\d+D?|2D|3D)?$")
-_ATTENTION_PART = re.compile(r"^linear_(attn|attention)$")
 _SOURCES = ("key_value_states", "encoder_hidden_states")
 # tokens before an image's patches: a class, registers
 _PREFIX = 16
@@ -39,18 +39,14 @@ class ModuleStack:
     """The stack of a model's modules that are running, kept by hooks of its own."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.names: dict[int, list[str]] = {}
-        self.modules: dict[str, nn.Module] = {}
-        for name, module in _named_modules(model):
-            self.modules[name] = module
-            self.names.setdefault(id(module), []).append(name)
+        self._plan = plan_of(model)
+        self.names, self.modules = self._plan.names, self._plan.modules(model)
         self.stack: list[ModuleFrame] = []
         self.has_run = False
         self.on_error: Callable[[], None] = lambda: None  # called when a module ends by an error
         # called with a module that ends, and its output
         self.on_leave: Callable[[ModuleFrame, Any], None] = lambda frame, out: None
         self._count = 0  # of the calls of modules
-        self._entered: set[str] = set()  # modules that ran
         self.attention_modules: dict[str, str] = {}  # of those that ran and are named as attention: their types
         self._grid: tuple[int, int] | None = None
         self._layer_grid: tuple[int, int] | None = None  # of a layer that names its grid, while it runs
@@ -61,27 +57,36 @@ class ModuleStack:
         self._tower: nn.Module | None = None
         self._model = model
 
-    def attach(self) -> list[RemovableHandle]:
-        handles = []
-        for module in {id(module): module for module in self.modules.values()}.values():
-            if isinstance(module, nn.Conv2d) and module.kernel_size == module.stride != (1, 1):
-                handles.append(module.register_forward_hook(self._track_patches))
-            # torch's own leaves and the terms of this library attend to nothing by themselves, and there are many
-            package = type(module).__module__
-            leaf = not module._modules and package.startswith("torch.nn.modules.")
-            if leaf or package.startswith("regard.attn.terms."):
-                continue
-            handles.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
-            handles.append(module.register_forward_hook(self._leave, always_call=True))
-        return handles
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """Follows the calls of modules while the block runs."""
+        modules, model = self._plan.hooked(self._model), self._model
+        # one number for the hooks of all modules: a handle for each would cost more than the hooks
+        number = RemovableHandle(OrderedDict()).id
+        cuts = [each for each in self._plan.convolutions(model) if each.kernel_size == each.stride != (1, 1)]
+        handles = [each.register_forward_hook(self._track_patches) for each in cuts]
+        enter, leave = self._enter, self._leave
+        for module in modules:
+            module._forward_pre_hooks[number] = enter
+            module._forward_pre_hooks_with_kwargs[number] = True
+            module._forward_hooks[number] = leave
+            module._forward_hooks_always_called[number] = True
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+            for module in modules:
+                module._forward_pre_hooks.pop(number, None)
+                module._forward_pre_hooks_with_kwargs.pop(number, None)
+                module._forward_hooks.pop(number, None)
+                module._forward_hooks_always_called.pop(number, None)
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.has_run = True
         name = self.name_of(module)
-        if name not in self._entered:
-            self._entered.add(name)
-            if is_attention_name(name, type(module)):
-                self.attention_modules[name] = type(module).__name__
+        if name in self._plan.attention:
+            self.attention_modules[name] = type(module).__name__
         self._count += 1
         self.stack.append(ModuleFrame(name, module, args, kwargs, self._count))
 
@@ -147,44 +152,22 @@ class ModuleStack:
         return id(module) in self.names
 
 
-def detach(handles: Sequence[RemovableHandle]) -> None:
-    """Removes hooks."""
-    for handle in handles:
-        handle.remove()
-
-
-def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """All modules in the order of `named_modules`, a shared one under each of its names; without its generators."""
-    stack: list[tuple[str, nn.Module]] = [("", model)]
-    while stack:
-        name, module = stack.pop()
-        yield name, module
-        for part, child in reversed(module._modules.items()):
-            if child is not None:
-                stack.append((without_compile_prefix(f"{name}.{part}" if name else part), child))
-
-
-def without_compile_prefix(name: str) -> str:
-    """The name without the wrapper of torch.compile."""
-    return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".") if "_orig_mod" in name else name
-
-
-def is_attention_name(name: str, kind: type[nn.Module]) -> bool:
-    """Whether a module is attention by the name of its type or its own; layers of this library report theirs."""
-    is_own = kind.__module__.startswith("regard.")
-    return not is_own and bool(_ATTENTION.search(kind.__name__) or _ATTENTION_PART.search(name.rsplit(".", 1)[-1]))
-
-
 def is_cross_attention(frame: ModuleFrame, queries: int, keys: int) -> bool:
     """Whether a module attends to another sequence: by its arguments, by its name, by the lengths."""
-    if any(isinstance(frame.kwargs.get(name), Tensor) for name in _SOURCES):
-        return True
-    parts = frame.name.rsplit(".", 2)[-2:]
-    if any(_CROSS.search(part) for part in parts):
-        return True
-    if queries == keys or any(_SELF.search(part) for part in parts):
-        return False
+    for name in _SOURCES:
+        if isinstance(frame.kwargs.get(name), Tensor):
+            return True
+    is_cross, is_self = _attention_names(frame.name)
+    if is_cross or is_self or queries == keys:
+        return is_cross
     return not any(frame.kwargs.get(name) is not None for name in _CACHES)
+
+
+@lru_cache(maxsize=4096)
+def _attention_names(name: str) -> tuple[bool, bool]:
+    """Whether the name of a module is that of cross attention, and of self attention."""
+    parts = name.rsplit(".", 2)[-2:]
+    return any(_CROSS.search(part) for part in parts), any(_SELF.search(part) for part in parts)
 
 
 def checked_patterns(patterns: str | Sequence[str] | None, names: Sequence[str]) -> list[str] | None:

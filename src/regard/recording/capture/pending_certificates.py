@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,73 +14,85 @@ from regard.attn.terms.score import Dot
 from regard.kernels.dispatch import autocast_disabled
 from regard.recording.capture import certificate
 from regard.recording.capture.certificate import Certificate
-from regard.recording.recorded_map import RecordedMap
 
 # a map whose values and output take more bytes is certified at once, and so are all when they take so many together
 _MOST_OF_ONE, _MOST = 1 << 20, 1 << 23
 _COPIED = ("queries", "keys")
 
 
-class WaitingMap(NamedTuple):
-    """A copied map without its certificate, and copies of the values and the output that it is compared with."""
+class PendingCertificate:
+    """The certificate of a copied map, and copies of the values and the output that the map is compared with."""
 
-    weights: LazyMap
-    v: Tensor  # "*b k v"
-    out: Tensor  # "*b rows v", the rows that are checked
+    def __init__(self, pending: "PendingCertificates", weights: LazyMap, v: Tensor, out: Tensor) -> None:
+        self._pending = pending
+        self.weights = weights
+        self.v = v  # "*b k v"
+        self.out = out  # "*b rows v", the rows that are checked
+        self.computed: Certificate | None = None
+
+    def certificate(self) -> float:
+        return self._certified().certificate
+
+    def tolerance(self) -> float:
+        return self._certified().tolerance
+
+    def _certified(self) -> Certificate:
+        if self.computed is None:
+            self._pending.settle()
+        assert self.computed is not None
+        return self.computed
 
 
 class PendingCertificates:
-    """Softmax of dot products, by copies of queries and keys, until the model has run."""
+    """Softmax of dot products, by copies of queries and keys, until the first certificate is read."""
 
     def __init__(self, tolerance: float | None) -> None:
         self._tolerance = tolerance
-        self._waiting: list[WaitingMap] = []
+        self._waiting: list[PendingCertificate] = []
         self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     @property
     def is_full(self) -> bool:
         return self._bytes > _MOST
 
-    def add(self, weights: AttentionMap, v: Tensor, out: Tensor) -> bool:  # "*b q k", "*b k v", "*b q v"
-        """Whether the certificate of a copied map will be computed later, together with others.
+    def add(self, weights: AttentionMap, v: Tensor, out: Tensor) -> PendingCertificate | None:
+        """The certificate of a copied map, which will be computed together with others; None if it cannot wait.
 
-        Values, and the rows of the output that are checked, are copied: the model may write to them.
+        Values, "*b k v", and the rows of the output that are checked, of "*b q v", are copied: the model may write to
+        them.
         """
         if not isinstance(weights, LazyMap) or not _can_wait(weights, v, out):
-            return False
-        output = out[..., certificate.rows_of(out.shape[-2], out.device), :].clone()
-        self._waiting.append(WaitingMap(weights, v.clone(), output))
+            return None
+        rows = certificate.rows_of(out.shape[-2], out.device)
+        output = out.clone() if isinstance(rows, slice) else out[..., rows, :]
+        waiting = PendingCertificate(self, weights, v.clone(), output)
+        self._waiting.append(waiting)
         self._bytes += v.nbytes + output.nbytes
-        return True
+        return waiting
 
-    def settle(self, maps: list[RecordedMap]) -> None:
-        """Puts the certificates into `maps`."""
-        groups: dict[Hashable, list[WaitingMap]] = {}
+    def settle(self) -> None:
+        """Computes the certificates that are pending."""
+        groups: dict[Hashable, list[PendingCertificate]] = {}
         for waiting in self._waiting:
             groups.setdefault(_group_of(waiting), []).append(waiting)
-        certified: dict[int, Certificate] = {}
-        for group in groups.values():
-            found = _certify(group, self._tolerance)
-            certified |= {id(waiting.weights): each for waiting, each in zip(group, found, strict=True)}
-        for n, recorded_map in enumerate(maps):
-            each = certified.get(id(recorded_map.weights))
-            if each is not None:
-                maps[n] = replace(recorded_map, certificate=each.certificate, tolerance=each.tolerance)
+        # a record that is running must not see this
+        with torch._C.DisableTorchFunction(), torch.no_grad(), torch.inference_mode(False):
+            for group in groups.values():
+                for waiting, found in zip(group, _certify(group, self._tolerance), strict=True):
+                    waiting.computed = found
+                    del waiting.weights, waiting.v, waiting.out
         self._waiting.clear()
         self._bytes = 0
 
 
 def _can_wait(weights: LazyMap, v: Tensor, out: Tensor) -> bool:
-    call = weights.call
+    call, axes = weights.call, len(weights.call.batch) + 2
     return (
         type(call.score) is Dot
         and call.normalize is SOFTMAX
         and call.bias is None
         and (call.mask is None or (type(call.mask) is Causal and _has_one_row(call)) or _has_all_axes(call))
-        and all(t.ndim == len(call.batch) + 2 for t in (call.queries, call.keys, v, out))
+        and call.queries.ndim == call.keys.ndim == v.ndim == out.ndim == axes
         and not weights.picked_index
         and 0 < v.nbytes + out.nbytes <= _MOST_OF_ONE
         and 0 not in weights.shape
@@ -99,7 +110,7 @@ def _has_one_row(call: AttentionCall) -> bool:
     return call.explicit_positions is None or all(t.ndim == 1 for t in call.explicit_positions)
 
 
-def _group_of(waiting: WaitingMap) -> Hashable:
+def _group_of(waiting: PendingCertificate) -> Hashable:
     """Equal for maps that one computation can certify: of the same shapes and types, and behind the same mask."""
     call = waiting.weights.call
     tensors = (call.queries, call.keys, waiting.v, waiting.out)
@@ -112,7 +123,7 @@ def _group_of(waiting: WaitingMap) -> Hashable:
     return (call.score.scale, call.group, mask, *((t.shape, t.dtype, t.device) for t in tensors))
 
 
-def _certify(group: list[WaitingMap], tolerance: float | None) -> list[Certificate]:
+def _certify(group: list[PendingCertificate], tolerance: float | None) -> list[Certificate]:
     """The certificates of maps of one group, whose weights are the rows of one map with an axis more."""
     first, call = group[0].weights, group[0].weights.call
     queries, keys = (torch.stack([getattr(waiting.weights.call, name) for waiting in group]) for name in _COPIED)

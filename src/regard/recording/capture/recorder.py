@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +19,11 @@ from regard.recording.capture.cache_positions import CachePositions
 from regard.recording.capture.linear_tape import Combined, ValueProduct
 from regard.recording.capture.mask_rules import MaskCompressor
 from regard.recording.capture.module_stack import ModuleFrame, ModuleStack, is_cross_attention
-from regard.recording.capture.pending_certificates import PendingCertificates
+from regard.recording.capture.pending_certificates import PendingCertificate, PendingCertificates
 from regard.recording.capture.tensor_store import TensorStore, readable_size
 from regard.recording.recorded_map import Kind, RecordedMap
+
+_NO_CONTEXT = nullcontext()
 
 
 def _identity(t: Tensor) -> Tensor:
@@ -143,20 +146,14 @@ class Recorder:
         The map, or None if it will be joined with others.
         """
         has_graph = torch.is_grad_enabled()
-        with torch.no_grad(), torch.inference_mode(False):
+        with _without_graph():
             if captured.head is not None:
                 self._keep_head(frame, captured, has_graph, *captured.head)
                 return None
             recorded_map = self._append(self._recorded_map(frame, captured, has_graph))
-        if self._pending.is_full or not self.module_stack.stack:
-            self.settle()
+        if self._pending.is_full:
+            self._pending.settle()
         return recorded_map
-
-    def settle(self) -> None:
-        """Computes the certificates that are pending; those of a model are settled when it has run."""
-        if len(self._pending):
-            with self.muted(), torch.no_grad(), torch.inference_mode(False):
-                self._pending.settle(self.maps)
 
     def _keep_head(self, frame: ModuleFrame, captured: CapturedCall, has_graph: bool, head: int, count: int) -> None:
         """One of several heads that are captured one by one; the last joins them."""
@@ -217,7 +214,7 @@ class Recorder:
         self._calls |= dict.fromkeys(names, -1)
         for n, recorded_map in enumerate(self.maps):
             if recorded_map.name in names and recorded_map.call != (call := self._next_call(recorded_map.name)):
-                self.maps[n] = replace(recorded_map, call=call)
+                self.maps[n] = recorded_map.with_call(call)
 
     def _keep_joined(self, frame: ModuleFrame, joined: pieces.JoinedMap) -> None:
         q, k = joined.weights.shape[-2:]
@@ -240,7 +237,7 @@ class Recorder:
             self._steps.append(recorded_map)
             return None
         call = self._next_call(recorded_map.name)
-        self.maps.append(recorded_map if call == recorded_map.call else replace(recorded_map, call=call))
+        self.maps.append(recorded_map if call == recorded_map.call else recorded_map.with_call(call))
         return self.maps[-1]
 
     def _next_call(self, name: str) -> int:
@@ -251,11 +248,12 @@ class Recorder:
         weights, v, expected, name = captured.weights, captured.v.detach(), captured.expected, frame.name
         formed, after_dropout = captured.formed, captured.after_dropout
         cuts: list[Callable[[Tensor], Tensor]] = []
-        count = weights.shape[-3] if len(weights.shape) > 3 else 0
+        shape = weights.shape
+        count = shape[-3] if len(shape) > 3 else 0
         heads = self._selected_heads(count, name) if captured.head is None else None
         if heads is not None:
             head_index = torch.tensor(heads, device=v.device)
-            group = weights.shape[-3] // v.shape[-3] if v.ndim >= 3 and v.shape[-3] > 1 else 1
+            group = count // v.shape[-3] if v.ndim >= 3 and v.shape[-3] > 1 else 1
             weights = weights.select_heads(heads)
             v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, head_index // group)
             cuts.append(lambda t: t.index_select(-3, head_index))
@@ -263,12 +261,12 @@ class Recorder:
                 None if t is None else t.index_select(-3, head_index) for t in (formed, after_dropout)
             )
         # a step of a decoder is one row: rows are selected when its steps are joined
-        is_whole = self._steps is None or weights.shape[-2] > 1
-        rows = self._selected_rows(weights.shape[-2], name) if is_whole else None
+        is_whole = self._steps is None or shape[-2] > 1
+        rows = self._selected_rows(shape[-2], name) if is_whole else None
         if rows is not None:
             row_index = torch.tensor(rows, device=v.device)
             weights = weights.select_rows(rows)
-            if not captured.in_place or captured.weights.shape[-2] == v.shape[-2]:
+            if not captured.in_place or shape[-2] == v.shape[-2]:
                 cuts.append(lambda t: t.index_select(-2, row_index))
                 v = v.index_select(-2, row_index) if captured.in_place else v
             formed, after_dropout = (
@@ -288,10 +286,8 @@ class Recorder:
             expected = None
         used = weights if after_dropout is None else DenseMap(after_dropout)
         stored = self._store(weights, frame) if formed is None else None
-        if stored is not None and self._waits(stored, v, expected, captured):
-            certified, tolerance = None, 0.0
-        else:
-            certified, tolerance = self._certify(used, v, expected, captured)
+        pending = None if stored is None else self._pending_certificate(stored, v, expected, captured)
+        certified, tolerance = (None, 0.0) if pending is not None else self._certify(used, v, expected, captured)
         is_verified = certified is not None and certified <= tolerance
         if formed is not None and not isinstance(weights, DenseMap) and not is_verified:
             weights = DenseMap(formed, weights.mask_only)
@@ -311,19 +307,22 @@ class Recorder:
             captured.kind,
             stored,
             step=captured.step,
-            certificate=certified,
-            tolerance=tolerance,
+            # read later, they are functions until then
+            certificate=certified if pending is None else pending.certificate,  # type: ignore[arg-type]
+            tolerance=tolerance if pending is None else pending.tolerance,  # type: ignore[arg-type]
             captured_from=captured.captured_from,
-            grid=captured.grid if captured.in_place else self.module_stack.grid(stored.shape[-1]),
+            grid=captured.grid if captured.in_place else self.module_stack.grid(shape[-1]),
             gradient=self._gradient(captured, as_rows, v, stored.shape, name, has_graph) if has_gradient else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
         )
 
-    def _waits(self, stored: SnapshotMap, v: Tensor, expected: Tensor | None, captured: CapturedCall) -> bool:
-        """Whether a map gets its certificate later; parts of one map, which are joined by theirs, get it at once."""
+    def _pending_certificate(
+        self, stored: SnapshotMap, v: Tensor, expected: Tensor | None, captured: CapturedCall
+    ) -> PendingCertificate | None:
+        """The certificate of a map that gets it later; parts of one map, which are joined by theirs, get it at once."""
         is_whole = captured.head is None and self._steps is None and not captured.hard and not captured.in_place
-        return is_whole and expected is not None and self._pending.add(stored, v, expected)
+        return self._pending.add(stored, v, expected) if is_whole and expected is not None else None
 
     def _certify(
         self, weights: SnapshotMap, v: Tensor, expected: Tensor | None, captured: CapturedCall
@@ -339,10 +338,11 @@ class Recorder:
         def copied(role: str, t: Tensor) -> Tensor:
             return self.store.copy(role, t, frame.name)
 
-        size = 4 * math.prod(weights.shape)
+        keeps_weights = self.options.weights
+        size = 4 * math.prod(weights.shape) if keeps_weights else 0
         if frame.name not in self._calls:
-            self._check_budget(size if self.options.weights else _size(weights), frame)
-        if not self.options.weights:
+            self._check_budget(size if keeps_weights else _size(weights), frame)
+        if not keeps_weights:
             return weights.snapshot(copied)
         self.store.reserve(size, frame.name)
         dense = weights.dense()
@@ -355,8 +355,10 @@ class Recorder:
 
     def _check_budget(self, size: int, frame: ModuleFrame) -> None:
         """At the first map of a module: raises if the maps of all modules of its type would exceed the budget."""
-        remaining = sum(name not in self._calls for name in self._names_of_type(type(frame.module))) or 1
-        available = self.store.budget - self.store.used
+        names, available = self._names_of_type(type(frame.module)), self.store.budget - self.store.used
+        if size * max(len(names), 1) <= available:
+            return
+        remaining = sum(name not in self._calls for name in names) or 1
         if size * remaining > available:
             raise MemoryError(
                 f"the budget of {readable_size(self.store.budget)} is too small: {frame.name!r} takes "
@@ -415,6 +417,19 @@ class Recorder:
                 f"rows={wrong} are not there: {name!r} has queries 0 to {count - 1}; a slice takes those there are"
             )
         return [i % count for i in rows]
+
+
+def _without_graph() -> AbstractContextManager[Any]:
+    """A context in which results have no graph and are normal tensors, also if the model runs in inference mode."""
+    if torch.is_inference_mode_enabled():
+        return _outside_inference_mode()
+    return torch.no_grad() if torch.is_grad_enabled() else _NO_CONTEXT
+
+
+@contextmanager
+def _outside_inference_mode() -> Iterator[None]:
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 def _size(weights: SnapshotMap) -> int:

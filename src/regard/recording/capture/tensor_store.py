@@ -47,7 +47,7 @@ class TensorStore:
         if role in ("mask", "bias", "positions"):
             return self._copy_shared(thin, name)
         self.reserve(thin.nbytes, name)
-        return thin.clone().expand(t.shape)
+        return thin.clone() if thin is t else thin.clone().expand(t.shape)
 
     def _copy_shared(self, t: Tensor, name: str) -> Tensor:
         """One copy for all layers that use equal masks, biases or positions."""

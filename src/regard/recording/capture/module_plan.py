@@ -1,0 +1,99 @@
+"""ModulePlan: the names of a model's modules, and which of them are hooked: made once, and kept while the tree stays."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+from torch.utils.weak import WeakIdKeyDictionary
+
+# types of modules that attend, and names of such modules
+_ATTENTION = re.compile(r"(Attention|Attn)(V?\d+D?|2D|3D)?$")
+_ATTENTION_PART = re.compile(r"^linear_(attn|attention)$")
+
+
+class ModulePlan:
+    """The modules of a model by name. It holds no reference to the model itself, so that it ends with it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._tree = _tree(model)
+        self._children: dict[str, nn.Module] = {}
+        self.names: dict[int, list[str]] = {}
+        for name, module in _named_modules(model):
+            self.names.setdefault(id(module), []).append(name)
+            if module is not model:
+                self._children[name] = module
+        self.attention = {n for n, module in _named_modules(model) if is_attention_name(n, type(module))}
+        unique = {id(module): module for module in self._children.values()}
+        self._hooked = [module for module in unique.values() if _may_attend(module)]
+        # images are cut into patches by convolutions
+        self._convolutions = [module for module in unique.values() if isinstance(module, nn.Conv2d)]
+
+    def fits(self, model: nn.Module) -> bool:
+        """Whether the model has the same modules, of the same types, under the same names."""
+        return _tree(model) == self._tree
+
+    def modules(self, model: nn.Module) -> dict[str, nn.Module]:
+        """All modules by name, the model first."""
+        return {"": model, **self._children}
+
+    def hooked(self, model: nn.Module) -> list[nn.Module]:
+        """The modules that may call attention themselves; not the wrapper of torch.compile, whose name its module has."""
+        return [model, *self._hooked] if "" not in self._children and _may_attend(model) else self._hooked
+
+    def convolutions(self, model: nn.Module) -> list[nn.Conv2d]:
+        return [model] if isinstance(model, nn.Conv2d) else self._convolutions
+
+
+_PLANS: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
+def plan_of(model: nn.Module) -> ModulePlan:
+    """The plan of a model, made again if its tree of modules has changed."""
+    plan: ModulePlan | None = _PLANS.get(model)
+    if plan is None or not plan.fits(model):
+        plan = _PLANS[model] = ModulePlan(model)
+    return plan
+
+
+def _tree(model: nn.Module) -> tuple[list[Any], list[Any], list[Any]]:
+    """The modules below a model, their names and all types, breadth first."""
+    modules: list[Any] = list(model._modules.values())
+    names: list[Any] = list(model._modules.keys())
+    types = [type(model)]
+    for module in modules:  # it grows
+        types.append(type(module))
+        if module is not None and module._modules:
+            modules += module._modules.values()
+            names += module._modules.keys()
+    return modules, names, types
+
+
+def _may_attend(module: nn.Module) -> bool:
+    """Whether calls of the module are followed: torch's own leaves and the terms of this library attend to nothing by
+    themselves, and there are many."""
+    package = type(module).__module__
+    is_leaf = not module._modules and package.startswith("torch.nn.modules.")
+    return not is_leaf and not package.startswith("regard.attn.terms.")
+
+
+def is_attention_name(name: str, kind: type[nn.Module]) -> bool:
+    """Whether a module is attention by the name of its type or its own; layers of this library report theirs."""
+    is_own = kind.__module__.startswith("regard.")
+    return not is_own and bool(_ATTENTION.search(kind.__name__) or _ATTENTION_PART.search(name.rsplit(".", 1)[-1]))
+
+
+def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """All modules in the order of `named_modules`, a shared one under each of its names; without its generators."""
+    stack: list[tuple[str, nn.Module]] = [("", model)]
+    while stack:
+        name, module = stack.pop()
+        yield name, module
+        for part, child in reversed(module._modules.items()):
+            if child is not None:
+                stack.append((without_compile_prefix(f"{name}.{part}" if name else part), child))
+
+
+def without_compile_prefix(name: str) -> str:
+    """The name without the wrapper of torch.compile."""
+    return name.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".") if "_orig_mod" in name else name
