@@ -88,8 +88,8 @@ def test_a_predictor_of_no_tokens() -> None:
     with pytest.raises(TypeError) as caught:
         regard.attribute(nn.Linear(2, 2), "text")  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "predictor must classify texts or pictures, got Linear; give that of a run of classify-text, match or "
-        "classify-image, or regard.attribution.TransformersClassifier(model, tokenizer)"
+        "predictor must classify texts or pictures, tag or translate, got Linear; give that of a run of classify-text, "
+        "match, tag, translate or classify-image, or regard.attribution.TransformersClassifier(model, tokenizer)"
     )
 
 

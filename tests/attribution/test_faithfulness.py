@@ -119,7 +119,7 @@ def test_a_text_of_one_word_has_no_rankings() -> None:
     predictor, given = made("self-attentive")
     report = faithfulness(predictor, "good", "odd", FAST)
     assert report.agreement(FAST[0], FAST[1]) is None
-    assert "a text of one word has one order, so no rankings can be compared" in report.inputs[0].sentence
+    assert "a single word has one order, so no rankings can be compared" in report.inputs[0].sentence
     assert "τ" not in report.inputs[0].sentence
     # beside a longer text, the mean is that of the longer one
     both, longer = (faithfulness(predictor, texts, "odd", FAST) for texts in (["good", given], [given]))
@@ -138,7 +138,9 @@ def test_bad_input() -> None:
         with pytest.raises(ValueError, match=r"^methods must be a list of names, one at least, got ") as caught:
             faithfulness(predictor, given, methods=methods)
         assert str(caught.value).endswith(f"got {methods!r}; leave it out for all")
-    with pytest.raises(ValueError, match=r"^inputs must hold at least one text, got none; give a list of texts$"):
+    with pytest.raises(
+        ValueError, match=r"^inputs must hold at least one input, got none; give a list of texts or pictures$"
+    ):
         faithfulness(predictor, [])
     with pytest.raises(ValueError, match=r"^BagOfWords has no vectors of tokens"):
         faithfulness(*made("bag"), methods=["gradient"])

@@ -141,10 +141,31 @@ def test_a_model_without_attention_between_patches(convnet: ImageClassifier, giv
     )
 
 
-def test_the_faithfulness_of_pictures(vit: ImageClassifier, given: ImageInput) -> None:
-    with pytest.raises(TypeError, match="^predictor must classify texts, got ImageClassifier") as caught:
-        regard.faithfulness(vit, [given])  # type: ignore[arg-type]
-    assert str(caught.value) == (
-        "predictor must classify texts, got ImageClassifier, which classifies pictures; explain those by "
-        "regard.attribute"
-    )
+def test_faithfulness_of_pictures(vit: ImageClassifier, convnet: ImageClassifier, given: ImageInput) -> None:
+    """Deleted patches are black; the curve begins at the picture and ends at a black one; τ is over patches."""
+    report = regard.faithfulness(vit, given, "bee", ["attention", "integrated-gradients", "leave-one-out"])
+    (measured,) = report.inputs
+    assert (measured.unit, measured.units) == ("patch", "patches")
+    assert measured.removed == pytest.approx(tuple(n / (ROWS * COLUMNS) for n in range(ROWS * COLUMNS + 1)))
+    first = next(iter(measured.attributions.values()))
+    pixels = vit.bounded_inputs([given])
+    for name, attribution in measured.attributions.items():
+        order = [n - (len(attribution.scores) - ROWS * COLUMNS) for n in attribution.ranking()]
+        pictures = []
+        for count in range(ROWS * COLUMNS + 1):
+            picture = pixels[0].clone()
+            for place in order[:count]:
+                row, column = divmod(place, COLUMNS)
+                picture[:, row * PATCH : (row + 1) * PATCH, column * PATCH : (column + 1) * PATCH] = 0
+            pictures.append(picture)
+        with torch.no_grad():
+            expected = vit.bounded_logits(torch.stack(pictures)).double().softmax(-1)[:, CLASSES.index("bee")]
+        torch.testing.assert_close(
+            torch.tensor(measured.scores[name].curve), expected, atol=1e-5, rtol=0, check_dtype=False
+        )
+    assert measured.scores["attention"].curve[0] == pytest.approx(first.probability, abs=1e-5)
+    assert "removing the patches that it ranks highest" in measured.sentence
+    # a network without attention between patches is measured by the methods that apply
+    of_convnet = regard.faithfulness(convnet, [given], None).inputs[0]
+    assert set(of_convnet.attributions) == {"gradient", "integrated-gradients", "leave-one-out"}
+    assert set(OF_ATTENTION) <= set(of_convnet.skipped)

@@ -27,8 +27,16 @@ def test_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert all(0 <= share <= 1 for shares in model["truth"].values() for share in shares)
     assert model["cpu"] > 0
     assert 2 / 16 <= found["random_truth"] <= 3 / 16
-    assert [cost["case"] for cost in found["costs"]] == ["rollout, 30 tokens", "record, 30 tokens"]
+    times = json.loads((tmp_path / "explain-times.json").read_text())
+    cases = ["rollout, 30 tokens", "record, 30 tokens", "record with certificates, 30 tokens"]
+    assert [cost["case"] for cost in times["costs"]] == cases
     assert "the best share of true words is " in capsys.readouterr().out
+
+
+def test_only_the_times(tmp_path: Path) -> None:
+    result = tmp_path / "explain.json"
+    assert explain.main(["--part", "times"], effort=Effort(repeat=1, least=1), result=result) in (0, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["explain-times.json"]
 
 
 def test_the_share_of_true_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ import networkx
 import pytest
 import torch
 from tests.attribution.classifiers import made
+from tests.attribution.structured import made_structured
 from torch import Tensor
 
 import regard
-from regard.attribution import GradientInput, IntegratedGradients
+from regard.attribution import Attribution, GradientInput, IntegratedGradients
 from regard.attribution.max_flow import maximum_flows
 from regard.inference.embedded_classifier import TokenInput, edited_vectors
 
@@ -30,10 +31,8 @@ def logits_of_vectors(predictor: Any, tokens: TokenInput) -> Callable[[Tensor], 
     return logits
 
 
-@pytest.mark.parametrize("name", ["self-attentive", "encoder", "transformers", "esim", "joined pair"])
-def test_captum(name: str) -> None:
-    predictor, given = made(name)
-    (tokens,) = predictor.encode_tokens([given])
+def check_captum(predictor: Any, tokens: TokenInput, target: int, attribute: Callable[[Any], Attribution]) -> None:
+    """Compares attributions of one input with those of captum at the vectors of its tokens."""
     (layer,) = {layer.module: layer for layer in predictor.token_layers}.values()
     calls: list[Tensor] = []
     with torch.no_grad(), edited_vectors(predictor, lambda number, layer, own: calls.append(own) or own):
@@ -48,13 +47,25 @@ def test_captum(name: str) -> None:
         return attributed[0].sum(-1)[cells[:, 1], cells[:, 2]].float()
 
     x, baseline = vectors[None].requires_grad_(), absent[None]
-    theirs = of_tokens(captum.attr.IntegratedGradients(logits).attribute(x, baseline, target=1, n_steps=50))
-    ours = regard.attribute(predictor, given, 1, IntegratedGradients(steps=50, tolerance=float("inf")))
+    theirs = of_tokens(captum.attr.IntegratedGradients(logits).attribute(x, baseline, target=target, n_steps=50))
+    ours = attribute(IntegratedGradients(steps=50, tolerance=float("inf")))
     torch.testing.assert_close(ours.scores, theirs, atol=1e-6, rtol=1e-5)
-    products = of_tokens(captum.attr.InputXGradient(logits).attribute(x, target=1))
-    torch.testing.assert_close(
-        regard.attribute(predictor, given, 1, GradientInput()).scores, products, atol=1e-6, rtol=1e-5
-    )
+    products = of_tokens(captum.attr.InputXGradient(logits).attribute(x, target=target))
+    torch.testing.assert_close(attribute(GradientInput()).scores, products, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["self-attentive", "encoder", "transformers", "esim", "joined pair"])
+def test_captum(name: str) -> None:
+    predictor, given = made(name)
+    (tokens,) = predictor.encode_tokens([given])
+    check_captum(predictor, tokens, 1, lambda method: regard.attribute(predictor, given, 1, method))
+
+
+@pytest.mark.parametrize("name", ["recurrent tagger", "encoder tagger", "recurrent translator"])
+def test_captum_on_tags_and_words(name: str) -> None:
+    predictor, text, target = made_structured(name)
+    part = predictor.output_part(text, target)
+    check_captum(*part, 0, lambda method: regard.attribute(predictor, text, target, method))
 
 
 def test_the_maximum_flow_of_networkx() -> None:

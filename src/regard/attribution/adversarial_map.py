@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.attribution.attention import record_maps
 from regard.attribution.base import ExplainedLogit
 from regard.common.eval_mode import eval_mode
+from regard.inference.embedded_classifier import reading_rows
 from regard.interop.intervene import intervene
 
 # the weight of an output that moves too far in the loss (λ of Jain and Wallace), and the rate of Adam
@@ -24,13 +25,13 @@ class AdversarialMap:
     weights: tuple[Tensor, ...]  # "b *h q k" of each call of the layer
     distance: float  # the Jensen–Shannon divergence from the model's own weights, mean over rows; at most ln 2
     change: float  # ½ Σ |p̃ − p| of the classes: at most the tolerance
-    row: int | None  # the query that the classes are read from; None: all
+    rows: list[int] | None  # the queries that the classes are read from; None: all
 
     @property
     def scores(self) -> Tensor:  # "k"
         """The weight of each key in the first call, as the method attention reads it."""
         rows = self.weights[0].flatten(0, -3).mean(0)
-        return rows.mean(0) if self.row is None else rows[self.row]
+        return (rows if self.rows is None else rows[self.rows]).mean(0)
 
     def replacement(self) -> "GivenMaps":
         """The weights for `regard.intervene(model, found.replacement(), layers=found.layer)`."""
@@ -40,9 +41,9 @@ class AdversarialMap:
 class _LearnedWeights:
     """softmax(logits) in place of the weights of every call of a layer, for several starts at once."""
 
-    def __init__(self, starts: int, seed: int, row: int | None) -> None:
+    def __init__(self, starts: int, seed: int, rows: list[int] | None) -> None:
         self.starts, self.generator = starts, torch.Generator().manual_seed(seed)
-        self.row = row  # the query that the classes are read from; None: all
+        self.rows = rows  # the queries that the classes are read from; None: all
         self.own: list[Tensor] = []
         self.logits: list[Tensor] = []
         self.call = 0
@@ -65,7 +66,7 @@ class _LearnedWeights:
 
     def distance(self) -> Tensor:  # -> "starts"
         """The mean divergence from the model's own weights, of the rows that the classes are read from."""
-        rows = slice(None) if self.row is None else [self.row]
+        rows = slice(None) if self.rows is None else self.rows
         parts = [divergence(self.replaced(n), own)[..., rows] for n, own in enumerate(self.own)]
         return torch.cat([part.reshape(self.starts, -1) for part in parts], 1).mean(1)
 
@@ -106,9 +107,9 @@ def adversarial_map(
     classifier = explained.classifier
     last = record_maps(explained)[-1]
     layer, count = last.name, len(explained.tokens)
-    row = classifier.reading_row if last.shape[-2] == count else None
+    rows = reading_rows(classifier) if last.shape[-2] == count else None
     own_output = explained.own_logits.softmax(-1)
-    learned = _LearnedWeights(starts, seed, row)
+    learned = _LearnedWeights(starts, seed, rows)
     copies = [explained.tokens] * starts
     best: tuple[float, float, tuple[Tensor, ...]] | None = None
     optimizer: torch.optim.Adam | None = None
@@ -127,8 +128,8 @@ def adversarial_map(
                 logits.grad = gradient
             optimizer.step()
     if best is None:
-        return AdversarialMap(layer, tuple(own.chunk(starts)[0] for own in learned.own), 0.0, 0.0, row)
-    return AdversarialMap(layer, best[2], best[0], best[1], row)
+        return AdversarialMap(layer, tuple(own.chunk(starts)[0] for own in learned.own), 0.0, 0.0, rows)
+    return AdversarialMap(layer, best[2], best[0], best[1], rows)
 
 
 def _better(best: Any, learned: _LearnedWeights, distance: Tensor, change: Tensor, tolerance: float) -> Any:

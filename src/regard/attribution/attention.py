@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.attribution.base import AttributionMethod, ExplainedLogit, ScoredTokens
 from regard.attribution.max_flow import maximum_flows
 from regard.common.eval_mode import eval_mode
-from regard.inference.embedded_classifier import TokenLayer, check_has_vectors, edited_vectors
+from regard.inference.embedded_classifier import TokenLayer, check_has_vectors, edited_vectors, reading_rows
 from regard.recording.record import record
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
@@ -50,9 +50,9 @@ class MaximumFlow(AttributionMethod):
         if _is_pooling(maps):
             return ScoredTokens(_read(explained, maps[-1].weights.dense()))
         capacities = [Recording((item,)).rollout(self.residual)[0].weights.dense().flatten(0, -3)[0] for item in maps]
-        rows = range(len(explained.tokens))
-        row = explained.classifier.reading_row
-        sources = rows if row is None else [rows[row]]
+        count = len(explained.tokens)
+        rows = reading_rows(explained.classifier)
+        sources = range(count) if rows is None else [row % count for row in rows]
         return ScoredTokens(torch.stack([maximum_flows(capacities[::-1], each) for each in sources]).mean(0))
 
 
@@ -76,9 +76,15 @@ class AttentionRelevance(AttributionMethod):
 
 def record_maps(explained: ExplainedLogit) -> Recording:
     """The maps of a pass, whose columns are the tokens."""
+    return _of_tokens(explained, record_pass(explained))
+
+
+def record_pass(explained: ExplainedLogit) -> Recording:
+    """All maps of a pass; raises if none has the tokens for columns."""
     with eval_mode(explained.classifier.model), recorded(explained.classifier.model) as recording:
         explained.classifier.token_logits([explained.tokens])
-    return _of_tokens(explained, recording)
+    _of_tokens(explained, recording)
+    return recording
 
 
 def _record_gradients(explained: ExplainedLogit) -> Recording:
@@ -120,6 +126,6 @@ def _is_square(item: RecordedMap) -> bool:
 
 def _read(explained: ExplainedLogit, weights: Tensor) -> Tensor:  # "*b q k" -> "k"
     """The row that the classes are read from, the mean of all if there is no such row; the mean of heads."""
-    row = explained.classifier.reading_row
+    read = reading_rows(explained.classifier)
     rows = weights.flatten(0, -3).mean(0)
-    return rows[row] if row is not None and rows.shape[0] == len(explained.tokens) else rows.mean(0)
+    return (rows[read] if read is not None and rows.shape[0] == len(explained.tokens) else rows).mean(0)

@@ -12,6 +12,7 @@ from regard.attribution.patched_picture import PatchedPicture
 from regard.common.suggestions import known
 from regard.inference.embedded_classifier import EmbeddedClassifier, TokenInput
 from regard.inference.picture_classifier import PictureClassifier
+from regard.inference.structured_predictor import StructuredPredictor
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +37,19 @@ class Attribution:
 
 
 def attribute(
-    predictor: EmbeddedClassifier | PictureClassifier,
+    predictor: EmbeddedClassifier | PictureClassifier | StructuredPredictor,
     input: Any,
     target: str | int | None = None,
     method: str | AttributionMethod = "integrated-gradients",
 ) -> Attribution:
     """The score of every token for the logit of `target`, a class by name or number; None is the likeliest class.
 
-    `predictor` is that of a run, or of a released model, that classifies texts, pairs of texts or pictures, or a
-    `regard.attribution.TransformersClassifier`. The tokens of a picture, given by its path, are its patches. `method`
-    is a name of `regard.attribution.METHODS`, or a value such as
-    `regard.attribution.IntegratedGradients(tolerance=0.001)`.
+    `predictor` is that of a run, or of a released model, that classifies texts, pairs of texts or pictures, tags or
+    translates, or a `regard.attribution.TransformersClassifier`. The tokens of a picture, given by its path, are its
+    patches. Of a tagger, `target` is "Paris=B-city", a word and its tag, "New York=city", a span and its label, or one
+    of the two alone, as predicted (None: the first span); of a translator it is a word of the translation (None: all
+    of it); their logit is log p − log(1 − p). "to#2" is the second "to". `method` is a name of
+    `regard.attribution.METHODS`, or a value such as `regard.attribution.IntegratedGradients(tolerance=0.001)`.
     """
     chosen, name = _method(method)
     return attribute_logit(explained_logit(predictor, input, target), chosen, name)
@@ -78,25 +81,42 @@ def attribute_logit(explained: ExplainedLogit, method: AttributionMethod, name: 
 
 
 def explained_logit(
-    predictor: EmbeddedClassifier | PictureClassifier, input: Any, target: str | int | None
+    predictor: EmbeddedClassifier | PictureClassifier | StructuredPredictor, input: Any, target: str | int | None
 ) -> ExplainedLogit:
     """The logit to explain; raises for a predictor without tokens or classes, and for a target that is no class."""
     if isinstance(predictor, PictureClassifier):
         given = predictor.read(str(input)) if isinstance(input, str | Path) else input
         picture = PatchedPicture(predictor, given)
         return _explained(picture, picture.tokens(), target)
-    if not isinstance(predictor, EmbeddedClassifier):
+    if not isinstance(predictor, EmbeddedClassifier | StructuredPredictor):
         raise TypeError(
-            f"predictor must classify texts or pictures, got {type(predictor).__name__}; give that of a run of "
-            "classify-text, match or classify-image, or regard.attribution.TransformersClassifier(model, tokenizer)"
+            f"predictor must classify texts or pictures, tag or translate, got {type(predictor).__name__}; give that "
+            "of a run of classify-text, match, tag, translate or classify-image, or "
+            "regard.attribution.TransformersClassifier(model, tokenizer)"
         )
     if not isinstance(input, str):
         raise TypeError(
             f"input must be one text, got {input!r:.60}; several texts are measured by regard.faithfulness, and both "
             "texts of a pair have a tab between them"
         )
+    if isinstance(predictor, StructuredPredictor):
+        return _explained_part(predictor, input, target)
     (tokens,) = predictor.encode_tokens([input])
     return _explained(predictor, tokens, target)
+
+
+def _explained_part(predictor: StructuredPredictor, text: str, target: str | int | None) -> ExplainedLogit:
+    if target is not None and not isinstance(target, str):
+        raise TypeError(
+            f"target must name a part of the output, got {target!r}; write words of it, such as target='Paris'"
+        )
+    explained = ExplainedLogit(*predictor.output_part(text, target), 0)
+    if not explained.own_logits.isfinite().all():
+        raise ValueError(
+            f"the target {target!r} has the probability {explained.own_logits.softmax(-1)[0]:.0f} in every text, so no "
+            "word explains it; name another one"
+        )
+    return explained
 
 
 def _explained(predictor: EmbeddedClassifier, tokens: TokenInput, target: str | int | None) -> ExplainedLogit:

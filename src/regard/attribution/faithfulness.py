@@ -19,6 +19,7 @@ from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.inference.embedded_classifier import EmbeddedClassifier
 from regard.inference.picture_classifier import PictureClassifier
+from regard.inference.structured_predictor import StructuredPredictor
 from regard.interop.intervene import intervene
 from regard.interop.replacements import Permutation, Replacement, uniform
 
@@ -73,6 +74,15 @@ class Faithfulness:
     skipped: dict[str, str]  # methods, and the test of other attention, that do not apply, and why
 
     @property
+    def unit(self) -> str:
+        """What is removed: words of a text, or patches of a picture."""
+        return "word" if all(each.grid is None for each in self.attributions.values()) else "patch"
+
+    @property
+    def units(self) -> str:
+        return {"word": "words", "patch": "patches"}[self.unit]
+
+    @property
     def can_be_ranked(self) -> bool:
         """Whether there are two words at least, so that rankings can agree or not."""
         return any(len(each.ranking()) > 1 for each in self.attributions.values())
@@ -113,7 +123,7 @@ class FaithfulnessReport:
 
 
 def faithfulness(
-    predictor: EmbeddedClassifier,
+    predictor: EmbeddedClassifier | PictureClassifier,
     inputs: Any | Sequence[Any],
     target: str | int | None = None,
     methods: Sequence[str] | None = None,
@@ -123,22 +133,23 @@ def faithfulness(
 ) -> FaithfulnessReport:
     """Attributes each input by several methods (all that apply, if none are named) and measures them.
 
-    `removal` is how tokens are taken away, a name of `regard.attribution.REMOVALS`; each gives other numbers. Erased
-    texts are unlike those of the training, so compare methods with the random band, not with zero.
+    Inputs are texts, or pictures, given by their paths or as `predictor.read` returns them; the words of a picture are
+    its patches. `removal` is how tokens are taken away, a name of `regard.attribution.REMOVALS`; each gives other
+    numbers. Erased inputs are unlike those of the training, so compare methods with the random band, not with zero.
     """
     known("removal", removal, REMOVALS)
     if isinstance(methods, str) or (methods is not None and not methods):
         raise ValueError(f"methods must be a list of names, one at least, got {methods!r}; leave it out for all")
     for name in methods or ():
         known("method", name, METHODS)
-    if isinstance(predictor, PictureClassifier):
+    if isinstance(predictor, StructuredPredictor):
         raise TypeError(
-            f"predictor must classify texts, got {type(predictor).__name__}, which classifies pictures; explain those "
-            "by regard.attribute"
+            f"predictor must classify texts or pictures, got {type(predictor).__name__}, whose outputs have parts; "
+            "explain one of them by regard.attribute"
         )
-    given = [inputs] if isinstance(inputs, str) else list(inputs)
+    given = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
     if not given:
-        raise ValueError("inputs must hold at least one text, got none; give a list of texts")
+        raise ValueError("inputs must hold at least one input, got none; give a list of texts or pictures")
     explained = [explained_logit(predictor, each, target) for each in given]
     return FaithfulnessReport(tuple(_measure(each, methods, removal, seed) for each in explained))
 
@@ -250,11 +261,11 @@ def _verdict(measured: Faithfulness) -> str:
         trust = "The attention of this model is a fair guide here"
     ranked = "more than" if beats_random else "no more than"
     parts = [
-        f"removing the words that it ranks highest lowers the probability by {own:.2f}, {ranked} random words "
-        f"({measured.random.comprehensiveness:.2f})"
+        f"removing the {measured.units} that it ranks highest lowers the probability by {own:.2f}, {ranked} random "
+        f"{measured.units} ({measured.random.comprehensiveness:.2f})"
     ]
     if not measured.can_be_ranked:
-        parts.append("a text of one word has one order, so no rankings can be compared")
+        parts.append(f"a single {measured.unit} has one order, so no rankings can be compared")
     elif tau is not None:
         parts.append(f"its ranking agrees with leave-one-out by τ = {tau:.2f}")
     parts.append(

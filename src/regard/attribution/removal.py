@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 from torch import Tensor
 
-from regard.attribution.attention import record_maps
+from regard.attribution.attention import record_pass
 from regard.attribution.base import BATCH, ExplainedLogit
 from regard.common.eval_mode import eval_mode
-from regard.inference.embedded_classifier import TokenLayer, check_has_vectors, edited_vectors
+from regard.inference.embedded_classifier import SelectiveKeys, TokenLayer, check_has_vectors, edited_vectors
 from regard.interop.intervene import intervene
 from regard.interop.replacements import WithoutKeys
 
@@ -25,15 +25,22 @@ def delete(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> Ten
 def mask_keys(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> Tensor:
     """No attention has these tokens as keys. A token still has its own state, and a recurrent encoder reads it."""
     classifier, count = explained.classifier, len(explained.tokens)
-    record_maps(explained)  # raises if no attention has tokens as keys
+    recording = record_pass(explained)  # raises if no attention has tokens as keys
+    layers = None
+    if isinstance(classifier, SelectiveKeys):
+        layers = classifier.key_layers(recording, explained.tokens)
     logits = []
     for start in range(0, len(removed), BATCH):
         batch = removed[start : start + BATCH]
         keys = torch.ones(len(batch), count, dtype=torch.bool, device=classifier.device)
         for row, places in zip(keys, batch, strict=True):
             row[list(places)] = False
-        with eval_mode(classifier.model), intervene(classifier.model, WithoutKeys(keys)):
-            logits.append(classifier.token_logits([explained.tokens] * len(batch)).double())
+        try:
+            with eval_mode(classifier.model), intervene(classifier.model, WithoutKeys(keys), layers=layers):
+                logits.append(classifier.token_logits([explained.tokens] * len(batch)).double())
+        except ValueError as error:
+            # the way out that `intervene` names is one of its own arguments
+            raise ValueError(f"{str(error).partition(';')[0]}; use the method leave-one-out") from error
     return torch.cat(logits)
 
 

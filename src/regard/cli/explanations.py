@@ -3,13 +3,24 @@
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.attribution import Attribution, Faithfulness, FaithfulnessReport
 from regard.viz.attribution.page import FaithfulnessPage, MethodRow
+from regard.viz.recording.page.packing import png_data_url
 from regard.viz.text.terminal import heatmap
+
+
+def check_explained(run: Path, loaded: Any, verb: str, tasks: Sequence[str]) -> None:
+    """Raises for a run of a task that the verb does not explain."""
+    if loaded.config.name not in tasks:
+        raise ValueError(
+            f"{run} is a model of {loaded.config.name}, which regard {verb} does not explain; name one of "
+            f"{', '.join(tasks[:-1])} or {tasks[-1]}"
+        )
 
 
 def scores_text(results: Sequence[Attribution]) -> str:
@@ -83,9 +94,10 @@ def faithfulness_json(measured: Faithfulness) -> dict[str, Any]:
 
 
 def faithfulness_table(report: FaithfulnessReport) -> str:
-    """The means over the texts; the verdict of a single one."""
+    """The means over the inputs; the verdict of a single one."""
+    random = f"random {report.inputs[0].units}"
     reference = "leave-one-out" if "leave-one-out" in report.methods else report.methods[0]
-    width = max(map(len, [*report.methods, "random words"])) + 2
+    width = max(map(len, [*report.methods, random])) + 2
     lines = [f"{'method':{width}}comprehensiveness  sufficiency  τ to {reference}"]
     for name in report.methods:
         row = f"{report.comprehensiveness(name):17.3f}  {report.sufficiency(name):11.3f}"
@@ -96,10 +108,10 @@ def faithfulness_table(report: FaithfulnessReport) -> str:
         sum(getattr(each.random, column) for each in report.inputs) / count
         for column in ("comprehensiveness", "sufficiency")
     ]
-    lines.append(f"{'random words':{width}}{means[0]:17.3f}  {means[1]:11.3f}")
+    lines.append(f"{random:{width}}{means[0]:17.3f}  {means[1]:11.3f}")
     if report.adversarial_share is not None:
         lines.append(
-            f"a very different attention gives the same output: {100 * report.adversarial_share:.0f} % of texts"
+            f"a very different attention gives the same output: {100 * report.adversarial_share:.0f} % of inputs"
         )
     if count == 1:
         lines.append(report.inputs[0].sentence)
@@ -116,8 +128,8 @@ def faithfulness_notes(report: FaithfulnessReport) -> list[str]:
     return list(notes)
 
 
-def faithfulness_page(measured: Faithfulness) -> FaithfulnessPage:
-    """The content of the page of one text."""
+def faithfulness_page(measured: Faithfulness, picture: torch.Tensor | None = None) -> FaithfulnessPage:
+    """The content of the page of one text, or of a picture, "c h w" from 0 to 1."""
     first = next(iter(measured.attributions.values()))
     rows = [
         MethodRow(
@@ -131,7 +143,7 @@ def faithfulness_page(measured: Faithfulness) -> FaithfulnessPage:
     ]
     names = list(measured.attributions)
     agreement = tuple(tuple(measured.agreement[a, b] for b in names) for a in names if measured.can_be_ranked)
-    random = MethodRow("random words", (), measured.random.comprehensiveness, measured.random.sufficiency)
+    random = MethodRow(f"random {measured.units}", (), measured.random.comprehensiveness, measured.random.sufficiency)
     notes = [f"{sentence}." for sentence in faithfulness_notes(FaithfulnessReport((measured,)))]
     test = measured.attention
     if test is not None:
@@ -151,6 +163,10 @@ def faithfulness_page(measured: Faithfulness) -> FaithfulnessPage:
         agreement,
         measured.removal,
         tuple(notes),
+        measured.unit,
+        measured.units,
+        None if first.grid is None else (first.grid.shape[0], first.grid.shape[1]),
+        None if picture is None else png_data_url(picture),
     )
 
 

@@ -110,8 +110,17 @@ class EmbeddedClassifier(Protocol):
         """The recording of one input as maps whose columns are its tokens; others are left out."""
 
     @property
-    def reading_row(self) -> int | None:
-        """The token whose state the classes are read from, in models whose tokens attend; None: the mean of all."""
+    def reading_row(self) -> int | tuple[int, ...] | None:
+        """The token, or tokens, whose state the classes are read from, in models whose tokens attend; None: all."""
+
+
+@runtime_checkable
+class SelectiveKeys(Protocol):
+    """A classifier of which only some attention has the tokens as keys, such as a translator, which attends to its own
+    output too."""
+
+    def key_layers(self, recording: Recording, tokens: TokenInput) -> list[str]:
+        """The names of the modules whose keys are the tokens, by the recording of one input."""
 
 
 class EmbeddingCall(NamedTuple):
@@ -179,6 +188,12 @@ def token_gradients(
     return TokenGradients(
         logits.detach(), [EmbeddingCall(*call) for call in zip(layers, leaves, gradients, strict=True)]
     )
+
+
+def reading_rows(classifier: EmbeddedClassifier) -> list[int] | None:
+    """The tokens whose states the classes are read from; None: all."""
+    row = classifier.reading_row
+    return row if row is None else [row] if isinstance(row, int) else list(row)
 
 
 def at_places(grids: Sequence[Tensor], places: Tensor) -> Tensor:  # "r t ..." each, "n 3" -> "n ..."

@@ -59,7 +59,7 @@ class ComputedNumber:
         value: Any = instance.__dict__[self._name]
         if callable(value):
             value = instance.__dict__[self._name] = value()
-        return value  # type: ignore[no-any-return]
+        return value
 
     def __set__(self, instance: Any, value: Any) -> None:
         instance.__dict__[self._name] = value

@@ -1,6 +1,7 @@
 """regard attribute and regard faithfulness: scores of words, tables, JSON, a figure and a page."""
 
 import json
+import re
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ from regard.cli.main import main
 
 TEXT = "a good film . it was long"
 METHODS = ["attention", "integrated-gradients", "leave-one-out"]
+UNKNOWN_WORD = r"regard: unknown (--)?target in the translation '.*' 'zzz'; name neighbouring words of: .*\n"
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +28,14 @@ def _short_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of classify-text, match and translate after two steps."""
+    """Runs of classify-text, match, tag and translate after two steps."""
     folder = tmp_path_factory.mktemp("explained")
     write_files(folder)
     steps = ["--steps", "2", "--warmup", "1", "--threads", "1"]
     sizes = {
         "classify-text": "--width 5 --hidden 6 --hops 2 --feed 7 --batch 64 --train texts.txt",
         "match": "--embedding 5 --characters 4 --hidden 6 --batch 64 --train sentences.tsv",
+        "tag": "--embedding 5 --characters 4 --hidden 6 --batch 64 --train columns.tsv",
         "translate": "--tokens words --width 6 --hidden 8 --batch 64 --valid-lines 3 --train pairs.tsv",
     }
     for task, options in sizes.items():
@@ -143,19 +146,56 @@ def test_faithfulness(regard: Regard, runs: Path, tmp_path: Path) -> None:
             "the text ' ' has no tokens, so there is nothing to explain; give a sentence",
         ),
         (
-            ["attribute", "translate", "a b"],
-            "predictor must classify texts or pictures, got Translator; give that of a run of classify-text, match or "
-            "classify-image, or regard.attribution.TransformersClassifier(model, tokenizer)",
+            ["attribute", "translate", "a b", "--target", "zzz", "--methods", "attention"],
+            UNKNOWN_WORD,
         ),
         (
             ["faithfulness", "classify-text", TEXT, "a", "--page", "page.html"],
             "--page shows one text, and 2 are given; name one",
         ),
     ],
-    ids=["method", "target", "empty", "task", "page"],
+    ids=["method", "target", "empty", "word", "page"],
 )
 def test_bad_input(regard: Regard, runs: Path, args: list[str], sentence: str) -> None:
     verb, run, *rest = args
     ran = regard(verb, runs / run, *rest)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"regard: {sentence}\n"
+    assert re.fullmatch(sentence, ran.err) if sentence is UNKNOWN_WORD else ran.err == f"regard: {sentence}\n"
+
+
+def test_a_run_that_is_not_explained(regard: Regard, runs: Path) -> None:
+    ran = regard("faithfulness", runs / "translate", "a b")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"regard: {runs / 'translate'} is a model of translate, which regard faithfulness does not explain; name one "
+        "of classify-text, match or classify-image\n"
+    )
+
+
+@pytest.mark.parametrize(("task", "text"), [("tag", "to B C"), ("translate", "a b")])
+def test_tags_and_translations(regard: Regard, runs: Path, tmp_path: Path, task: str, text: str) -> None:
+    picture = tmp_path / "text.png"
+    target = ["--target", "B C=PLACE"] if task == "tag" else []
+    ran = regard("attribute", runs / task, text, *target, "--methods", *METHODS, "--picture", picture)
+    assert ran.code == 0, ran.err
+    first, *lines = ran.out.splitlines()
+    assert ", logit " in first
+    if target:
+        assert first.startswith("B C: PLACE ")
+    assert [line.split(":")[0] for line in lines[-3:]] == METHODS
+    assert picture.stat().st_size > 1000
+
+
+def test_faithfulness_of_a_picture(regard: Regard, tmp_path: Path) -> None:
+    folder = vit_encoder_folder(tmp_path / "vit", "ViTForImageClassification")
+    given, page = tmp_path / "given.png", tmp_path / "page.html"
+    Image.linear_gradient("L").resize((8, 8)).save(given)
+    ran = regard("faithfulness", folder, given, "--methods", "attention", "leave-one-out", "--page", page)
+    assert ran.code == 0, ran.err
+    assert "random patches" in ran.out
+    assert "removing the patches that it ranks highest" in ran.out
+    text = page.read_text(encoding="utf-8")
+    assert "data:image/png;base64," in text
+    over = regard("faithfulness", folder, given, "--page", given.with_suffix(".html"), "--target", "nothing")
+    assert over.code == 2
+    assert over.err.startswith("regard: unknown --target 'nothing'")

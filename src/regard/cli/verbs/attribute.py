@@ -1,4 +1,4 @@
-"""regard attribute: how much each word of a text, or patch of a picture, adds to the class that a model gives it."""
+"""regard attribute: how much each word of a text, or patch of a picture, adds to the output of a model."""
 
 import json
 from collections.abc import Sequence
@@ -14,12 +14,13 @@ from regard.cli.run_options import LoadOptions
 from regard.common.option_fields import flag, left_open, option, positional
 
 FIGURES = (".png", ".svg", ".pdf")
+TASKS = ("classify-text", "match", "tag", "translate", "classify-image")
 
 
 @dataclass(frozen=True)
 class AttributeOptions:
-    """Attribute the output of a classifier to its tokens: the words of a text or of a pair of texts, or the patches of
-    a picture; one line of scores per method.
+    """Attribute the output of a model to its tokens: the class of a text, of a pair of texts or of a picture, a tag or
+    span of a text, or a word of a translation; one line of scores per method.
 
     Methods: attention, rollout, flow, relevance, gradient, integrated-gradients, leave-one-out, masked-keys.
 
@@ -27,14 +28,15 @@ class AttributeOptions:
     """
 
     run: Path = positional()
-    """The folder of a run of classify-text, match or classify-image, or of a released classifier in transformers'
-    layout."""
+    """The folder of a run of classify-text, match, tag, translate or classify-image, or of a released model in
+    transformers' layout."""
     text: str = positional()
     """The text, in quotes; both texts of a pair with a tab or a line break between them; or the file of a picture."""
     methods: tuple[str, ...] = ("integrated-gradients",)
     """The methods, by name."""
-    target: str | None = left_open("the likeliest class")
-    """The class whose logit is explained."""
+    target: str | None = left_open("the likeliest class, the first span, the whole translation")
+    """The class whose logit is explained; of a tagger WORD=TAG, WORDS=LABEL, or one of both alone; of a translator a
+    word of the translation. WORD#2 is the second one."""
     picture: Path | None = option(None, metavar="FILE")
     """Draw the text tinted by its scores, or the scores over the picture, once per method: .png, .svg or .pdf."""
     json: bool = flag()
@@ -48,10 +50,11 @@ def run(args: Sequence[str]) -> int:
     not_an_input("--picture", options.picture, options.run, {"the picture": [options.text]})
     loaded = run_options.load(options.run, options.load)
     import regard
-    from regard.cli.explanations import as_json, scores_text
+    from regard.cli.explanations import as_json, check_explained, scores_text
     from regard.viz.attribution.figure import draw_attributions
     from regard.viz.attribution.picture_figure import draw_picture_attributions
 
+    check_explained(options.run, loaded, "attribute", TASKS)
     predictor: Any = loaded.predictor
     given = predictor.read(options.text)
     results = [regard.attribute(predictor, given, options.target, method) for method in options.methods]

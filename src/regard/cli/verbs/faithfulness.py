@@ -14,31 +14,35 @@ from regard.cli.run_options import LoadOptions
 from regard.common.option_checks import check_seed
 from regard.common.option_fields import flag, left_open, option, positional
 
+TASKS = ("classify-text", "match", "classify-image")
+
 
 @dataclass(frozen=True)
 class FaithfulnessOptions:
-    """Measure attributions of a classifier of texts: what removing the words that a method ranks highest does to the
-    output, how far methods agree, and whether other attention gives the same output.
+    """Measure attributions of a classifier: what removing the words of a text, or the patches of a picture, that a
+    method ranks highest does to the output, how far methods agree, and whether other attention gives the same output.
 
     Example: regard faithfulness runs/reviews "a good film" --page page.html
     """
 
     run: Path = positional()
-    """The folder of a run of classify-text or match, or of a released classifier in transformers' layout."""
+    """The folder of a run of classify-text, match or classify-image, or of a released classifier in transformers'
+    layout."""
     texts: tuple[str, ...] = positional()
-    """The texts, in quotes."""
+    """The texts, in quotes, or the files of pictures."""
     methods: tuple[str, ...] = left_open("all that apply")
     """The methods, by name, as in `regard attribute --help`."""
-    target: str | None = left_open("the likeliest class of each text")
+    target: str | None = left_open("the likeliest class of each input")
     """The class whose logit is explained."""
     removal: Literal["delete", "mask-keys", "pad"] = "delete"
-    """How words are removed: deleted, masked as keys of every attention, or with the vector of padding."""
+    """How words are removed: deleted, masked as keys of every attention, or with the vector of padding. Patches that
+    are deleted are black."""
     seed: int = 0
     """Determines random orders, permutations of attention, and the starts of the search for other attention."""
     page: Path | None = option(None, metavar="FILE")
-    """Write a page of one text: tinted by every method, with curves, agreement and a verdict; .html."""
+    """Write a page of one input: tinted by every method, with curves, agreement and a verdict; .html."""
     json: bool = flag()
-    """Print a JSON object per text instead."""
+    """Print a JSON object per input instead."""
     load: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -48,14 +52,22 @@ class FaithfulnessOptions:
 def run(args: Sequence[str]) -> int:
     options = parse(FaithfulnessOptions, "regard faithfulness", args, sections={"load": LoadOptions})
     check_writable("--page", options.page, (".html",))
-    not_an_input("--page", options.page, options.run, {})
+    not_an_input("--page", options.page, options.run, {"the picture": list(options.texts)})
     if options.page is not None and len(options.texts) > 1:
         raise ValueError(f"--page shows one text, and {len(options.texts)} are given; name one")
     loaded = run_options.load(options.run, options.load)
     import regard
-    from regard.cli.explanations import faithfulness_json, faithfulness_notes, faithfulness_page, faithfulness_table
+    from regard.cli.explanations import (
+        check_explained,
+        faithfulness_json,
+        faithfulness_notes,
+        faithfulness_page,
+        faithfulness_table,
+    )
+    from regard.inference.picture_classifier import PictureClassifier
     from regard.viz.attribution.page import write_page
 
+    check_explained(options.run, loaded, "faithfulness", TASKS)
     predictor: Any = loaded.predictor
     given = [predictor.read(text) for text in options.texts]
     report = regard.faithfulness(
@@ -68,6 +80,8 @@ def run(args: Sequence[str]) -> int:
         print(faithfulness_table(report))
         warn(faithfulness_notes(report))
     if options.page is not None:
-        write_page(faithfulness_page(report.inputs[0]), options.page)
+        is_picture = isinstance(predictor, PictureClassifier)
+        pixels = predictor.bounded_inputs(given)[0] if is_picture else None
+        write_page(faithfulness_page(report.inputs[0], pixels), options.page)
         note(f"the page is in {options.page}")
     return 0

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.text.subwords import EncodedText, SubwordTokenizer
+from regard.data.text.subwords import EncodedText, SubwordTokenizer, first_places
 from regard.data.text.words import WordEncoder
 
 
@@ -51,20 +51,29 @@ class SubwordEncoder:
     def inputs(self, sentences: Sequence[Sequence[str]], dropped: NDArray[np.bool_] | None = None) -> SubwordInputs:
         """The tensors of sentences; `dropped` marks words, in their order, whose sub-words are masked."""
         encoded = self.tokenizer.encode_words(sentences)
+        made = self.inputs_of([(each.ids, each.words) for each in encoded], sentences)
+        if dropped is None:
+            return made
+        longest = made.firsts.shape[1]
+        masked = np.zeros((len(sentences), longest + 1), np.bool_)
+        masked[:, :longest][np.arange(longest) < made.lengths.numpy()[:, None]] = dropped
+        is_masked = torch.from_numpy(np.take_along_axis(masked, made.word_ids.numpy(), 1))
+        return made._replace(tokens=made.tokens.masked_fill(is_masked, self.tokenizer.dropped))
+
+    def inputs_of(
+        self, rows: Sequence[tuple[Sequence[int], Sequence[int | None]]], sentences: Sequence[Sequence[str]]
+    ) -> SubwordInputs:
+        """The tensors of sub-words, given by their ids and the numbers of their words, and of the words themselves."""
         lengths = np.array([len(sentence) for sentence in sentences], np.int64)
-        num_tokens = np.array([len(each) for each in encoded], np.int64)
+        num_tokens = np.array([len(ids) for ids, _ in rows], np.int64)
         longest = int(lengths.max(initial=0))
         shape = (len(sentences), int(num_tokens.max(initial=0)))
         tokens, word_ids = np.full(shape, self.tokenizer.pad, np.int64), np.full(shape, longest, np.int64)
         firsts = np.zeros((len(sentences), longest), np.int64)
-        masked = np.zeros((len(sentences), longest + 1), np.bool_)
-        if dropped is not None:
-            masked[:, :longest][np.arange(longest) < lengths[:, None]] = dropped
-        for n, each in enumerate(encoded):
-            tokens[n, : len(each)] = each.ids
-            word_ids[n, : len(each)] = [longest if word is None else word for word in each.words]
-            firsts[n, : lengths[n]] = each.firsts
-        tokens[np.take_along_axis(masked, word_ids, 1)] = self.tokenizer.dropped
+        for n, (ids, words) in enumerate(rows):
+            tokens[n, : len(ids)] = ids
+            word_ids[n, : len(ids)] = [longest if word is None else word for word in words]
+            firsts[n, : lengths[n]] = first_places(words)
         spelled = self.words.inputs(sentences)
         arrays = map(torch.from_numpy, (tokens, num_tokens, word_ids, firsts, lengths))
         return SubwordInputs(*(*arrays, spelled.spellings, spelled.characters))

@@ -27,6 +27,15 @@ class Subwords(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
+def first_places(words: Sequence[int | None]) -> tuple[int, ...]:
+    """The place of the first sub-word of every word, given the word of each sub-word."""
+    places: dict[int, int] = {}
+    for place, word in enumerate(words):
+        if word is not None:
+            places.setdefault(word, place)
+    return tuple(places.values())
+
+
 @dataclass(frozen=True)
 class EncodedText:
     """A text, or a pair of texts, as an encoder reads it."""
@@ -50,11 +59,7 @@ class EncodedText:
     @property
     def firsts(self) -> tuple[int, ...]:
         """The place of the first sub-word of every word."""
-        places: dict[int, int] = {}
-        for place, word in enumerate(self.words):
-            if word is not None:
-                places.setdefault(word, place)
-        return tuple(places.values())
+        return first_places(self.words)
 
 
 @dataclass(frozen=True)

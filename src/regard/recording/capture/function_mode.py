@@ -89,8 +89,14 @@ class CaptureMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.recorder.pauses:
             return func(*args, **kwargs)
-        is_followed = func in _CAPTURED or self._scores or self._weights or self._traces or self._images
-        is_followed = is_followed or type(func).__name__ == "FlexAttentionHOP"
+        is_followed = (
+            func in _CAPTURED
+            or self._scores
+            or self._weights
+            or self._traces
+            or self._images
+            or type(func).__name__ == "FlexAttentionHOP"
+        )
         out = self._run(func, args, kwargs) if is_followed else func(*args, **kwargs)
         if func in LINEAR and not in_functorch_transform():
             self.tape.note(func, out, args, kwargs, self.call_number)

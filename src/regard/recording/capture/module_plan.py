@@ -1,4 +1,4 @@
-"""ModulePlan: the names of a model's modules, and which of them are hooked: made once, and kept while the tree stays."""
+"""ModulePlan: the names of a model's modules, and which of them are hooked; made once, and kept while they stay."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class ModulePlan:
         return {"": model, **self._children}
 
     def hooked(self, model: nn.Module) -> list[nn.Module]:
-        """The modules that may call attention themselves; not the wrapper of torch.compile, whose name its module has."""
+        """The modules that may call attention themselves; not a wrapper of torch.compile, which shares its name."""
         return [model, *self._hooked] if "" not in self._children and _may_attend(model) else self._hooked
 
     def convolutions(self, model: nn.Module) -> list[nn.Conv2d]:

@@ -22,6 +22,7 @@ from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.structured_predictor import OutputPart
 from regard.inference.token_places import TokenPlace, VocabularyTexts, word_places
 from regard.inference.token_predictor import TextScores
 from regard.kernels import crf
@@ -30,6 +31,7 @@ from regard.models.tagger import Tagger, TaggerOutput
 from regard.recording.recording import Recording
 from regard.tasks.tag.attack import kept_tags, tag_scores
 from regard.tasks.tag.data import TagVocabulary
+from regard.tasks.tag.explained_tags import ExplainedTags, tag_target
 from regard.tasks.tag.options import PredictTags, Tag
 from regard.tasks.tag.outputs import Tagging, TagOutput, placed_span
 from regard.viz.plots.figure_file import SUFFIXES
@@ -331,6 +333,17 @@ class TagPredictor(Predictor[str, TagOutput]):
         words = [split_words(each.text, self.config.words)[0] or _NOTHING for each in texts]
         emissions = self.model(self.encoder.inputs(words).to(self.device)).emissions
         return tag_scores(emissions, self.model.potentials(emissions), kept)
+
+    # Explanation
+
+    def output_part(self, text: str, target: str | None) -> OutputPart:
+        """The tags of a word or a span: see `tag_target`."""
+        self._check_length(text)
+        words = split_words(text, self.config.words)[0]
+        if not words:
+            raise ValueError(f"the text {text!r} has no words, so there is nothing to explain; give a sentence")
+        explained = ExplainedTags(self, words, tag_target(self, words, target))
+        return OutputPart(explained, explained.tokens())
 
     # The attention behind the tags
 

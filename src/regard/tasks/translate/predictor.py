@@ -20,6 +20,7 @@ from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.structured_predictor import OutputPart
 from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
 from regard.inference.token_predictor import TextScores
 from regard.models.encoder_decoder import EncoderDecoder
@@ -33,6 +34,7 @@ from regard.tasks._text_generation import (
     shift_right,
 )
 from regard.tasks.translate.attack import TranslationTarget, check_words, first_token
+from regard.tasks.translate.explained_words import ExplainedWords, word_steps
 from regard.tasks.translate.options import PredictTranslations, Translate
 from regard.tasks.translate.session import TranslationSession
 from regard.tasks.translate.vocabularies import Vocabularies
@@ -265,6 +267,16 @@ class Translator(Predictor[str, Translation]):
         translations = [best.text for best, *_ in self.translate(lines)]
         is_wrong = [target.is_wrong(text) for target, text in zip(targets, translations, strict=True)]
         return TextScores(torch.cat(loss), torch.tensor(is_wrong, device=self.device))
+
+    # Explanation
+
+    def output_part(self, text: str, target: str | None) -> OutputPart:
+        """Words of the greedy translation, or all of it: see `word_steps`."""
+        if not text.strip():
+            raise ValueError(f"the text {text!r} has no words, so there is nothing to explain; give a sentence")
+        ((best, *_),) = self.translate([text])
+        explained = ExplainedWords(self, text, best, word_steps(self, best, target))
+        return OutputPart(explained, explained.tokens())
 
     # The attention behind a translation
 

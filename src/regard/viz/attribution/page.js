@@ -15,6 +15,12 @@ function stroke(n) {
   return { "stroke-dasharray": `${DASH} ${DASH * (same.length - 1)}`, "stroke-dashoffset": -DASH * same.indexOf(n) };
 }
 
+// A mark of its own for every method, at every few points of its curve and at other points than those of its neighbours.
+const MARKS = ["M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", "M-4,-4h8v8h-8z", "M0,-5l5,9h-10z", "M0,-5l5,5l-5,5l-5,-5z", "M0,5l5,-9h-10z", "M-5,-1h10v2h-10z", "M-1,-5h2v10h-2z", "M-4,-4l8,8M4,-4l-8,8"];
+const mark = (n, x, y) =>
+  draw("path", { d: MARKS[n % MARKS.length], transform: `translate(${x},${y})`, fill: paint(n), stroke: paint(n) });
+const isMarked = (n, point, count) => point % Math.max(1, Math.ceil(count / 8)) === n % Math.max(1, Math.ceil(count / 8));
+
 function draw(tag, attributes, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -23,8 +29,25 @@ function draw(tag, attributes, ...children) {
 }
 
 
+// The patches of a picture, the last tokens, tinted over it; the tokens before them are of no patch.
+function patches(row, greatest) {
+  const [rows, columns] = data.grid;
+  const first = data.tokens.length - rows * columns;
+  const cells = row.scores.slice(first).map((score, n) => {
+    const strength = score / greatest;
+    return draw("rect", {
+      x: n % columns, y: Math.floor(n / columns), width: 1, height: 1,
+      fill: `rgb(${divergingColour(strength)})`, opacity: 0.15 + 0.7 * Math.abs(strength),
+    }, draw("title", {}, `${data.tokens[first + n]} ${score.toPrecision(3)}`));
+  });
+  const picture = data.image === null ? [] : [draw("image", { href: data.image, width: columns, height: rows, preserveAspectRatio: "none" })];
+  const about = { viewBox: `0 0 ${columns} ${rows}`, role: "img", "aria-label": row.name, width: 240 };
+  return draw("svg", about, ...picture, ...cells);
+}
+
 function tinted(row) {
   const greatest = largest(row.scores.map(Math.abs)) || 1;
+  if (data.grid !== null) return [make("h2", {}, row.name), patches(row, greatest)];
   const chips = data.tokens.map((token, n) => {
     const tint = divergingColour(row.scores[n] / greatest);
     const chip = make("span", { class: "token", title: row.scores[n].toPrecision(3) }, make("bdi", {}, label(token)));
@@ -43,7 +66,7 @@ function cellOf(value) {
 }
 
 function agreementTable() {
-  if (!data.agreement.length) return make("p", {}, "A text of one word has one order, so no rankings can be compared.");
+  if (!data.agreement.length) return make("p", {}, `A single ${data.unit} has one order, so no rankings can be compared.`);
   const names = measured.map((row) => row.name);
   const head = make("thead", {}, make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, name))));
   const rows = names.map((name, i) => make("tr", {}, make("th", { scope: "row" }, name), ...data.agreement[i].map(cellOf)));
@@ -68,20 +91,22 @@ function curves() {
     draw("text", { x: x(value), y: height - below + 16, "text-anchor": "middle", "font-size": 12, fill: "var(--soft)" }, `${100 * value} %`),
   ]);
   const band = [...points(data.band[1]), ...points(data.band[0]).reverse()].join(" ");
-  const axis = draw("text", { x: x(0.5), y: height - 4, "text-anchor": "middle", "font-size": 12, fill: "var(--soft)" }, "words removed");
+  const axis = draw("text", { x: x(0.5), y: height - 4, "text-anchor": "middle", "font-size": 12, fill: "var(--soft)" }, `${data.units} removed`);
   const lines = measured.map((row, n) =>
     draw("polyline", { points: points(row.curve).join(" "), fill: "none", stroke: paint(n), "stroke-width": 2, ...stroke(n) }));
-  const name = "the probability of the class against the share of words that are removed, by method";
+  const marks = measured.flatMap((row, n) =>
+    row.curve.flatMap((p, point) => (isMarked(n, point, row.curve.length) ? [mark(n, x(data.removed[point]), y(p))] : [])));
+  const name = "the probability of the class against the share that is removed, by method";
   return draw(
     "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name, width: "100%" },
-    ...frame, draw("polygon", { points: band, fill: "var(--soft)", opacity: 0.25 }), ...lines, axis,
+    ...frame, draw("polygon", { points: band, fill: "var(--soft)", opacity: 0.25 }), ...lines, ...marks, axis,
   );
 }
 
 function key() {
   const swatch = (n) =>
     draw("svg", { width: 26, height: 10, "aria-hidden": "true" },
-      draw("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: paint(n), "stroke-width": 2, "stroke-dasharray": dash(n) }));
+      draw("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: paint(n), "stroke-width": 2, "stroke-dasharray": dash(n) }), mark(n, 13, 5));
   const band = draw("svg", { width: 26, height: 10, "aria-hidden": "true" }, draw("rect", { width: 26, height: 10, fill: "var(--soft)", opacity: 0.25 }));
   return make("div", { class: "legend" }, ...measured.flatMap((row, n) => [swatch(n), make("span", {}, row.name)]), band, make("span", {}, "random orders, 5 to 95 %"));
 }
@@ -92,13 +117,13 @@ function render() {
   document.getElementById("page").replaceChildren(
     make("header", {}, make("h1", { dir: "auto" }, data.title), make("p", { class: "note" }, data.verdict)),
     card(
-      "text by method", ...data.rows.flatMap(tinted),
-      make("p", { class: "hint" }, "Orange adds to the logit, violet takes away, pale does neither; the strongest tint is the greatest score of each method. Point at a token for its score."),
+      "input by method", ...data.rows.flatMap(tinted),
+      make("p", { class: "hint" }, "Orange adds to the logit, violet takes away, pale does neither; the strongest tint is the greatest score of each method. Point at one for its score."),
     ),
     card(
-      "deletion", make("h2", {}, `The probability while words are removed, the highest-ranked first (${data.removal})`), key(), curves(),
-      make("p", { class: "hint" }, "A faithful method falls faster than random orders. Comprehensiveness is the mean fall without the first words, " +
-        "sufficiency the mean fall with the first words alone: high and low are faithful."),
+      "deletion", make("h2", {}, `The probability while ${data.units} are removed, the highest-ranked first (${data.removal})`), key(), curves(),
+      make("p", { class: "hint" }, "A faithful method falls faster than random orders. Comprehensiveness is the mean fall without the first of them, " +
+        "sufficiency the mean fall with the first alone: high and low are faithful."),
       make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "comprehensiveness and sufficiency" }, removalTable()),
     ),
     card(
@@ -106,7 +131,7 @@ function render() {
       make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "agreement of rankings" }, agreementTable()),
     ),
     card("notes", make("h2", {}, "Notes"), ...data.notes.map((text) => make("p", {}, text))),
-    make("footer", {}, make("p", {}, "Texts with words removed are unlike those of the training: compare methods with random orders, not with zero.")),
+    make("footer", {}, make("p", {}, "Inputs with parts removed are unlike those of the training: compare methods with random orders, not with zero.")),
   );
 }
 dark.addEventListener("change", render);

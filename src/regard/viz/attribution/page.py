@@ -34,6 +34,10 @@ class FaithfulnessPage:
     agreement: tuple[tuple[float, ...], ...]  # τ of the measured rows; empty for a text of one word
     removal: str
     notes: tuple[str, ...]
+    unit: str = "word"  # what is removed
+    units: str = "words"
+    grid: tuple[int, int] | None = None  # rows and columns of the patches of a picture, the last tokens
+    image: str | None = None  # the picture, as the address of a PNG
 
 
 def write_page(content: FaithfulnessPage, path: Path) -> Path:
