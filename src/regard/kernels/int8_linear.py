@@ -48,8 +48,10 @@ class Int8Matrix:
 
     def rows(self, index: Tensor) -> Tensor:  # "*b" -> "*b d"
         """These rows in the dtype of the scales, as an embedding looks them up."""
-        panels = self.packed[index // PANEL, :, index % PANEL].flatten(-2)[..., : self.features]
-        return (panels.to(self.scale.dtype) - _ZERO) * self.scale[index].unsqueeze(-1)
+        # a quad at a time, as one number of 32 bits
+        quads = self.packed.view(torch.int32).squeeze(-1)[index // PANEL, :, index % PANEL]  # "*b q"
+        bytes_ = quads.view(torch.uint8)[..., : self.features]
+        return (bytes_.to(self.scale.dtype) - _ZERO).mul_(self.scale[index].unsqueeze(-1))
 
     def dequantize(self) -> Tensor:  # "f d"
         return self.integers().to(self.scale.dtype) * self.scale.unsqueeze(-1)
