@@ -8,9 +8,9 @@ import torch
 
 import regard
 from regard.attn.quantized_linear import QuantizedLinear
+from regard.cli import quantized_run
 from regard.cli.main import main
 from regard.interop.quantize import is_quantized
-from regard.tasks import quantization
 from regard.tasks.loading import load_run
 from regard.training.run_folder import BEST, QUANTIZATION
 
@@ -56,11 +56,11 @@ def test_the_run_records_its_loss_and_is_used_as_any_other(
 
 def test_errors_are_of_real_inputs(run: Path) -> None:
     model = load_run(run, device="cpu").predictor.model
-    with quantization.first_inputs(model) as inputs, torch.no_grad():
+    with quantized_run.first_inputs(model) as inputs, torch.no_grad():
         model(torch.tensor([[5, 6]]), torch.tensor([2]), torch.tensor([[1, 5]]))
     assert inputs["encoder.0.feed.inner"].shape == (2, 32)
     assert not any(module._forward_pre_hooks for module in model.modules())
-    drawn, real = quantization.layer_errors(model, {}), quantization.layer_errors(model, inputs)
+    drawn, real = quantized_run.layer_errors(model, {}), quantized_run.layer_errors(model, inputs)
     assert drawn.keys() == real.keys()
     assert drawn["encoder.0.feed.inner"] != real["encoder.0.feed.inner"]
 
@@ -98,8 +98,8 @@ def test_layers_that_lose_too_much_stay(
         values = {**result.values, "nll": 2 * result.value} if is_quantized(model) else result.values  # type: ignore[arg-type]
         return type(result)(values, result.main, result.higher_is_better)
 
-    validate = quantization._validate
-    monkeypatch.setattr(quantization, "_validate", worse)
+    validate = quantized_run._validate
+    monkeypatch.setattr(quantized_run, "_validate", worse)
     assert main(["quantize", str(run), "--out", str(tmp_path / "none")]) == 2
     assert "whichever layers stay in float32; allow more by --tolerance" in capsys.readouterr().err
 
@@ -125,4 +125,4 @@ def test_errors(run: Path, quantized: Path, tmp_path: Path, capsys: pytest.Captu
     released.mkdir()
     (released / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match="is a released model, which has no validation data to measure the loss on"):
-        quantization.quantize_run(released, tmp_path / "out")
+        quantized_run.quantize_run(released, tmp_path / "out")
