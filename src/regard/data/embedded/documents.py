@@ -8,11 +8,10 @@ another case, in the same words, and some have the words of deciding sentences a
 has little to go by, while every document has one answer, in the sentence that `evidence` numbers.
 """
 
-from itertools import pairwise
-
 import numpy as np
 
-from regard.data.text.labelled import LabelledSplits, LabelledTexts
+from regard.data.embedded._generated import generated_splits
+from regard.data.text.labelled import LabelledSplits
 
 OUTCOMES = {
     "delivered": (
@@ -94,24 +93,8 @@ SENTENCES = range(3, 9)
 
 def splits(seed: int = 0, train: int = 4_000, valid: int = 500, test: int = 1_000) -> LabelledSplits:
     """Documents, as many of every class, none twice; pure in its arguments."""
-    for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}=1000")
     rng = np.random.default_rng(seed)
-    documents: dict[str, tuple[int, int]] = {}
-    while len(documents) < train + valid + test:
-        label = len(documents) % len(CLASSES)
-        text, evidence = _document(label, rng)
-        documents.setdefault(text, (label, evidence))
-    # the first are for the test, which therefore does not depend on how many are trained on
-    texts = list(documents)
-    labels, evidence = np.array(list(documents.values()), np.int64).T
-    ends = (0, test, test + valid, len(texts))
-    tested, validated, trained = (
-        LabelledTexts(texts[start:end], labels[start:end], CLASSES, evidence[start:end])
-        for start, end in pairwise(ends)
-    )
-    return LabelledSplits(trained, validated, tested)
+    return generated_splits(lambda label: _document(label, rng), CLASSES, train, valid, test)
 
 
 def _document(label: int, rng: np.random.Generator) -> tuple[str, int]:

@@ -9,13 +9,13 @@ the string, and is each digit equally often.
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from string import ascii_lowercase, ascii_uppercase, digits
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.text.labelled import LabelledSplits, LabelledTexts
+from regard.data.embedded._generated import generated_splits
+from regard.data.text.labelled import LabelledSplits
 from regard.data.text.running_text import TextSplits
 
 CLASSES = tuple(digits)
@@ -73,22 +73,9 @@ def splits(
     distractors: int = 0,
 ) -> LabelledSplits:
     """Strings, as many of every answer, none twice; pure in its arguments."""
-    for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}=1000")
     sizes = RecallSizes(distance, nearest, keys, distractors)
     rng = np.random.default_rng(seed)
-    strings: dict[str, int] = {}
-    while len(strings) < train + valid + test:
-        label = len(strings) % len(CLASSES)
-        strings.setdefault(_string(label, sizes, rng), label)
-    # the first are for the test, which therefore does not depend on how many are trained on
-    lines, labels = list(strings), np.array(list(strings.values()), np.int64)
-    ends = (0, test, test + valid, len(lines))
-    tested, validated, trained = (
-        LabelledTexts(lines[start:end], labels[start:end], CLASSES) for start, end in pairwise(ends)
-    )
-    return LabelledSplits(trained, validated, tested)
+    return generated_splits(lambda label: (_string(label, sizes, rng), None), CLASSES, train, valid, test)
 
 
 def documents(parts: LabelledSplits) -> TextSplits:

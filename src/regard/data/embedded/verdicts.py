@@ -6,11 +6,10 @@ Each text has two or three words of its own topic, one word of another, and word
 known which words decide, and attributions can be measured against them: `deciding_words`.
 """
 
-from itertools import pairwise
-
 import numpy as np
 
-from regard.data.text.labelled import LabelledSplits, LabelledTexts
+from regard.data.embedded._generated import generated_splits
+from regard.data.text.labelled import LabelledSplits
 
 TOPICS = {
     "music": "violin choir melody concert drum opera flute singer rhythm chorus piano trumpet",
@@ -35,21 +34,8 @@ DECIDING = range(2, 4)
 
 def splits(seed: int = 0, train: int = 4_000, valid: int = 500, test: int = 1_000) -> LabelledSplits:
     """Texts, as many of every class, none twice; pure in its arguments."""
-    for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}=1000")
     rng = np.random.default_rng(seed)
-    texts: dict[str, int] = {}
-    while len(texts) < train + valid + test:
-        label = len(texts) % len(CLASSES)
-        texts.setdefault(_text(label, rng), label)
-    # the first are for the test, which therefore does not depend on how many are trained on
-    lines, labels = list(texts), np.array(list(texts.values()), np.int64)
-    ends = (0, test, test + valid, len(lines))
-    tested, validated, trained = (
-        LabelledTexts(lines[start:end], labels[start:end], CLASSES) for start, end in pairwise(ends)
-    )
-    return LabelledSplits(trained, validated, tested)
+    return generated_splits(lambda label: (_text(label, rng), None), CLASSES, train, valid, test)
 
 
 def deciding_words(text: str, topic: str) -> list[int]:
