@@ -57,7 +57,7 @@ def test_memory_has_no_gradient() -> None:
     ("choices", "message"),
     [
         ({"hidden": 10}, "hidden must split evenly into keys, values and predictions, got 10; try hidden=12"),
-        ({"cell": "rnn"}, "unknown cell 'rnn'"),
+        ({"cell": "elman"}, "unknown cell 'elman'"),
         ({"memory": 0}, "memory must be a whole number, 1 or more, for RecurrentLanguageModel, got 0"),
         ({"attention": "hard"}, "attention='hard' cannot be used in the heads of a Transformer"),
     ],

@@ -25,7 +25,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "data": ({"data": "phrase"}, "unknown data 'phrase'; did you mean 'phrases'?"),
     "model": ({"model": "bag of words"}, "unknown model 'bag of words'; did you mean 'bag-of-words'?"),
     "tokens": ({"tokens": "letters"}, "unknown tokens 'letters'; "),
-    "cell": ({"cell": "rnn"}, "unknown cell 'rnn'; "),
+    "cell": ({"cell": "elman"}, "unknown cell 'elman'; "),
     "data and files": ({"data": "phrases", "train": A}, "data='phrases' and train=a.tsv exclude each other"),
     "valid alone": ({"valid": A}, "valid=a.tsv belongs to texts of your own; give train as well"),
     "test alone": ({"test": A}, "test=a.tsv belongs to texts of your own; give train as well"),

@@ -33,7 +33,9 @@ class SetDistance(AttentionModule):
     ) -> None:
         super().__init__()
         if sign not in (-1, 1):
-            raise ValueError(f"sign must be -1 (near all others) or 1 (far from them) for SetDistance, got {sign!r}")
+            raise ValueError(
+                f"sign must be -1 (near all others) or 1 (far from them) for SetDistance, got {sign!r}; try sign=-1"
+            )
         if power not in (1, 2):
             raise ValueError(f"power must be 1 (plain) or 2 (squared) for SetDistance, got {power!r}; try power=1")
         checks.positive("scale", scale, "SetDistance")
@@ -60,5 +62,5 @@ class SetDistance(AttentionModule):
             weights = self.normalize.weights(self.sign * self.scale * total, allowed)
         return read_by_weights(call, weights, nonfinite_rows, inputs.need, self)
 
-    def extra_repr(self) -> str:
-        return f"sign={self.sign}, power={self.power}, scale={self.scale:g}"
+    def __repr__(self) -> str:
+        return f"SetDistance(sign={self.sign}, power={self.power}, scale={self.scale:g})"

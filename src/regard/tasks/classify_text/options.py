@@ -84,7 +84,7 @@ class AttentiveOptions(TextModelOptions):
 class SelfAttentiveOptions(AttentiveOptions):
     """Several hops of attention over the states of a text  (Lin et al. 2017)."""
 
-    cell: Literal["lstm", "gru", "none"] = "lstm"
+    cell: Literal["lstm", "gru", "rnn", "none"] = "lstm"
     """The recurrent cell; none attends to the embeddings themselves."""
     embedding_std: float = 1.0
     """The standard deviation of initial embeddings; for few texts a small one, such as 0.05, so that words that are
@@ -139,7 +139,7 @@ class HierarchicalOptions(AttentiveOptions):
 
     reads_sentences: ClassVar[bool] = True
 
-    cell: Literal["gru", "lstm"] = "gru"
+    cell: Literal["gru", "lstm", "rnn"] = "gru"
     """The recurrent cell."""
 
     def build(self, vocabulary: int, classes: int) -> TextClassifier:
