@@ -11,6 +11,7 @@ IMAGES = ROOT / "docs" / "images"
 BENCHMARKS = {
     "digits": "scikit-learn's digits by a ConvNet, without a gate and with each gate",
     "mnist": "MNIST by a ConvNet with SimAM, and by the gated attention cell, row by row",
+    "mlp": "MNIST by a perceptron, with and without the attention module",
     "glimpse": "RAM: MNIST and cluttered scenes through a few glimpses",
     "caption": "Show, Attend and Tell: captions of digit scenes, and the attention of their words",
     "gan": "SelfAttentionGAN: samples of requested digits",

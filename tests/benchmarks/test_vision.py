@@ -9,7 +9,7 @@ import pytest
 from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Effort
-from benchmarks.vision import __main__ as typed, attacks, digits, mnist, mnist_attacks, report
+from benchmarks.vision import __main__ as typed, attacks, digits, mlp, mnist, mnist_attacks, report
 from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.images.test_labelled import idx
 
@@ -68,7 +68,7 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     page = report.write(results, tmp_path / "vision.md", images).read_text(encoding="utf-8")
     assert page.startswith("# Vision results\n")
     assert "- date: 2020-02-02\n- processor: abacus\n- torch 2\n" in page
-    assert "Not run: digits, mnist, glimpse, caption, attacks, mnist_attacks.\n" in page
+    assert "Not run: digits, mnist, mlp, glimpse, caption, attacks, mnist_attacks.\n" in page
     assert page.count("| drops | ≥ 98 | 98.21 % (± 0.1) | reached | 1.5 |") == 2  # among the bounds, and in its section
     assert page.count("| clouds |") == 1
     assert "### By hour\n\n| hour | drops |\n| --- | --- |\n| one | 2 |\n\nOf a day.\n" in page
@@ -76,7 +76,7 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     assert "```bash\npython -m benchmarks.vision.rain\npython -m benchmarks.vision --report\n```" in page
     a_result("rain").write(results)
     with pytest.raises(
-        ValueError, match=r"contains rain\.json, which belongs to no benchmark; known are: digits, mnist, glimpse"
+        ValueError, match=r"contains rain\.json, which belongs to no benchmark; known are: digits, mnist, mlp, glimpse"
     ):
         report.page(results, images)
 
@@ -103,6 +103,19 @@ def data(tmp_path: Path) -> Path:
         idx(folder / f"{split}-images-idx3-ubyte", draw.integers(0, 256, (40, 8, 8), np.uint8))
         idx(folder / f"{split}-labels-idx1-ubyte", np.arange(40, dtype=np.uint8) % 2)
     return folder
+
+
+def test_a_perceptron_of_a_few_images(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = mlp.TASK.with_options(hidden=(4,), batch=20)
+    typed = ["--mnist", str(data), "--runs", str(tmp_path / "runs")]
+    assert mlp.main(typed, task=task, training=SMALL, seeds=2, results=tmp_path) == 0
+    assert "written: " in capsys.readouterr().out
+    found = Result.read(tmp_path / "mlp.json")
+    assert [row[0] for row in found.tables[0].rows] == list(mlp.GATES)
+    assert found.rows[-1].value == pytest.approx(found.rows[1].value - found.rows[0].value)
+    assert str(tmp_path) not in (tmp_path / "mlp.json").read_text()
+    assert mlp.main(["--mnist", str(tmp_path / "none"), "--runs", str(tmp_path / "other")], results=tmp_path) == 1
+    assert "none is no folder" in capsys.readouterr().err
 
 
 def test_mnist_of_a_few_images(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
