@@ -2,7 +2,7 @@
 
 Builds a tiny random model of every class in transformers' model mappings, records one call of it, and compares the maps
 with the weights that its eager implementation forms. One line of JSON per class is written to results/zoo as soon as it
-is known, so that a sweep that was stopped continues; a class has 30 seconds and 8 GB.
+is known, so that a sweep that was stopped continues; a class has 30 seconds of CPU time and 8 GB.
 """
 
 import sys

@@ -55,6 +55,7 @@ _SIGNATURES: dict[str, list[Any]] = {
 
 # kernels that a library of the same interface may lack, as it was built before they were added
 _LATER: dict[str, list[Any]] = {
+    "regard_padded": [*_COMMON] + [_LONG] * 6 + [_REAL, _INT] + [_POINTER] * 11,
     "regard_gelu": [*_COMMON, _LONG] + [_POINTER] * 3,
     "regard_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 4,
     "regard_gapped_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 5,

@@ -5,7 +5,7 @@ can is used.
 from types import ModuleType
 
 from regard.attn import checks
-from regard.attn.backends import additive, blocked, eager, fused, linear, relative
+from regard.attn.backends import additive, blocked, eager, fused, linear, padded, relative
 from regard.attn.call import AttentionCall
 
 # in the order of preference
@@ -13,6 +13,7 @@ BACKENDS: dict[str, ModuleType] = {
     "additive": additive,
     "linear": linear,
     "relative": relative,
+    "padded": padded,
     "blocked": blocked,
     "fused": fused,
     "eager": eager,

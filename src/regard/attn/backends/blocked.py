@@ -68,8 +68,7 @@ def _can_use_flash(call: AttentionCall) -> bool:
         return False
     if call.mask is not None and len(call.batch) > 2:  # spans identify samples by the first of the kernel's two axes
         return False
-    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (call.queries, call.keys, call.v))
-    return not (call.need.lse and needs_grad)
+    return not (call.need.lse and fused.needs_grad(call))
 
 
 def describe(call: AttentionCall) -> str:

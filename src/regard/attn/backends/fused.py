@@ -106,7 +106,7 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "the bias needs a gradient, which its fast kernel does not compute"
     if call.need.lse and (call.mask is not None or call.bias is not None):
         return "with a mask or a bias it does not return lse"
-    if call.need.lse and not (_has_no_dropout(call) and available(call.q) and not _needs_grad(call)):
+    if call.need.lse and not (_has_no_dropout(call) and available(call.q) and not needs_grad(call)):
         return "it returns lse only on a CPU, without dropout and without gradient"
     if in_functorch_transform():
         return "torch.func has no rule for its kernel"
@@ -115,7 +115,8 @@ def unsupported_reason(call: AttentionCall) -> str | None:
     return None
 
 
-def _needs_grad(call: AttentionCall) -> bool:
+def needs_grad(call: AttentionCall) -> bool:
+    """Whether a gradient of the queries, keys or values is to be computed."""
     return torch.is_grad_enabled() and (call.queries.requires_grad or call.keys.requires_grad or call.v.requires_grad)
 
 
@@ -202,7 +203,7 @@ def run(call: AttentionCall) -> Attended:
     if not causal and (call.mask is not None or call.bias is not None):
         mask = additive_mask(call)
         mask = as_four_axes(mask, call, _heads(mask))
-    if _has_no_dropout(call) and available(q) and (call.need.lse or _needs_grad(call)):
+    if _has_no_dropout(call) and available(q) and (call.need.lse or needs_grad(call)):
         biases = None if mask is None else functools.partial(_constant_bias, _float_mask(mask, q, k))
         return to_attended(call, *Flash.apply(q, k, v, [_whole(q, k, mask is None)], biases, scale(call), causal))
     has_shared_heads = q.shape[1] != k.shape[1]

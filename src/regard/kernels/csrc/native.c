@@ -2,7 +2,7 @@
  * conditional random fields, decoding steps, selection of a beam, products of 8-bit weights.
  * Plain C called by ctypes: no Python, no torch.
  *
- * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, activations.h, decoder_step.h, ragged_attention.h, continuations.h, dropout.h and crf.h, compiled once per real type and
+ * The kernels are in row_normalizers.h, additive.h, feature_maps.h, rnn_cells.h, dense.h, vocab_topk.h, activations.h, decoder_step.h, ragged_attention.h, padded_attention.h, continuations.h, dropout.h and crf.h, compiled once per real type and
  * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
@@ -237,6 +237,18 @@ typedef struct {
     double scale;
 } ragged_shape;
 
+/* Samples with an interval of keys each; strides count elements of samples, heads and positions, the last axis is contiguous. Backward
+ * reads out and lse, and writes dq, dk and dv. A causal query i, the last ones of the keys, sees the keys up to its own. */
+typedef struct {
+    const void *q, *k, *v, *g;      /* (b, heads, queries, width), (b, kv_heads, keys, width) twice, (b, heads, queries, width) */
+    void *out, *lse;                /* (b, queries, heads, width), (b, heads, queries) */
+    void *dq, *dk, *dv;             /* (b, queries, heads, width), (b, keys, kv_heads, width) twice */
+    const i64 *spans;               /* (b, 2): the first key and the end */
+    i64 q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_n, heads, kv_heads, queries, keys, width;
+    double scale;
+    int causal;
+} padded_shape;
+
 /* Candidates of a beam: k tokens of n hypotheses per sentence; `others` is at most n k. */
 typedef struct {
     const void *log_p, *end, *log_prob; /* (rows, n, k), (rows, n), (rows, n) */
@@ -309,6 +321,7 @@ static const kernel RAGGED[3][2] = COPIES(ragged);
 static const kernel LINEAR8[3] = FLOAT_COPIES(linear8);
 static const kernel QUANTIZE_ROWS[3] = FLOAT_COPIES(quantize_rows);
 static const kernel LIKELIEST8[3] = FLOAT_COPIES(likeliest8);
+static const kernel PADDED[2][3][2] = {COPIES(padded), COPIES(padded_backward)};
 
 static const kernel CRF_PREPARE[3][2] = COPIES(crf_prepare);
 static const kernel CRF_FORWARD[3][2] = COPIES(crf_forward);
@@ -702,6 +715,20 @@ EXPORT int regard_ragged(int wide, int most, i64 threads, i64 texts, i64 heads, 
     ragged_shape t = {0};
     t.starts = starts, t.x = x, t.bias = bias, t.out = out, t.heads = heads, t.width = width, t.longest = longest, t.scale = scale;
     return run(RAGGED[widest(most)][!!wide], &t, texts, (double)texts * longest * longest * heads * width, 1e6, threads);
+}
+
+/* softmax(scale q kᵀ) v over each sample's keys, or its gradients if there is a g; `strides` are those of q, k, v and g */
+EXPORT int regard_padded(int wide, int most, i64 threads, i64 b, i64 heads, i64 kv_heads, i64 queries, i64 keys, i64 width, double scale, int causal,
+                         const i64 *strides, const i64 *spans, const void *q, const void *k, const void *v, void *out, void *lse, const void *g,
+                         void *dq, void *dk, void *dv) {
+    padded_shape t = {0};
+    t.q = q, t.k = k, t.v = v, t.g = g, t.out = out, t.lse = lse, t.dq = dq, t.dk = dk, t.dv = dv, t.spans = spans;
+    t.q_b = strides[0], t.q_h = strides[1], t.q_n = strides[2], t.k_b = strides[3], t.k_h = strides[4], t.k_n = strides[5];
+    t.v_b = strides[6], t.v_h = strides[7], t.v_n = strides[8];
+    if (g) t.g_b = strides[9], t.g_h = strides[10], t.g_n = strides[11];
+    t.heads = heads, t.kv_heads = kv_heads, t.queries = queries, t.keys = keys, t.width = width, t.scale = scale, t.causal = causal;
+    const double cost = (double)b * heads * queries * keys * width * (g ? 3 : 1);
+    return run(PADDED[g != NULL][widest(most)][!!wide], &t, b * kv_heads, cost, 1e6, threads);
 }
 
 /* The greedy continuation of the first hypothesis, the `others` most probable of the rest, and the ends that are no less probable than these */

@@ -211,6 +211,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #undef HUGEST
 #include "decoder_step.h"
 #include "ragged_attention.h"
+#include "padded_attention.h"
 #if LEVEL == 0
 #include "continuations.h"
 #endif
@@ -251,4 +252,7 @@ TARGET static INLINE VEC NAME(exponential)(VEC x) {
 #undef JOIN
 #undef JOIN2
 #undef SUM
+#undef SUM_OF_LANES
+#undef MOST_OF_LANES
+#undef LOGARITHM
 #undef UNROLLED

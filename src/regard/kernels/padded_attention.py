@@ -1,0 +1,110 @@
+"""softmax(s q kᵀ) v of padded samples, each over its own interval of keys, in native code with its gradient.
+
+For texts of at most a few hundred tokens: there torch's kernel, made for long ones, takes several times as long.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from regard.kernels.native_library import call_kernel
+
+KERNEL = "regard_padded"
+# with more keys the kernels for long texts are as fast
+MOST_KEYS = 512
+
+
+def padded_attention(
+    q: Tensor, k: Tensor, v: Tensor, spans: Tensor | None, scale: float, causal: bool
+) -> tuple[Tensor, Tensor]:  # "b h q d", "b g k d" twice, long "b 2" -> "b h q d", lse "b h q"
+    """The attention of every query to the keys from spans[:, 0] to before spans[:, 1], or to all, and the log-sum-exp.
+
+    Causal queries, the last of the keys, attend to no later key. A query without a key gets zeros.
+    """
+    if spans is None:
+        spans = _whole_spans(q.shape[0], k.shape[-2])
+    needs_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if needs_grad:
+        out, lse = _PaddedFunction.apply(q, k, v, spans, scale, causal)
+        return out, lse
+    return _forward(_unit_stride(q), _unit_stride(k), _unit_stride(v), spans, scale, causal)
+
+
+@lru_cache(maxsize=64)
+def _whole_spans(samples: int, keys: int) -> Tensor:  # long "b 2"
+    return torch.tensor([[0, keys]]).expand(samples, 2).contiguous()
+
+
+def _unit_stride(t: Tensor) -> Tensor:
+    return t if t.stride(-1) == 1 else t.contiguous()
+
+
+def _forward(q: Tensor, k: Tensor, v: Tensor, spans: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
+    b, h, n, d = q.shape
+    out, lse = q.new_empty(b, n, h, d), q.new_empty(b, h, n)
+    _call(q, k, v, spans, scale, causal, out, lse, None, (None, None, None))
+    return out.transpose(1, 2), lse
+
+
+def _call(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    spans: Tensor,
+    scale: float,
+    causal: bool,
+    out: Tensor,
+    lse: Tensor,
+    grad: Tensor | None,
+    grads: tuple[Tensor | None, ...],
+) -> None:
+    (b, h, n, d), (_, g, m, _) = q.shape, k.shape
+    tensors = (q, k, v) if grad is None else (q, k, v, grad)
+    strides = torch.tensor([s for t in tensors for s in t.stride()[:3]], device="cpu")
+    addresses = [None if t is None else t.data_ptr() for t in (strides, spans, q, k, v, out, lse, grad, *grads)]
+    call_kernel("regard_padded", q, b, h, g, n, m, d, scale, causal, *addresses)
+
+
+class _PaddedFunction(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: Tensor, scale: float, causal: bool
+    ) -> tuple[Tensor, Tensor]:
+        out, lse = _forward(_unit_stride(q), _unit_stride(k), _unit_stride(v), spans, scale, causal)
+        ctx.save_for_backward(q, k, v, spans, out, lse)
+        ctx.rest = scale, causal
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, spans, out, lse = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return (*_differentiable(q, k, v, grad, spans, *ctx.rest), None, None, None)
+        grads = tuple(torch.empty_like(t.transpose(1, 2), memory_format=torch.contiguous_format) for t in (q, k, v))
+        scale, causal = ctx.rest
+        q, k, v, grad = (_unit_stride(t) for t in (q, k, v, grad))
+        _call(q, k, v, spans, scale, causal, out.transpose(1, 2), lse, grad, grads)
+        return (*(t.transpose(1, 2) for t in grads), None, None, None)
+
+
+def _differentiable(
+    q: Tensor, k: Tensor, v: Tensor, grad: Tensor, spans: Tensor, scale: float, causal: bool
+) -> tuple[Tensor | None, ...]:
+    """The first derivative by functions of torch, which can be differentiated again."""
+    # separate views: each gradient belongs to one argument, even if two of them are one tensor
+    leaves = [t.view_as(t) for t in (q, k, v)]
+    wide_k, wide_v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in leaves[1:])
+    n, m = q.shape[2], k.shape[2]
+    keys = torch.arange(m)
+    allowed = ((keys >= spans[:, :1]) & (keys < spans[:, 1:]))[:, None, None]
+    if causal:
+        allowed = allowed & (keys <= torch.arange(m - n, m)[:, None])
+    scores = (leaves[0] * scale @ wide_k.transpose(-1, -2)).masked_fill(~allowed, torch.finfo(q.dtype).min)
+    out = torch.softmax(scores, -1).masked_fill(~allowed, 0.0) @ wide_v
+    needed = [t for t in leaves if t.requires_grad]
+    gradients = iter(torch.autograd.grad(out, needed, grad, create_graph=True))
+    return tuple(next(gradients) if t.requires_grad else None for t in leaves)
