@@ -115,6 +115,20 @@ def test_generate(kind: str, cache: str) -> None:
     assert torch.equal(*tokens)
 
 
+@pytest.mark.parametrize("cache", ["quantized", "offloaded", "offloaded_static"])
+def test_generate_with_caches_that_move_or_round(cache: str) -> None:
+    """They hand the same keys to every attention: rounded to 8 bits, or brought back from another device."""
+    if cache.startswith("offloaded") and not torch.cuda.is_available():
+        pytest.skip("transformers offloads from a GPU alone")
+    model, tokens = build("rotary"), []
+    rounding = {"cache_config": {"backend": "fp8"}} if cache == "quantized" else {}
+    for implementation in ("eager", "regard"):
+        model.set_attn_implementation(implementation)
+        options = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": cache, "eos_token_id": None}
+        tokens.append(model.generate(IDS, attention_mask=padded(4, 0), **options, **rounding))
+    assert torch.equal(*tokens)
+
+
 @pytest.mark.parametrize("kind", ["causal", "window", "sinks"])
 def test_weights_are_returned(kind: str) -> None:
     model = build(kind)
@@ -135,6 +149,21 @@ def test_compiled() -> None:
         compiled = torch.compile(model, backend="eager")(input_ids=IDS, attention_mask=padded(4, 0))[0]
     kept = padded(4, 0).bool()
     assert (eager - compiled)[kept].abs().max() <= 1e-5 * eager.abs().max()
+
+
+def test_compiled_in_training() -> None:
+    q, k, v = (torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3))
+    mask = dense_mask_with_rules(2, 5, 5, attention_mask=torch.ones(2, 5).bool().triu(2).logical_not())
+
+    def attend(*heads: Tensor) -> Tensor:
+        return attention_of_transformers(torch.nn.Identity(), *heads, mask)[0]
+
+    plain, compiled = (
+        (out := call(q, k, v), *torch.autograd.grad(out.square().sum(), (q, k, v)))
+        for call in (attend, torch.compile(attend, backend="aot_eager"))
+    )
+    for one, other in zip(plain, compiled, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
 
 
 MASKS: dict[str, tuple[dict[str, Any], str]] = {
@@ -204,13 +233,12 @@ def test_one_query_needs_no_mask_and_several_have_theirs() -> None:
     assert_equal(build("Splinter", "Model", SIZES), input_ids=IDS)
 
 
-@pytest.mark.parametrize("name", ["indices", "block_indices", "cache"])
+@pytest.mark.parametrize("name", ["block_indices", "cache"])
 def test_parts_without_a_term_are_refused(name: str) -> None:
     x = torch.randn(1, 2, 3, 4)
     with pytest.raises(NotImplementedError) as caught:
         attention_of_transformers(torch.nn.Identity(), x, x, x, None, **{name: torch.zeros(1)})
     what = {
-        "indices": "the keys that an indexer selected",
         "block_indices": "the blocks of keys that an indexer selected",
         "cache": "a paged cache",
     }[name]
@@ -220,14 +248,26 @@ def test_parts_without_a_term_are_refused(name: str) -> None:
     )
 
 
-def test_numbers_in_masks_are_refused() -> None:
-    x = torch.randn(1, 2, 3, 4)
-    with pytest.raises(NotImplementedError) as caught:
-        attention_of_transformers(type("DeepseekV4Attention", (torch.nn.Module,), {})(), x, x, x, None)
-    assert str(caught.value) == (
-        "DeepseekV4Attention appends numbers to its mask, which eager attention adds and every other one reads as "
-        "booleans; load the model with attn_implementation='eager'"
-    )
+def test_keys_of_an_indexer() -> None:
+    """Every query attends to the keys that were selected for it, and that the mask allows."""
+    q, k, v = (torch.randn(2, 3, 5, 4) for _ in range(3))
+    indices = torch.tensor([[[0, 3], [1, 0], [2, 4], [3, 0], [1, 4]]]).expand(2, 5, 2).int()
+    for mask in (None, torch.ones(5, 5).tril().bool().expand(2, 1, 5, 5)):
+        out, _ = attention_of_transformers(torch.nn.Identity(), q, k, v, mask, indices=indices)
+        for i in range(5):
+            keys = [j for j in indices[0, i].tolist() if mask is None or j <= i]
+            weights = (q[:, :, i, None] * k[:, :, keys]).sum(-1).div(2.0).softmax(-1)
+            expected = (weights.unsqueeze(-1) * v[:, :, keys]).sum(-2)
+            assert torch.allclose(out[:, i], expected, atol=1e-6)
+
+
+def test_a_mask_to_which_numbers_are_appended_has_numbers() -> None:
+    config = transformers.PretrainedConfig()
+    config.model_type = "deepseek_v4"
+    mask = dense_mask_with_rules(2, 3, 3, config=config, dtype=torch.float64)
+    assert mask is not None
+    assert mask.dtype == torch.float64
+    assert torch.equal(mask[0, 0] == 0, torch.ones(3, 3).tril().bool())
 
 
 def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,12 +31,9 @@ NAME = "regard"
 TERMS = "_regard_terms"
 # what models hand to the attention that changes its result and has no term here, by its name
 _UNSUPPORTED = {
-    "indices": "the keys that an indexer selected",
     "block_indices": "the blocks of keys that an indexer selected",
     "cache": "a paged cache",
 }
-# modules that append numbers to the mask that they are given
-_APPEND_TO_MASKS = ("DeepseekV4Attention",)
 
 
 def register_with_transformers() -> None:
@@ -65,6 +62,7 @@ def attention_of_transformers(
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
+    indices: Tensor | None = None,  # "b q n": the keys that an indexer selected
     output_attentions: bool = False,
     **others: Any,
 ) -> tuple[Tensor, Tensor | None]:  # "b q h v", "b h q k"
@@ -73,6 +71,9 @@ def attention_of_transformers(
     if is_causal is None:
         is_causal = getattr(module, "is_causal", False)
     mask, positions, bias = _mask_and_bias(attention_mask, bool(is_causal), query, key)
+    if indices is not None:
+        selected = _selected_keys(indices, key.shape[-2])
+        mask = selected if mask is None else mask & selected
     if position_bias is not None:
         bias = position_bias if bias is None else bias + position_bias
     normalize = SOFTMAX if s_aux is None else WithNullSlot(SOFTMAX, s_aux.reshape(-1, 1, 1))
@@ -94,11 +95,12 @@ def _refuse_unsupported(module: nn.Module, others: dict[str, Any]) -> None:
                 f"{kind} attends by {what} ({name}=), for which regard has no term; load the model with "
                 "attn_implementation='eager'"
             )
-    if kind in _APPEND_TO_MASKS:
-        raise NotImplementedError(
-            f"{kind} appends numbers to its mask, which eager attention adds and every other one reads as booleans; "
-            "load the model with attn_implementation='eager'"
-        )
+
+
+def _selected_keys(indices: Tensor, keys: int) -> Mask:  # "b q n"
+    """The keys that an indexer selected for each query  (sparse attention of DeepSeek-V3.2)."""
+    allowed = torch.zeros(*indices.shape[:-1], keys, dtype=torch.bool, device=indices.device)
+    return BooleanMask(allowed.scatter(-1, indices.long(), True).unsqueeze(-3))
 
 
 def _mask_and_bias(

@@ -19,6 +19,8 @@ from regard.attn.terms.position import Positions
 
 MaskFunction = Callable[..., Tensor]
 _RULES = "_regard_rules"
+# models that append numbers to their mask, which must be numbers as well: booleans would be read as their opposite
+_APPENDING = ("deepseek_v4",)
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,17 @@ def dense_mask_with_rules(
     allow_is_causal_skip: bool = True,
     device: torch.device | str = "cpu",
     **others: Any,
-) -> Tensor | None:  # bool (b, 1, q, k)
+) -> Tensor | None:  # bool (b, 1, q, k), or numbers to add for models that append some
     """The mask that transformers makes for torch's fused attention, with its rules; None: every key is allowed.
 
     transformers would leave a causal mask out and rely on the layers to be causal by themselves. Those of models
     without fused attention are not.
     """
     masking_utils: Any = importlib.import_module("transformers.masking_utils")
+    makes_numbers = getattr(others.get("config"), "model_type", None) in _APPENDING
     function: MaskFunction = masking_utils.causal_mask_function if mask_function is None else mask_function
-    dense: Tensor | None = masking_utils.sdpa_mask(
+    make = masking_utils.eager_mask if makes_numbers else masking_utils.sdpa_mask
+    dense: Tensor | None = make(
         batch_size,
         q_length,
         kv_length,
@@ -60,7 +64,7 @@ def dense_mask_with_rules(
         device=device,
         **others,
     )
-    if dense is None or torch.compiler.is_compiling() or not isinstance(q_offset, int):
+    if dense is None or makes_numbers or torch.compiler.is_compiling() or not isinstance(q_offset, int):
         return dense
     padding = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
     if padding is not None:
