@@ -22,10 +22,11 @@ Job = Callable[..., Callable[[], object]]
 
 
 class Extra(NamedTuple):
-    """The memory of a call beyond its inputs, and its duration."""
+    """The memory of a call beyond its inputs, its duration, and the peak of the whole process."""
 
     megabytes: float
     seconds: float
+    process_megabytes: float
 
 
 def extra(job: Job, arguments: Mapping[str, object], warm: Mapping[str, object], threads: int = 2) -> Extra:
@@ -84,7 +85,7 @@ def _child(module: str, name: str, sent: str) -> Extra:
     seconds = time.perf_counter() - start
     peak = _peak()
     del result
-    return Extra((peak - before) / 1e6, seconds)
+    return Extra((peak - before) / 1e6, seconds, peak / 1e6)
 
 
 if __name__ == "__main__":

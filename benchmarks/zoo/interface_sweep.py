@@ -2,7 +2,7 @@
 
 Builds a tiny random model of every class in transformers' model mappings, runs it with attn_implementation="regard" and
 with "eager", and compares all outputs. One line of JSON per class is written to results/zoo as soon as it is known, so
-that a sweep that was stopped continues; a class has 30 seconds and 8 GB.
+that a sweep that was stopped continues; a class has 30 seconds of CPU time and 8 GB.
 """
 
 import sys

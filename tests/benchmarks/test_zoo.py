@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.zoo import interface_page, interface_sweep, recorder_page, recorder_sweep, sweep, tiny_models
+from benchmarks.timing import Effort
+from benchmarks.zoo import (
+    interface_page,
+    interface_speed,
+    interface_sweep,
+    recorder_page,
+    recorder_sweep,
+    sweep,
+    tiny_models,
+)
 from benchmarks.zoo.interface_page import Interfaced
 from benchmarks.zoo.recorder_page import Recorded
 from benchmarks.zoo.recorder_sweep import has_rows, matches, try_class
@@ -78,7 +87,7 @@ def test_a_silent_fault_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_limits_and_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert try_class("NoModel", "none").reason.startswith("configuration: AttributeError")
     # as if the time were over
-    monkeypatch.setattr(sweep, "build", lambda name: signal.raise_signal(signal.SIGALRM))
+    monkeypatch.setattr(sweep, "build", lambda name: signal.raise_signal(signal.SIGPROF))
     assert try_class("BertModel", "bert").reason == "time: more than 30 s"
 
 
@@ -146,3 +155,28 @@ def test_the_result_and_its_page() -> None:
     assert len(built) >= 400
     assert {outcome.verdict for outcome in built} <= recorder_page.VERDICTS.keys() - {"WRONG"}
     assert recorder_sweep.PAGE.read_text(encoding="utf-8") == recorder_page.page(result)
+
+
+def test_speed_beside_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rows on tiny models; the memory of processes is not measured here."""
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    monkeypatch.setattr(interface_speed, "MODELS", {"tiny": ("Bert", small, (2, 5))})
+    monkeypatch.setattr(interface_speed, "WINDOW", small | {"num_key_value_heads": 2, "sliding_window": 4})
+    effort = Effort(repeat=1, least=1, budget=0.0, block=1e-6)
+    rows = [*interface_speed.models(effort), *interface_speed.padding(effort), *interface_speed.window(effort, 16)]
+    assert [row.compared for row in rows] == ["regard : sdpa"] * 6
+    assert all(row.measured is not None for row in rows)
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"1 {'word ' * n}\n" for n in range(1, 65)), encoding="utf-8")
+    assert interface_speed.lengths_of(texts) == list(range(3, 67, 2))
+    for arguments, told in (
+        (["speed"], "no case is called 'speed'; choose from models, padding, window, memory"),
+        (["padding", "--lengths", __file__], "--lengths must name a file of at least 32 texts, got"),
+    ):
+        if "--lengths" in arguments:
+            texts.write_text("1 word\n", encoding="utf-8")
+            arguments[-1] = str(texts)
+        with pytest.raises(SystemExit) as caught:
+            interface_speed.main(arguments)
+        assert caught.value.code == 2
+        assert told in capsys.readouterr().err
