@@ -47,6 +47,9 @@ OF_MODEL: dict[tuple[str, str], dict[str, Any]] = {
 OUTPUTS = ("softmax", "pointer-generator")
 POINTER: dict[str, Any] = {"output": OUTPUTS[1], "turn_window": 1, "staged_epochs": 3}
 POINTER_STEPS, POINTER_VALIDATIONS = 1200, 2
+# with --continued: a training of these options, but with the last turn alone, is the common start of all others
+CONTINUED: dict[str, Any] = {"staged_epochs": 0, "history_dropout": 0.0}
+CONTINUED_STEPS, CONTINUED_LEARNING = 220, {"lr": 1e-3, "warmup": 20}
 LEARNING: dict[str, dict[str, Any]] = {"dailydialog": {"lr": 2e-3, "warmup": 50}, "bookings": {}}
 SAID = {
     "dailydialog": (
@@ -60,9 +63,11 @@ SAID = {
 }
 
 
-def score(name: str, task: Respond, training: TrainingConfig, run: Path, say: Say) -> Scored:
-    """Trains to the end of `training`, and evaluates."""
-    train(name, task, training, run, say)
+def score(
+    name: str, task: Respond, training: TrainingConfig, run: Path, say: Say, init_from: Path | None = None
+) -> Scored:
+    """Trains to the end of `training`, with the weights of `init_from` to start with, and evaluates."""
+    train(name, task, training, run, say, init_from)
     loaded = load_run(run, device="cpu")
     respond = task.load()
     evaluation = respond.evaluate(loaded.predictor, run, EvaluateReplies(), lambda done, count: None)
@@ -148,17 +153,27 @@ def run(
     runs: Path,
     results: Path,
     say: Say,
+    starts: Sequence[Respond] = (),
+    start_training: TrainingConfig | None = None,
 ) -> Path:
+    """`starts` are the trainings that those of each seed continue."""
     found: dict[tuple[str, int], list[Scored]] = {key: [] for key in tasks}
     # all rows of a seed before the next seed
     for number in range(len(next(iter(tasks.values())))):
+        start = None
+        if starts:
+            assert start_training is not None
+            start = runs / f"{name}-start-{starts[number].seed}"
+            train(start.name, starts[number], start_training, start, say)
         for (model, turns), some in tasks.items():
-            label = f"{name}-{model}-{turns}-{some[number].seed}"
-            found[model, turns].append(score(label, some[number], trainings[model, turns], runs / label, say))
+            label = f"{name}-{model}-{turns}-{some[number].seed}{'-continued' * bool(starts)}"
+            found[model, turns].append(score(label, some[number], trainings[model, turns], runs / label, say, start))
     counts = {each.evaluation.facts["tokens"] for some in found.values() for each in some if name == "dailydialog"}
     if len(counts) > 1:
         raise ValueError(f"the rows score {sorted(counts)} tokens, so their perplexities cannot be compared")
     how = {key: f"{training.steps:,} steps, {training.threads} thread" for key, training in trainings.items()}
+    if start_training is not None:
+        how = {key: f"{start_training.steps:,} steps with the last turn, then {each}" for key, each in how.items()}
     rows = ROWS[name](found, how)
     for row in rows:
         say(" | ".join(row.cells()))
@@ -182,6 +197,10 @@ def run(
     output = getattr(next(iter(tasks.values()))[0].model, "output", OUTPUTS[0])
     if output != OUTPUTS[0]:
         command, suffix = f"{command} --output {output}", f"{suffix}-{output}"
+    if start_training is not None:
+        command, suffix = f"{command} --continued", f"{suffix}-continued"
+        start_task = {**starts[0].to_json(), **dict.fromkeys(("train", "valid", "test")), "data": name}
+        settings["common start"] = {"task": start_task, "training": asdict(start_training)}
     title = f"{TITLES[name]}, replies"
     return Result(
         f"respond-{name}{suffix}", title, SAID[name], rows, commands=[command], settings=settings, about=About.now()
@@ -203,10 +222,15 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     parser.add_argument("--threads", type=int, default=1, help="threads of the processor (%(default)s)")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="for the runs (%(default)s)")
     parser.add_argument("--output", default=OUTPUTS[0], choices=OUTPUTS, help="of flat models (%(default)s)")
+    parser.add_argument(
+        "--continued", action="store_true", help="continue a common start with the last turn, with --output"
+    )
     given = parser.parse_args(arguments)
     copies = given.output == OUTPUTS[1]
     if copies and (given.bookings or given.models != ["flat"]):
         parser.error(f"--output {given.output} is for --dailydialog and --models flat; leave out the others")
+    if given.continued and not copies:
+        parser.error(f"--continued is for --output {OUTPUTS[1]}; leave it out")
     name = "bookings" if given.bookings else "dailydialog"
     data: dict[str, Any] = {"data": "bookings"}
     if name == "dailydialog":
@@ -221,14 +245,35 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
                 chosen_options |= {"turns": turns, "batch": BATCH[turns > 1]} if turns else {}
                 chosen_options |= options
                 chosen_options |= POINTER if copies else {}
+                chosen_options |= CONTINUED if given.continued else {}
                 tasks[model, turns] = [Respond.of(**chosen_options, seed=seed) for seed in seeds]
                 steps = given.steps or (POINTER_STEPS if copies else STEPS[name])
                 validations = POINTER_VALIDATIONS if copies else VALIDATIONS
+                if given.continued:
+                    steps, validations = given.steps or CONTINUED_STEPS, 1
                 ends = {"steps": steps, "threads": given.threads, "validate_every": max(steps // validations, 1)}
                 task = tasks[model, turns][0]
                 proposed = Respond.training_defaults(task.model, task.dataset)
-                trainings[model, turns] = TrainingConfig(**{**proposed, **LEARNING[name], **ends})
-        written = run(name, tasks, trainings, given.runs, results, lambda text: print(text, flush=True))
+                learning = CONTINUED_LEARNING if given.continued else LEARNING[name]
+                trainings[model, turns] = TrainingConfig(**{**proposed, **learning, **ends})
+        starts, start_training = [], None
+        if given.continued:
+            chosen_options = {**data, **SIZES[name], **OF_MODEL[name, "flat"], **POINTER, "model": "flat"}
+            chosen_options |= {"turns": 1, "batch": BATCH[False], **options}
+            starts = [Respond.of(**chosen_options, seed=seed) for seed in seeds]
+            every = POINTER_STEPS // POINTER_VALIDATIONS
+            ends = {"steps": POINTER_STEPS, "threads": given.threads, "validate_every": every}
+            start_training = TrainingConfig(**{**proposed, **LEARNING[name], **ends})
+        written = run(
+            name,
+            tasks,
+            trainings,
+            given.runs,
+            results,
+            lambda text: print(text, flush=True),
+            starts,
+            start_training,
+        )
         print("written:", written)
     except (Unfinished, ValueError, OSError) as error:
         print(error, file=sys.stderr)

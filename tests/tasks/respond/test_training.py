@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tasks.respond.runs import FLAT, SMALL, STEPS, WORDS
+from tests.tasks.respond.runs import FLAT, SMALL, STEPS, WORDS, loaded
 
 from regard.cli.main import main
 from regard.data.text.tokenizer import Tokenizer
@@ -151,3 +151,12 @@ def test_fewer_turns_are_read_before_some_replies(file: Path, tmp_path: Path) ->
     assert len(draws) == len(problem.plan_epoch(0)) + len(problem.plan_epoch(1))
     again = [planned.draws.tolist() for planned in problem.plan_epoch(1)]
     assert again == [planned.draws.tolist() for planned in problem.plan_epoch(1)]
+
+
+def test_a_run_continues_one_that_read_fewer_turns(file: Path, tmp_path: Path) -> None:
+    short, long = tmp_path / "short", tmp_path / "long"
+    copies = [*FLAT, "--output", "pointer-generator", "--tokens", "words", "--words", "5", "--batch", "64"]
+    options = [*copies, "--threads", "1", *STEPS, "--steps", "1", "--train", str(file)]
+    assert main(["train", "respond", *options, "--turns", "1", "--out", str(short)]) == 0
+    assert main(["train", "respond", *options, "--turns", "3", "--init-from", str(short), "--out", str(long)]) == 0
+    assert loaded(long).reader.turns == 3

@@ -285,7 +285,7 @@ class Respond(TextFileConfig):
     chosen_by: ClassVar[dict[str, str]] = {"decoder": "pretrained"}
     run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", "tokens.json", *DECODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json", *DECODER_FILES)
-    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "turns", "words")
+    weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "words")
     chats: ClassVar[Literal["reply", "state"] | None] = "reply"
     Evaluate: ClassVar[type] = EvaluateReplies
     Predict: ClassVar[type] = PredictReplies
