@@ -8,7 +8,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,27 @@ def rate(task: ClassifyImage, run: Path, repeats: int = 10) -> float:
     return len(batch.labels) / best
 
 
+def judge_all(
+    tasks: Mapping[str, Mapping[str, Any]],
+    out: Path,
+    training: TrainingConfig,
+    write: Callable[[Sequence[Judged]], Path],
+) -> int:
+    """Judges gate after gate, on one thread, and writes the results after each; returns the exit code."""
+    torch.set_num_threads(1)
+    found = []
+    try:
+        for gate, seeds in tasks.items():
+            found.append(judged(gate, seeds, out, training, lambda text: print(text, flush=True)))
+            # after every gate, so that an interruption loses no result
+            path = write(found)
+    except (Unfinished, ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"written: {path}")
+    return 0
+
+
 def result(found: Sequence[Judged], task: ClassifyImage, training: TrainingConfig) -> Result:
     plain = next(one for one in found if one.gate == "none")
     seeds, long = (
@@ -162,19 +183,8 @@ def main(
     )
     given = made.parse_args(arguments)
     names = ["none", *(GATES if given.gates is None else given.gates)]
-    torch.set_num_threads(1)
-    found = []
-    try:
-        for name, variant in task.variants(names).items():
-            tasks = with_seeds({name: variant}, seeds)
-            found.append(judged(name, tasks, given.runs / "digits", training, lambda text: print(text, flush=True)))
-            # after every gate, so that an interruption loses no result
-            path = result(found, task, training).write(results)
-    except (Unfinished, ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"written: {path}")
-    return 0
+    tasks = {name: with_seeds({name: variant}, seeds) for name, variant in task.variants(names).items()}
+    return judge_all(tasks, given.runs / "digits", training, lambda found: result(found, task, training).write(results))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-
-from benchmarks.training import Unfinished
-from benchmarks.vision.digits import Judged, judged
+from benchmarks.vision.digits import Judged, judge_all
 from benchmarks.vision.result import RESULTS, Result, Row, Table
 from regard.cli.verbs.compare import with_seeds
 from regard.tasks.classify_image.options import ClassifyImage
@@ -28,7 +25,7 @@ GATES = {
 TASK = ClassifyImage.of(model="mlp", batch=128)
 # a tenth of 60,000 images is held out to select the best weights: an epoch has 422 batches
 TRAINING = TrainingConfig(
-    epochs=2, lr=2e-3, schedule="cosine", warmup=100, validate_every=422, save_every=422, log_every=211, threads=1
+    epochs=1, lr=2e-3, schedule="cosine", warmup=50, validate_every=211, save_every=211, log_every=211, threads=1
 )
 
 SAID = """\
@@ -93,20 +90,9 @@ def main(
         "--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="folder for the runs (%(default)s)"
     )
     given = made.parse_args(arguments)
-    torch.set_num_threads(1)
     placed = task.with_options(data=None, train=given.mnist)
-    found = []
-    try:
-        for name, variant in placed.variants(list(GATES)).items():
-            tasks = with_seeds({name: variant}, seeds)
-            found.append(judged(name, tasks, given.runs / "mlp", training, lambda text: print(text, flush=True)))
-            # after every gate, so that an interruption loses no result
-            path = result(found, placed, training).write(results)
-    except (Unfinished, ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(f"written: {path}")
-    return 0
+    tasks = {name: with_seeds({name: variant}, seeds) for name, variant in placed.variants(list(GATES)).items()}
+    return judge_all(tasks, given.runs / "mlp", training, lambda found: result(found, placed, training).write(results))
 
 
 if __name__ == "__main__":
