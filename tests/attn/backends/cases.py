@@ -114,7 +114,6 @@ NORMALIZERS: dict[str, Callable[[Sizes], regard.Normalizer]] = {
     "null": lambda s: regard.WithNullSlot(),
     "null-trained": lambda s: regard.WithNullSlot(regard.Sparsemax(), score=Learnable(0.3, heads=s.h)),
     "sum": lambda s: regard.Sum(),
-    "identity": lambda s: regard.Identity(),
 }
 
 READS: dict[str, Callable[[], regard.Read]] = {
