@@ -39,8 +39,10 @@ def mask_keys(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -> 
             with eval_mode(classifier.model), intervene(classifier.model, WithoutKeys(keys), layers=layers):
                 logits.append(classifier.token_logits([explained.tokens] * len(batch)).double())
         except ValueError as error:
-            # the way out that `intervene` names is one of its own arguments
-            raise ValueError(f"{str(error).partition(';')[0]}; use the method leave-one-out") from error
+            # one of the ways out that `intervene` names is an argument of its own
+            reason, _, ways = str(error).partition("; ")
+            load = [way for way in ways.split(", or ") if way.startswith("load ")]
+            raise ValueError(f"{reason}; {', or '.join(['use the method leave-one-out', *load])}") from error
     return torch.cat(logits)
 
 
