@@ -47,9 +47,10 @@ def main(
         parser.error("name a claim, or give --docs")
     for name in given.names:
         result = measure(CLAIMS[name], given.seeds, quick=given.quick)
+        path = None if given.quick else result.write(results)
         print(report(CLAIMS[name], result), flush=True)
-        if not given.quick:
-            print("written:", result.write(results))
+        if path is not None:
+            print("written:", path)
     if given.docs:
         found = read_results(results)
         docs.write_text(page(found), encoding="utf-8")

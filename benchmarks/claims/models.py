@@ -7,25 +7,15 @@ from torch import Tensor, nn
 
 from benchmarks.claims.strings import CLASSES, VOCABULARY
 from regard import GPT2, Attention, RecurrentLanguageModel
-from regard.layers.rnn.cells import init_orthogonal
 from regard.models.language_model import LanguageModel
 
 
-class PlainRecurrent(nn.Module):
-    """h_t = tanh(W x_t + U h_{t−1}) (Elman 1990), with the initial weights of the package's cells."""
-
-    def __init__(self, vocabulary: int, width: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, width)
-        self.rnn = nn.RNN(width, width, batch_first=True)
-        init_orthogonal(self.rnn)
-
-    def forward(self, tokens: Tensor) -> Tensor:  # "b t" -> "b t d"
-        return self.rnn(self.embedding(tokens))[0]
-
-
 class Convolutional(nn.Module):
-    """x += GLU(conv(x)) over a token and those before it (Gehring et al. 2017): a layer adds kernel − 1 tokens."""
+    """x += GLU(conv(x)) over a token and those before it  (Dauphin et al. 2017): a layer adds kernel − 1 tokens.
+
+    Initial weights are torch's: those of the package's GatedConvolution keep the variance of states, and so learn less
+    of these strings in as many steps.
+    """
 
     def __init__(self, vocabulary: int, width: int, layers: int, kernel: int = 3) -> None:
         super().__init__()
@@ -62,7 +52,7 @@ def gpt2(vocabulary: int, width: int, *, layers: int = 2, positions: str = "rota
 
 
 def recurrent(vocabulary: int, width: int, cell: str, attention: str | None) -> RecurrentLanguageModel:
-    """An LSTM or GRU of this width; None attends to all states before by the additive score, "none" does not."""
+    """A recurrent network of this width; None attends to all states before by the additive score, "none" does not."""
     hidden = width if attention == "none" else 3 * (width // 3)
     sizes = {"width": width, "hidden": hidden, "cell": cell, "attention": attention, "dropout": 0.0}
     return RecurrentLanguageModel(vocabulary, memory=512, **sizes)  # type: ignore[arg-type]
@@ -70,7 +60,7 @@ def recurrent(vocabulary: int, width: int, cell: str, attention: str | None) -> 
 
 # models that turn tokens into states, of the vocabulary and the width
 ENCODERS: dict[str, Callable[[int, int], nn.Module]] = {
-    "RNN": PlainRecurrent,
+    "RNN": lambda vocabulary, width: States(recurrent(vocabulary, width, "rnn", "none")),
     "GRU": lambda vocabulary, width: States(recurrent(vocabulary, width, "gru", "none")),
     "LSTM": lambda vocabulary, width: States(recurrent(vocabulary, width, "lstm", "none")),
     "2 convolutions": lambda vocabulary, width: Convolutional(vocabulary, width, 2),
