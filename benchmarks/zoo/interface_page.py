@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from benchmarks import measured
+from benchmarks import measured, report
+from benchmarks.table import markdown
 from benchmarks.zoo.sweep import Outcome, Sweep
 
 VERDICTS = {
@@ -50,10 +52,33 @@ def page(result: Sweep[Interfaced]) -> str:
             measured.table(["verdict", "classes", "meaning"], rows),
             "## Refused, and compared with sdpa\n",
             measured.table(["type", "verdict", "classes", "reason"], noted(used)),
+            *speed(),
             "## Without the interface\n",
             ", ".join(names) + "\n",
         ]
     )
+
+
+SPEED = """\
+`python -m benchmarks.zoo.interface_speed` runs models with random weights with `attn_implementation="regard"` and with
+`"sdpa"`, interleaved on one thread; ratios are of CPU time, medians with their quartiles. A second copy of each model
+shows how far sdpa differs from itself. The lengths of the padded batch are those of SST-2. Memory is the peak of a
+process of its own.
+"""
+
+
+def speed(folder: Path = report.RESULTS / "interface") -> list[str]:
+    """The section on speed and memory, from the latest result of each case; nothing if there is none."""
+    results = [latest for case in sorted(folder.glob("*/")) if (latest := report.latest(case)) is not None]
+    if not results:
+        return []
+    packages = ("regard", "python", "torch", "transformers")
+    abouts = [
+        (str(n), measured.About(each.date, each.machine, {name: each.versions[name] for name in packages}))
+        for n, each in enumerate(results)
+    ]
+    rows = [row for result in results for row in result.rows]
+    return ["## Speed and memory\n", SPEED, measured.conditions(abouts), markdown(rows)]
 
 
 def noted(outcomes: Sequence[Interfaced]) -> list[list[str]]:

@@ -20,6 +20,8 @@ from benchmarks.zoo.recorder_page import Recorded
 from benchmarks.zoo.recorder_sweep import has_rows, matches, try_class
 from benchmarks.zoo.sweep import Outcome, Sweep
 
+from regard.interop import transformers_attention
+
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")
 RESULT = sweep.RESULTS / "recorder.json"
@@ -49,11 +51,20 @@ def test_a_few_classes(name: str, verdict: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "verdict"),
-    [("BertModel", "equal"), ("Gemma2ForCausalLM", "equal"), ("AXK2Model", "refused"), ("ResNetModel", "not used")],
+    [("BertModel", "equal"), ("Gemma2ForCausalLM", "equal"), ("AXK2Model", "equal"), ("ResNetModel", "not used")],
 )
 def test_a_few_classes_on_regard(name: str, verdict: str) -> None:
     outcome = interface_sweep.try_class(name, tiny_models.class_names()[name])
     assert outcome.verdict == verdict, outcome.reason
+
+
+def test_a_part_without_a_term_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise NotImplementedError("BertSelfAttention attends by a paged cache")
+
+    monkeypatch.setattr(transformers_attention, "_refuse_unsupported", refuse)
+    outcome = interface_sweep.try_class("BertModel", "bert")
+    assert (outcome.verdict, outcome.reason) == ("refused", "BertSelfAttention attends by a paged cache")
 
 
 def test_outputs_on_regard_that_differ_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
