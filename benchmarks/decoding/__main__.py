@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import machine, report
 from benchmarks.__main__ import FULL, QUICK, run
 from benchmarks.decoding import generation, int8, steps, translation
-from benchmarks.table import Case, markdown, summary
+from benchmarks.table import Case, Row, markdown, summary
 
 TABLES: dict[str, dict[str, Case]] = {
     "steps": steps.CASES,
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("names", nargs="*", metavar="TABLE", help=f"{', '.join(TABLES)}, or a case as steps/growth")
     made.add_argument("--quick", action="store_true", help="few repetitions; nothing is saved")
     made.add_argument("--repeat", type=int, help="repetitions of every row")
+    made.add_argument("--update", action="store_true", help="replace the rows of single cases in the saved tables")
     made.add_argument("--list", action="store_true", help="print the names of the cases, and stop")
     made.add_argument("--docs", action="store_true", help="write docs/decoding.md from the saved tables")
     made.add_argument("--run", type=Path, help="for int8: a run of translate that was validated on two files")
@@ -66,16 +67,26 @@ def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> int:
         rows = run(tables.get(name) or {name: known[name]}, effort)
         failed = failed or any(row.measured is None for row in rows)
         print(summary(rows))
-        if name in TABLES and not given.quick:
+        table = name.partition("/")[0]
+        if (name in TABLES or given.update) and not given.quick:
             versions = {**machine.versions(), "ctranslate2": machine.version("ctranslate2") or "not installed"}
+            path = folder / f"{table}.json"
+            rows = [*_other_rows(path, rows), *rows] if name not in TABLES else rows
             results = report.Results(datetime.date.today().isoformat(), False, here, versions, rows)
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{name}.json").write_text(results.json(), encoding="utf-8")
-            print(f"Written to {folder / name}.json.")
+            path.write_text(results.json(), encoding="utf-8")
+            print(f"Written to {path}.")
     if given.docs:
         PAGE.write_text(page(folder), encoding="utf-8")
         print(f"Written to {PAGE.relative_to(report.ROOT)}.")
     return 1 if failed else 0
+
+
+def _other_rows(path: Path, rows: Sequence[Row]) -> list[Row]:
+    """The rows of a saved table that are not measured again."""
+    measured = {(row.case, row.compared) for row in rows}
+    saved = report.read(path).rows if path.exists() else []
+    return [row for row in saved if (row.case, row.compared) not in measured]
 
 
 def page(folder: Path = RESULTS) -> str:

@@ -93,7 +93,7 @@ def trained(run: Path, effort: Effort) -> Iterator[Row]:
     import sacrebleu
 
     predictor: Any = regard.load(run, device="cpu")
-    lines = {side: read_lines(path) for side, path in zip(("source", "target"), _validation(run), strict=True)}
+    lines = {side: list(read_lines(path)) for side, path in zip(("source", "target"), _validation(run), strict=True)}
     scores = {}
     for name in ("float32", "int8"):
         if name == "int8":
@@ -138,10 +138,10 @@ def encoding(encoder: Path, texts: Path, effort: Effort) -> Iterator[Row]:
         timed = compare(calls, effort, threads=1)
     low, mean = float(cosine.min()), float(cosine.mean())
     case = f"vectors of {len(lines)} ragged sentences by a trained MiniLM"
-    yield gain(case, timed, "regard int8", "sentence-transformers", 2.0, f"cosine to float32 {low:.4f} or more")
+    yield gain(case, timed, "regard int8", "sentence-transformers", 2.0)
     for name, value, least in (("minimum", low, 0.98), ("mean", mean, 0.995)):
         spread = Spread(value, value, value)
-        yield Row(case, f"{name} cosine to float32", None, spread, Bound("least", least))
+        yield Row(case, f"{name} cosine to float32", None, spread, Bound("least", least), "", f"{value:.4f}")
 
 
 def cases(inputs: Inputs) -> dict[str, Case]:
