@@ -25,7 +25,7 @@ from regard.kernels.dispatch import has_values, in_functorch_transform
 _ROWS = 64
 _WEIGHTS = 1 << 22
 # below this many weights the whole matrix is faster than its parts; more where parts are computed again in backward
-_SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 21
+_SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 22
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
