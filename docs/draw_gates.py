@@ -135,6 +135,20 @@ def relation() -> list[Panel]:
     return panels
 
 
+@torch.no_grad()
+def shapes() -> list[Panel]:
+    """Weights of channels, of positions, and of both, for one digit."""
+    channels = weights_of("se", SHOWN[0])[:, 0, 0].view(4, 6)
+    panels = [
+        image(SHOWN[0]),
+        stretched(channels, f"se: {CHANNELS} channels"),
+        stretched(weights_of("spatial", SHOWN[0])[0], "spatial: 64 positions"),
+    ]
+    both = weights_of("simam", SHOWN[0])
+    tiles = both[:6].view(2, 3, 8, 8).transpose(1, 2).reshape(16, 24)
+    return [*panels, stretched(tiles, "simam: 6 channels × 64 positions")]
+
+
 def cbam() -> list[Panel]:
     panels = over_channels("cbam")
     net = trained("cbam")
@@ -237,6 +251,7 @@ COLOURS = 48
 
 PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "gates": relation,
+    "gate-shapes": shapes,
     "squeeze-excite": lambda: over_channels("se"),
     "eca": lambda: over_channels("eca"),
     "cbam": cbam,

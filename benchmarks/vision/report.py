@@ -10,6 +10,8 @@ IMAGES = ROOT / "docs" / "images"
 # in the order of the page
 BENCHMARKS = {
     "digits": "scikit-learn's digits by a ConvNet, without a gate and with each gate",
+    "channels": "squeeze and excite, part by part, on digits",
+    "channels_mnist": "squeeze and excite, part by part, on MNIST",
     "mnist": "MNIST by a ConvNet with SimAM, and by the gated attention cell, row by row",
     "mlp": "MNIST by a perceptron, with and without the attention module",
     "glimpse": "RAM: MNIST and cluttered scenes through a few glimpses",
@@ -26,7 +28,7 @@ CPU minutes are the CPU time of a training with its validations. A missed target
 
 
 def listed() -> str:
-    return "\n".join(f"{name:10} {what}" for name, what in BENCHMARKS.items())
+    return "\n".join(f"{name:14} {what}" for name, what in BENCHMARKS.items())
 
 
 def page(results: Path = RESULTS, images: Path = IMAGES) -> str:

@@ -92,7 +92,12 @@ from .attribution.faithfulness import faithfulness as faithfulness
 from .common.tag_schemes import TaggedSpan as TaggedSpan, TagScheme as TagScheme
 from .gates.base import Gate as Gate
 from .gates.catalogue import GATES as GATES, gate as gate
-from .gates.channel import ECA as ECA, ChannelGate as ChannelGate, SqueezeExcite as SqueezeExcite
+from .gates.channel import (
+    ECA as ECA,
+    ChannelGate as ChannelGate,
+    GlobalAverage as GlobalAverage,
+    SqueezeExcite as SqueezeExcite,
+)
 from .gates.channel_spatial import BAM as BAM, CBAM as CBAM, Coordinate as Coordinate
 from .gates.controlled_attention import ControlledAttention as ControlledAttention, ModuleState as ModuleState
 from .gates.csra import CSRA as CSRA

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Effort
-from benchmarks.vision import __main__ as typed, attacks, digits, mlp, mnist, mnist_attacks, report
+from benchmarks.vision import __main__ as typed, attacks, channels, digits, mlp, mnist, mnist_attacks, report
 from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.images.test_labelled import idx
 
@@ -68,7 +68,7 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     page = report.write(results, tmp_path / "vision.md", images).read_text(encoding="utf-8")
     assert page.startswith("# Vision results\n")
     assert "- date: 2020-02-02\n- processor: abacus\n- torch 2\n" in page
-    assert "Not run: digits, mnist, mlp, glimpse, caption, attacks, mnist_attacks.\n" in page
+    assert "Not run: digits, channels, channels_mnist, mnist, mlp, glimpse, caption, attacks, mnist_attacks.\n" in page
     assert page.count("| drops | ≥ 98 | 98.21 % (± 0.1) | reached | 1.5 |") == 2  # among the bounds, and in its section
     assert page.count("| clouds |") == 1
     assert "### By hour\n\n| hour | drops |\n| --- | --- |\n| one | 2 |\n\nOf a day.\n" in page
@@ -76,7 +76,8 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     assert "```bash\npython -m benchmarks.vision.rain\npython -m benchmarks.vision --report\n```" in page
     a_result("rain").write(results)
     with pytest.raises(
-        ValueError, match=r"contains rain\.json, which belongs to no benchmark; known are: digits, mnist, mlp, glimpse"
+        ValueError,
+        match=r"contains rain\.json, which belongs to no benchmark; known are: digits, channels, channels_mnist, mnist",
     ):
         report.page(results, images)
 
@@ -118,6 +119,19 @@ def test_a_perceptron_of_a_few_images(data: Path, tmp_path: Path, capsys: pytest
     assert "none is no folder" in capsys.readouterr().err
 
 
+def test_parts_of_channel_attention(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["none", "gap", "se:reduction=4:normalize=softmax"]
+    monkeypatch.setattr(channels, "VARIANTS", {name: channels.VARIANTS[name] for name in names})
+    task = channels.TASK.with_options(width=4, depths=(1,), batch=20)
+    typed = ["--mnist", str(data), "--runs", str(tmp_path / "runs")]
+    assert channels.main(typed, task=task, training=SMALL, seeds=2, results=tmp_path) == 0
+    found = Result.read(tmp_path / "channels_mnist.json")
+    assert [row[0] for row in found.tables[0].rows] == [f"`{name}`" for name in names]
+    assert [row[4] for row in found.tables[0].rows] == ["0", "0", "13"]
+    assert len(found.rows) == 2
+    assert str(tmp_path) not in (tmp_path / "channels_mnist.json").read_text()
+
+
 def test_mnist_of_a_few_images(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tasks = {
         "mnist-rows": {"heads": 2, "width": 3, "stride": 4, "batch": 20},
@@ -153,7 +167,7 @@ def test_digits_of_a_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str
     found = Result.read(tmp_path / "digits.json")
     assert found.rows[0].verdict == "falls short"
     assert sorted(line[0] for line in found.tables[0].rows) == ["none", "simam"]
-    assert "Not trained: se, eca, " in found.tables[0].said
+    assert "Not trained: gap, se, eca, " in found.tables[0].said
     accuracies = found.settings["accuracies"]["none"]
     assert found.rows[0].value == pytest.approx(sum(accuracies) / 2)
     assert found.rows[0].cpu is not None

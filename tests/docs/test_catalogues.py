@@ -28,7 +28,7 @@ class Catalogue(NamedTuple):
 
 CATALOGUES = [
     Catalogue(ROOT / "docs/mechanisms", regard.MECHANISMS, "draw", 25_000),
-    Catalogue(ROOT / "docs/gates", regard.GATES, "draw_gates", 75_000, ["gates"]),
+    Catalogue(ROOT / "docs/gates", regard.GATES, "draw_gates", 75_000, ["gates", "gate-shapes"]),
 ]
 NAMED = re.compile(r"^Catalogue names?: (?P<names>.+)$", re.MULTILINE)
 PICTURE = re.compile(r"^!\[[^\]]+\]\(\.\./images/(?P<file>[\w-]+\.png)\)$", re.MULTILINE)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import regard
 from regard import (
     BAM,
     CBAM,
@@ -18,6 +19,7 @@ from regard import (
     External,
     ExternalBlock,
     Gate,
+    GlobalAverage,
     MagnitudeSaliency,
     MaxSaliency,
     MultiHeadExternal,
@@ -110,6 +112,33 @@ def test_squeeze_excite(dims: int, bias: bool) -> None:
         for c, p in itertools.product(range(C), places(x)):
             want[(b, c, *p)] = s[c] * x[(b, c, *p)].item()
     holds(gate, x, want)
+
+
+@dims_
+def test_global_average(dims: int) -> None:
+    gate, x = GlobalAverage(), a_map(dims)
+    want = made(x)
+    for b, c, p in each(x):
+        want[(b, c, *p)] = sigma(sum(x[(b, c, *q)].item() for q in places(x)) / len(places(x))) * x[(b, c, *p)].item()
+    holds(gate, x, want)
+
+
+@dims_
+@pytest.mark.parametrize("name", ["activation=none", "activation=tanh", "normalize=softmax"])
+def test_squeeze_excite_part_by_part(dims: int, name: str) -> None:
+    """In float64, to 1e-10."""
+    gate, x = regard.gate(f"se:reduction=2:{name}", C).double(), a_map(dims).double()
+    inner = {"activation=none": float, "activation=tanh": math.tanh}.get(name, lambda v: max(0.0, v))
+    want = made(x)
+    for b in range(B):
+        z = [sum(x[(b, c, *p)].item() for p in places(x)) / len(places(x)) for c in range(C)]
+        scores = dense(gate.up, [inner(v) for v in dense(gate.down, z)])
+        total = sum(math.exp(s) for s in scores)
+        w = [math.exp(s) / total if name == "normalize=softmax" else sigma(s) for s in scores]
+        for c, p in itertools.product(range(C), places(x)):
+            want[(b, c, *p)] = w[c] * x[(b, c, *p)].item()
+    torch.testing.assert_close(gate(x), want, rtol=0, atol=1e-10)
+    assert torch.autograd.gradcheck(gate, x[:1, :, :2].clone().requires_grad_(), fast_mode=True)
 
 
 @dims_

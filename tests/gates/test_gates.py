@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
-from regard import BAM, CBAM, GATES, Coordinate, ExternalBlock, Gate, Need, gate
+from regard import BAM, CBAM, GATES, Coordinate, ExternalBlock, Gate, Need, SqueezeExcite, gate
 
 # sizes that share no factor: a swapped axis must fail
 B, C = 3, 7
 SPACES = {1: (11,), 2: (5, 8), 3: (2, 5, 3)}
-IN_PLACE = ["se", "eca", "channel", "spatial", "spatial-conv", "cbam", "bam", "coordinate"]
+IN_PLACE = ["gap", "se", "eca", "channel", "spatial", "spatial-conv", "cbam", "bam", "coordinate"]
 READING = ["gated-heads", "gated-units", "gated-cell", "attention-module"]
 IN_PLACE += [*READING, "simam", "max", "magnitude"]
-FREE = ["simam", "max", "magnitude"]
+FREE = ["gap", "simam", "max", "magnitude"]
 
 every = pytest.mark.parametrize("name", GATES)
 
@@ -249,6 +249,35 @@ BAD = {
     "zero reduction": (ValueError, lambda: CBAM(8, 0), ["reduction must be a whole number", "0"]),
     "four axes of places": (ValueError, lambda: CBAM(8, dims=4), ["dims must be 1, 2 or 3", "CBAM", "4"]),
     "an unknown gate": (ValueError, lambda: gate("simmam", 8), ["unknown gate", "did you mean 'simam'?"]),
+    "an unknown option": (
+        ValueError,
+        lambda: gate("se:reductoin=4", 8),
+        ["unknown option of 'se:reductoin=4', 'reductoin'; did you mean 'reduction'?"],
+    ),
+    "an option without a value": (ValueError, lambda: gate("se:reduction", 8), ["option=value", "reduction=VALUE"]),
+    "an option twice": (ValueError, lambda: gate("se:hidden=2:hidden=3", 8), ["gives hidden twice; give it once"]),
+    "options of a gate without any": (
+        ValueError,
+        lambda: gate("gap:reduction=4", 8),
+        ["the gate 'gap' takes no options, got 'gap:reduction=4'; leave them out, or use se, "],
+    ),
+    "a reduction that is no number": (
+        ValueError,
+        lambda: gate("se:reduction=x", 8),
+        ["reduction of 'se:reduction=x': a whole number of at least 1 is needed, got 'x'; try 4"],
+    ),
+    "a lam that is no number": (ValueError, lambda: gate("simam:lam=x", 8), ["a number is needed, got 'x'; try 0.1"]),
+    "an unknown normalizer": (
+        ValueError,
+        lambda: gate("se:normalize=softmx", 8),
+        ["normalize of 'se:normalize=softmx': unknown normalizer 'softmx'; did you mean 'softmax'?"],
+    ),
+    "an activation that is no function": (
+        TypeError,
+        lambda: SqueezeExcite(8, activation="relu"),
+        ["activation must be a function of a tensor, got 'relu'; try nn.Identity()"],
+    ),
+    "a normalizer that is none": (TypeError, lambda: SqueezeExcite(8, normalize="softmax"), ["normalize", "Softmax()"]),
     "an unknown sum": (ValueError, lambda: BAM(8, combine="summ"), ["unknown combine", "did you mean 'sum'?"]),
     "no dilation": (ValueError, lambda: BAM(8, dilation=0), ["dilation must be a whole number"]),
     "no width": (ValueError, lambda: Coordinate(8, min_hidden=0), ["min_hidden must be a whole number"]),

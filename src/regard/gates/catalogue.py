@@ -2,14 +2,18 @@
 
 All are called alike: `gate(x)`, and `gate.attend(x, need=Need(weights=True))` for the weights. Weights broadcast to x;
 those of non-local and external attention are a matrix. `dims` is the number of spatial axes: 2 for images.
+
+A name may carry options, `se:reduction=4:normalize=softmax`, where variants of a gate are in one list.
 """
 
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from torch import nn
 
 from regard.attn import checks
-from regard.gates.channel import ECA, ChannelGate, SqueezeExcite
+from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
+from regard.gates.channel import ECA, ChannelGate, GlobalAverage, SqueezeExcite
 from regard.gates.channel_spatial import BAM, CBAM, Coordinate
 from regard.gates.external import ExternalBlock, MultiHeadExternal
 from regard.gates.non_local import NonLocal
@@ -31,6 +35,7 @@ def _heads(channels: int) -> int:
 
 GATES: dict[str, GateFactory] = {
     # weights of channels
+    "gap": lambda channels, dims=2: GlobalAverage(),
     "se": lambda channels, dims=2: SqueezeExcite(channels),
     "eca": lambda channels, dims=2: ECA(channels),
     "channel": lambda channels, dims=2: ChannelGate(channels),
@@ -57,7 +62,116 @@ GATES: dict[str, GateFactory] = {
 }
 
 
-def gate(name: str, channels: int, dims: int = 2) -> nn.Module:
-    """The gate of that name in `GATES`, for maps of `channels` channels and `dims` spatial axes."""
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "tanh": nn.Tanh,
+    "none": nn.Identity,
+}
+NORMALIZERS: dict[str, Callable[[], nn.Module]] = {
+    "sigmoid": Sigmoid,
+    "softmax": Softmax,
+    "sparsemax": Sparsemax,
+    "entmax": Entmax,
+}
+
+
+class ConfigurableGate(NamedTuple):
+    """A gate that takes options after its name: `make(channels, dims, options)` gets their values."""
+
+    make: Callable[[int, int, dict[str, Any]], nn.Module]
+    readers: Mapping[str, Callable[[str], Any]]  # the value of an option from its text
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"a whole number of at least 1 is needed, got {text!r}; try 4")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"a number is needed, got {text!r}; try 0.1") from None
+
+
+def _named(kind: str, makers: Mapping[str, Callable[[], nn.Module]]) -> Callable[[str], nn.Module]:
+    def read(text: str) -> nn.Module:
+        checks.known(kind, text, makers)
+        return makers[text]()
+
+    return read
+
+
+CONFIGURABLE: dict[str, ConfigurableGate] = {
+    "se": ConfigurableGate(
+        lambda channels, dims, options: SqueezeExcite(channels, **options),
+        {"reduction": _whole, "hidden": _whole, "activation": _named("activation", ACTIVATIONS)}
+        | {"normalize": _named("normalizer", NORMALIZERS)},
+    ),
+    "eca": ConfigurableGate(lambda channels, dims, options: ECA(channels, **options), {"kernel": _whole}),
+    "channel": ConfigurableGate(
+        lambda channels, dims, options: ChannelGate(channels, **options), {"reduction": _whole}
+    ),
+    "spatial-conv": ConfigurableGate(
+        lambda channels, dims, options: SpatialGate(dims=dims, **options), {"kernel": _whole}
+    ),
+    "cbam": ConfigurableGate(
+        lambda channels, dims, options: CBAM(channels, dims=dims, **options), {"reduction": _whole, "kernel": _whole}
+    ),
+    "bam": ConfigurableGate(
+        lambda channels, dims, options: BAM(channels, dims=dims, **options), {"reduction": _whole, "dilation": _whole}
+    ),
+    "simam": ConfigurableGate(lambda channels, dims, options: SimAM(**options), {"lam": _number}),
+}
+
+
+def gate_factory(text: str) -> GateFactory:
+    """The factory of `NAME` or `NAME:option=value:option=value`, with NAME in `GATES`."""
+    name, *given = text.split(":") if isinstance(text, str) else [text]
     checks.known("gate", name, GATES)
-    return GATES[name](channels, dims)
+    if not given:
+        return GATES[name]
+    if name not in CONFIGURABLE:
+        raise ValueError(
+            f"the gate {name!r} takes no options, got {text!r}; leave them out, or use {', '.join(CONFIGURABLE)}"
+        )
+    make, readers = CONFIGURABLE[name]
+    texts = _option_texts(text, given, readers)
+
+    def values() -> dict[str, Any]:
+        return {key: _read_value(text, key, value, readers[key]) for key, value in texts.items()}
+
+    values()  # wrong values are refused here, not when the first gate is built
+    # read again per gate: a normalizer is a module, and every gate has its own
+    return lambda channels, dims=2: make(channels, dims, values())
+
+
+def _option_texts(text: str, given: Sequence[str], readers: Mapping[str, Any]) -> dict[str, str]:
+    """{option: its value as written}; raises for what is no option, and for one that is there twice."""
+    texts: dict[str, str] = {}
+    for option in given:
+        key, equals, value = option.partition("=")
+        checks.known(f"option of {text!r},", key, readers)
+        if not equals:
+            raise ValueError(f"options of a gate are option=value, got {option!r} in {text!r}; try {option}=VALUE")
+        if key in texts:
+            raise ValueError(f"{text!r} gives {key} twice; give it once")
+        texts[key] = value
+    return texts
+
+
+def _read_value(text: str, key: str, value: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise ValueError(f"{key} of {text!r}: {error}") from None
+
+
+def gate(name: str, channels: int, dims: int = 2) -> nn.Module:
+    """The gate of that name in `GATES`, for maps of `channels` channels and `dims` spatial axes.
+
+    Options follow the name: `gate("se:reduction=4", 64)`.
+    """
+    return gate_factory(name)(channels, dims)

@@ -1,32 +1,60 @@
 """Channel gates: one weight per channel, computed from the pooled channel."""
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
+from regard.attn.terms.normalizer import Normalizer, Sigmoid
 from regard.gates.base import Gate, check_odd, hidden_width, scale_map, wide_sigmoid
 from regard.kernels import feature_maps
+
+
+class GlobalAverage(Gate):
+    """w = σ(z), z = mean over positions: squeeze and excite without the two layers. No parameters."""
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        x, z = feature_maps.mean_pool(x)
+        return scale_map(x, wide_sigmoid(z, x), None, need_weights)
 
 
 class SqueezeExcite(Gate):
     """w = σ(W₂ relu(W₁ z + b₁) + b₂), z = mean over positions  (Hu et al. 2018, eq. 2-4).
 
     The hidden width is channels / reduction, at least one; `hidden` sets it, for checkpoints that rounded it.
+    `activation` replaces relu, `nn.Identity()` leaves it out; `normalize` replaces σ, over the channels: the weights of
+    `Softmax()` sum to one.
     """
 
-    def __init__(self, channels: int, reduction: int = 16, *, hidden: int | None = None, bias: bool = True) -> None:
+    def __init__(
+        self,
+        channels: int,
+        reduction: int = 16,
+        *,
+        hidden: int | None = None,
+        bias: bool = True,
+        activation: Callable[[Tensor], Tensor] = F.relu,
+        normalize: Normalizer | None = None,
+    ) -> None:
         super().__init__(channels)
+        if not callable(activation):
+            raise TypeError(f"activation must be a function of a tensor, got {activation!r}; try nn.Identity()")
+        if normalize is not None:
+            checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
         hidden = hidden_width(channels, reduction) if hidden is None else hidden
         checks.positive_ints("SqueezeExcite", hidden=hidden)
         self.down = nn.Linear(channels, hidden, bias=bias)
         self.up = nn.Linear(hidden, channels, bias=bias)
+        self.activation = activation
+        self.normalize = Sigmoid() if normalize is None else normalize
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         x, z = feature_maps.mean_pool(x)
-        w = wide_sigmoid(self.up(F.relu(self.down(z.to(x.dtype)))), x)
+        scores = self.up(self.activation(self.down(z.to(x.dtype))))
+        w = self.normalize.weights(scores.to(checks.accumulate_dtype(x.dtype)), None)
         return scale_map(x, w, None, need_weights)
 
 

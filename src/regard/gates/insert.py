@@ -13,7 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 from regard.attn import checks
 from regard.common.eval_mode import eval_mode
 from regard.gates.base import AXES
-from regard.gates.catalogue import GATES
+from regard.gates.catalogue import gate_factory
 
 MakeGate = Callable[[int], nn.Module]
 ModuleSelector = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -56,7 +56,8 @@ def insert(
 
         regard.insert(resnet, "se", after="layer*", example=image)
 
-    `make` is a name of `GATES`, or a function that gets the number of output channels of the module and returns a gate.
+    `make` is a name of `GATES`, which options may follow (`se:reduction=4`), or a function that gets the number of
+    output channels of the module and returns a gate.
     `after` selects modules by a glob of names, by type, by a function of name and module, or by several of them.
     The number of channels is that which the module declares (`out_channels` and the like), or that of `example`, an
     input of the model (a tensor, a tuple of arguments or a dict of named ones). Channels are axis 1, or with
@@ -71,7 +72,7 @@ def insert(
     if layout not in (None, "first", "last"):
         raise ValueError(f"layout must be 'first' or 'last', got {layout!r}; images have their channels first")
     if isinstance(make, str):
-        checks.known("gate", make, GATES)
+        gate_factory(make)
     elif isinstance(make, nn.Module):
         raise TypeError(
             f"make must be a function of a number of channels, got the module {type(make).__name__}; every module "
@@ -104,7 +105,7 @@ def _make_gate(make: MakeGate | str, name: str, axes: _Axes) -> nn.Module:
                 f"{name} returns vectors or more than three spatial axes, and the gate {make!r} weights maps "
                 f"{AXES[1]} to {AXES[3]}; select a module that returns one"
             )
-        return GATES[make](axes.channels, axes.dims)
+        return gate_factory(make)(axes.channels, axes.dims)
     gate = make(axes.channels)
     if not isinstance(gate, nn.Module):
         raise TypeError(

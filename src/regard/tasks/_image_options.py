@@ -93,13 +93,13 @@ class ServeImages:
 
 
 def gate_factory(name: str | None) -> GateFactory | None:
-    """The factory of the gate of this name, if there is a name."""
-    from regard.gates.catalogue import GATES
+    """The factory of the gate of this name, which options may follow, if there is a name."""
+    from regard.gates import catalogue
 
     if name is None:
         return None
-    known("gate", name, ["none", *GATES])
-    return GATES[name]
+    known("gate", name.partition(":")[0], ["none", *catalogue.GATES])
+    return catalogue.gate_factory(name)
 
 
 def leave_out_none(options: Any) -> None:

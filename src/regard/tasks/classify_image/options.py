@@ -194,7 +194,10 @@ class ClassifyImage(LabelledImageConfig):
     run_files: ClassVar[tuple[str, ...]] = ("images.json", *IMAGE_ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", *IMAGE_ENCODER_FILES)
     varies: ClassVar[str] = "gate"
-    varies_help: ClassVar[str] = "Gates by name, as `regard list gates` has them; none is a network without gates."
+    varies_help: ClassVar[str] = (
+        "Gates by name, as `regard list gates` has them, also with options (se:reduction=4); none is a network without "
+        "gates."
+    )
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateImages
     Attack: ClassVar[type] = AttackImages
