@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.peers.ctranslate2_model import write_model
 from benchmarks.table import Case, Row, gain
 from benchmarks.timing import Effort, compare
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
+from regard.export.ctranslate2_model import write_translator
 from regard.models.transformer import Transformer
 
 WORDS, WIDTH, LAYERS, HEADS = 6000, 256, 3, 4
@@ -48,7 +48,7 @@ def translator(model: Transformer, folder: Path) -> Any:
 
     tokens = [f"w{n}" for n in range(WORDS)]
     names = {"bos": tokens[BOS], "eos": tokens[EOS], "unk": tokens[UNK]}
-    write_model(model, folder, tokens, tokens, **names)
+    write_translator(model, folder, tokens, tokens, **names)
     return ctranslate2.Translator(str(folder), compute_type="float32", inter_threads=1, intra_threads=1)
 
 

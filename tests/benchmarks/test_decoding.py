@@ -7,39 +7,8 @@ import pytest
 import torch
 from benchmarks.__main__ import QUICK
 from benchmarks.decoding import __main__ as command_line, generation, int8, steps, translation
-from benchmarks.peers.ctranslate2_model import transformer_specification, write_model
-
-from regard.decoding.greedy import greedy
-from regard.models.transformer import Transformer
 
 ONCE = replace(QUICK, repeat=1, least=1, block=0.0)
-
-
-@pytest.mark.parametrize(("norm", "positions"), [("pre", "sinusoidal"), ("post", "learned")])
-def test_ctranslate2_gives_the_same_tokens(norm: str, positions: str, tmp_path: Path) -> None:
-    import ctranslate2
-
-    torch.manual_seed(0)
-    model = Transformer(23, 29, width=8, layers=2, heads=2, feed=12, norm=norm, positions=positions, tied="none").eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.6)
-    names = {"bos": "w1", "eos": "w2", "unk": "w3"}
-    write_model(model, tmp_path, [f"w{n}" for n in range(23)], [f"w{n}" for n in range(29)], **names)
-    peer = ctranslate2.Translator(str(tmp_path), compute_type="float32", inter_threads=1, intra_threads=1)
-    source, lengths = torch.randint(4, 23, (3, 7)), torch.tensor([7, 5, 3])
-    mine = greedy(model, model.init_state(source, lengths), bos=1, eos=2, limits=torch.full((3,), 11))
-    texts = [[f"w{n}" for n in row[:length]] for row, length in zip(source.tolist(), lengths.tolist(), strict=True)]
-    results = peer.translate_batch(texts, beam_size=1, max_decoding_length=11)
-    theirs = [[int(token[1:]) for token in result.hypotheses[0]] for result in results]
-    assert [list(hypothesis.tokens) for hypothesis in mine] == theirs
-
-
-def test_ctranslate2_refuses_other_attention() -> None:
-    with pytest.raises(ValueError, match="cannot express this Transformer: its heads attend by"):
-        transformer_specification(Transformer(5, 5, width=4, layers=1, heads=1, attention="additive"))
-    with pytest.raises(ValueError, match="its positions are rotary"):
-        transformer_specification(Transformer(5, 5, width=4, layers=1, heads=1, positions="rotary"))
 
 
 def test_steps_agree_with_the_lean_loop(monkeypatch: pytest.MonkeyPatch) -> None:

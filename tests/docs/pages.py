@@ -48,6 +48,7 @@ COMMANDED = {
         "glimpses",
         "captions",
         "gan",
+        "export",
     )
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

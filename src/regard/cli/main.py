@@ -26,6 +26,7 @@ VERBS = {
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
     "evaluate": "score a trained model",
     "quantize": "write a trained model with 8-bit weights, and the quality that they cost",
+    "export": "write a trained model in the format of transformers, CTranslate2, ONNX or torch.export",
     "attack": "the accuracy of a trained model of images or texts under an adversarial attack",
     "attribute": "how much each word of a text adds to the class that a trained model gives it",
     "faithfulness": "how far attributions, and the attention of a trained model, can be trusted",

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.inference.endpoint import Endpoint
+from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.recording.recording import Recording
 from regard.recording.run import RecordedRun, TextAlignment, recorded
@@ -125,6 +126,13 @@ class Predictor(ABC, Generic[Input, Output]):
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         """The endpoint that answers requests over HTTP for this model; `run` and `step` name its weights."""
         raise ValueError(f"{type(self).__name__} is not served over HTTP; use regard predict")
+
+    def exportable(self) -> Exportable:
+        """The parts that files of other libraries can hold."""
+        raise ValueError(
+            f"{type(self).__name__} is not exported; translators, language models, masked language models, encoders of "
+            "texts and classifiers of texts are"
+        )
 
 
 class PredictionSession:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from regard.data.text.library_vocabulary import LibraryVocabulary, library_vocabulary
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.data.text.tokenizer import Tokenizer, utf8_errors
 
@@ -114,6 +115,10 @@ class SubwordTokenizer(ABC):
     @abstractmethod
     def to_json(self) -> str:
         """The tokenizer as text, which `read_subwords` restores."""
+
+    @abstractmethod
+    def library_vocabulary(self, *, matches_special: bool = False) -> LibraryVocabulary:
+        """The vocabulary for other programs; a text may spell a mask with `matches_special`."""
 
     @property
     def special(self) -> frozenset[int]:
@@ -224,6 +229,10 @@ class PretrainedSubwords(SubwordTokenizer):
     def to_json(self) -> str:
         return json.dumps({"kind": "pretrained", "tokenizer": json.loads(self._library.to_str())}, ensure_ascii=False)
 
+    def library_vocabulary(self, *, matches_special: bool = False) -> LibraryVocabulary:
+        special = {"pad": self.pad, "unk": self.unknown, "mask": self.mask}
+        return LibraryVocabulary.of_library(self._library, special, matches_special=matches_special)
+
 
 def _frame_of(library: "Library") -> Frame:
     """The tokens that the template of a tokenizer puts around a text and around two."""
@@ -262,6 +271,11 @@ class RunSubwords(SubwordTokenizer):
 
     def to_json(self) -> str:
         return json.dumps({"kind": "run", "tokenizer": json.loads(self._tokenizer.to_json())}, ensure_ascii=False)
+
+    def library_vocabulary(self, *, matches_special: bool = False) -> LibraryVocabulary:
+        return library_vocabulary(
+            self._tokenizer, spaced=True, begin=(BOS,), end=(EOS,), mask=True, matches_special=matches_special
+        )
 
 
 def read_subwords(text: str) -> SubwordTokenizer:

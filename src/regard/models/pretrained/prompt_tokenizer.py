@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, final
 
+from regard.data.text.library_vocabulary import LibraryVocabulary
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizer import utf8_errors
 
@@ -39,6 +40,12 @@ class ReleasedTokenizer:
     def library_json(self) -> str:
         """The content of its tokenizer.json."""
         return str(self._library.to_str())
+
+    def library_vocabulary(self) -> LibraryVocabulary:
+        """The vocabulary for other programs."""
+        special = self.special
+        ids = {"pad": special.pad, "bos": special.bos, "eos": special.eos, "unk": special.unk}
+        return LibraryVocabulary.of_library(self._library, ids, forbidden=special.forbidden, matches_special=True)
 
     def __len__(self) -> int:
         return int(self._library.get_vocab_size())

@@ -18,6 +18,7 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
 from regard.common.wording import plural
+from regard.data.text.library_vocabulary import library_vocabulary
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, UNK
 from regard.data.text.subwords import SubwordTokenizer
@@ -25,6 +26,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.inference.edited_text import EditedText
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.endpoint import Endpoint
+from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
@@ -293,6 +295,13 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
         return draw_recording(recording, path, what="texts", layer=0, query=query)
 
     # Services
+
+    def exportable(self) -> Exportable:
+        if isinstance(self.tokenizer, Tokenizer):
+            vocabulary = library_vocabulary(self.tokenizer, spaced=True)
+        else:
+            vocabulary = self.tokenizer.library_vocabulary()
+        return Exportable(self.model, vocabulary, classes=tuple(self.classes), longest=self.max_length)
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         if picture is not None:

@@ -18,6 +18,7 @@ from regard.common.wording import plural, shortened
 from regard.data.text.pairs import read_lines
 from regard.data.text.subwords import EncodedText, SubwordTokenizer
 from regard.inference.endpoint import Endpoint
+from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
@@ -194,6 +195,9 @@ class EmbedPredictor(Predictor[str, TextVector]):
         return replace(recording, queries=pieces, keys=pieces, about=about)
 
     # Services
+
+    def exportable(self) -> Exportable:
+        return Exportable(self.model, self.tokenizer.library_vocabulary(), longest=self.longest)
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return EmbeddingSession(self, options, picture)

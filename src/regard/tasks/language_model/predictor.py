@@ -12,12 +12,17 @@ from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural, shortened
+from regard.data.text.library_vocabulary import library_vocabulary
+from regard.data.text.special_tokens import EOS
 from regard.data.text.text_tokenizer import PromptTokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.inference.chat import ChatAnswer, Emit
 from regard.inference.endpoint import Endpoint
+from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.language_model import LanguageModel
+from regard.models.pretrained.prompt_tokenizer import ReleasedTokenizer
 from regard.recording.recording import Recording
 from regard.tasks.language_model.generation import (
     Continuation,
@@ -226,6 +231,15 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         return replace(recording, queries=pieces, keys=pieces, about=about)
 
     # Services
+
+    def exportable(self) -> Exportable:
+        if isinstance(self.tokenizer, Tokenizer):
+            # an empty text is the end of the one before
+            vocabulary = library_vocabulary(self.tokenizer, spaced=False, bos=EOS)
+        else:
+            assert isinstance(self.tokenizer, ReleasedTokenizer)
+            vocabulary = self.tokenizer.library_vocabulary()
+        return Exportable(self.model, vocabulary, longest=self.longest)
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return GenerationSession(self, options, picture)

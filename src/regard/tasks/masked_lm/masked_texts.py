@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from regard.common.wording import shortened
+from regard.data.text.library_vocabulary import LibraryVocabulary, library_vocabulary
 from regard.data.text.masking import mask_token
 from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK
 from regard.data.text.subwords import PretrainedSubwords
@@ -64,6 +65,10 @@ class MaskedTexts(ABC):
     def fill(self, text: str, encoded: EncodedMasks, tokens: Sequence[int]) -> str:
         """The text with these tokens in place of its masks."""
 
+    @abstractmethod
+    def library_vocabulary(self) -> LibraryVocabulary:
+        """The vocabulary for other programs, which reads the masks of a text."""
+
 
 @final
 class RunMaskedTexts(MaskedTexts):
@@ -111,6 +116,11 @@ class RunMaskedTexts(MaskedTexts):
             filled = (filled[:-1] if has_space else filled) + self.tokenizer.token_text(token) + part
         return filled
 
+    def library_vocabulary(self) -> LibraryVocabulary:
+        return library_vocabulary(
+            self.tokenizer, spaced=False, begin=(BOS,), end=(EOS,), mask=True, matches_special=True
+        )
+
 
 @final
 class ReleasedMaskedTexts(MaskedTexts):
@@ -151,6 +161,9 @@ class ReleasedMaskedTexts(MaskedTexts):
             is_inside = piece.startswith(_INSIDE)
             filled = (filled.rstrip() if is_inside else filled) + piece.removeprefix(_INSIDE) + part
         return filled
+
+    def library_vocabulary(self) -> LibraryVocabulary:
+        return self.tokenizer.library_vocabulary(matches_special=True)
 
     def _with_masks(self, text: str) -> str:
         """The text with the mask that a user types in place of the model's."""

@@ -16,6 +16,7 @@ from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
 from regard.common.wording import plural, shortened
 from regard.inference.endpoint import Endpoint
+from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor
@@ -185,6 +186,9 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
         return replace(recording, queries=pieces, keys=pieces, about=about)
 
     # Services
+
+    def exportable(self) -> Exportable:
+        return Exportable(self.model, self.texts.library_vocabulary(), longest=self.longest)
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return MaskedSession(self, options, picture)

@@ -14,10 +14,15 @@ from regard.attn.call import Need
 from regard.common.eval_mode import eval_mode
 from regard.data.text.batching import source_batch
 from regard.data.text.corpus import LENGTH_OFFSET
+from regard.data.text.library_vocabulary import LibraryVocabulary, library_vocabulary
+from regard.data.text.special_tokens import EOS
+from regard.data.text.text_tokenizer import TextTokenizer
+from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.protocol import Hypothesis
 from regard.decoding.search import Greedy, Search, num_hypotheses, run_search
 from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
+from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.inference.structured_predictor import OutputPart
@@ -345,6 +350,11 @@ class Translator(Predictor[str, Translation]):
 
     # Services
 
+    def exportable(self) -> Exportable:
+        vocabularies = self.vocabularies
+        source = _library_vocabulary(vocabularies.source, end=(EOS,))
+        return Exportable(self.model, source, _library_vocabulary(vocabularies.target), longest=self.longest)
+
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return TranslationSession(self, PredictTranslations() if options is None else options, picture)
 
@@ -353,3 +363,17 @@ class Translator(Predictor[str, Translation]):
         from regard.tasks.translate.endpoint import TranslateEndpoint
 
         return TranslateEndpoint(self, limits, run=run, step=step)
+
+
+def _library_vocabulary(tokenizer: TextTokenizer, end: Sequence[int] = ()) -> LibraryVocabulary:
+    """A vocabulary for other programs; one of sentencepiece has pieces alone."""
+    if isinstance(tokenizer, Tokenizer):
+        return library_vocabulary(tokenizer, spaced=True, end=end)
+    special = tokenizer.special
+    ids = {
+        "pad": special.pad,
+        "bos": special.bos,
+        "eos": special.eos,
+        **({} if special.unk is None else {"unk": special.unk}),
+    }
+    return LibraryVocabulary(tuple(tokenizer.pieces(range(len(tokenizer)))), ids, forbidden=special.forbidden)

@@ -1,0 +1,90 @@
+"""write_transformers: a folder that transformers' from_pretrained reads, model and tokenizer."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.common import atomic_files
+from regard.export.vocabulary_files import (
+    TOKENIZER,
+    TOKENIZER_OPTIONS,
+    special_ids,
+    tokenizer_options,
+    write_json,
+    write_tokenizer,
+)
+from regard.inference.exportable import Exportable
+from regard.models.language_model import LanguageModel
+from regard.models.pretrained import save_pretrained
+from regard.models.pretrained.folder import CONFIG, GENERATION, SAFETENSORS
+from regard.models.pretrained.loading import SAVED_AS
+from regard.models.transfer.classifier import EncoderClassifier
+from regard.models.transfer.released_classifier import ReleasedClassifier
+from regard.models.transfer.text_embedder import TextEmbedder
+
+# poolings by the names of sentence-transformers
+_POOLINGS = {"mean": "mean_tokens", "first": "cls_token", "max": "max_tokens"}
+
+
+def write_transformers(parts: Exportable, folder: Path) -> Mapping[str, str]:
+    """Raises ValueError if transformers has no class with the parts of the model."""
+    model = mapped_model(parts.model)
+    if parts.vocabulary.library is None:
+        raise ValueError("the vocabulary has no tokenizer.json; copy the files of the tokenizer by hand")
+    config: dict[str, Any] = special_ids(parts.vocabulary)
+    if parts.classes:
+        config["id2label"] = {str(n): name for n, name in enumerate(parts.classes)}
+        config["label2id"] = {name: n for n, name in enumerate(parts.classes)}
+    save_pretrained(model, folder, config)
+    files = {CONFIG: f"of {SAVED_AS[type(model)]}", SAFETENSORS: "weights"}
+    write_tokenizer(parts.vocabulary, folder / TOKENIZER)
+    write_json(folder / TOKENIZER_OPTIONS, tokenizer_options(parts.vocabulary, parts.longest))
+    files |= {TOKENIZER: "of the library tokenizers", TOKENIZER_OPTIONS: "of PreTrainedTokenizerFast"}
+    if isinstance(model, LanguageModel):
+        forbidden = list(parts.vocabulary.forbidden)
+        write_json(folder / GENERATION, config | ({"suppress_tokens": forbidden} if forbidden else {}))
+        files[GENERATION] = "tokens that end a text, and that no text has"
+    if isinstance(parts.model, TextEmbedder):
+        files |= _write_pooling(parts.model, folder)
+    return files
+
+
+def mapped_model(model: nn.Module) -> nn.Module:
+    """The part of a model that is a class of transformers."""
+    if isinstance(model, EncoderClassifier):
+        raise ValueError(
+            f"transformers' BertForSequenceClassification reads tanh(W x + b) of the first token, and this classifier "
+            f"the {model.pooling} of the states; export it --to onnx"
+        )
+    if isinstance(model, TextEmbedder):
+        if model.encoder.levels:
+            raise ValueError(
+                f"transformers' BertModel has the states of its last layer, and this encoder those of the layers "
+                f"{model.encoder.levels}; export it --to onnx"
+            )
+        return model.encoder.bert
+    part = model.classifier if isinstance(model, ReleasedClassifier) else model
+    if type(part) not in SAVED_AS:
+        known = ", ".join(sorted(SAVED_AS.values()))
+        raise ValueError(
+            f"transformers has no class for a {type(model).__name__}, only {known}; train another model, or export it "
+            "to another format"
+        )
+    return part
+
+
+def _write_pooling(model: TextEmbedder, folder: Path) -> dict[str, str]:
+    """The files of sentence-transformers: modules, and the pooling among them."""
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *([("2_Normalize", "Normalize")] * model.normalize)]
+    listed = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(modules)
+    ]
+    modes = {f"pooling_mode_{name}": pooling == model.pooling for pooling, name in _POOLINGS.items()}
+    for path, _ in modules[1:]:
+        atomic_files.make_folder(folder / path)
+    write_json(folder / "1_Pooling" / CONFIG, {"word_embedding_dimension": model.width, **modes})
+    write_json(folder / "modules.json", listed)
+    return {"modules.json": "of sentence-transformers: encoder, pooling and length 1"}

@@ -1,0 +1,72 @@
+"""regard export, from the command line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.export import predictors
+
+from regard.cli.main import main
+from regard.export import FORMATS, catalogue, export
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small GPT-2 in transformers' layout."""
+    folder = tmp_path_factory.mktemp("released") / "gpt2"
+    export(predictors.language_model().exportable(), folder, "transformers")
+    return folder
+
+
+def test_a_model_is_written_with_its_tokenizer(
+    released: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import ctranslate2
+
+    assert main(["export", str(released), str(tmp_path / "out"), "--to", "ctranslate2"]) == 0
+    assert "weights of a decoder, for ctranslate2.Generator" in capsys.readouterr().out
+    assert (tmp_path / "out/tokenizer.json").exists()
+    generator = ctranslate2.Generator(str(tmp_path / "out"), inter_threads=1, intra_threads=1)
+    predictor = predictors.language_model()
+    tokens = predictor.tokenizer.encode_text("the cat")
+    scores = torch.from_numpy(np.array(generator.forward_batch([tokens], return_log_probs=True)))[0]
+    torch.testing.assert_close(scores, predictor.model(torch.tensor([tokens]))[0].log_softmax(-1), rtol=0, atol=1e-4)
+
+
+def test_errors(released: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    errors = [
+        ([], "--to names the library that reads the files, and is missing"),
+        (["--to", "ctransformers"], "--to"),
+        (["--to", "transformers"], "is in transformers' layout already; copy the folder"),
+    ]
+    for options, message in errors:
+        assert main(["export", str(released), str(tmp_path / "new"), *options]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["export", str(released), str(tmp_path / "full"), "--to", "ctranslate2"]) == 2
+    assert "is not an empty folder; name a new one" in capsys.readouterr().err
+
+
+def test_models_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    from regard.interop.quantize import quantize
+
+    predictor = predictors.classifier()
+    with pytest.raises(ValueError, match="CTranslate2 has no model for a EncoderClassifier"):
+        export(predictor.exportable(), tmp_path / "new", "ctranslate2")
+    quantize(predictor.model)
+    with pytest.raises(ValueError, match="has 8-bit weights, and float32 is exported"):
+        export(predictor.exportable(), tmp_path / "new", "ctranslate2")
+    with pytest.raises(ValueError, match="unknown to .onxx."):
+        export(predictor.exportable(), tmp_path / "new", "onxx")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_verb_offers_every_format() -> None:
+    import typing
+
+    from regard.cli.verbs.export import ExportOptions
+
+    literal, _ = typing.get_args(typing.get_type_hints(ExportOptions)["to"])
+    assert set(typing.get_args(literal)) == set(FORMATS) == set(catalogue.FORMATS)

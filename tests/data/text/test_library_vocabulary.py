@@ -1,0 +1,35 @@
+"""Vocabularies for other programs: the library has the same ids and the same text."""
+
+import pytest
+
+from regard.data.text.library_vocabulary import MASK, library_vocabulary
+from regard.data.text.tokenizer import Kind, Tokenizer
+
+LINES = ["the cat  sat on the mat\n", "a <pad> b", "", " ", "x\ty é漢 ", "<unk> <eos>", "  two", "the the cat"]
+KINDS: list[tuple[Kind, int]] = [("bpe", 300), ("characters", 100), ("words", 20)]
+
+
+@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.parametrize(("kind", "size"), KINDS)
+def test_equal_ids_and_text(kind: Kind, size: int, spaced: bool) -> None:
+    tokenizer = Tokenizer.train(kind, LINES[:3], size)
+    library = library_vocabulary(tokenizer, spaced=spaced).library
+    assert library is not None
+    for line in LINES:
+        ids = tokenizer.encode([line])[0] if spaced else tokenizer.encode_text(line)
+        assert library.encode(line).ids == ids
+        if 3 not in ids:
+            assert library.decode(ids) == line
+
+
+@pytest.mark.parametrize(("kind", "size"), KINDS)
+def test_marks_and_masks(kind: Kind, size: int) -> None:
+    tokenizer = Tokenizer.train(kind, LINES[:3], size)
+    vocabulary = library_vocabulary(tokenizer, spaced=False, begin=(1,), end=(2,), mask=True, matches_special=True)
+    assert vocabulary.library is not None
+    (before, after) = map(tokenizer.encode_text, ("the", "cat" if kind == "words" else " cat"))
+    assert vocabulary.library.encode(f"the{MASK} cat").ids[: len(before) + 2] == [1, *before, len(tokenizer)]
+    assert vocabulary.library.encode(f"the{MASK} cat").ids[-len(after) - 1 :] == [*after, 2]
+    assert vocabulary.name("mask") == MASK
+    assert vocabulary.name("cls") is None
+    assert len(vocabulary.padded(len(tokenizer) + 3)) == len(tokenizer) + 3
