@@ -11,11 +11,12 @@ from torch import Tensor
 
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import Bias, TensorBias
-from regard.attn.terms.mask import Mask, Rows, insert_head_axes
+from regard.attn.terms.mask import Mask, Rows
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
 from regard.attn.terms.score import Dot, Score, compare as compare_pairs
+from regard.attn.terms.tiles import insert_head_axes
 
 if TYPE_CHECKING:
     from regard.attn.maps.attention_map import AttentionMap

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from regard.attn.call import AttentionCall
 from regard.attn.terms.bias import Bias, TensorBias
-from regard.attn.terms.mask import Mask, Rows, Span, insert_head_axes
+from regard.attn.terms.mask import Mask, Rows
 from regard.attn.terms.normalizer import Normalizer
+from regard.attn.terms.tiles import Span, insert_head_axes
 
 Index = tuple[int | slice, ...]
 # copies a tensor; the first argument is its role: queries, keys, mask, bias, positions or weights

@@ -5,8 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from regard.attn.terms.mask import Mask, insert_head_axes, tiles
+from regard.attn.terms.mask import Mask
 from regard.attn.terms.position import Positions, default_positions
+from regard.attn.terms.tiles import insert_head_axes, tiles
 from regard.kernels.dispatch import values_are_readable
 
 

@@ -9,7 +9,7 @@ from tests.attn.backends.cases import resolved
 import regard
 from regard import BooleanMask, Causal, Documents, Lengths, Mask, Prefix, Window
 from regard.attn.backends._block_plan import spans
-from regard.attn.terms.mask import insert_head_axes, tiles
+from regard.attn.terms.tiles import insert_head_axes, tiles
 
 B, H = 2, 3
 CPU = torch.device("cpu")

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from regard.attn.call import AttentionCall
 from regard.attn.terms.bias import TensorBias
-from regard.attn.terms.mask import Rows, TileCoverage, tiles
+from regard.attn.terms.mask import Rows
+from regard.attn.terms.tiles import TileCoverage, tiles
 
 # above this many tiles, columns are grouped
 _TILES = 1 << 22

@@ -18,7 +18,8 @@ from regard.attn.backends._block_plan import BlockSpan, spans
 from regard.attn.backends._flash_cpu import Flash, available
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.terms.bias import TensorBias
-from regard.attn.terms.mask import Causal, insert_head_axes
+from regard.attn.terms.mask import Causal
+from regard.attn.terms.tiles import insert_head_axes
 from regard.kernels.dispatch import has_values, in_functorch_transform
 
 # queries per span of the flash path; in the general path, as many as keep the weights of a span within 2^22

@@ -12,10 +12,11 @@ from regard.attn.explicit_weights import build_bare_call, read_by_weights, score
 from regard.attn.functional import attend
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import LocalGaussian
-from regard.attn.terms.mask import Mask, Window, insert_head_axes
+from regard.attn.terms.mask import Mask, Window
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Score
+from regard.attn.terms.tiles import insert_head_axes
 
 
 @dataclass(frozen=True)

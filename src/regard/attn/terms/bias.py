@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.mask import Mask, insert_head_axes, offsets
+from regard.attn.terms.mask import Mask
+from regard.attn.terms.tiles import insert_head_axes, offsets
 from regard.kernels.dispatch import has_values, values_are_readable
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.terms.bias import sinusoids
-from regard.attn.terms.mask import insert_head_axes
+from regard.attn.terms.tiles import insert_head_axes
 
 Positions = tuple[Tensor, Tensor]  # of the queries "*b q" and of the keys "*b k"
 
