@@ -44,11 +44,11 @@ def randomize(model: Any, std: float = 0.4) -> Any:
 
 def language_model(**options: Any) -> LanguageModelPredictor:
     tokens = tokenizer()
-    return LanguageModelPredictor(randomize(GPT2(len(tokens), longest=64, **SIZES, **options)), tokens, longest=64)
+    return LanguageModelPredictor(randomize(GPT2(len(tokens), longest=64, **{**SIZES, **options})), tokens, longest=64)
 
 
 def encoder(**options: Any) -> BERT:
-    return BERT(len(tokenizer()) + 1, longest=64, types=1, **SIZES, **options)
+    return BERT(len(tokenizer()) + 1, longest=64, types=1, **{**SIZES, **options})
 
 
 def masked_lm() -> MaskedLMPredictor:
@@ -68,5 +68,5 @@ def classifier(pooling: str = "mean") -> ClassifyTextPredictor:
 
 def translator(kind: Any = "characters", **options: Any) -> Translator:
     tokens = tokenizer(kind)
-    model = Transformer(len(tokens), len(tokens), tied="none", **SIZES, **options)
+    model = Transformer(len(tokens), len(tokens), tied="none", **{**SIZES, **options})
     return Translator(randomize(model), Vocabularies(tokens, tokens))

@@ -13,6 +13,8 @@ from regard.interop.quantize import is_quantized
 FORMATS: dict[str, tuple[str, str]] = {
     "transformers": ("regard.export.transformers_folder", "write_transformers"),
     "ctranslate2": ("regard.export.ctranslate2_folder", "write_ctranslate2"),
+    "onnx": ("regard.export.onnx_folder", "write_onnx"),
+    "torch": ("regard.export.torch_program", "write_torch"),
 }
 Writer = Callable[[Exportable, Path], Mapping[str, str]]
 

@@ -5,13 +5,11 @@ from pathlib import Path
 
 from regard.data.text.library_vocabulary import LibraryVocabulary
 from regard.export.ctranslate2_model import write_decoder, write_encoder, write_translator
-from regard.export.vocabulary_files import TOKENIZER, write_tokenizer
+from regard.export.vocabulary_files import TARGET_TOKENIZER, TOKENIZER, write_tokenizer
 from regard.inference.exportable import Exportable
 from regard.models.gpt2 import GPT2
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transformer import Transformer
-
-TARGET_TOKENIZER = "target_tokenizer.json"
 
 
 def write_ctranslate2(parts: Exportable, folder: Path) -> Mapping[str, str]:

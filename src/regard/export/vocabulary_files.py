@@ -8,7 +8,7 @@ from typing import Any
 from regard.common import atomic_files
 from regard.data.text.library_vocabulary import LibraryVocabulary
 
-TOKENIZER, TOKENIZER_OPTIONS = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER, TOKENIZER_OPTIONS, TARGET_TOKENIZER = "tokenizer.json", "tokenizer_config.json", "target_tokenizer.json"
 
 
 def write_json(path: Path, content: Any) -> None:

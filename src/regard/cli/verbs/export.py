@@ -22,7 +22,7 @@ class ExportOptions:
     """The folder of a run, or of a released model."""
     folder: Path = positional()
     """A new folder for the files."""
-    to: Literal["transformers", "ctranslate2"] | None = option(None, metavar="FORMAT")
+    to: Literal["transformers", "ctranslate2", "onnx", "torch"] | None = option(None, metavar="FORMAT")
     """The library that reads the files."""
     weights: Literal["best", "last", "average"] | None = left_open("best")
     """The weights of the best validation, of the last step, or their average if one was made."""

@@ -1,0 +1,41 @@
+"""write_about: the files beside graphs: tokenizers, and model.json, with the numbers that a caller needs."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.data.text.library_vocabulary import LibraryVocabulary
+from regard.export.graphs import Graph, graphs_of
+from regard.export.vocabulary_files import TARGET_TOKENIZER, TOKENIZER, write_json, write_tokenizer
+from regard.inference.exportable import Exportable
+
+ABOUT = "model.json"
+
+
+def write_about(parts: Exportable, folder: Path) -> dict[str, str]:
+    """Writes tokenizers and model.json; returns the purposes of the files."""
+    files = {}
+    if write_tokenizer(parts.vocabulary, folder / TOKENIZER):
+        files[TOKENIZER] = "of texts, for the library tokenizers"
+    if parts.target is not None and write_tokenizer(parts.target, folder / TARGET_TOKENIZER):
+        files[TARGET_TOKENIZER] = "of translations, for the library tokenizers"
+    about: dict[str, Any] = {
+        "model": type(parts.model).__name__,
+        "graphs": {graph.name: _graph(graph) for graph in graphs_of(parts)},
+        "special_tokens": _special(parts.vocabulary if parts.target is None else parts.target),
+        **({"classes": list(parts.classes)} if parts.classes else {}),
+    }
+    write_json(folder / ABOUT, about)
+    return {**files, ABOUT: "names and sizes of inputs, special tokens, classes"}
+
+
+def _graph(graph: Graph) -> dict[str, Any]:
+    """Inputs with their sizes: a name may be any number, that of a past 0, too."""
+    inputs = {
+        name: [size if size is not None else tensor.shape[n] for n, size in enumerate(graph.axes[name])]
+        for name, tensor in graph.inputs.items()
+    }
+    return {"inputs": inputs, "outputs": list(graph.outputs), "longest": graph.longest}
+
+
+def _special(vocabulary: LibraryVocabulary) -> dict[str, Any]:
+    return {**vocabulary.special, "forbidden": list(vocabulary.forbidden)}
