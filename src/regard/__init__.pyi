@@ -131,6 +131,7 @@ from .models.pretrained.loading import load_pretrained as load_pretrained, save_
 from .models.recurrent_language_model import RecurrentLanguageModel as RecurrentLanguageModel
 from .models.transformer_xl import TransformerXL as TransformerXL
 from .models.vit import ViT as ViT, ViTClassifier as ViTClassifier
+from .recording.analysis.diversity import HeadDiversity as HeadDiversity
 from .recording.analysis.words import Words as Words
 from .recording.record import record as record
 from .recording.recorded_map import RecordedMap as RecordedMap

@@ -32,11 +32,12 @@ class Need:
     map: bool = False
     entropy: bool = False
     key_index: bool = False
+    scores: bool = False
 
     @property
     def needs_weights(self) -> bool:
         """Whether a requested result can only be computed from the weight matrix."""
-        return self.weights or self.log_prob or self.entropy or self.key_index
+        return self.weights or self.log_prob or self.entropy or self.key_index or self.scores
 
 
 class Attended(NamedTuple):
@@ -49,6 +50,7 @@ class Attended(NamedTuple):
     map: "AttentionMap | tuple[AttentionMap, ...] | None" = None  # several where every head has its own attention
     entropy: Tensor | None = None  # "*b q"
     key_index: Tensor | None = None  # "*b q", the key that a hard read selected; -1: no key
+    scores: Tensor | None = None  # "*b q k", score(q, k) + bias; −inf: masked
 
 
 Compare = Callable[[Tensor, Tensor], Tensor]
@@ -223,7 +225,13 @@ def equation(
         None,
         entropy(weights) if need.entropy else None,
         result.key_index if need.key_index else None,
+        _visible(s, allowed).to(call.v.dtype) if need.scores else None,
     )
+
+
+def _visible(s: Tensor, allowed: Tensor | None) -> Tensor:
+    """The scores, −inf where the mask hides a key."""
+    return s if allowed is None else s.masked_fill(~allowed, -torch.inf)
 
 
 def drop(weights: Tensor, p: float, generator: torch.Generator | None) -> Tensor:

@@ -57,7 +57,7 @@ def read_by_weights(
     call: AttentionCall, weights: Tensor, nonfinite_rows: Tensor | None, need: Need, owner: nn.Module
 ) -> Attended:
     """Mixes the values by these weights and returns the requested results."""
-    for name in ("log_prob", "lse", "map", "key_index"):
+    for name in ("log_prob", "lse", "map", "key_index", "scores"):
         if getattr(need, name):
             raise ValueError(
                 f"{name} is not available from {type(owner).__name__}, which computes its own weights; ask for weights"

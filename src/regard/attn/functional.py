@@ -194,7 +194,7 @@ def set_rows_nan(attended: Attended, nonfinite_rows: Tensor) -> Attended:
     }
     matrices = {
         name: value.masked_fill(nonfinite_rows.unsqueeze(-1), torch.nan)
-        for name in ("out", "weights")
+        for name in ("out", "weights", "scores")
         if (value := getattr(attended, name)) is not None
     }
     return attended._replace(**rows, **matrices)

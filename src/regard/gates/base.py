@@ -99,7 +99,7 @@ def check_map(x: Tensor, channels: int | None, dims: int | None, owner: nn.Modul
 
 def check_only_weights(need: Need, owner: nn.Module) -> None:
     """Raises if `need` asks for anything but the weights."""
-    for name in ("log_prob", "lse", "map", "entropy", "key_index"):
+    for name in ("log_prob", "lse", "map", "entropy", "key_index", "scores"):
         if getattr(need, name):
             raise ValueError(
                 f"need.{name} does not exist for {type(owner).__name__}; ask for Need(weights=True), "

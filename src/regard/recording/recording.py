@@ -12,6 +12,7 @@ from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.analysis import rollout, select, sinks
 from regard.recording.analysis.derived_maps import HeadMean, Mean, RowNormalized, derive, replace_weights
+from regard.recording.analysis.diversity import HeadDiversity, diversity
 from regard.recording.analysis.words import WordMap, Words
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.storage import recording_file
@@ -210,6 +211,14 @@ class Recording(Sequence[RecordedMap]):
     def entropy(self) -> tuple[Tensor, ...]:
         """−Σ_j P_ij log P_ij of every row of every map, in nats: "*b q" each."""
         return tuple(m.weights.entropy() for m in self.maps)
+
+    def diversity(self) -> tuple[HeadDiversity, ...]:
+        """Disagreement of the heads of every map, their effective number, and the effective rank of each head.
+
+        Disagreement is the mean total variation distance of two heads' rows; the effective rank is that of Roy and
+        Vetterli 2007. Rows are normalised to a sum of one. Forms the matrix of each map, one after the other.
+        """
+        return tuple(diversity(m) for m in self.maps)
 
     def sinks(self, threshold: float = sinks.THRESHOLD, *, most: float = 0.5, sample: int = 0) -> tuple[int, ...]:
         """The keys j whose share α_j = Σ_i P_ij / Σ_ij P_ij is above the threshold in `most` of all heads.

@@ -30,8 +30,8 @@ _SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 22
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
-    if call.need.weights:
-        return "the weights are requested, so the whole matrix is formed anyway"
+    if call.need.weights or call.need.scores:
+        return "the weights or scores are requested, so the whole matrix is formed anyway"
     if in_functorch_transform():
         return "torch.func cannot look into its loop"
     if torch.compiler.is_compiling():

@@ -45,7 +45,9 @@ class Pool(nn.Module):
         attended = self.attention.attend(q, k, v, mask=mask, need=need)
         if self.queries is not None:
             return attended
-        wide = {name: t.squeeze(-2) for name in ("out", "weights") if (t := getattr(attended, name)) is not None}
+        wide = {
+            name: t.squeeze(-2) for name in ("out", "weights", "scores") if (t := getattr(attended, name)) is not None
+        }
         thin = {
             name: t.squeeze(-1)
             for name in ("log_prob", "lse", "entropy", "key_index")
