@@ -1,8 +1,9 @@
 """ModulePlan: the names of a model's modules, and which of them are hooked; made once, and kept while they stay."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+from weakref import ref
 
 from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
@@ -11,23 +12,25 @@ from torch.utils.weak import WeakIdKeyDictionary
 _ATTENTION = re.compile(r"(Attention|Attn)(V?\d+D?|2D|3D)?$")
 _ATTENTION_PART = re.compile(r"^linear_(attn|attention)$")
 
+Module = TypeVar("Module", bound=nn.Module)
+
 
 class ModulePlan:
-    """The modules of a model by name. It holds no reference to the model itself, so that it ends with it."""
+    """The modules of a model by name. It refers to none of them, since a part of a model may hold the whole."""
 
     def __init__(self, model: nn.Module) -> None:
         self._tree = _tree(model)
-        self._children: dict[str, nn.Module] = {}
+        self._children: dict[str, ref[nn.Module]] = {}
         self.names: dict[int, list[str]] = {}
         for name, module in _named_modules(model):
             self.names.setdefault(id(module), []).append(name)
             if module is not model:
-                self._children[name] = module
+                self._children[name] = ref(module)
         self.attention = {n for n, module in _named_modules(model) if is_attention_name(n, type(module))}
-        unique = {id(module): module for module in self._children.values()}
-        self._hooked = [module for module in unique.values() if _may_attend(module)]
+        unique = {id(module): module for _, module in _named_modules(model) if module is not model}.values()
+        self._hooked = [ref(module) for module in unique if _may_attend(module)]
         # images are cut into patches by convolutions
-        self._convolutions = [module for module in unique.values() if isinstance(module, nn.Conv2d)]
+        self._convolutions = [ref(module) for module in unique if isinstance(module, nn.Conv2d)]
 
     def fits(self, model: nn.Module) -> bool:
         """Whether the model has the same modules, of the same types, under the same names."""
@@ -35,14 +38,15 @@ class ModulePlan:
 
     def modules(self, model: nn.Module) -> dict[str, nn.Module]:
         """All modules by name, the model first."""
-        return {"": model, **self._children}
+        return dict(zip(["", *self._children], [model, *_alive(self._children.values())], strict=True))
 
     def hooked(self, model: nn.Module) -> list[nn.Module]:
         """The modules that may call attention themselves; not a wrapper of torch.compile, which shares its name."""
-        return [model, *self._hooked] if "" not in self._children and _may_attend(model) else self._hooked
+        hooked = _alive(self._hooked)
+        return [model, *hooked] if "" not in self._children and _may_attend(model) else hooked
 
     def convolutions(self, model: nn.Module) -> list[nn.Conv2d]:
-        return [model] if isinstance(model, nn.Conv2d) else self._convolutions
+        return [model] if isinstance(model, nn.Conv2d) else _alive(self._convolutions)
 
 
 _PLANS: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -56,17 +60,28 @@ def plan_of(model: nn.Module) -> ModulePlan:
     return plan
 
 
-def _tree(model: nn.Module) -> tuple[list[Any], list[Any], list[Any]]:
-    """The modules below a model, their names and all types, breadth first."""
+def _tree(model: nn.Module) -> tuple[list[Any], list[Any], list[Any], list[int]]:
+    """The modules below a model, their names, all types and numbers of children, breadth first."""
     modules: list[Any] = list(model._modules.values())
     names: list[Any] = list(model._modules.keys())
-    types = [type(model)]
+    references: list[Any] = []
+    types, counts = [type(model)], [len(modules)]
     for module in modules:  # it grows
         types.append(type(module))
-        if module is not None and module._modules:
+        if module is None:
+            continue
+        # of a module that lives, this is the same object at every call
+        references.append(ref(module))
+        counts.append(len(module._modules))
+        if module._modules:
             modules += module._modules.values()
             names += module._modules.keys()
-    return modules, names, types
+    return references, names, types, counts
+
+
+def _alive(references: Iterable["ref[Module]"]) -> list[Module]:
+    """The modules, which are there as long as their model fits."""
+    return [module for each in references if (module := each()) is not None]
 
 
 def _may_attend(module: nn.Module) -> bool:

@@ -1,6 +1,7 @@
 """PendingCertificates: maps that wait for their certificates, so that those of equal layers are computed together."""
 
 import copy
+import threading
 from collections.abc import Hashable
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ from regard.recording.capture.certificate import Certificate
 # a map whose values and output take more bytes is certified at once, and so are all when they take so many together
 _MOST_OF_ONE, _MOST = 1 << 20, 1 << 23
 _COPIED = ("queries", "keys")
+# maps of one recording may be read by several threads; not a part of it, so that it can be pickled
+_SETTLING = threading.RLock()
 
 
 class PendingCertificate:
@@ -37,8 +40,9 @@ class PendingCertificate:
         return self._certified().tolerance
 
     def _certified(self) -> Certificate:
-        if self.computed is None:
-            self._pending.settle()
+        with _SETTLING:
+            if self.computed is None:
+                self._pending.settle()
         assert self.computed is not None
         return self.computed
 
@@ -72,6 +76,10 @@ class PendingCertificates:
 
     def settle(self) -> None:
         """Computes the certificates that are pending."""
+        with _SETTLING:
+            self._settle()
+
+    def _settle(self) -> None:
         groups: dict[Hashable, list[PendingCertificate]] = {}
         for waiting in self._waiting:
             groups.setdefault(_group_of(waiting), []).append(waiting)
