@@ -66,6 +66,22 @@ def test_the_targets_alone_have_the_same_log_p_and_gradients_are_right() -> None
     assert torch.autograd.gradcheck(whole, inputs)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_types_keep_a_distribution(dtype: torch.dtype) -> None:
+    """Of many tokens that cannot be copied: the least number of float16 for each would be much in sum."""
+    pointer, _, states, source = given()
+    pointer, source = pointer.to(dtype), source._replace(keys=source.keys.to(dtype))
+    logits = 4 * torch.randn(B, T, 3001, dtype=dtype)
+    mixture = pointer.mixture(states.to(dtype), source)
+    log_p = pointer.log_probs(logits, mixture, source)
+    assert log_p.dtype == dtype
+    torch.testing.assert_close(log_p.double().exp().sum(-1), torch.ones(B, T), atol=0.02, rtol=0)
+    targets = torch.full((B, T), 2999)
+    rare = torch.full((B, T), -20.0, dtype=dtype)
+    found = pointer.token_log_probs(rare, mixture, source, targets)
+    torch.testing.assert_close(found, mixture.log_generate + rare)
+
+
 @pytest.mark.parametrize("length", [S, 0])
 def test_without_a_source_p_is_that_of_the_vocabulary(length: int) -> None:
     pointer, logits, states, source = given()

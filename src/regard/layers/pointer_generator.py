@@ -73,15 +73,23 @@ class PointerGenerator(nn.Module):
     def log_probs(self, logits: Tensor, mixture: CopyMixture, source: CopySource) -> Tensor:  # "b t v" -> "b t v"
         """log p of all tokens: logits whose softmax is p."""
         places = source.tokens.unsqueeze(1).expand_as(mixture.copied)
-        copied = torch.zeros_like(logits).scatter_add(2, places, mixture.copied.to(logits.dtype))
-        return _log_sum(mixture.log_generate.unsqueeze(-1) + logits.log_softmax(-1), copied)
+        dtype = _wide(logits.dtype)
+        copied = torch.zeros_like(logits, dtype=dtype).scatter_add(2, places, mixture.copied.to(dtype))
+        log_generated = mixture.log_generate.unsqueeze(-1) + logits.log_softmax(-1, dtype)
+        return _log_sum(log_generated, copied).to(logits.dtype)
 
     def token_log_probs(
         self, log_p: Tensor, mixture: CopyMixture, source: CopySource, targets: Tensor
     ) -> Tensor:  # "b t", "b t" -> "b t"
         """log p of the targets, by their log p in the softmax of the vocabulary."""
         is_target = source.tokens.unsqueeze(1) == targets.unsqueeze(-1)
-        return _log_sum(mixture.log_generate + log_p, (mixture.copied * is_target).sum(-1))
+        copied = (mixture.copied * is_target).sum(-1, dtype=_wide(log_p.dtype))
+        return _log_sum(mixture.log_generate + log_p, copied).to(log_p.dtype)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """A type whose least number is no probability that counts, as it is in float16."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _log_sum(log_generated: Tensor, copied: Tensor) -> Tensor:
