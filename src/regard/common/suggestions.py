@@ -13,14 +13,20 @@ def known(kind: str, name: object, names: Iterable[str], prefix: str = "") -> No
     if name in names:
         return
     if not isinstance(name, str):
-        raise TypeError(f"{kind} must be a name, got {name!r}; known are: {_listed(names)}")
+        raise TypeError(f"{kind} must be a name, got {name!r}; known are: {listed(names)}")
     ends = [each.removeprefix(prefix) for each in names]
-    near = difflib.get_close_matches(name.removeprefix(prefix), ends, n=1, cutoff=0.6)
-    hint = f"did you mean {prefix + near[0]!r}? " if near else ""
-    raise ValueError(f"unknown {kind} {name!r}; {hint}known are: {_listed(names)}")
+    raise ValueError(
+        f"unknown {kind} {name!r}; {suggestion(name.removeprefix(prefix), ends, prefix)}known are: {listed(names)}"
+    )
 
 
-def _listed(names: Sequence[str]) -> str:
+def suggestion(name: str, names: Iterable[str], prefix: str = "") -> str:
+    """The question for the nearest of the names, which stands behind the prefix; empty if none is near."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"did you mean {prefix + near[0]!r}? " if near else ""
+
+
+def listed(names: Sequence[str]) -> str:
     if len(names) <= _MOST:
         return ", ".join(names)
     return f"{', '.join(names[:_FEW])} and {len(names) - _FEW:,} more"

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from regard.common.suggestions import listed, suggestion
 from regard.inference.embedded_classifier import EmbeddedClassifier, TokenInput
 
 # the name of all outputs but the explained part
@@ -44,11 +45,14 @@ def find_words(asked: str, words: Sequence[str], where: str) -> tuple[int, ...]:
     match = _OCCURRENCE.fullmatch(asked)
     text, number = (match["word"], int(match["number"])) if match is not None and asked not in words else (asked, 1)
     parts = text.split()
-    starts = [n for n in range(len(words) - len(parts) + 1) if parts and list(words[n : n + len(parts)]) == parts]
+    phrases = [words[n : n + len(parts)] for n in range(len(words) - len(parts) + 1)] if parts else []
+    starts = [n for n, phrase in enumerate(phrases) if list(phrase) == parts]
     if len(starts) >= number:
         return tuple(range(starts[number - 1], starts[number - 1] + len(parts)))
     if starts:
         times = "once" if len(starts) == 1 else f"{len(starts)} times"
         raise ValueError(f"the target {asked!r} is not there: {text!r} occurs {times} in {where}; name {text!r}")
-    listed = ", ".join(dict.fromkeys(words))
-    raise ValueError(f"unknown target in {where} {asked!r}; name neighbouring words of: {listed}")
+    hint = suggestion(text, [" ".join(phrase) for phrase in phrases])
+    raise ValueError(
+        f"unknown target in {where} {asked!r}; {hint}name neighbouring words of: {listed(list(dict.fromkeys(words)))}"
+    )
