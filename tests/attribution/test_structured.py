@@ -21,7 +21,7 @@ from regard.tasks.translate.vocabularies import Vocabularies
 # that are no tokens, a gradient through a loop, rows of words without a CRF
 EXPLAINED = [
     *product(["encoder tagger", "transformer translator"], METHODS),
-    *product(["recurrent tagger", "recurrent translator"], ["masked-keys", "integrated-gradients"]),
+    *product(["recurrent tagger", "recurrent translator"], ["masked-keys", "gradient"]),
     ("transformer tagger", "relevance"),
 ]
 
