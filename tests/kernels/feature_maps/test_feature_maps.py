@@ -223,3 +223,13 @@ def test_twice_backward_through_one_graph() -> None:
     out = attended(x, None)
     first = torch.autograd.grad(out.sum(), x, retain_graph=True)[0]
     assert torch.equal(first, torch.autograd.grad(out.sum(), x)[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_weights_of_another_dtype_than_the_map(dtype: torch.dtype) -> None:
+    x, w, m = torch.randn(2, 3, 5, 7), torch.rand(2, 3).to(dtype), torch.rand(2, 1, 5, 7).to(dtype)
+    expected = x * w.float()[..., None, None] * m.float()
+    torch.testing.assert_close(feature_maps.scale(x, w, m), expected, rtol=2e-2, atol=1e-2)
+    torch.testing.assert_close(feature_maps.scale(x, None, m), x * m.float())
+    mean = feature_maps.channel_pool(x, w)[1]
+    torch.testing.assert_close(mean, (x * w.float()[..., None, None]).mean(1, True), check_dtype=False)

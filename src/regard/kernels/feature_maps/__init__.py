@@ -47,7 +47,7 @@ def channel_pool(x: Tensor, w: Tensor | None = None, native: bool | None = None)
     if _is_plain(x, w):
         y = widen(x) if w is None else widen(x) * per_channel(w, x)
         return x, y.mean(1, keepdim=True), y.max(1, keepdim=True).values
-    return ChannelPoolFunction.apply(x, w, resolve_native(native, x))
+    return ChannelPoolFunction.apply(x, w, _resolve(native, x, w))
 
 
 def scale(x: Tensor, w: Tensor | None = None, m: Tensor | None = None, native: bool | None = None) -> Tensor:
@@ -55,7 +55,12 @@ def scale(x: Tensor, w: Tensor | None = None, m: Tensor | None = None, native: b
     if _is_plain(x, w, m):
         factor = m if w is None else per_channel(w, x) if m is None else per_channel(w, x) * m
         return x if factor is None else x * factor.to(x.dtype)
-    return ScaleFunction.apply(x, w, m, resolve_native(native, x))
+    return ScaleFunction.apply(x, w, m, _resolve(native, x, w, m))
+
+
+def _resolve(native: bool | None, *tensors: Tensor | None) -> bool:
+    """Whether the native kernels run, which read a map and its weights in one dtype."""
+    return resolve_native(native, *(t for t in tensors if t is not None))
 
 
 def _is_plain(*tensors: Tensor | None) -> bool:
