@@ -105,3 +105,13 @@ def test_all_keys_and_threads() -> None:
         assert torch.equal(padded_attention(q, k, v, whole, SCALE, False)[0], out)
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_gradient_after_inference_mode() -> None:
+    q, k = torch.randn(2, 3, 5, 19), torch.randn(2, 3, 23, 19)
+    with torch.inference_mode():
+        expected, _ = padded_attention(q, k, k, None, SCALE, False)
+    x = q.clone().requires_grad_()
+    out, _ = padded_attention(x, k, k, None, SCALE, False)
+    out.sum().backward()
+    assert torch.equal(out, expected.clone()) and x.grad is not None

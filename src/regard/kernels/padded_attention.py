@@ -35,7 +35,9 @@ def padded_attention(
 
 @lru_cache(maxsize=64)
 def _whole_spans(samples: int, keys: int) -> Tensor:  # long "b 2"
-    return torch.tensor([[0, keys]]).expand(samples, 2).contiguous()
+    # kept for later calls, of which some need a gradient
+    with torch.inference_mode(False):
+        return torch.tensor([[0, keys]], device="cpu").expand(samples, 2).contiguous()
 
 
 def _unit_stride(t: Tensor) -> Tensor:
@@ -65,7 +67,7 @@ def _call(
     tensors = (q, k, v) if grad is None else (q, k, v, grad)
     strides = torch.tensor([s for t in tensors for s in t.stride()[:3]], device="cpu")
     addresses = [None if t is None else t.data_ptr() for t in (strides, spans, q, k, v, out, lse, grad, *grads)]
-    call_kernel("regard_padded", q, b, h, g, n, m, d, scale, causal, *addresses)
+    call_kernel(KERNEL, q, b, h, g, n, m, d, scale, causal, *addresses)
 
 
 class _PaddedFunction(Function):
@@ -99,10 +101,10 @@ def _differentiable(
     leaves = [t.view_as(t) for t in (q, k, v)]
     wide_k, wide_v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in leaves[1:])
     n, m = q.shape[2], k.shape[2]
-    keys = torch.arange(m)
+    keys = torch.arange(m, device="cpu")
     allowed = ((keys >= spans[:, :1]) & (keys < spans[:, 1:]))[:, None, None]
     if causal:
-        allowed = allowed & (keys <= torch.arange(m - n, m)[:, None])
+        allowed = allowed & (keys <= torch.arange(m - n, m, device="cpu")[:, None])
     scores = (leaves[0] * scale @ wide_k.transpose(-1, -2)).masked_fill(~allowed, torch.finfo(q.dtype).min)
     out = torch.softmax(scores, -1).masked_fill(~allowed, 0.0) @ wide_v
     needed = [t for t in leaves if t.requires_grad]

@@ -70,3 +70,10 @@ def test_without_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     q = torch.randn(3, 2, 7, 4)
     told = "padded   cannot: the native library was built without it; reinstall regard\n"
     assert told in regard.explain(q, q, mask=Lengths(LENGTHS))
+
+
+def test_lengths_of_a_small_integer_type() -> None:
+    q, k = torch.randn(2, 3, 5, 7), torch.randn(2, 3, 300, 7)
+    mask = Lengths(torch.tensor([200, 100], dtype=torch.uint8))
+    outs = [regard.attention(q, k, mask=mask, backend=backend) for backend in ("padded", "eager")]
+    torch.testing.assert_close(outs[0], outs[1], rtol=1e-4, atol=1e-5)

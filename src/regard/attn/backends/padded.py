@@ -4,8 +4,6 @@ softmax(scale · q kᵀ) v of dot products in float32 or float64 on a CPU. torch
 computes what it hides; this one never reads a padded key, and stops at the query.
 """
 
-import functools
-
 import torch
 from torch import Tensor
 
@@ -88,7 +86,11 @@ def key_spans(mask: Mask | None, samples: int, keys: int) -> Tensor | None:  # l
     starts = [lengths for part in _parts(mask) if (lengths := _starts(part)) is not None]
     if not ends and not starts:
         return None
-    spans = torch.empty(samples, 2, dtype=torch.long)
-    spans[:, 0] = functools.reduce(torch.maximum, starts, torch.tensor(0)).clamp_max(keys)
-    spans[:, 1] = torch.maximum(functools.reduce(torch.minimum, ends, torch.tensor(keys)), spans[:, 0])
+    spans = torch.empty(samples, 2, dtype=torch.long, device="cpu")
+    spans[:, 0], spans[:, 1] = 0, keys
+    for first in starts:
+        spans[:, 0] = torch.maximum(spans[:, 0], first.long()).clamp_max(keys)
+    for end in ends:
+        spans[:, 1] = torch.minimum(spans[:, 1], end.long())
+    spans[:, 1] = torch.maximum(spans[:, 1], spans[:, 0])
     return spans
