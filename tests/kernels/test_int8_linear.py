@@ -179,3 +179,30 @@ def test_errors() -> None:
         int8_linear(torch.zeros(5, 4), matrix)
     with pytest.raises(RuntimeError, match=r"native=True is not possible: 8-bit products are native for float32, not"):
         int8_linear(torch.zeros(5, 3, dtype=torch.float64), matrix, native=True)
+    x = torch.zeros(5, 3)
+    with pytest.raises(ValueError, match=r"bias must have one number per output, \(2,\), got \(3,\); pass that"):
+        int8_linear(x, matrix, torch.zeros(3))
+    with pytest.raises(ValueError, match="activation must be one of none, relu, gelu, tanh-gelu, got 'swish'"):
+        int8_linear(x, matrix, activation="swish", native=False)
+    with pytest.raises(ValueError, match="activation 'relu' and other exclude each other; add other to the result"):
+        int8_linear(x, matrix, activation="relu", other=torch.zeros(5, 2))
+    with pytest.raises(ValueError, match=r"other must have the shape of the result, \(5, 2\), got \(3, 2\); expand it"):
+        int8_linear(x, matrix, other=torch.zeros(3, 2))
+    with pytest.raises(IndexError):
+        matrix.rows(torch.tensor([-1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_a_bias_of_another_dtype_is_not_read_as_float32(dtype: torch.dtype) -> None:
+    x, matrix, _ = problem(5, 37, 23)
+    bias = torch.arange(37, dtype=dtype) / 4
+    torch.testing.assert_close(int8_linear(x, matrix, bias), int8_linear(x, matrix, bias.float()))
+    other = bias.expand(5, 37)
+    torch.testing.assert_close(
+        int8_linear(x, matrix, other=other), int8_linear(x, matrix, bias.float()), check_dtype=False
+    )
+
+
+def test_empty_matrices() -> None:
+    assert int8_linear(torch.zeros(3, 0), quantize_matrix(torch.zeros(5, 0)), torch.ones(5)).equal(torch.ones(3, 5))
+    assert int8_linear(torch.zeros(3, 5), quantize_matrix(torch.zeros(0, 5))).shape == (3, 0)

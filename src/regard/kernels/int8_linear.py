@@ -48,10 +48,12 @@ class Int8Matrix:
 
     def rows(self, index: Tensor) -> Tensor:  # "*b" -> "*b d"
         """These rows in the dtype of the scales, as an embedding looks them up."""
+        # refuses indices below 0 as well, which would count from the last row
+        scale = F.embedding(index, self.scale.unsqueeze(-1))  # "*b 1"
         # a quad at a time, as one number of 32 bits
         quads = self.packed.view(torch.int32).squeeze(-1)[index // PANEL, :, index % PANEL]  # "*b q"
         bytes_ = quads.view(torch.uint8)[..., : self.features]
-        return (bytes_.to(self.scale.dtype) - _ZERO).mul_(self.scale[index].unsqueeze(-1))
+        return (bytes_.to(self.scale.dtype) - _ZERO).mul_(scale)
 
     def dequantize(self) -> Tensor:  # "f d"
         return self.integers().to(self.scale.dtype) * self.scale.unsqueeze(-1)
@@ -75,24 +77,27 @@ def quantize_matrix(weight: Tensor, is_float: bool = False) -> Int8Matrix:  # "f
     divided = weight / torch.where(scale > 0, scale, torch.ones_like(scale)).unsqueeze(-1)
     rounded = torch.where(scale.unsqueeze(-1) > 0, divided.round().clamp(-_MOST, _MOST), torch.zeros_like(divided))
     bytes_ = F.pad((rounded + _ZERO).to(torch.uint8), (0, -d % QUAD, 0, -f % PANEL), value=_ZERO)
-    packed = bytes_.view(-1, PANEL, bytes_.shape[1] // QUAD, QUAD).transpose(1, 2).contiguous()
+    packed = bytes_.view(len(bytes_) // PANEL, PANEL, bytes_.shape[1] // QUAD, QUAD).transpose(1, 2).contiguous()
     return Int8Matrix(packed, scale, d, is_float)
 
 
-def native_reason(x: Tensor, matrix: Int8Matrix) -> str | None:
-    """Why the native kernel does not multiply these, in one sentence; None if it does."""
-    if x.device.type != "cpu" or matrix.packed.device.type != "cpu":
-        return f"the native kernels run on the cpu, not on {x.device}"
-    if x.dtype != torch.float32 or matrix.scale.dtype != torch.float32:
-        return f"8-bit products are native for float32, not for {x.dtype}"
+def native_reason(x: Tensor, matrix: Int8Matrix, *others: Tensor | None) -> str | None:
+    """Why the native kernel does not multiply these and add the others, in one sentence; None if it does."""
+    for tensor in (x, matrix.scale, *others):
+        if tensor is not None and tensor.device.type != "cpu":
+            return f"the native kernels run on the cpu, not on {tensor.device}"
+        if tensor is not None and tensor.dtype != torch.float32:
+            return f"8-bit products are native for float32, not for {tensor.dtype}"
+    if not matrix.packed.is_cpu or not matrix.packed.is_contiguous() or not matrix.scale.is_contiguous():
+        return "8-bit weights must lie on the cpu in one piece"
     if not has_kernel("regard_int8_linear"):
         return unavailable_reason() or "the native library was built without 8-bit products; reinstall regard"
     return None
 
 
-def is_native(x: Tensor, matrix: Int8Matrix) -> bool:
-    """Whether the native kernel multiplies these now."""
-    return choose_route(x, matrix.packed) == "direct" and native_reason(x, matrix) is None
+def is_native(x: Tensor, matrix: Int8Matrix, *others: Tensor | None) -> bool:
+    """Whether the native kernel multiplies these and adds the others now."""
+    return choose_route(x, matrix.packed) == "direct" and native_reason(x, matrix, *others) is None
 
 
 def int8_linear(
@@ -108,18 +113,16 @@ def int8_linear(
 
     A row of x with NaN or infinity gives a row of NaN where activations are quantised.
     """
-    if x.shape[-1:] != (matrix.features,):
-        raise ValueError(
-            f"x must have {matrix.features} features for a matrix {matrix.shape}, got {tuple(x.shape)}; "
-            "pass the input that the layer was built for"
-        )
-    if native is False or not is_native(x, matrix):
+    _check(x, matrix, bias, activation, other)
+    if native is False or not is_native(x, matrix, bias, other):
         if native:
-            reason = native_reason(x, matrix) or "torch compiles, traces or transforms"
+            reason = native_reason(x, matrix, bias, other) or "torch compiles, traces or transforms"
             raise RuntimeError(f"native=True is not possible: {reason}; native=None falls back to torch")
         return _activate(_linear_by_torch(x, matrix, bias), activation, other)
-    x, rows = x.contiguous(), x.numel() // max(matrix.features, 1)
+    x, rows = x.contiguous(), x.shape[:-1].numel()
     out = x.new_empty(*x.shape[:-1], len(matrix))
+    if not out.numel():
+        return out
     bias = None if bias is None else bias.contiguous()
     other = None if other is None else other.contiguous()
     call_kernel(
@@ -130,6 +133,29 @@ def int8_linear(
         *(None if other is None else other.data_ptr(), out.data_ptr()),
     )
     return out
+
+
+def _check(x: Tensor, matrix: Int8Matrix, bias: Tensor | None, activation: str, other: Tensor | None) -> None:
+    if x.shape[-1:] != (matrix.features,):
+        raise ValueError(
+            f"x must have {matrix.features} features for a matrix {matrix.shape}, got {tuple(x.shape)}; "
+            "pass the input that the layer was built for"
+        )
+    if bias is not None and tuple(bias.shape) != (len(matrix),):
+        raise ValueError(
+            f"bias must have one number per output, ({len(matrix)},), got {tuple(bias.shape)}; pass that of the layer"
+        )
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    if other is None:
+        return
+    if activation != "none":
+        raise ValueError(f"activation {activation!r} and other exclude each other; add other to the result")
+    if other.shape != (*x.shape[:-1], len(matrix)):
+        raise ValueError(
+            f"other must have the shape of the result, {(*x.shape[:-1], len(matrix))}, got {tuple(other.shape)}; "
+            "expand it"
+        )
 
 
 def int8_sums(x: Tensor, matrix: Int8Matrix) -> Tensor:  # int8 "n d" -> int32 "n f"

@@ -65,7 +65,7 @@ def _int8_topk(
     native: bool | None,
 ) -> VocabTopK:
     """The same with 8-bit weights."""
-    runs = is_native(states, weight) and has_kernel("regard_int8_likeliest")
+    runs = is_native(states, weight, bias) and has_kernel("regard_int8_likeliest")
     if native is False or not runs:
         return topk_of_logits(int8_linear(states, weight, bias, native=native), k, extra, forbidden)
     parts = [weight.packed, weight.scale]
