@@ -236,3 +236,16 @@ def test_explain_states_why_torch_multiplies() -> None:
     torch.testing.assert_close(out.float(), layers.float()(x), rtol=1e-4, atol=1e-5)
     layers.to("meta")
     assert "the native kernels run on the cpu, not on meta" in kernel_sentence(layers)
+
+
+def test_keep_names_layers_and_a_bad_weight_changes_nothing() -> None:
+    model = nn.Sequential(nn.Linear(40, 50), nn.Linear(50, 40))
+    with pytest.raises(ValueError, match=r"keep has 'last', which is no layer of Sequential; take names of"):
+        regard.quantize(model, keep=["last"])
+    with pytest.raises(ValueError, match=r"keep must be a collection of names of layers, got '1'; pass \['1'\]"):
+        regard.quantize(model, keep="1")
+    with torch.no_grad():
+        model[1].weight[3] = torch.nan
+    with pytest.raises(ValueError, match="1: weight has NaN or infinity"):
+        regard.quantize(model)
+    assert all(type(layer) is nn.Linear for layer in model)

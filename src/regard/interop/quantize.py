@@ -6,7 +6,7 @@
 w ≈ scale · n, n from −127 to 127, one scale per output of a layer, or per row of an embedding.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ class Quantization:
         return "\n".join(lines)
 
 
-def quantize(model: nn.Module, *, activations: str = "int8", keep: Container[str] = ()) -> Quantization:
+def quantize(model: nn.Module, *, activations: str = "int8", keep: Collection[str] = ()) -> Quantization:
     """Replaces the Linear layers and embeddings of a model by layers with 8-bit weights, in place, for inference.
 
     `activations` are rounded to 8 bits row by row, or stay in "float32": less error, less speed. `keep` are names of
@@ -64,6 +64,7 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Container[str
     checks.instance_of("model", model, nn.Module, "your model")
     checks.known("activations", activations, ACTIVATIONS)
     layers, kept = _candidates(model)
+    _check_keep(model, keep)
     for names in layers.values():
         if kept_name := next((name for name in names if name in keep), None):
             kept.update(dict.fromkeys(names, "it was asked for" if len(names) == 1 else f"it shares {kept_name}"))
@@ -74,13 +75,11 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Container[str
             "weights; keep fewer layers, or take a larger model"
         )
     before = _size(model)
-    for names in chosen.values():
-        matrix = None
+    # all before the first is replaced: a weight that cannot have 8 bits leaves the model as it is
+    matrices = [_quantized_weight(model, names[0], activations == "float32") for names in chosen.values()]
+    for names, matrix in zip(chosen.values(), matrices, strict=True):
         for name in names:
-            module = model.get_submodule(name)
-            if matrix is None:
-                matrix = quantize_matrix(_matrix_of(module), activations == "float32")
-            replace_module(model, name, _quantized(module, matrix))
+            replace_module(model, name, _quantized(model.get_submodule(name), matrix))
     model.requires_grad_(False).eval()
     done = tuple(name for names in chosen.values() for name in names)
     return Quantization(done, kept, activations, before, _size(model), kernel_sentence(model))
@@ -168,6 +167,24 @@ def _reason(module: Any) -> str | None:
     if module.weight.dtype != torch.float32:
         return f"its weight is {module.weight.dtype}, not float32"
     return None
+
+
+def _check_keep(model: nn.Module, keep: Collection[str]) -> None:
+    if isinstance(keep, str):
+        raise ValueError(f"keep must be a collection of names of layers, got {keep!r}; pass [{keep!r}]")
+    known = dict(model.named_modules(remove_duplicate=False))
+    for name in keep:
+        if name not in known:
+            raise ValueError(
+                f"keep has {name!r}, which is no layer of {type(model).__name__}; take names of model.named_modules()"
+            )
+
+
+def _quantized_weight(model: nn.Module, name: str, is_float: bool) -> Int8Matrix:
+    try:
+        return quantize_matrix(_matrix_of(model.get_submodule(name)), is_float)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _matrix_of(module: Any) -> Tensor:  # "f d"
