@@ -114,4 +114,5 @@ def test_a_gradient_after_inference_mode() -> None:
     x = q.clone().requires_grad_()
     out, _ = padded_attention(x, k, k, None, SCALE, False)
     out.sum().backward()
-    assert torch.equal(out, expected.clone()) and x.grad is not None
+    assert torch.equal(out, expected.clone())
+    assert x.grad is not None
