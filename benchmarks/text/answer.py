@@ -21,7 +21,7 @@ from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row, Table
-from regard.data.text.babi import match_files, read_babi, task_files
+from regard.data.questions.babi import match_files, read_babi, task_files
 from regard.data.text.pairs import read_lines
 from regard.inference.evaluation import Evaluation
 from regard.tasks.answer.data import EncodedQuestions, read

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.text import answer
 from benchmarks.vision.result import Result
 
-from regard.data.text.babi import read_babi, words_of
+from regard.data.questions.babi import read_babi, words_of
 
 SMALL = {"width": 4, "hops": 1, "memory": 4, "batch": 8, "linear_epochs": 0}
 PLACES = ("hall", "park")

@@ -164,3 +164,19 @@ def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
         act()
     for word in words[1:]:
         assert word in str(caught.value), str(caught.value)
+
+
+def test_shapes_that_do_not_fit() -> None:
+    units = "x must be (batch, 3) for GatedUnits, got (2, 6, 3); x.flatten(0, -2) joins the axes before the last"
+    with pytest.raises(ValueError, match=re.escape(units)):
+        GatedUnits(D, N, H, d=W)(torch.randn(B, T, D))
+    module = ControlledAttention(D, H, d=W)
+    with pytest.raises(ValueError, match=re.escape("sequence must have a step or more, got (2, 0, 3); leave it out")):
+        module.read(torch.randn(B, 0, D))
+    _, state = module.read(torch.randn(B + 1, T, D))
+    foreign = (
+        "state must be of 2 samples, 4 heads and 3 units, got (3, 4, 3); pass the state that this module returned, or "
+        "None to begin"
+    )
+    with pytest.raises(ValueError, match=re.escape(foreign)):
+        module.read(torch.randn(B, T, D), state)

@@ -134,6 +134,13 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, model.state_dict().values(), strict=True))
 
 
+def test_8_bit_weights_are_not_trained(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    checkpoint.write(path, checkpoint.collect(Odd()), {"quantization": "int8"})
+    with pytest.raises(ValueError, match="holds 8-bit weights, which cannot be trained; take the run that it was made"):
+        checkpoint.load(Odd(), path)
+
+
 def test_moments_of_another_shape_are_refused(tmp_path: Path) -> None:
     model = Net(3, 0.0)
     stored = Checkpoint({f"optimizer.hidden.bias.{name}": torch.zeros(5) for name in ("exp_avg", "exp_avg_sq", "step")})

@@ -1,6 +1,7 @@
 """SetDistance, and attention without a normalizer in linear time, against loops in float64."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -101,3 +102,12 @@ def test_unnormalized_runs_in_linear_time_and_in_steps() -> None:
         torch.randn(1, 70, 2, dtype=torch.float64, requires_grad=True),
         fast_mode=True,
     )
+
+
+def test_what_it_cannot_be() -> None:
+    sign = "sign must be -1 (near all others) or 1 (far from them) for SetDistance, got 2; try sign=-1"
+    with pytest.raises(ValueError, match=re.escape(sign)):
+        SetDistance(2)  # type: ignore[arg-type]
+    power = "power must be 1 (plain) or 2 (squared) for SetDistance, got 3; try power=1"
+    with pytest.raises(ValueError, match=re.escape(power)):
+        SetDistance(power=3)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from regard.data.embedded.stories import NUMBERS, PEOPLE, PLACES, TASKS, splits
-from regard.data.text.babi import Question, words_of
+from regard.data.questions.babi import Question, words_of
 
 PARTS = splits(0, train=60, valid=20, test=40)
 EVERY = {name: [*each.train, *each.valid, *each.test] for name, each in PARTS.items()}

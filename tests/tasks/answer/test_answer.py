@@ -11,7 +11,7 @@ import torch
 
 import regard
 from regard.cli.main import main
-from regard.data.text.babi import Question, parse_babi, write_babi
+from regard.data.questions.babi import Question, parse_babi, write_babi
 from regard.tasks.answer.baseline import last_named
 from regard.tasks.answer.data import EncodedQuestions, StoryEncoder, hold_out, insert_empty, plan_questions
 from regard.tasks.answer.options import Answer, EvaluateAnswers

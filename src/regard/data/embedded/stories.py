@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from regard.data.text.babi import Question, QuestionSplits
+from regard.data.questions.babi import Question, QuestionSplits
 
 PEOPLE = ("Mary", "John", "Sandra", "Daniel", "Julie")
 PLACES = ("garden", "office", "kitchen", "park", "school", "cinema")

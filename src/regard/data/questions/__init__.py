@@ -1,1 +1,1 @@
-"""Questions about passages."""
+"""Questions about passages and stories."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.text.babi import Question, words_of
+from regard.data.questions.babi import Question, words_of
 from regard.tasks._classification import fit_logistic, load_baseline
 from regard.tasks.answer.data import StoryEncoder
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.embedded import stories
+from regard.data.questions.babi import Question, QuestionSplits, match_files, read_babi, task_files, words_of
 from regard.data.splitting import held_out_items
-from regard.data.text.babi import Question, QuestionSplits, match_files, read_babi, task_files, words_of
 from regard.models.reading.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.answer.options import Answer

@@ -15,7 +15,7 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.common.wording import plural
-from regard.data.text.babi import Question, parse_story, words_of
+from regard.data.questions.babi import Question, parse_story, words_of
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin

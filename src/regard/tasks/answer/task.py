@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from regard.common.wording import plural, shortened
-from regard.data.text.babi import Question, match_files, read_babi
+from regard.data.questions.babi import Question, match_files, read_babi
 from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy_interval
 from regard.models.reading.memn2n import StoryInputs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.text.babi import (
+from regard.data.questions.babi import (
     Question,
     match_files,
     parse_babi,
