@@ -23,6 +23,9 @@ criteria that it follows from. A criterion is a sentence that the claim implies;
 with the best of the other unless it says otherwise. If all are met, the claim *holds*; if some are, it *holds in part*;
 otherwise it *does not hold here*. Figures and tables show the mean over the seeds, and the range from the lowest to the
 highest seed: vertical bars in figures, brackets in tables.
+
+Not all criteria were fixed before the first results: some of those on time, positions, hard attention and sparse
+attention were set or changed after them. Those four verdicts describe the results and do not predict them.
 """
 AFTER = """\
 `python -m benchmarks.claims --docs` writes this page and its figures from `benchmarks/results/claims/`. The strings are
