@@ -49,7 +49,8 @@ POINTER: dict[str, Any] = {"output": OUTPUTS[1], "turn_window": 1, "staged_epoch
 POINTER_STEPS, POINTER_VALIDATIONS = 1200, 2
 # with --continued: a training of these options, but with the last turn alone, is the common start of all others
 CONTINUED: dict[str, Any] = {"staged_epochs": 0, "history_dropout": 0.0}
-CONTINUED_STEPS, CONTINUED_LEARNING = 220, {"lr": 1e-3, "warmup": 20}
+START_STEPS, START_VALIDATIONS = 2400, 3
+CONTINUED_STEPS, CONTINUED_LEARNING = 440, {"lr": 1e-3, "warmup": 20}
 LEARNING: dict[str, dict[str, Any]] = {"dailydialog": {"lr": 2e-3, "warmup": 50}, "bookings": {}}
 SAID = {
     "dailydialog": (
@@ -261,8 +262,8 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
             chosen_options = {**data, **SIZES[name], **OF_MODEL[name, "flat"], **POINTER, "model": "flat"}
             chosen_options |= {"turns": 1, "batch": BATCH[False], **options}
             starts = [Respond.of(**chosen_options, seed=seed) for seed in seeds]
-            every = POINTER_STEPS // POINTER_VALIDATIONS
-            ends = {"steps": POINTER_STEPS, "threads": given.threads, "validate_every": every}
+            every = START_STEPS // START_VALIDATIONS
+            ends = {"steps": START_STEPS, "threads": given.threads, "validate_every": every}
             start_training = TrainingConfig(**{**proposed, **LEARNING[name], **ends})
         written = run(
             name,
