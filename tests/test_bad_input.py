@@ -13,6 +13,7 @@ from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.losses import Baseline, doubly_stochastic, frobenius_penalty, linear_cross_entropy, reinforce
 from regard.losses.adaptive_softmax import AdaptiveSoftmax
 from regard.losses.info_nce import info_nce
+from regard.training.runtime.distributed import join
 
 
 def t(*shape: int, **kind: object) -> torch.Tensor:
@@ -596,3 +597,14 @@ def test_every_sentence_is_read_here() -> None:
             assert sentence is not None
             fixed = max(re.split(r"\{[^{}]*\}", sentence[1]), key=len)
             assert any(fixed in text for text in said), f"{file.name}: nobody reads {sentence[1]!r}"
+
+
+def test_models_folders_and_devices_are_checked() -> None:
+    with pytest.raises(TypeError, match="model must be a Module, got .*; write model=your model"):
+        regard.insert(3, "se", after="0")
+    with pytest.raises(TypeError, match="model must be a Module, got .*; write model=your model"):
+        regard.remove(5)
+    with pytest.raises(TypeError, match=r"folder must be the path of a run, got 3; try regard.load\('runs/en-de'\)"):
+        regard.load(3)
+    with pytest.raises(ValueError, match="unknown device 'gpu'; known are: auto, cuda, mps, cpu"):
+        join("gpu")

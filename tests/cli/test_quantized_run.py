@@ -107,7 +107,7 @@ def test_layers_that_lose_too_much_stay(
 def test_errors(run: Path, quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = [
         (["quantize", str(run)], "--out FOLDER names the new run, and is missing; give one"),
-        (["quantize", str(run), "--out", str(quantized)], "holds a run already"),
+        (["quantize", str(run), "--out", str(quantized)], "holds a run already; name a new folder"),
         (["quantize", str(run), "--out", str(run.parent)], "is not empty; take a new folder"),
         (["quantize", str(quantized), "--out", str(tmp_path / "new")], "has 8-bit weights already; name the run that"),
         (["quantize", str(run), "--out", str(tmp_path / "new"), "--tolerance", "-1"], "must be 0 or more and finite"),

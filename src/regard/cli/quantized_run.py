@@ -20,7 +20,7 @@ from regard.tasks.loading import Weights, load_run
 from regard.tasks.registry import is_released, task_from_record
 from regard.training import checkpoint
 from regard.training.protocol import TrainingProblem, ValidationResult
-from regard.training.run_folder import BEST, CONFIG, FORMAT, QUANTIZATION, RunRecord, check_holds_no_run
+from regard.training.run_folder import BEST, CONFIG, FORMAT, QUANTIZATION, RECORD, RunRecord, check_holds_no_run
 
 # of an input, by which the error of a layer is measured
 _ROWS = 64
@@ -157,6 +157,8 @@ def _check(run: Path, out: Path, tolerance: float, most_error: float) -> None:
             f"{run} is a released model, which has no validation data to measure the loss on; "
             "use --quantization int8 where you load it"
         )
+    if (out / RECORD).exists():
+        raise FileExistsError(f"--out {out} holds a run already; name a new folder")
     check_holds_no_run(out)
     if out.exists() and any(out.iterdir()):
         raise FileExistsError(f"{out} is not empty; take a new folder")

@@ -69,6 +69,7 @@ def insert(
     which is equivalent. A gate that an earlier call put there is replaced. If an argument is refused, nothing is
     changed. `remove` takes all gates out again.
     """
+    checks.instance_of("model", model, nn.Module, "your model")
     if layout not in (None, "first", "last"):
         raise ValueError(f"layout must be 'first' or 'last', got {layout!r}; images have their channels first")
     if isinstance(make, str):
@@ -91,6 +92,7 @@ def insert(
 
 def remove(model: nn.Module) -> tuple[InsertedGate, ...]:
     """Removes all gates that `insert` put into the model, and returns them; none if there are none."""
+    checks.instance_of("model", model, nn.Module, "your model")
     removed = [entry for name, module in list(model.named_modules()) for entry in _detach(module, name)]
     for module in model.modules():
         _delete_hooks(module._load_state_dict_pre_hooks, _BeforeLoading)

@@ -1,5 +1,6 @@
 """load: the predictor of a run, or of a released model, with its weights."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ def load(
     `weights` are those of the best validation, which None stands for, of the last step, or their average if one was
     made. `quantization="int8"` rounds them to 8 bits, as `regard.quantize` does.
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"folder must be the path of a run, got {folder!r}; try regard.load('runs/en-de')")
     return load_run(Path(folder), weights, device, quantization).predictor
 
 

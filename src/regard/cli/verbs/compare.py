@@ -16,7 +16,7 @@ from regard.common.option_fields import left_open, option, resolve
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
 from regard.training.config import TrainingConfig
-from regard.training.run_folder import write_config
+from regard.training.run_folder import RECORD, write_config
 
 _CONFIG = "compare.toml"
 _POSITIONS = "positions"
@@ -129,6 +129,8 @@ def run(args: Sequence[str]) -> int:
     training, notes = training_config(options.training, base)
     base, variants = varied_values(options, base)
     variants = with_seeds(variants, options.seeds)
+    if (out / RECORD).exists():
+        raise FileExistsError(f"--out {out} is the folder of a run; name another for the comparison")
     is_claimed = _is_claimed(out, base, training)
     if notes:
         print(f"regard: each training {notes}", file=sys.stderr)

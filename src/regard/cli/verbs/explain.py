@@ -9,6 +9,9 @@ from regard.cli.parsing.parser import parse
 from regard.common.option_checks import check_positive
 from regard.common.option_fields import flag, left_open, positional
 
+# the largest width, whose matrices fit into memory, and the most numbers in the queries or the keys
+_MOST_WIDTH, _MOST_NUMBERS = 8192, 2**28
+
 
 @dataclass(frozen=True)
 class ExplainOptions:
@@ -35,6 +38,18 @@ class ExplainOptions:
 
     def __post_init__(self) -> None:
         check_positive(self, "queries", "keys", "width", "key_width", "batch")
+        for option, width in (("--width", self.width), ("--key-width", self.key_width)):
+            if width is not None and width > _MOST_WIDTH:
+                raise ValueError(f"{option} must be at most {_MOST_WIDTH}, got {width}; try {option} 64")
+        for option, length, width in (
+            ("--queries", self.queries, self.width),
+            ("--keys", self.keys, self.key_width or self.width),
+        ):
+            if self.batch * length * width > _MOST_NUMBERS:
+                raise ValueError(
+                    f"{option} {length} of width {width} in --batch {self.batch} do not fit into memory: they are more "
+                    f"than {_MOST_NUMBERS} numbers; try {option} 64 --batch 1"
+                )
 
 
 def run(args: Sequence[str]) -> int:
@@ -45,7 +60,13 @@ def run(args: Sequence[str]) -> int:
     from regard.attn.catalogue import mechanism
     from regard.attn.terms.mask import Causal
     from regard.cli.mechanism_docs import documentation, page, terms
+    from regard.gates.catalogue import GATES
 
+    if options.mechanism.split(":")[0] in GATES:
+        raise ValueError(
+            f"{options.mechanism!r} is a gate, not a mechanism; docs/gates.md explains the gates, and "
+            "regard list gates names them"
+        )
     module: Any = mechanism(options.mechanism, options.width, options.key_width).eval()
     key_width = options.key_width or options.width
     q, k = (

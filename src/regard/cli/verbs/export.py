@@ -20,7 +20,7 @@ class ExportOptions:
 
     run: Path = positional()
     """The folder of a run, or of a released model."""
-    folder: Path = positional()
+    folder: Path = positional(metavar="FOLDER")
     """A new folder for the files."""
     to: Literal["transformers", "ctranslate2", "onnx", "torch"] | None = option(None, metavar="FORMAT")
     """The library that reads the files."""

@@ -84,6 +84,8 @@ def _device(name: str, local: int) -> torch.device:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(kind for kind, is_available in available.items() if is_available)
+    elif name not in available:
+        raise ValueError(f"unknown device {name!r}; known are: auto, {', '.join(available)}")
     elif not available[name]:
         raise ValueError(f"device={name!r} is not on this machine; try device='auto' or device='cpu'")
     return torch.device(name, local) if name == "cuda" else torch.device(name)
