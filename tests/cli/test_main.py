@@ -131,7 +131,7 @@ def test_a_mistyped_option_suggests_the_nearest(regard: Regard) -> None:
             ["explain", "entmax", "--keys", "10000000000"],
             "--keys 10000000000 of width 64 in --batch 1 do not fit into memory: they are more than 268435456 numbers;",
         ),
-        (["compare", "translate"], "--attention is missing: regard compare translate --attention VALUE,VALUE,...; "),
+        (["compare", "translate"], "nothing to compare; name the values of --attention or --positions, separated by"),
         (
             ["list", "gates", "models"],
             "regard list takes 1 word beside its options, got 2; quote a text that has spaces",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.inference.limits import Limits
-from regard.inference.predictor import Observe, Predictor
+from regard.inference.predictor import Observe, Predictor, check_texts
 
 
 class Doubler(Predictor[float, float]):
@@ -50,3 +50,11 @@ def test_a_predictor_without_tokens() -> None:
 def test_a_predictor_without_an_endpoint() -> None:
     with pytest.raises(ValueError, match="^Doubler is not served over HTTP; use regard predict$"):
         Doubler().endpoint(Limits(), run="x", step=1)
+
+
+@pytest.mark.parametrize("inputs", [[3], "a text"])
+def test_inputs_are_several_texts(inputs: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"inputs must be a list of texts, got .*; try predictor.predict\(\['a text'\]\)"
+    ):
+        check_texts(inputs)

@@ -219,3 +219,9 @@ def record_run(
     predictor.check_attends("a recording")
     output, recording = labelled_recording(predictor, given, layers=layers, **about)
     return RecordedRun(recording, predictor.summary(output), predictor.alignment(given, output), predictor.image(given))
+
+
+def check_texts(inputs: Sequence[str]) -> None:
+    """Raises unless the inputs of a predictor are several texts."""
+    if isinstance(inputs, str) or not all(isinstance(text, str) for text in inputs):
+        raise TypeError(f"inputs must be a list of texts, got {inputs!r}; try predictor.predict(['a text'])")

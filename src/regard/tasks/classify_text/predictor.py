@@ -29,7 +29,7 @@ from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PredictionSession, Predictor, check_texts
 from regard.inference.token_places import TokenPlace, VocabularyTexts, parts_in, token_places
 from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
@@ -87,6 +87,7 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[TextClasses]:
+        check_texts(inputs)
         options = PredictTextClasses() if options is None else options
         check_top(options, len(self.classes))
         encoded = encode(self.tokenizer, inputs, self.max_length)

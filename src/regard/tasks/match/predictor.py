@@ -20,7 +20,7 @@ from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, check_texts
 from regard.inference.token_places import TokenPlace, VocabularyTexts, parts_in
 from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.models.matching.word_matcher import PairModel
@@ -81,6 +81,7 @@ class MatchPredictor(Predictor[str, PairClasses]):
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[PairClasses]:
+        check_texts(inputs)
         options = PredictTextClasses() if options is None else options
         check_top(options, len(self.classes))
         tokens = self._tokens(inputs)

@@ -21,7 +21,7 @@ from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PredictionSession, Predictor, check_texts
 from regard.inference.structured_predictor import OutputPart
 from regard.inference.token_places import TokenPlace, VocabularyTexts, word_places
 from regard.inference.token_predictor import TextScores
@@ -82,6 +82,7 @@ class TagPredictor(Predictor[str, TagOutput]):
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[TagOutput]:
+        check_texts(inputs)
         options = PredictTags() if options is None else options
         for text in inputs:
             self._check_length(text)

@@ -24,7 +24,7 @@ from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PredictionSession, Predictor, check_texts
 from regard.inference.structured_predictor import OutputPart
 from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
 from regard.inference.token_predictor import TextScores
@@ -109,6 +109,7 @@ class Translator(Predictor[str, Translation]):
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[Translation]:
+        check_texts(inputs)
         options = PredictTranslations() if options is None else options
         found = self.translate(inputs, options.search, first=first)
         if observe is not nullcontext:
