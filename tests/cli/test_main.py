@@ -120,11 +120,11 @@ def test_a_mistyped_option_suggests_the_nearest(regard: Regard) -> None:
         ),
         (
             ["explain", "se:reduction=4"],
-            "'se:reduction=4' is a gate, not a mechanism; docs/gates.md explains the gates",
+            "'se:reduction=4' is a gate, not a mechanism; docs/gates/index.md explains the gates",
         ),
         (
             ["explain", "gap"],
-            "'gap' is a gate, not a mechanism; docs/gates.md explains the gates, and regard list gates",
+            "'gap' is a gate, not a mechanism; docs/gates/index.md explains the gates, and regard list gates",
         ),
         (["explain", "entmax", "--width", "1000000"], "--width must be at most 8192, got 1000000; try --width 64"),
         (

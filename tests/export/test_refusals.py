@@ -11,6 +11,7 @@ from torch import nn
 
 from regard.export import export
 from regard.export.ctranslate2_model import check_supported
+from regard.export.graphs import graphs_of
 from regard.export.transformers_folder import mapped_model
 from regard.inference.predictor import Predictor
 
@@ -19,6 +20,23 @@ def test_ctranslate2_is_installed_by_an_extra(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ImportError, match=re.escape("--to ctranslate2 needs: pip install 'regard[export]'")):
         export(predictors.language_model().exportable(), tmp_path / "out", "ctranslate2")
+
+
+def test_onnx_is_installed_by_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(ImportError, match=re.escape("--to onnx needs: pip install 'regard[export]'")):
+        export(predictors.language_model().exportable(), tmp_path / "out", "onnx")
+
+
+def test_models_that_are_no_graph() -> None:
+    parts = predictors.language_model().exportable()
+    message = "a Linear is not exported as a graph; a Transformer, GPT2, BERTMaskedLM, TextEmbedder and an"
+    with pytest.raises(ValueError, match=message):
+        graphs_of(replace(parts, model=nn.Linear(2, 3)))
+    rotary = predictors.language_model(positions="rotary").exportable()
+    message = "a graph cannot express this GPT2: .*; train it with other options"
+    with pytest.raises(ValueError, match=message):
+        graphs_of(rotary)
 
 
 def test_positions_that_are_not_added_are_none_of_ctranslate2() -> None:

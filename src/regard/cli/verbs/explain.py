@@ -64,7 +64,7 @@ def run(args: Sequence[str]) -> int:
 
     if options.mechanism.split(":")[0] in GATES:
         raise ValueError(
-            f"{options.mechanism!r} is a gate, not a mechanism; docs/gates.md explains the gates, and "
+            f"{options.mechanism!r} is a gate, not a mechanism; docs/gates/index.md explains the gates, and "
             "regard list gates names them"
         )
     module: Any = mechanism(options.mechanism, options.width, options.key_width).eval()
