@@ -45,7 +45,7 @@ def image(made: Callable[[], Any]) -> Callable[[], ImageEndpoint]:
     return lambda: ImageEndpoint(made(), Limits(), run="tiny", step=1)
 
 
-LONGER = [*LINES[:40], *(" ".join(LINES[n : n + 4]) for n in range(22)), "a", ""]
+LONGER = [*LINES[:40], *(" ".join(LINES[n : n + 4]) for n in range(22)), "a", "b"]
 TEXTS = [{"text": text} for text in LONGER]
 IMAGES = [{"image": sent(packed(drawn(n)))} for n in range(64)]
 ENDPOINTS: dict[str, tuple[Callable[[], Endpoint], list[dict[str, Any]]]] = {

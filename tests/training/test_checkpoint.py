@@ -136,7 +136,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 
 def test_8_bit_weights_are_not_trained(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    checkpoint.write(path, checkpoint.collect(Odd()), {"quantization": "int8"})
+    checkpoint.write(path, checkpoint.collect(Odd()), {"step": 3, "quantization": "int8"})
     with pytest.raises(ValueError, match="holds 8-bit weights, which cannot be trained; take the run that it was made"):
         checkpoint.load(Odd(), path)
 

@@ -16,8 +16,12 @@ from regard.training.model_size import check_model_fits, largest_option
 
 SIZES = ("width", "hidden", "dim", "what", "noise", "channels")
 MODELS = [(task, model) for task, config in TASKS.items() for model in config.models]
-# a bag of words has none
-SIZED = [(task, model) for task, model in MODELS if any(hasattr(TASKS[task].models[model], name) for name in SIZES)]
+# a bag of words has none, a multilayer perceptron several in one option
+SIZED = [
+    (task, model)
+    for task, model in MODELS
+    if any(type(getattr(TASKS[task].models[model], name, None)) is int for name in SIZES)
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +38,12 @@ def test_every_model_is_refused_before_it_is_built(task: str, model: str, encode
         with pytest.raises(ValueError, match=rf"^{name}={size} makes a model .*; try {name}=\d+$") as caught:
             config.load().check_options()
         assert ("B of memory, and" in str(caught.value)) == (size == 10**8)
+
+
+def test_the_largest_of_several_widths_is_named() -> None:
+    config = TASKS["classify-image"].of(model="mlp", hidden=(10**8, 64))
+    with pytest.raises(ValueError, match=r"^hidden=100000000 makes a model .*; try hidden=128$"):
+        config.load().check_options()
 
 
 @pytest.mark.parametrize(("task", "model"), MODELS)

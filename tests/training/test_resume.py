@@ -237,7 +237,7 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
         run(tmp_path / "none", resume=True, steps=2)
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError, match="file is a file, not a folder; take another one"):
+    with pytest.raises(NotADirectoryError, match="file is a file, and a run is a folder; take another name"):
         run(tmp_path / "file", steps=2)
 
 

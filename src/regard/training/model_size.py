@@ -89,7 +89,7 @@ def largest_option(task: Any) -> tuple[str, int, int] | None:
     sizes = {}
     for options, defaults in pairs:
         for item in fields(options) if is_dataclass(options) and type(options) is type(defaults) else ():
-            pair = getattr(options, item.name), getattr(defaults, item.name)
+            pair = _largest(getattr(options, item.name)), _largest(getattr(defaults, item.name))
             is_size = item.name != "seed" and item.name not in _required(options)
             if is_size and all(type(value) is int and value > 0 for value in pair):
                 sizes[item.name] = pair
@@ -97,6 +97,11 @@ def largest_option(task: Any) -> tuple[str, int, int] | None:
         return None
     name = max(sizes, key=lambda name: sizes[name][0] / sizes[name][1])
     return name, *sizes[name]
+
+
+def _largest(value: Any) -> Any:
+    """The largest of several numbers in one option, such as widths of layers; any other value as it is."""
+    return max(value) if isinstance(value, tuple) and value and all(type(n) is int for n in value) else value
 
 
 def _with_defaults(options: Any, **given: Any) -> Any:

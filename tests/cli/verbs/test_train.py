@@ -177,7 +177,7 @@ def test_embedded_data_and_a_folder_named_after_the_time(
         (["--schedule", "cosin"], "unknown --schedule 'cosin'; did you mean 'cosine'?"),
         (["--train", "PAIRS", "--tokens", "bpe", "--vocabulary", "9"], "9"),
         (["--config", "nix.toml"], "there is no file nix.toml"),
-        (["--train", "PAIRS", "--out", "PAIRS"], "is a file, not a folder; take another one"),
+        (["--train", "PAIRS", "--out", "PAIRS"], "is a file, and a run is a folder; take another name"),
     ],
 )
 def test_wrong_input_is_one_sentence(

@@ -375,7 +375,17 @@ def pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
 # of these a context is a sum of values; Bahdanau's matrices are wider than values, which a dot product's kernel pads
 TANH = {"additive", "concat"}
 NARROW = {"cosine", "distance", "dot", "entmax", "entmax-learned", "euclid", "general", "linear", "location", "null"}
-NARROW |= {"scaled-dot", "sigmoid", "sparsemax", "temperature", "topk", "trilinear", "uniform", "window"}
+NARROW |= {
+    "scaled-dot",
+    "sigmoid",
+    "sparsemax",
+    "temperature",
+    "topk",
+    "trilinear",
+    "uniform",
+    "unnormalized",
+    "window",
+}
 SUMS = {"bahdanau": TANH, "luong": TANH | NARROW, "luong-feeding": TANH | NARROW}
 
 

@@ -246,7 +246,7 @@ def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
 
 
 def test_an_unknown_gate_is_told_the_nearest() -> None:
-    with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'[?] known are: none, se, "):
+    with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'[?] known are: none, gap, se, "):
         ClassifyImage.of(gate="simm").load().dry_run()
     assert ClassifyImage.of(gate="none") == ClassifyImage.of()
 
