@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.metrics import text
-from regard.metrics.text import SCORES, bleu, chrf, cut_for, distance, exact, per, scored, signature, wer
+from regard.metrics.text import SCORES, bleu, chrf, cut_for, distance, exact, per, scored, signature, symbols, wer
 
 SAID = ["the cat sat on the mat", "a dog barks at night", "nothing of this is right"]
 RIGHT = [("the cat sat on a mat",), ("a dog barks at night", "at night a dog barks"), ("all of it was wrong, then",)]
@@ -41,6 +41,23 @@ def test_exact_and_wer_count_lines_and_take_any_answer() -> None:
     said, right = ["x", "b", "y", "d"], [("a", "x"), ("b",), ("c",), ("D",)]
     assert exact(said, right) == 50
     assert wer(said, right) == 50
+
+
+@pytest.mark.parametrize(
+    ("said", "right", "share"),
+    [
+        (["abcd"], [("abcd",)], 100),
+        (["abxd"], [("abcd",)], 75),
+        (["bcd"], [("abcd",)], 0),  # one left out moves all others
+        (["abcdx"], [("abcd",)], 80),  # one too many
+        (["ab"], [("xb", "ab")], 100),
+        (["abcd", "x"], [("abcd",), ("y",)], 80),  # over all lines, not the mean of lines
+        (["", ""], [("",), ("ab",)], 0),
+        ([], [], 0),
+    ],
+)
+def test_symbols_by_hand(said: list[str], right: list[tuple[str, ...]], share: float) -> None:
+    assert symbols(said, right) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

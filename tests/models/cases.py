@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import MECHANISMS, Attention
-from regard.models import ConvSeq2Seq, Seq2Seq, Transformer
+from regard.models import NTM, ConvSeq2Seq, Seq2Seq, Transformer
 from regard.models.encoder_decoder import EncoderDecoder
 
 # sizes that share no factor: a swapped axis must fail
@@ -33,6 +33,11 @@ def transformer(**choices: Any) -> Make:
 def conv(**choices: Any) -> Make:
     sizes = {"width": 6, "hidden": 10, "layers": 2, "kernel": 3, "longest": 23, "dropout": 0.0}
     return functools.partial(ConvSeq2Seq, SOURCE, TARGET, **{**sizes, **choices})
+
+
+def ntm(**choices: Any) -> Make:
+    sizes = {"width": 6, "hidden": 10, "locations": 11, "memory_width": 5, "dropout": 0.0}
+    return functools.partial(NTM, SOURCE, TARGET, **{**sizes, **choices})
 
 
 SEQ2SEQ: dict[str, Make] = {
@@ -73,7 +78,13 @@ CONV: dict[str, Make] = {
     "conv, location-sensitive": conv(attention="location-sensitive"),
     "conv, key-value": conv(attention="key-value"),
 }
-ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS, **CONV}
+NTMS: dict[str, Make] = {
+    "ntm": ntm(),
+    "ntm, feed-forward": ntm(controller="feed-forward", layers=2),
+    "ntm, many heads": ntm(read_heads=3, write_heads=2, reach=2, layers=2),
+    "ntm, token before": ntm(decoder_input="previous"),
+}
+ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS, **CONV, **NTMS}
 
 
 def built(make: Make) -> EncoderDecoder:

@@ -74,6 +74,16 @@ def exact(predictions: Sequence[str], answers: Answers) -> float:
     return _percent(sum(line in right for line, right in zip(predictions, answers, strict=True)), len(predictions))
 
 
+def symbols(predictions: Sequence[str], answers: Answers) -> float:
+    """Characters at the place where a reference has them, per character of the longer of both: no edit is forgiven."""
+    right = length = 0
+    for line, references in zip(predictions, answers, strict=True):
+        places = [(sum(map(str.__eq__, line, answer)), max(len(line), len(answer))) for answer in references]
+        best = max(places, key=lambda each: each[0] / max(each[1], 1))
+        right, length = right + best[0], length + best[1]
+    return _percent(right, length)
+
+
 def wer(predictions: Sequence[str], answers: Answers) -> float:
     """Lines that equal no reference: the word error rate of pronunciation, where a line is a word."""
     return 100.0 - exact(predictions, answers)
@@ -103,6 +113,7 @@ SCORES: dict[str, tuple[Callable[[Sequence[str], Answers], float], bool]] = {
     "bleu": (bleu, True),
     "chrf": (chrf, True),
     "exact": (exact, True),
+    "symbols": (symbols, True),
     "per": (per, False),
     "wer": (wer, False),
 }

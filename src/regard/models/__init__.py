@@ -15,6 +15,7 @@ from regard.models.llama import Llama
 from regard.models.matching.decomposable import Decomposable
 from regard.models.matching.deep_attention_matching import DeepAttentionMatching
 from regard.models.matching.esim import ESIM
+from regard.models.memory.ntm import NTM
 from regard.models.mlp import MLP
 from regard.models.ram import RAM
 from regard.models.reading.bidaf import BiDAF
@@ -36,10 +37,11 @@ from regard.models.transformer import Transformer
 from regard.models.transformer_xl import TransformerXL
 from regard.models.vit import ViT, ViTClassifier
 
-TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq]] = {
+TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM]] = {
     "seq2seq": Seq2Seq,
     "transformer": Transformer,
     "conv": ConvSeq2Seq,
+    "ntm": NTM,
 }
 LANGUAGE_MODELS: dict[str, type[LanguageModel]] = {
     "gpt2": GPT2,
@@ -87,6 +89,7 @@ __all__ = [
     "HRAN",
     "LANGUAGE_MODELS",
     "MODELS",
+    "NTM",
     "RAM",
     "RecurrentTagger",
     "TRANSLATORS",

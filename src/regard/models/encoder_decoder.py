@@ -21,6 +21,11 @@ class EncoderDecoder(nn.Module, ABC):
 
     output: nn.Linear
 
+    @property
+    def attends(self) -> bool:
+        """Whether target tokens attend to the source."""
+        return True
+
     @abstractmethod
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         """The inputs of the vocabulary layer at every step: "b s", "b", "b t" -> "b t d"; the target starts with

@@ -96,6 +96,10 @@ class Seq2Seq(EncoderDecoder):
                 ) from error
         self.dropout = Dropout(dropout)
 
+    @property
+    def attends(self) -> bool:
+        return self.decoder.attends
+
     def encode(self, source: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s", "b"
         return self.encoder(self.dropout(self.source(source)), lengths)
 

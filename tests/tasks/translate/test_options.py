@@ -15,11 +15,13 @@ from regard.layers.rnn.cells import CELLS
 from regard.metrics.text import SCORES, Cut
 from regard.models import TRANSLATORS
 from regard.models.conv.seq2seq import POSITIONS as CONV_POSITIONS
+from regard.models.memory.ntm import CONTROLLERS, DECODER_INPUTS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, Transformer
 from regard.tasks.translate.options import (
     ConvOptions,
     EvaluateTranslations,
+    NTMOptions,
     Seq2SeqOptions,
     TransformerOptions,
     Translate,
@@ -31,9 +33,9 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "unknown data": (
         ValueError,
         {"data": "date"},
-        "unknown data 'date'; did you mean 'dates'? known are: dates, reverse, pronounce",
+        "unknown data 'date'; did you mean 'dates'? known are: dates, reverse, copy, repeat-copy, pronounce",
     ),
-    "unknown model": (ValueError, {"model": "rnn"}, "unknown model 'rnn'; known are: seq2seq, transformer, conv"),
+    "unknown model": (ValueError, {"model": "rnn"}, "unknown model 'rnn'; known are: seq2seq, transformer, conv, ntm"),
     "unknown decoder": (ValueError, {"decoder": "luong-fed"}, "unknown decoder 'luong-fed'; did you mean"),
     "a file that is a string": (TypeError, {"train": "a.tsv"}, "train must be a tuple .*, got 'a.tsv'; write"),
     "data and files": (ValueError, {"data": "dates", "train": (A,)}, "data='dates' and train=a.tsv exclude each other"),
@@ -79,6 +81,30 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         {"data": "dates", "bleu": "char"},
         "bleu='char' says how BLEU cuts text, and dates are scored by exact; leave it out, or take metric='bleu'",
     ),
+    "attention of a memory": (
+        ValueError,
+        {"model": "ntm", "attention": "dot"},
+        "attention='dot' has no place in model='ntm', which reads its memory; leave it out, or take model='seq2seq'",
+    ),
+    "no locations": (ValueError, {"model": "ntm", "locations": 0}, "locations must be 1 or more, got 0"),
+    "negative reach": (ValueError, {"model": "ntm", "reach": -1}, "reach must be 0 or more, got -1; try reach=1"),
+    "locations of seq2seq": (ValueError, {"locations": 9}, "locations=9 belongs to model='ntm', not to 'seq2seq'"),
+    "longest of dates": (
+        ValueError,
+        {"longest": 9},
+        "longest=9 belongs to data='copy' or 'repeat-copy', not to dates; leave it out",
+    ),
+    "repeats of copy": (
+        ValueError,
+        {"data": "copy", "repeats": 3},
+        "repeats=3 belongs to data='repeat-copy', not to copy; leave it out",
+    ),
+    "no letters": (ValueError, {"data": "copy", "longest": 0}, "longest must be 1 or more, got 0"),
+    "many repeats": (
+        ValueError,
+        {"data": "repeat-copy", "repeats": 10},
+        "repeats must be from 1 to 9, which is a digit, got 10; try repeats=5",
+    ),
     "no lines": (ValueError, {"valid_lines": -1}, "valid_lines must be 1 or more, got -1"),
     "no words": (ValueError, {"vocabulary": 0}, "vocabulary must be 1 or more, got 0"),
     "all dropped": (ValueError, {"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout=0.1"),
@@ -107,6 +133,8 @@ def test_choices_are_those_of_the_packages_below() -> None:
     assert set(transformer["norm"]) == set(NORMS)
     assert set(transformer["positions"]) == set(POSITIONS)
     assert set(literal_choices(ConvOptions)["positions"]) == set(CONV_POSITIONS)
+    assert set(literal_choices(NTMOptions)["controller"]) == set(CONTROLLERS)
+    assert literal_choices(NTMOptions)["decoder_input"] == DECODER_INPUTS
     assert set(Translate.models) == set(TRANSLATORS)
 
 
@@ -114,7 +142,8 @@ def test_choices_are_those_of_the_packages_below() -> None:
 def test_open_options_suit_the_data(dataset: str) -> None:
     task = Translate(train=(A,)) if dataset == "files" else Translate(data=dataset)
     assert task.dataset == dataset
-    names = ("width", "hidden", "dropout", "smoothing", "batch", "metric")
+    sizes = task.sizes
+    names = ("width", "hidden", "dropout", "smoothing", "batch", "metric", *sizes)
     assert set(Translate.defaults[dataset]) - {"tokens"} == set(names)
     for name in names:
         owner = task if hasattr(task, name) else task.model
@@ -127,9 +156,11 @@ def test_nothing_is_open_in_a_record() -> None:
     """Only what has no value stays null: files that are not given, and what the data decides."""
     embedded, files = Translate(), Translate.of(train=(A,), model="transformer")
     null = {name for name, value in embedded.to_json().items() if value is None}
-    assert null == {"bleu"}, "dates are not scored by BLEU"
+    assert null == {"bleu", "longest", "repeats"}, "dates are not scored by BLEU and have one size"
     assert Translate(data="pronounce").tokens is None, "each side has tokens of its own"
-    assert {name for name, value in files.to_json().items() if value is None} == {"bleu", "data"}
+    assert {name for name, value in files.to_json().items() if value is None} == {
+        *("bleu", "data", "longest", "repeats")
+    }
     assert None not in embedded.to_json()["model"].values()
     assert None not in files.to_json()["model"].values()
     fixed = Translate.of(decoder="fixed").to_json()["model"]

@@ -52,6 +52,11 @@ class Stack(nn.Module):
         out, _ = run_torch(self.rnn, x, first if self.parts == 2 else first[0])
         return out
 
+    def init_states(self, count: int) -> States:
+        """States of zeros for so many sequences."""
+        zeros = next(self.rnn.parameters()).new_zeros(count, self.rnn.hidden_size)
+        return ((zeros,) * self.parts,) * self.rnn.num_layers
+
     def steps(self, x: Tensor) -> "Steps":  # "b t d"
         """The steps over x, to be run in order."""
         return Steps(self, x)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_even_heads, check_share
 from regard.common.option_fields import left_open, resolve
@@ -226,6 +226,71 @@ class ConvOptions(TranslatorOptions):
             positions=self.positions,
             longest=_positions(max_length),
             encoder_gradient=self.encoder_gradient,
+            dropout=self.dropout,
+            tied="all" if shared else "target",
+            padding=PAD,
+        )
+
+
+@dataclass(frozen=True)
+class NTMOptions(TranslatorOptions):
+    """A controller that writes the source into a memory by heads, and reads the target from it."""
+
+    # small steps and many of them: gradients go through every address of a sequence
+    task_defaults: ClassVar[dict[str, Any]] = {"batch": 512}
+
+    controller: Literal["lstm", "feed-forward"] = "lstm"
+    """The network that emits the addresses; a feed-forward one remembers by the memory alone."""
+    layers: int = 1
+    """Layers of the controller."""
+    hidden: int = left_open()
+    """Units of the controller."""
+    locations: int = 128
+    """Locations of the memory; a copy needs one per token."""
+    memory_width: int = 20
+    """Numbers at a location."""
+    read_heads: int = 1
+    """Heads that read."""
+    write_heads: int = 1
+    """Heads that write."""
+    reach: int = 1
+    """Locations that a head can move per step, forth or back."""
+    decoder_input: Literal["none", "previous"] = "none"
+    """The input while the target is emitted: nothing, as in the paper, or the token before."""
+
+    def __post_init__(self) -> None:
+        resolve(self, {item.name: item.default for item in fields(self) if item.default is not None})
+        super().__post_init__()
+        names = ["hidden", "locations", "memory_width", "read_heads", "write_heads"]
+        check_at_least(self, 1, dict.fromkeys(names))
+        check_at_least(self, 0, {"reach": 1})
+        if self.attention is not None:
+            raise ValueError(
+                f"attention={self.attention!r} has no place in model='ntm', which reads its memory; leave it out, or "
+                "take model='seq2seq'"
+            )
+
+    @property
+    def attends(self) -> bool:
+        return False
+
+    def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> EncoderDecoder:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.memory.ntm import NTM
+
+        return NTM(
+            source_size,
+            target_size,
+            width=self.width,
+            hidden=self.hidden,
+            layers=self.layers,
+            controller=self.controller,
+            locations=self.locations,
+            memory_width=self.memory_width,
+            read_heads=self.read_heads,
+            write_heads=self.write_heads,
+            reach=self.reach,
+            decoder_input=self.decoder_input,
             dropout=self.dropout,
             tied="all" if shared else "target",
             padding=PAD,

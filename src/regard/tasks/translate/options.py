@@ -11,6 +11,7 @@ from regard.common.option_checks import (
     check_at_least,
     check_beam,
     check_choices,
+    check_positive,
     check_share,
     check_split,
     dashed,
@@ -21,6 +22,7 @@ from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.translate.model_options import (
     SCORED,
     ConvOptions,
+    NTMOptions,
     Seq2SeqOptions,
     TransformerOptions,
     TranslatorOptions,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from regard.attacks.text.target_words import OutputWord
     from regard.tasks.translate.task import TranslateTask
 
-# dates and letters reversed: small tasks that small models learn
+# dates, and letters reversed or copied: small tasks that small models learn
 _SMALL = {
     "tokens": "characters",
     "width": 64,
@@ -40,6 +42,8 @@ _SMALL = {
     "batch": 4096,
     "metric": "exact",
 }
+# the sizes of data sets that are generated in any size, by data set
+_SIZES = {"copy": {"longest": 20}, "repeat-copy": {"longest": 10, "repeats": 5}}
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,20 @@ class EvaluateTranslations:
     """The part of the run's own data; without test files, test is the same as valid."""
     test: tuple[Path, ...] = ()
     """Other pairs to translate: one .tsv file, or two text files; .gz is unpacked."""
+    length: int | None = left_open("the lengths of training")
+    """Of a run on copy or repeat-copy: new sequences of exactly this many letters, also of more than in training."""
+    repeats: int | None = left_open("the most of training")
+    """With --length, of a run on repeat-copy: repeat them this many times."""
 
     def __post_init__(self) -> None:
         check_choices(self)
         check_beam(self)
+        check_positive(self, "length")
+        if self.length is not None and (self.test or self.split is not None):
+            other = "--test" if self.test else "--split"
+            raise ValueError(f"--length {self.length} generates its pairs and {other} names others; leave one out")
+        if self.repeats is not None and self.length is None:
+            raise ValueError(f"--repeats {self.repeats} belongs to --length; give --length as well, or leave it out")
         check_split(self)
 
 
@@ -134,7 +148,7 @@ class Translate(TaskConfig):
 
     name: ClassVar[str] = "translate"
     summary: ClassVar[str] = (
-        "translate one sequence into another: your own two text files, or dates, pronunciation, reversal"
+        "translate one sequence into another: your own two text files, or dates, pronunciation, reversal, copies"
     )
     unit: ClassVar[str] = "target tokens"
     input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
@@ -142,6 +156,8 @@ class Translate(TaskConfig):
     budgets: ClassVar[dict[str, Budget]] = {
         "dates": Budget(minutes=3.0),
         "reverse": Budget(minutes=10.0),
+        "copy": Budget(minutes=10.0),
+        "repeat-copy": Budget(minutes=20.0),
         "pronounce": Budget(minutes=30.0),
         "files": Budget(minutes=60.0),
     }
@@ -149,6 +165,7 @@ class Translate(TaskConfig):
         "bleu": True,
         "chrf": True,
         "exact": True,
+        "symbols": True,
         "per": False,
         "wer": False,
         "nll": False,
@@ -157,6 +174,8 @@ class Translate(TaskConfig):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "dates": _SMALL,
         "reverse": _SMALL,
+        "copy": {**_SMALL, **_SIZES["copy"]},
+        "repeat-copy": {**_SMALL, **_SIZES["repeat-copy"]},
         "pronounce": {"width": 128, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 2048, "metric": "per"},
         "files": {"width": 256, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 1536, "metric": "bleu"},
     }
@@ -164,6 +183,7 @@ class Translate(TaskConfig):
         "seq2seq": Seq2SeqOptions,
         "transformer": TransformerOptions,
         "conv": ConvOptions,
+        "ntm": NTMOptions,
     }
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
@@ -182,8 +202,12 @@ class Translate(TaskConfig):
     Predict: ClassVar[type] = PredictTranslations
     Serve: ClassVar[type] = ServeTexts
 
-    data: Literal["dates", "reverse", "pronounce"] | None = None
-    """An embedded data set that needs no file: dates -> ISO 8601, letters reversed, English words -> phonemes."""
+    data: Literal["dates", "reverse", "copy", "repeat-copy", "pronounce"] | None = None
+    """An embedded data set that needs no file: dates -> ISO 8601, letters reversed or copied, words -> phonemes."""
+    longest: int | None = left_open("20 for copy, 10 for repeat-copy")
+    """With --data copy or repeat-copy: sequences have 1 to this many letters."""
+    repeats: int | None = left_open("5")
+    """With --data repeat-copy: sequences are repeated 1 to this many times, at most 9."""
     train: tuple[Path, ...] = ()
     """Your own pairs: one .tsv file (source, tab, target), or two text files, line by line; .gz is unpacked."""
     valid: tuple[Path, ...] = ()
@@ -192,7 +216,7 @@ class Translate(TaskConfig):
     """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
 
     tokens: Literal["bpe", "characters", "words"] | None = left_open(
-        "characters for dates and reverse, characters -> words for pronounce, bpe for files"
+        "characters for dates and letters, characters -> words for pronounce, bpe for files"
     )
     """The kind of tokens."""
     vocabulary: int = 8000
@@ -202,13 +226,13 @@ class Translate(TaskConfig):
     max_length: int = 200
     """Longer pairs, in tokens, are dropped from training; their number is reported."""
     model: TranslatorOptions = left_open()
-    """A recurrent encoder and decoder, a Transformer, or a convolutional encoder and decoder."""
+    """A recurrent encoder and decoder, a Transformer, a convolutional encoder and decoder, or a memory with heads."""
     smoothing: float = left_open()
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
 
     batch: int = left_open()
     """Tokens per batch on either side, padding included, at most."""
-    metric: Literal["bleu", "chrf", "exact", "per", "wer", "nll"] = left_open()
+    metric: Literal["bleu", "chrf", "exact", "symbols", "per", "wer", "nll"] = left_open()
     """The score that chooses the best checkpoint."""
     bleu: Literal["13a", "char", "zh", "ja-mecab"] | None = left_open("13a; zh or char for targets without spaces")
     """The tokenisation of BLEU."""
@@ -227,6 +251,7 @@ class Translate(TaskConfig):
             object.__setattr__(self, name, tuple(map(Path, paths)))
         super().__post_init__()
         self._check_files_given(["valid", "test"], "files", "train")
+        self._check_sizes()
         for name in ("train", "valid", "test"):
             if len(getattr(self, name)) > 2:
                 raise ValueError(
@@ -243,13 +268,35 @@ class Translate(TaskConfig):
         resolve(self, {"tokens": "bpe"} if self.dataset == "files" else {})
         resolve(self, {"shared": self.tokens == "bpe"})
 
+    def _check_sizes(self) -> None:
+        for name in ("longest", "repeats"):
+            owners = [data for data, sizes in _SIZES.items() if name in sizes]
+            if getattr(self, name) is not None and self.dataset not in owners:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} belongs to data={' or '.join(map(repr, owners))}, not to "
+                    f"{self.dataset_label}; leave it out"
+                )
+        check_at_least(self, 1, {"longest": None})
+        if self.repeats is not None:
+            from regard.data.embedded.copies import check_repeats
+
+            check_repeats(self.repeats)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The arguments of the splits of its embedded data beside the seed."""
+        return {name: getattr(self, name) for name in _SIZES.get(self.dataset, ())}
+
     @property
     def title(self) -> str:
         return f"{self.model_name} on {self.dataset_label}"
 
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
-        """Also the attention of a file that names its decoder: another decoder, or model, has another one."""
+        """Also the attention of a file that names its decoder: another decoder, or model, has another one. Other data
+        has other sizes."""
+        if option in ("data", "train"):
+            return (*super().replaced(option, value, file), "longest", "repeats")
         of_decoder = option in ("decoder", "model") and file.get("decoder") is not None
         if of_decoder or (option == "decoder" and value not in SCORED):
             return ("attention",)
@@ -257,6 +304,10 @@ class Translate(TaskConfig):
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, those of several heads joined by a plus; "none" is fixed."""
+        if self.model_name == "ntm":
+            raise ValueError(
+                "a ntm reads its memory and has no attention to compare; leave --model out, or take --model seq2seq"
+            )
         if not self.model.attends:
             raise ValueError(
                 f"--decoder {getattr(self.model, 'decoder', 'fixed')} does not attend, so there is nothing to compare; "

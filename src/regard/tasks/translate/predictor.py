@@ -296,7 +296,7 @@ class Translator(Predictor[str, Translation]):
     @property
     def attends(self) -> bool:
         """Whether target tokens attend to the source."""
-        return bool(getattr(getattr(self.model, "decoder", None), "attends", True))
+        return self.model.attends
 
     @property
     def hard(self) -> bool:

@@ -33,9 +33,18 @@ _ENTROPY = 0.05
 # lines of a batch that an error names
 _MAX_NAMED_LINES = 12
 # the scores of a validation and of an evaluation, by data set; the deciding score comes first
-_VALIDATED = {"files": ("bleu", "chrf"), "dates": ("exact",), "reverse": ("exact",), "pronounce": ("per", "wer")}
+_VALIDATED = {
+    "files": ("bleu", "chrf"),
+    "dates": ("exact",),
+    "reverse": ("exact",),
+    "copy": ("exact", "symbols"),
+    "repeat-copy": ("exact", "symbols"),
+    "pronounce": ("per", "wer"),
+}
 _EVALUATED = {**_VALIDATED, "files": ("bleu", "chrf", "exact")}
 _SAMPLES = 5
+# sequences of one length that are generated for an evaluation
+_OF_LENGTH = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +221,8 @@ class TranslateTask(Task[Translate, Translator]):
         config = self.config
         if options.test:
             return read_pairs(options.test), " ".join(map(str, options.test))
+        if isinstance(options, EvaluateTranslations) and options.length is not None:
+            return _pairs_of_length(config, options.length, options.repeats)
         pairs = read_one(config, options.split)
         files = config.dataset == "files"
         if files and not config.valid and (options.split == "valid" or not config.test):
@@ -279,10 +290,31 @@ def read_one(task: Translate, split: str) -> Pairs:
     return pairs
 
 
+def _pairs_of_length(task: Translate, length: int, repeats: int | None) -> tuple[Pairs, str]:
+    """New pairs of one length, and their name."""
+    of_length = None if task.dataset == "files" else EMBEDDED[task.dataset].of_length
+    if of_length is None:
+        sized = " and ".join(name for name, data in EMBEDDED.items() if data.of_length is not None)
+        raise ValueError(
+            f"--length {length} is for runs on {sized}, and this one is on {task.dataset_label}; leave it out, or give "
+            "pairs of that length by --test"
+        )
+    if repeats is not None and task.repeats is None:
+        raise ValueError(
+            f"--repeats {repeats} is for runs on repeat-copy, and this one is on {task.dataset}; leave it out"
+        )
+    repeats = task.repeats if repeats is None else repeats
+    sizes = {} if repeats is None else {"repeats": repeats}
+    splits = read(task)
+    known = {line for part in (splits.train, splits.valid, splits.test) for line in part.source}
+    times = "" if repeats is None else f", {repeats} times"
+    return of_length(task.seed, _OF_LENGTH, length, known, **sizes), f"new sequences of {length} letters{times}"
+
+
 def read(task: Translate) -> Splits:
     """The pairs to train on, to validate and to test; no training source of files is also one to validate on."""
     if task.dataset != "files":
-        return EMBEDDED[task.dataset].splits(task.seed)
+        return EMBEDDED[task.dataset].splits(task.seed, **task.sizes)
     train = read_pairs(task.train)
     _check_text(task, train)
     held: tuple[int, ...] = ()

@@ -1,0 +1,1 @@
+"""Layers of models that write and read a memory."""

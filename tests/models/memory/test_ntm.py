@@ -1,0 +1,142 @@
+"""NTM: its equations step by step, its gradients, what it learns, and its errors."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.layers.memory.test_heads import moved
+from tests.models.cases import NTMS, SOURCE, TARGET, T, built, given, ntm
+from torch import Tensor
+
+from regard.attn.call import Need
+from regard.data.embedded.copies import copy_splits
+from regard.models import NTM
+from regard.models.memory.ntm import NTMState
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def plain_logits(model: NTM, source: Tensor, target: Tensor) -> Tensor:  # "s", "t" -> "t v"
+    """The equations of the paper for one pair, one step after the other."""
+    heads = model.heads
+    memory, outputs = heads.init_memory(1), []
+    matrix, weights, read = memory
+    h = c = torch.zeros(model.project.in_features - heads.out_features)
+    embedded = [model.source.weight[token] for token in source]
+    embedded += [model.target.weight[token] * model.feeds_tokens for token in target]
+    for x in embedded:
+        x = torch.cat([x, read[0]])
+        if hasattr(model.controller, "rnn"):
+            rnn = model.controller.rnn
+            gates = rnn.weight_ih_l0 @ x + rnn.bias_ih_l0 + rnn.weight_hh_l0 @ h + rnn.bias_hh_l0
+            i, f, g, o = gates.chunk(4)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+        else:
+            h = x
+            for layer in model.controller.layers:
+                h = torch.tanh(layer.weight @ h + layer.bias)
+        address, erase, add = heads.address((heads.emit.weight @ h + heads.emit.bias).unsqueeze(0))
+        count = heads.read_heads + heads.write_heads
+        weights = torch.tensor([[moved(address, matrix, weights, 0, n) for n in range(count)]])
+        rows = []
+        for location in range(heads.locations):
+            row, writes = matrix[0, location], range(heads.write_heads)
+            for n in writes:
+                row = row * (1 - weights[0, heads.read_heads + n, location] * erase[0, n])
+            rows.append(row + sum(weights[0, heads.read_heads + n, location] * add[0, n] for n in writes))
+        matrix = torch.stack(rows).unsqueeze(0)
+        read = torch.cat([weights[0, n] @ matrix[0] for n in range(heads.read_heads)]).unsqueeze(0)
+        outputs.append(torch.cat([h, read[0]]))
+    states = torch.stack(outputs[len(source) :]) @ model.project.weight.T + model.project.bias
+    return states @ model.output.weight.T + model.output.bias
+
+
+@pytest.mark.parametrize("name", [name for name in NTMS if "many" not in name])
+@torch.no_grad()
+def test_the_equations(name: str) -> None:
+    model, (source, lengths, target) = built(NTMS[name]).eval(), given()
+    got = model(source, lengths, target)
+    for n, length in enumerate(lengths.tolist()):
+        want = plain_logits(model, source[n, :length], target[n])
+        torch.testing.assert_close(got[n], want, rtol=1e-10, atol=1e-10)
+
+
+def test_several_heads() -> None:
+    model, (source, lengths, target) = built(ntm(read_heads=2, write_heads=3, reach=3)).eval(), given()
+    with torch.no_grad():
+        want = plain_logits(model, source[1], target[1])
+        torch.testing.assert_close(model(source, lengths, target)[1], want, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_go_through_all_steps_into_the_source() -> None:
+    model, (source, lengths, target) = built(ntm(controller="feed-forward")), given()
+    states = model.source(source).detach().requires_grad_()
+
+    def last_logit(x: Tensor) -> Tensor:
+        state = NTMState(model.controller.init_states(len(x)), model.heads.init_memory(len(x)))
+        *_, (_, state) = model._steps(x, state, lengths)
+        *_, (out, _) = model._steps(model._inputs(target[:, :2]), state)
+        return model.project(out)[:, :3]
+
+    (gradient,) = torch.autograd.grad(last_logit(states).sum(), states)
+    is_token = torch.arange(source.shape[1]) < lengths[:, None]
+    assert (gradient[is_token].abs().amax(-1) > 0).all()
+    assert not gradient[~is_token].any()
+    step = torch.randn_like(states) * 1e-6
+    difference = (last_logit(states + step) - last_logit(states - step)).sum() / 2
+    torch.testing.assert_close(difference, (gradient * step).sum(), rtol=1e-4, atol=1e-12)
+
+
+def test_the_token_before_is_read_only_where_it_is_asked_for() -> None:
+    source, lengths, target = given()
+    for name, is_read in (("ntm", False), ("ntm, token before", True)):
+        model = built(NTMS[name]).eval()
+        same = torch.equal(model(source, lengths, target), model(source, lengths, target.flip(1)))
+        assert same != is_read
+
+
+def test_it_learns_to_copy() -> None:
+    """Sequences of up to four of three letters, of which by chance fewer than one in ten comes out right."""
+    torch.set_default_dtype(torch.float32)
+    torch.manual_seed(0)
+    model = NTM(9, 9, width=16, hidden=24, locations=8, memory_width=8)
+    lines = [line for line in copy_splits(train=4000, longest=4).train.source if len(line) >= 2]
+    tokens = [torch.tensor([3 + ord(letter) % 3 for letter in line] + [2]) for line in lines[:1000]]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for n in range(0, 1000, 10):
+        batch = tokens[n : n + 10]
+        lengths = torch.tensor([len(each) for each in batch])
+        source = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True)
+        start = torch.ones(len(batch), 1, dtype=torch.long)
+        logits = model(source, lengths, torch.cat([start, source[:, :-1]], 1))
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), source.flatten(), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-10:]) / 10 < losses[0] / 2
+
+
+def test_what_is_wrong_is_told() -> None:
+    with pytest.raises(ValueError, match="unknown controller 'gru'; known are: lstm, feed-forward"):
+        NTM(SOURCE, TARGET, controller="gru")
+    with pytest.raises(ValueError, match="unknown decoder_input 'last'; known are: none, previous"):
+        NTM(SOURCE, TARGET, decoder_input="last")
+    with pytest.raises(ValueError, match="locations must be a whole number, 1 or more, for MemoryHeads, got 0"):
+        NTM(SOURCE, TARGET, locations=0)
+    model, (source, lengths, target) = built(NTMS["ntm"]), given()
+    assert not model.attends
+    said = r"an NTM reads its memory and has no weights over the source; record\(model\) shows reads and writes"
+    with pytest.raises(ValueError, match=said):
+        model.teacher_force(source, lengths, target, Need(weights=True))
+    with pytest.raises(ValueError, match=said):
+        model.step(target[:, :1], model.init_state(source, lengths), weights=True)
+    assert model(source, lengths, target).shape[1] == T
