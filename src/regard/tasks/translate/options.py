@@ -288,6 +288,11 @@ class Translate(TaskConfig):
         return {name: getattr(self, name) for name in _SIZES.get(self.dataset, ())}
 
     @property
+    def least_stretch(self) -> float:
+        """Targets of generated data are up to this many times as long as their sources, also beyond training."""
+        return 0.0 if not self.sizes else float(self.repeats or 1)
+
+    @property
     def title(self) -> str:
         return f"{self.model_name} on {self.dataset_label}"
 

@@ -75,7 +75,8 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
             vocabularies.save(folder)
         sides = vocabularies.source, vocabularies.target
         corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
-        fingerprint = CorpusFingerprint.of(splits, corpus.max_length_ratio, _bleu_tokens(task, splits.valid))
+        stretch = max(corpus.max_length_ratio, task.least_stretch)
+        fingerprint = CorpusFingerprint.of(splits, stretch, _bleu_tokens(task, splits.valid))
         if new:
             fingerprint.write(folder)
         else:
@@ -302,6 +303,11 @@ def _pairs_of_length(task: Translate, length: int, repeats: int | None) -> tuple
     if repeats is not None and task.repeats is None:
         raise ValueError(
             f"--repeats {repeats} is for runs on repeat-copy, and this one is on {task.dataset}; leave it out"
+        )
+    if repeats is not None and task.repeats is not None and repeats > task.repeats:
+        raise ValueError(
+            f"--repeats {repeats} is more than this run has seen; give --repeats {task.repeats} at most, or train with "
+            f"--repeats {repeats}"
         )
     repeats = task.repeats if repeats is None else repeats
     sizes = {} if repeats is None else {"repeats": repeats}
