@@ -60,7 +60,11 @@ def test_other_lengths_than_those_of_training(regard: Regard, trained: Path, tmp
     # translations may be as long as their targets
     assert json.loads((repeated / "data.json").read_text())["stretch"] == 3
     wrong = {
-        (trained, "--length 7"): "--length 7 is for runs on copy and repeat-copy, and this one is on",
+        (
+            trained,
+            "--length 7",
+        ): "--length 7 is for runs on copy and repeat-copy, and this one is on pairs.tsv; leave it "
+        "out, or give pairs of that length by --test",
         (copied, "--length 7 --repeats 2"): "--repeats 2 is for runs on repeat-copy, and this one is on copy; leave it",
         (repeated, "--length 7 --repeats 4"): "--repeats 4 is more than this run has seen; give --repeats 3 at most",
         (repeated, "--repeats 2"): "--repeats 2 belongs to --length; give --length as well, or leave it out",

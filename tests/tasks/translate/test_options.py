@@ -248,6 +248,8 @@ def test_variants_of_a_comparison() -> None:
         Translate.of(decoder="fixed").variants(["additive"])
     with pytest.raises(ValueError, match="a transformer cannot do without attention; leave none out"):
         Translate.of(model="transformer").variants(["none"])
+    with pytest.raises(ValueError, match="a ntm reads its memory and has no attention to compare; leave --model out"):
+        Translate.of(model="ntm").variants(["dot"])
 
 
 def test_much_text_takes_long(tmp_path: Path) -> None:
