@@ -53,7 +53,7 @@ def quantified(quantifier: str, noun: np.ndarray, rest: np.ndarray) -> bool:
 def test_labels_are_those_of_logic() -> None:
     rng = np.random.default_rng(0)
     worlds = [World(rng) for _ in range(700)]
-    for line in SPLITS.test.lines[:60]:
+    for line in SPLITS.test.lines[:20]:
         label, first, second = line.split("\t")
         following = {world.is_true(second) for world in worlds if world.is_true(first)}
         expected = {"entailment": {True}, "contradiction": {False}, "neutral": {True, False}}[label]

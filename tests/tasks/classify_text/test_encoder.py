@@ -3,6 +3,8 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.tasks.encoders import bert_folder, masked_lm_run
 
 import regard as library
 from regard.cli.main import main
+from regard.data import embedded
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.tasks.classify_text.options import ClassifyText
@@ -162,7 +165,11 @@ def test_dropped_tokens_are_masks(folder: Path, tmp_path: Path) -> None:
     assert problem.locate([problem.plan_epoch(0)[0]]).count("[CLS]") == 1
 
 
-def test_evidence_of_documents(folder: Path, tmp_path: Path, capsys: Any) -> None:
+def test_evidence_of_documents(folder: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = replace(
+        embedded.TEXTS["documents"], splits=partial(embedded.TEXTS["documents"].splits, train=90, valid=30, test=30)
+    )
+    monkeypatch.setitem(embedded.TEXTS, "documents", few)
     task = ClassifyText.of(data="documents", encoder=folder / "bert", seed=3)
     for _ in fit(task, tmp_path / "run", TrainingConfig(steps=1, schedule="constant", warmup=0, threads=1)):
         pass

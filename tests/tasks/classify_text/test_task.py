@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.tasks.classify_text.texts import SMALL, config, files, lines, prepare
 from torch import nn
 
 from regard.attn.call import NOTHING, Need
+from regard.data import embedded
 from regard.data.text.batching import plan_batches
 from regard.data.text.special_tokens import PAD, UNK
 from regard.data.text.tokenizer import Tokenizer
@@ -383,7 +385,11 @@ def test_texts_that_were_held_out_must_be_the_same(tmp_path: Path) -> None:
         task.evaluate(task.predictor(tmp_path), tmp_path, EvaluateTextFiles(), lambda done, count: None)
 
 
-def test_evidence_is_scored_on_documents(tmp_path: Path) -> None:
+def test_evidence_is_scored_on_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = dataclasses.replace(
+        embedded.TEXTS["documents"], splits=partial(embedded.TEXTS["documents"].splits, train=90, valid=30, test=30)
+    )
+    monkeypatch.setitem(embedded.TEXTS, "documents", few)
     for model, has in (("hierarchical", True), ("bag-of-words", False)):
         task = ClassifyText.of(data="documents", model=model, **SMALL[model]).load()
         folder = tmp_path / model
