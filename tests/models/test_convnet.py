@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.gates.catalogue import GATES
 from regard.models.convnet import ConvNet, ResidualBlock
 
 
@@ -98,3 +99,56 @@ def test_few_channels_last_do_not_break_memory() -> None:
     strided = nn.functional.conv2d(x, block.skip[0].weight, stride=2)
     made = block.second_norm(block.second(torch.relu(block.first_norm(block.first(x)))))
     torch.testing.assert_close(block(x), torch.relu(block.skip[1](strided) + made))
+
+
+@pytest.mark.parametrize(("dims", "size"), [(1, (13,)), (2, (13, 7)), (3, (5, 13, 7))])
+def test_maps_of_any_rank(dims: int, size: tuple[int, ...]) -> None:
+    net = ConvNet(2, 3, dims=dims, width=4, depths=(1, 1), stem_stride=2).eval()
+    x = torch.randn(2, 2, *size)
+    assert net(x).shape == (2, 3)
+    # time is not strided
+    halved = tuple(-(-n // 4) for n in size)
+    assert net.features(x).shape[2:] == (halved if dims < 3 else (size[0], *halved[1:]))
+    assert net.stride == (1 if dims == 3 else 4)
+    with pytest.raises(
+        ValueError, match=r"x must be \((images|clips), 2 channels, .*\), got .*; grey .* have one channel"
+    ):
+        net(x[:, :1])
+    with pytest.raises(ValueError, match="ConvNet reads maps with 1, 2 or 3 axes of positions, got dims=4; clips have"):
+        ConvNet(2, 3, dims=4)
+
+
+def of_lengths(net: ConvNet, x: Tensor, lengths: list[int]) -> None:
+    """Maps and logits in a batch are those of every clip alone, whatever stands behind its end."""
+    together, logits = net.features(x, torch.tensor(lengths)), net(x, torch.tensor(lengths))
+    for n, length in enumerate(lengths):
+        alone = net.features(x[n : n + 1, :, :length])[0]
+        torch.testing.assert_close(together[n][:, : alone.shape[1]], alone, rtol=0, atol=1e-10)
+        assert not together[n][:, alone.shape[1] :].any()
+        torch.testing.assert_close(logits[n], net(x[n : n + 1, :, :length])[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("gate", [None, *GATES])
+@pytest.mark.parametrize("dims", [1, 3])
+@torch.no_grad()
+def test_a_clip_in_a_batch_is_the_clip_alone(dims: int, gate: str | None) -> None:
+    torch.manual_seed(0)
+    make = None if gate is None else lambda channels: GATES[gate](channels, dims)
+    net = ConvNet(2, 3, dims=dims, width=4, depths=(1, 1), gate=make).double().eval()
+    for module in net.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            nn.init.uniform_(module.bias, 0.5, 1.5)
+    of_lengths(net, torch.randn(4, 2, 11, *(5, 7)[: dims - 1], dtype=torch.float64), [3, 11, 6, 3])
+
+
+@pytest.mark.parametrize("dims", [1, 3])
+@torch.no_grad()
+def test_a_causal_map_reads_nothing_behind_a_position(dims: int) -> None:
+    torch.manual_seed(0)
+    net = ConvNet(2, 3, dims=dims, width=4, depths=(1, 1), causal=True).double().eval()
+    x = torch.randn(1, 2, 12, *(5, 7)[: dims - 1], dtype=torch.float64)
+    whole = net.features(x)
+    for end in range(1, 13):
+        part = net.features(x[:, :, :end])
+        torch.testing.assert_close(whole[:, :, : part.shape[2]], part, rtol=0, atol=1e-10)
+    of_lengths(net, x.expand(3, *x.shape[1:]), [5, 12, 1])
