@@ -67,6 +67,9 @@ CASES: dict[str, Case] = {
     "classify-image": Case(
         "--train DIGITS --gate se --width 4 --depths 1 --batch 16", ("IMAGE",) * 2, ("none", "se"), ("0", "1")
     ),
+    "classify-clip": Case(
+        "--train CLIPS --width 4 --depths 1 --batch 16", ("test:0", "test:1"), ("paper", "dot"), ("still", "blink")
+    ),
     "glimpse": Case(
         "--train DIGITS --what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --gate simam --batch 16",
         ("IMAGE",) * 2,
@@ -204,6 +207,7 @@ def write_files(folder: Path) -> None:
     for name in ("random", *range(12)):
         Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(folder / f"{name}.png")
     write_images(folder / "digits", draw)
+    write_clips(folder / "clips", draw)
     words = [" ".join(each) for each in permutations("abcde", 3)]
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in words))
     (folder / "captions.tsv").write_text("".join(f"{n}.png\t{('one', 'two')[n % 2]} {n % 3}\n" for n in range(12)))
@@ -238,6 +242,16 @@ def write_images(folder: Path, draw: np.random.Generator) -> None:
         idx(folder / f"{split}-labels-idx1-ubyte", np.arange(count, dtype=np.uint8) % 2)
 
 
+def write_clips(folder: Path, draw: np.random.Generator) -> None:
+    """Forty clips of two classes, three to six frames of 8 by 8: random grey values that stay, or that blink."""
+    for n in range(40):
+        name = ("still", "blink")[n % 2]
+        frames = draw.integers(0, 255, (1, 8, 8), np.uint8).repeat(3 + n % 4, 0)
+        frames[1::2] *= 1 - n % 2
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        np.save(folder / name / f"{n}.npy", frames)
+
+
 def write_turns(path: Path) -> None:
     """Dialogues of three turns: a table, the food that is not offered, and the area."""
     rows = [
@@ -260,6 +274,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "VIT": "vit",
         "IMAGE": "random.png",
         "DIGITS": "digits",
+        "CLIPS": "clips",
         "PAIRS": "pairs.tsv",
         "CAPTIONS": "captions.tsv",
         "TEXTS": "texts.txt",

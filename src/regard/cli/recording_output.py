@@ -74,7 +74,7 @@ def _record_run(
         image_files.read(_image_path(folder, argument), mode="RGB")
     elif argument is not None and not argument.strip():
         raise ValueError("the text is empty, so there is nothing to record; give a sentence")
-    elif argument is not None:
+    elif argument is not None and config.input_kind != "clip":
         _check_not_image(folder, argument)
     predictor = load_run(folder, weights, "cpu").predictor
     argument = config.load().example(folder) if argument is None else argument

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.common import memory
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -46,33 +48,69 @@ def read(
     one, a grey image is "L" and any other "RGB". `name` names the image in errors, and `formats` are the formats that
     are read, as pillow names them.
     """
-    import numpy as np
-
     with _open(source, name, formats) as opened:
-        from PIL import Image, ImageOps
+        return _pixels(opened, _label(source, name), size, resample, mode)
 
-        image_format, label = opened.format, _label(source, name)
-        # a camera stores its orientation beside the pixels
-        ImageOps.exif_transpose(opened, in_place=True)
-        image: Image.Image = opened
-        if image.mode in _WIDE_MODES and not (image.mode == "I" and image_format in _GREY16_FORMATS):
-            raise _UnknownRangeError(
-                f"{label} has numbers of {'32 bits' if image.mode == 'I' else 'any size'} and does not say which are "
-                "black and white; save it in 8 or 16 bits"
+
+def read_frames(
+    source: Path | bytes,
+    *,
+    size: tuple[int, int] | None = None,
+    mode: str | None = None,
+    name: str | None = None,
+    formats: tuple[str, ...] = FORMATS,
+) -> "list[NDArray[np.uint8]]":  # "h w c" each
+    """Every picture of an animated GIF, PNG or WebP, each as `read` reads the first."""
+    with _open(source, name, formats) as opened:
+        label, count = _label(source, name), getattr(opened, "n_frames", 1)
+        width, height = opened.size if size is None else size
+        try:
+            memory.check_fits(
+                3 * count * width * height, f"{label}, with {count:,} frames,", "shorten it, or give size"
             )
-        if image.mode.startswith("I"):
-            image = Image.fromarray(_to_8_bits(np.asarray(image), image.info.get("transparency")))
-        grey = image.mode in _GREY
-        if image.has_transparency_data:
-            image = image.convert("LA" if grey else "RGBA")
-            background = Image.new("L" if grey else "RGB", image.size, "white")
-            background.paste(image.getchannel("L") if grey else image, mask=image.getchannel("A"))
-            image = background
-        mode = mode or ("L" if grey else "RGB")
-        image = image if image.mode == mode else image.convert(mode)
-        if size is not None:
-            image = image.resize(size, Image.Resampling[resample.upper()])
-        pixels = np.array(image, np.uint8)
+        except ValueError as error:
+            raise _RefusedError(str(error)) from error
+        frames = []
+        for n in range(count):
+            opened.seek(n)
+            frames.append(_pixels(opened.copy(), label, size, "bilinear", mode, opened.format))
+        return frames
+
+
+def _pixels(
+    opened: "Image.Image",
+    label: str,
+    size: tuple[int, int] | None,
+    resample: str,
+    mode: str | None,
+    image_format: str | None = None,
+) -> "NDArray[np.uint8]":  # -> "h w c"
+    """The current picture of an open file; `image_format` is that of the file if the picture does not know it."""
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    image_format = image_format or opened.format
+    # a camera stores its orientation beside the pixels
+    ImageOps.exif_transpose(opened, in_place=True)
+    image: Image.Image = opened
+    if image.mode in _WIDE_MODES and not (image.mode == "I" and image_format in _GREY16_FORMATS):
+        raise _RefusedError(
+            f"{label} has numbers of {'32 bits' if image.mode == 'I' else 'any size'} and does not say which are "
+            "black and white; save it in 8 or 16 bits"
+        )
+    if image.mode.startswith("I"):
+        image = Image.fromarray(_to_8_bits(np.asarray(image), image.info.get("transparency")))
+    grey = image.mode in _GREY
+    if image.has_transparency_data:
+        image = image.convert("LA" if grey else "RGBA")
+        background = Image.new("L" if grey else "RGB", image.size, "white")
+        background.paste(image.getchannel("L") if grey else image, mask=image.getchannel("A"))
+        image = background
+    mode = mode or ("L" if grey else "RGB")
+    image = image if image.mode == mode else image.convert(mode)
+    if size is not None:
+        image = image.resize(size, Image.Resampling[resample.upper()])
+    pixels = np.array(image, np.uint8)
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
@@ -96,15 +134,15 @@ def _open(source: Path | bytes, name: str | None, formats: tuple[str, ...]) -> "
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats) as opened:
             yield opened
-    except _UnknownRangeError:
+    except _RefusedError:
         raise
     except Exception as error:  # bytes that are no image may break a decoder in any way
         cause = f"none of {', '.join(formats)}" if type(error).__name__ == "UnidentifiedImageError" else error
         raise ValueError(f"{label} cannot be read as a picture ({cause}); fix it, or take another") from error
 
 
-class _UnknownRangeError(ValueError):
-    """An image that can be decoded, but whose numbers for black and white are not known."""
+class _RefusedError(ValueError):
+    """An image that can be decoded, but is too large, or whose numbers for black and white are not known."""
 
 
 def _to_8_bits(pixels: "NDArray[Any]", transparent: int | None) -> "NDArray[np.uint8]":

@@ -6,6 +6,7 @@ from regard.tasks.agent.options import AgentConfig
 from regard.tasks.answer.options import Answer
 from regard.tasks.base import TaskConfig
 from regard.tasks.caption.options import Caption
+from regard.tasks.classify_clip.options import ClassifyClip
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.embed.options import Embed
@@ -25,6 +26,7 @@ from regard.training.run_folder import RECORD, RunRecord
 TASKS: dict[str, type[TaskConfig]] = {
     "translate": Translate,
     "classify-image": ClassifyImage,
+    "classify-clip": ClassifyClip,
     "caption": Caption,
     "glimpse": Glimpse,
     "generate-image": GenerateImage,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from regard.data.embedded._digit_images import Split, digit_images
 from regard.data.embedded.scenes import (
     MAX_OFFSET,
     NAMES,
@@ -11,8 +12,6 @@ from regard.data.embedded.scenes import (
     SIDE,
     Box,
     CaptionedImages,
-    Split,
-    _digits,
     scenes,
     sentences,
     split_of,
@@ -31,7 +30,7 @@ def test_scenes_are_what_is_said_of_them(split: Split) -> None:
     some = scenes(split, count=60)
     known = {
         one.tobytes(): NAMES[label]
-        for images in [_digits(split, 0)]
+        for images in [digit_images(split, 0)]
         for one, label in zip(images.pixels, images.labels, strict=True)
     }
     counts = set()
@@ -57,7 +56,7 @@ def test_scenes_are_what_is_said_of_them(split: Split) -> None:
 
 
 def test_nothing_that_is_tested_was_seen() -> None:
-    digits = {split: keys(_digits(split, 3)) for split in SPLITS}
+    digits = {split: keys(digit_images(split, 3)) for split in SPLITS}
     said = {split: {captions[0] for captions in scenes(split, 3, 300).captions} for split in SPLITS}
     for one, other in (("train", "valid"), ("train", "test"), ("valid", "test")):
         assert not digits[one] & digits[other]

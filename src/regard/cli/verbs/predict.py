@@ -21,7 +21,8 @@ from regard.tasks.registry import TASKS, describe
 class PredictOptions:
     """Predict with a trained model: one line per input on stdout, and nothing else.
 
-    Inputs are the words behind RUN: sentences (quote them), image files, or classes, as the task of the run takes them.
+    Inputs are the words behind RUN: sentences (quote them), files of images or clips, or classes, as its task takes
+    them.
     Sentences may also come from --file, from a pipe ("-" is stdin), or are asked for.
     `regard predict RUN --help` lists only the options of the task of that run.
 
@@ -31,7 +32,7 @@ class PredictOptions:
     run: Path = positional()
     """The folder of a run, or of a released model in transformers' layout."""
     inputs: tuple[str, ...] = positional(())
-    """Sentences, image files, or classes."""
+    """Sentences, files of images or clips, or classes."""
     file: Path | None = option(None, metavar="FILE")
     """Predict for every line of this file; .gz is unpacked."""
     picture: Path | None = option(None, metavar="FILE")
@@ -108,7 +109,7 @@ def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> N
         if not options.inputs:
             raise ValueError(f"name an input, or several, behind the run: each is one {config.input_kind}")
     inputs: dict[str, Sequence[Path | str]] = {
-        "an input": options.inputs if config.input_kind == "image" else (),
+        "an input": options.inputs if config.input_kind in ("image", "clip") else (),
         "the file of --file": () if options.file is None else (options.file,),
     }
     for name, path in (("--picture", options.picture), ("--alignment", getattr(of_task, "alignment", None))):

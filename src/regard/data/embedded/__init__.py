@@ -100,4 +100,8 @@ DESCRIPTIONS = {
     "manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)",
     "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",
     "scenes": "several of these digits in a picture -> a sentence that says what stands where; to caption",
+    "directions": "clips of a moving digit -> which of eight directions (by scikit-learn); to classify clips",
+    "meetings": "clips of two digits that are lit in turn -> whether they met (by scikit-learn); to classify clips",
+    "camouflage": "clips of a digit of dots that moves over dots -> which digit (by scikit-learn); to classify clips",
+    "signals": "a tone somewhere in noise, beside a louder decoy -> the course of its pitch; to classify clips",
 }

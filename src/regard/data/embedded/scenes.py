@@ -10,15 +10,11 @@ are where: the arrangements of validation and test are in no training scene, and
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.images.labelled import Images, digits
-from regard.data.splitting import stratified_split
-
-Split = Literal["train", "valid", "test"]
+from regard.data.embedded._digit_images import HELD_OUT, Split, digit_images
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PLACES = (
@@ -35,8 +31,6 @@ PLACES = (
 # size of a scene, distance between positions, and greatest offset of a digit, in pixels
 SIDE, PITCH, MAX_OFFSET = 32, 12, 2
 MAX_DIGITS = 3
-# shares of all arrangements, and of the images of digits, for validation and test
-_HELD_OUT = {"valid": 0.1, "test": 0.2}
 _COUNTS: dict[Split, int] = {"train": 20_000, "valid": 500, "test": 1_000}
 
 # arrangements sampled at a time
@@ -98,7 +92,7 @@ def scenes(split: Split, seed: int = 0, count: int | None = None) -> CaptionedIm
     count = _COUNTS[split] if count is None else count
     if count < 1:
         raise ValueError(f"count must be 1 or more, got {count}; try count=1000")
-    images = _digits(split, seed)
+    images = digit_images(split, seed)
     by_digit = [np.flatnonzero(images.labels == digit) for digit in range(len(NAMES))]
     height, width = images.pixels.shape[1:3]
     pixels = np.zeros((count, SIDE, SIDE, 1), np.uint8)
@@ -114,14 +108,6 @@ def scenes(split: Split, seed: int = 0, count: int | None = None) -> CaptionedIm
         boxes.append(tuple(scene_boxes))
         captions.append(sentences(arrangement))
     return CaptionedImages(pixels, captions, boxes)
-
-
-def _digits(split: Split, seed: int) -> Images:
-    """The images of digits of a split."""
-    rest, test = stratified_split(digits(), _HELD_OUT["test"], seed)
-    if split == "test":
-        return test
-    return stratified_split(rest, _HELD_OUT["valid"], seed)[split == "valid"]
 
 
 def _sample_arrangements(split: Split, seed: int) -> Iterator[tuple[Arrangement, list[float], list[list[int]]]]:
@@ -145,9 +131,9 @@ def split_of(arrangement: Arrangement, seed: int = 0) -> Split:
     """The only split with scenes of this arrangement."""
     description = ",".join(f"{place}:{digit}" for place, digit in arrangement)
     share = int.from_bytes(sha256(f"{seed};{description}".encode()).digest()[:8], "big") / 2**64
-    if share < _HELD_OUT["test"]:
+    if share < HELD_OUT["test"]:
         return "test"
-    return "valid" if share < _HELD_OUT["test"] + _HELD_OUT["valid"] else "train"
+    return "valid" if share < HELD_OUT["test"] + HELD_OUT["valid"] else "train"
 
 
 def sentences(arrangement: Arrangement) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""Labelled clips: sequences of pictures, and signals.  No torch here."""

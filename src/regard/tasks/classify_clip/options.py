@@ -1,0 +1,211 @@
+"""The options of the task classify-clip and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
+from regard.common.option_fields import flag, left_open
+from regard.tasks._image_options import gate_factory, leave_out_none
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.gates.catalogue import GateFactory
+    from regard.models.clips.clip_attention import ClipAttention
+    from regard.models.clips.clip_model import ClipModel
+    from regard.models.clips.encoders import ClipEncoder
+    from regard.models.convnet import MakeGate
+    from regard.tasks.classify_clip.task import ClassifyClipTask
+
+# the attention of Yang et al., softmax(u · tanh(W h + b)); the other names are mechanisms
+PAPER = "paper"
+
+
+@dataclass(frozen=True)
+class EvaluateClips:
+    """Options of `regard evaluate` for clips."""
+
+    split: Literal["valid", "test"] = "test"
+    """The part of the run's own data: test, or valid, which chose the best weights."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+@dataclass(frozen=True)
+class PredictClips:
+    """Options of `regard predict` for clips."""
+
+    top: int = 1
+    """Classes per clip, the likeliest first."""
+    growing: bool = flag()
+    """Print the class after every frame, of the clip that ends there; for models that are causal."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "top")
+
+
+@dataclass(frozen=True)
+class ClipModelOptions(ModelOptions):
+    """Options of a model that classifies clips."""
+
+    causal: bool = flag()
+    """Read no step behind the present one, so that a clip can be classified while it grows."""
+
+    @abstractmethod
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipModel:
+        """`size` is the height and width of the frames, None for signals."""
+
+
+@dataclass(frozen=True)
+class ConvolvedOptions(ClipModelOptions):
+    """Options of models whose states come from residual blocks."""
+
+    gate: str | None = None
+    """The gate at the end of every residual block, a name of `regard list gates`; if left out, none."""
+    width: int = 16
+    """Channels of the first stage; every later stage has twice as many as the one before."""
+    depths: tuple[int, ...] = (1, 1, 1)
+    """Residual blocks of each stage."""
+    stem_stride: int | None = left_open("2 for pictures, 1 for signals")
+    """Pixels, or samples, from one place of the first map to the next."""
+    window: int = 3
+    """Frames that are encoded together, as channels: a frame and its neighbours; 1 hides all motion. A signal has no
+    frames."""
+    dropout: float = 0.1
+    """The share of features that dropout sets to zero before the last layer in training."""
+
+    def __post_init__(self) -> None:
+        leave_out_none(self)
+        object.__setattr__(self, "depths", tuple(self.depths))
+        check_at_least(self, 1, {"width": 16, "stem_stride": 2, "window": 3})
+        check_share(self, {"dropout": 0.1})
+
+    def encoder(self, channels: int, size: tuple[int, int] | None) -> ClipEncoder:
+        """The states of frames, or of the samples of a signal."""
+        from regard.models.clips.encoders import FrameEncoder, SignalEncoder
+
+        if size is None:
+            return SignalEncoder(
+                channels,
+                width=self.width,
+                depths=self.depths,
+                stem_stride=self.stem_stride or 1,
+                gate=gate_of(self.gate, 1),
+                causal=self.causal,
+            )
+        return FrameEncoder(
+            channels,
+            width=self.width,
+            depths=self.depths,
+            stem_stride=self.stem_stride or 2,
+            window=self.window,
+            gate=gate_of(self.gate, 2),
+            causal=self.causal,
+        )
+
+
+@dataclass(frozen=True)
+class ClipAttentionOptions(ConvolvedOptions):
+    """Frames that are encoded one by one; learned queries attend to the places of each, and to the frames."""
+
+    attention: str = PAPER
+    """That of Yang et al. (paper), or a mechanism by name (see `regard list`)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_clip_attention(self.attention)
+
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipAttention:
+        from regard.models.clips.clip_attention import ClipAttention
+
+        mechanism = None if self.attention == PAPER else self.attention
+        return ClipAttention(self.encoder(channels, size), classes, attention=mechanism, dropout=self.dropout)
+
+
+def check_clip_attention(attention: str) -> None:
+    """Raises for attentions that sample, or choose without a gradient."""
+    if attention in ("hard", "hard-argmax"):
+        raise ValueError(
+            f"attention={attention!r} has no gradient that could teach it which frames to choose; try "
+            "attention='gumbel', 'straight-through' or 'sparsemax'"
+        )
+
+
+def gate_of(name: str | None, dims: int) -> MakeGate | None:
+    """The factory of this gate for maps with so many axes of positions, if there is a name."""
+    make: GateFactory | None = gate_factory(name)
+    return None if make is None else partial(make, dims=dims)
+
+
+@dataclass(frozen=True)
+class ClassifyClip(TaskConfig):
+    """Classify clips, sequences of pictures or signals: your own files, moving digits, or patterns in noise."""
+
+    name: ClassVar[str] = "classify-clip"
+    summary: ClassVar[str] = "classify clips and signals: frames, GIF, arrays, CSV, or moving digits"
+    unit: ClassVar[str] = "clips"
+    input_kind: ClassVar[Literal["text", "image", "clip", "class", "episode"]] = "clip"
+    embedded: ClassVar[str] = "directions"
+    budgets: ClassVar[dict[str, Budget]] = {
+        "directions": Budget(minutes=2.0),
+        "meetings": Budget(minutes=5.0),
+        "camouflage": Budget(minutes=10.0),
+        "signals": Budget(minutes=2.0),
+        "files": Budget(minutes=20.0),
+    }
+    # few clips are held out, and their likelihood shows smaller differences than their accuracy
+    metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True, "macro f1": True, "evidence": True}
+    training: ClassVar[dict[str, Any]] = {"lr": 3e-3, "schedule": "cosine", "warmup": 50, "validate_every": 200}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {"frames": ClipAttentionOptions}
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = (
+        "Mechanisms by name, as `regard list` has them; paper is that of Yang et al., uniform the mean over frames."
+    )
+    run_files: ClassVar[tuple[str, ...]] = ("clips.json", "baseline.safetensors")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("clips.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("size",)
+    Evaluate: ClassVar[type] = EvaluateClips
+    Predict: ClassVar[type] = PredictClips
+
+    data: Literal["directions", "meetings", "camouflage", "signals"] | None = None
+    """An embedded data set that needs no file: the direction of a moving digit, whether two digits met, which digit
+    moves over dots like its own, or the pattern that a signal has somewhere in noise."""
+    train: Path | None = field(default=None, metadata={"metavar": "PATH"})
+    """Your own clips: a folder per class, of folders of numbered frames, animated GIF or PNG, or .npy; or signals, one
+    per line, in .csv or .tsv, with the class first, or in .ts."""
+    size: int | None = None
+    """Frames are resized to this many pixels, wide and high; if left out, they must all have one size."""
+    model: ClipModelOptions = left_open()
+    """Frames that are encoded one by one and pooled by attention."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of the target's probability that is spread over all classes."""
+    batch: int = 32
+    """Clips per batch."""
+    seed: int = 0
+    """Determines initial weights, the order of batches, dropout, and which clips are held out."""
+
+    def __post_init__(self) -> None:
+        if self.train is not None:
+            object.__setattr__(self, "train", Path(self.train))
+        super().__post_init__()
+        self._check_files_given(["size"], "clips", "train=PATH")
+        check_at_least(self, 1, {"size": 32, "batch": 32})
+        check_at_least(self, 0, {"seed": 0})
+        check_share(self, {"smoothing": 0.1})
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    def next_command(self, run: str) -> str:
+        return f"regard predict {run} CLIP"
+
+    def load(self) -> ClassifyClipTask:
+        from regard.tasks.classify_clip.task import ClassifyClipTask
+
+        return ClassifyClipTask(self)

@@ -1,0 +1,175 @@
+"""The task classify-clip: its training problem, its data, its evaluation."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from regard.common.option_checks import large_batch_warnings
+from regard.data.clips.labelled import Clips
+from regard.inference.evaluation import Evaluation
+from regard.models.clips.clip_model import ClipModel
+from regard.tasks._classification import (
+    class_intervals,
+    class_scores,
+    hardest_classes,
+    is_baseline_saved,
+    write_baseline,
+)
+from regard.tasks.base import Progress, Task
+from regard.tasks.classify_clip.baseline import fit_single_frame, read_single_frame, single_frame_accuracy
+from regard.tasks.classify_clip.data import (
+    ClipBatch,
+    ClipFacts,
+    check_trainable,
+    pad,
+    plan_batches,
+    read_splits,
+)
+from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips
+from regard.tasks.classify_clip.predictor import ClipClassifier
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+# clips of an evaluation that are printed
+_SAMPLES = 4
+# frames, height and width of the clip of a dry run, and the samples of its signal
+_DRY_CLIP, _DRY_SIGNAL = (3, 16, 16), 16
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
+    """−log p(class | clip), with label smoothing."""
+
+    task: ClassifyClip
+    facts: ClipFacts
+    train: Clips
+    valid: Clips
+    summary: str
+    unit: str = "clips"
+
+    @staticmethod
+    def of(task: ClassifyClip, folder: Path, new: bool) -> "ClassifyClipProblem":
+        initial = initial_folder(folder)
+        before = None if initial is None else ClipFacts.read(initial)
+        splits = read_splits(task, None if before is None else before.classes)
+        name = task.train or task.dataset
+        check_trainable(splits, name, before is not None)
+        facts = ClipFacts.of(splits)
+        if before is not None:
+            if (facts.size, facts.channels) != (before.size, before.channels):
+                raise ValueError(
+                    f"the clips of {name} have frames of {facts.size} and {facts.channels} channels, those of the run "
+                    f"to start from {before.size} and {before.channels}; resize them, or train from scratch"
+                )
+            # its weights have learned these
+            facts = replace(facts, mean=before.mean, spread=before.spread)
+        # a run that was killed while it read its data has nothing to load yet
+        if new or not (ClipFacts.is_saved(folder) and is_baseline_saved(folder)):
+            write_baseline(fit_single_frame(splits.train, facts, task.seed), folder)
+            facts.write(folder)
+        else:
+            facts.check_same(folder)
+        summary = f"{len(splits.train):,} clips to train on, {len(splits.valid):,} to validate"
+        return ClassifyClipProblem(task, facts, splits.train, splits.valid, f"{summary}, {len(facts.classes)} classes")
+
+    def build_model(self) -> ClipModel:
+        return _build(self.task, self.facts)
+
+    def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
+        return plan_batches(self.train.lengths, self.task.batch, self.task.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        return large_batch_warnings(self.task.batch, len(self.train), "clips")
+
+    def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ClipBatch | None:
+        rows = planned[rank::world]
+        if not len(rows):
+            return None
+        x, lengths = pad([self.train.clips[n] for n in rows.tolist()], self.facts)
+        return ClipBatch(x, lengths, torch.from_numpy(self.train.labels[rows]))
+
+    def num_terms(self, batch: ClipBatch) -> int:
+        return len(batch.labels)
+
+    def loss(self, model: ClipModel, batch: ClipBatch) -> Loss:
+        logits = model(batch.x, batch.lengths)
+        total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
+        right = (logits.argmax(-1) == batch.labels).sum()
+        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+
+    def validate(self, model: ClipModel) -> ValidationResult:
+        probabilities = ClipClassifier(model, self.facts).probabilities(self.valid.clips)
+        return ValidationResult(class_scores(probabilities, self.valid.labels), self.task.metric, False)
+
+
+class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
+    """Trains, loads and evaluates classifiers of clips."""
+
+    def prepare(self, folder: Path, new: bool) -> ClassifyClipProblem:
+        return ClassifyClipProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        frames, height, width = _DRY_CLIP
+        # whether files hold signals or pictures is not known before they are read
+        signal = self.config.dataset == "signals"
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            model = self.config.model.build(1, None if signal else (height, width), 2)
+            model(torch.zeros(2, _DRY_SIGNAL, 1) if signal else torch.zeros(2, frames, 1, height, width))
+
+    def predictor(self, folder: Path) -> ClipClassifier:
+        facts = ClipFacts.read(folder)
+        return ClipClassifier(_build(self.config, facts), facts, lambda: read_splits(self.config, facts.classes))
+
+    def example(self, folder: Path) -> str:
+        return "test:0"
+
+    def evaluate(
+        self, predictor: ClipClassifier, folder: Path, options: EvaluateClips, progress: Progress
+    ) -> Evaluation:
+        facts = predictor.facts
+        splits = read_splits(self.config, facts.classes)
+        clips = splits.test if options.split == "test" else splits.valid
+        progress(0, len(clips))
+        start = time.perf_counter()
+        probabilities = predictor.probabilities(clips.clips, lambda done: progress(done, len(clips)))
+        seconds = time.perf_counter() - start
+        scores, intervals = class_scores(probabilities, clips.labels), class_intervals(probabilities, clips.labels)
+        alone = single_frame_accuracy(read_single_frame(folder, facts), clips, facts)
+        step = "sample" if facts.size is None else "frame"
+        notes = [f"a network that sees a single {step}, the baseline: accuracy {alone:.2f}"]
+        share = None if clips.intervals is None else predictor.evidence(clips)
+        if share is not None:
+            scores["evidence"] = share
+            notes.append(
+                f"evidence: the share of the attention over time that is on the {step}s that decide the class, in "
+                "percent"
+            )
+        notes.append(hardest_classes(probabilities, clips.labels, clips.classes))
+        predictions = [facts.classes[n] for n in probabilities.argmax(-1)]
+        samples = [
+            f"{options.split}:{n} → {predictions[n]}"
+            + ("" if predictions[n] == (right := facts.classes[clips.labels[n]]) else f"   right: {right}")
+            for n in range(0, len(clips), max(1, len(clips) // _SAMPLES))[:_SAMPLES]
+        ]
+        return Evaluation(
+            {self.config.metric: scores.pop(self.config.metric), **scores},
+            len(clips),
+            "clips",
+            f"the {options.split} split",
+            seconds,
+            predictions,
+            samples,
+            notes,
+            {"split": options.split, "baseline": {"accuracy": alone}},
+            intervals,
+        )
+
+
+def _build(task: ClassifyClip, facts: ClipFacts) -> ClipModel:
+    return task.model.build(facts.channels, facts.size, len(facts.classes))
