@@ -118,6 +118,7 @@ from .gates.reading_gates import (
     ModuleGate as ModuleGate,
     UnitsGate as UnitsGate,
 )
+from .gates.saliency_map import Saliency as Saliency, saliency as saliency
 from .gates.spatial import Spatial as Spatial, SpatialGate as SpatialGate
 from .interop.intervene import intervene as intervene
 from .interop.quantize import quantize as quantize

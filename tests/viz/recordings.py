@@ -97,6 +97,7 @@ DRAWN: dict[str, tuple[Callable[[], Recording], dict[str, Any]]] = {
     "class-token": (lambda: seen(before=1), {}),
     "glimpses": (lambda: glimpsed((0, 0, 3, 3), (4, 2, 8, 7)), {"image": torch.zeros(14, 22)}),
     "captions": (lambda: seen(queries=5), {"image": torch.zeros(3, 9, 12, dtype=torch.uint8)}),
+    "saliency": (lambda: seen(queries=5), {"image": torch.rand(3, 9, 12, generator=torch.Generator().manual_seed(1))}),
     "hops": (hopped, {}),
     "difference": (attended, {"other": attended(seed=7)}),
 }

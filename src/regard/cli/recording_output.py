@@ -18,15 +18,21 @@ _OVER_IMAGE = {
     "class-token": ("self",),
     "captions": ("cross", "alignment"),
     "glimpses": ("glimpse",),
+    "saliency": ("self", "cross", "alignment", "gate", "glimpse", "hop"),
 }
 
 
 def record_folder(
-    folder: Path, argument: str | None, layers: Sequence[str], weights: Literal["best", "last", "average"] | None
+    folder: Path,
+    argument: str | None,
+    layers: Sequence[str],
+    weights: Literal["best", "last", "average"] | None,
+    *,
+    gates: bool = False,
 ) -> "RecordedRun":
     """The model of the folder, a run or one that transformers saved, recorded while it reads the text or image.
 
-    None stands for an example that a run held out from training.
+    None stands for an example that a run held out from training. `gates` adds those of the recurrent cells of a run.
     """
     from regard.recording.pretrained.folder import CONFIG, is_image_model
     from regard.recording.run import check_not_empty
@@ -35,7 +41,7 @@ def record_folder(
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; name one that holds a model, or a run")
     if (folder / RECORD).exists():
-        recorded = _record_run(folder, argument, layers, weights or "best")
+        recorded = _record_run(folder, argument, layers, weights or "best", gates)
         check_not_empty(recorded.recording, folder, layers)
         return recorded
     if not (folder / CONFIG).exists():
@@ -44,6 +50,10 @@ def record_folder(
         )
     if weights is not None:
         raise ValueError(f"--weights {weights} is for the folder of a run, and {folder} is not one; leave it out")
+    if gates:
+        raise ValueError(
+            f"--gates is for the folder of a run with recurrent layers, and {folder} is none; leave it out"
+        )
     if is_image_model(folder):
         from regard.recording.pretrained.image import record_image
 
@@ -57,7 +67,7 @@ def record_folder(
 
 
 def _record_run(
-    folder: Path, argument: str | None, layers: Sequence[str], weights: Literal["best", "last", "average"]
+    folder: Path, argument: str | None, layers: Sequence[str], weights: Literal["best", "last", "average"], gates: bool
 ) -> "RecordedRun":
     from regard.common import image_files
     from regard.inference.predictor import record_run
@@ -80,7 +90,12 @@ def _record_run(
     argument = config.load().example(folder) if argument is None else argument
     if argument is None:
         raise ValueError(f"{folder} has no example of its own; give an input")
-    return record_run(predictor, predictor.read(argument), layers, run=folder.name)
+    recorded = record_run(predictor, predictor.read(argument), layers, gates=gates, run=folder.name)
+    if gates and not any(item.kind == "cell" for item in recorded.recording):
+        raise ValueError(
+            f"--gates records GRU and LSTM, and no layer of {folder} that was recorded is one; leave it out"
+        )
+    return recorded
 
 
 def _check_not_image(folder: Path, argument: str) -> None:

@@ -4,5 +4,6 @@ from regard.viz.alignment.alignment import Alignment, draw
 from regard.viz.plots.curve import curve, scatter
 from regard.viz.plots.heatmap import Panel, figure
 from regard.viz.recording.figures import draw_recording
+from regard.viz.recording.figures.saliency import draw_saliency
 
-__all__ = ["Alignment", "Panel", "curve", "draw", "draw_recording", "figure", "scatter"]
+__all__ = ["Alignment", "Panel", "curve", "draw", "draw_recording", "draw_saliency", "figure", "scatter"]

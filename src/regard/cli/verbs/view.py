@@ -51,7 +51,7 @@ class ViewOptions:
     """Only this sample of several, from 0."""
     what: str | None = left_open("all heads, or the map if there is one")
     """The figure to write: map, heads, lines, text, texts, channels, overlay, class-token, glimpses, captions,
-    hops, difference."""
+    saliency, hops, difference."""
     layer: str | None = left_open("the first, or all")
     """The map: its number in the list, or the name of its module."""
     head: int | None = left_open("the mean of all")
@@ -62,6 +62,8 @@ class ViewOptions:
     """Another recording, which is subtracted from this one."""
     image: Path | None = option(None, metavar="FILE")
     """For a recording: the image that the model read, for a figure or a page over it."""
+    gates: bool = flag()
+    """For a run: show the gates of GRU and LSTM, too, units by steps; --layers "*.update" shows some of them alone."""
     words: bool = flag()
     """Merge the tokens of each word: rows averaged, columns summed."""
     rollout: bool = flag()
@@ -182,7 +184,7 @@ def _check_image(recording: "Recording", options: ViewOptions) -> None:
                 f"--image {options.image} has {size} pixels, and the image that the model read, "
                 f"{recording.about.get('picture', 'another')}, had {recorded}; name that one"
             )
-    if options.what in ("overlay", "class-token", "captions", "glimpses"):
+    if options.what in ("overlay", "class-token", "captions", "glimpses", "saliency"):
         check_over_image(recording, f"--what {options.what}", options.what)
 
 
@@ -208,7 +210,7 @@ def _read(options: ViewOptions) -> "tuple[Recording, Path | Tensor | None]":
         if options.image is not None:
             raise ValueError(f"--image {options.image} is for a recording; for a run, name the image behind it")
         argument = options.text[0] if options.text else None
-        recorded = record_folder(options.recording, argument, (), options.weights)
+        recorded = record_folder(options.recording, argument, (), options.weights, gates=options.gates)
         if recorded.prediction is not None and recorded.image is not None:
             print(recorded.prediction)
         return recorded.recording, recorded.image
@@ -216,6 +218,8 @@ def _read(options: ViewOptions) -> "tuple[Recording, Path | Tensor | None]":
         raise ValueError(f"{options.recording} is a recording, which has its own input; leave {options.text[0]!r} out")
     if options.weights is not None:
         raise ValueError(f"--weights {options.weights} is for the folder of a run; leave it out")
+    if options.gates:
+        raise ValueError(f"--gates is for the folder of a run, and {options.recording} is a recording; leave it out")
     recording = Recording.load(options.recording)
     if not len(recording):
         raise ValueError(f"{options.recording} holds no maps, so there is nothing to see; record a model that attends")

@@ -221,6 +221,16 @@ def step_grids(recording: Recording, numbers: Sequence[int], sample: int) -> tup
     return maps, torch.cat(grids)
 
 
+def step_words(recording: Recording, maps: Sequence[SelectedMap], sample: int) -> list[str]:
+    """The labels of all rows of all calls of a module."""
+    words = [word for selected in maps for word in selected.rows]
+    queries = recording.queries or ()
+    if len(maps) > 1 and not sample and len(queries) == len(words):
+        # one call per word: each call has the position 0, and the words are those of the recording
+        return [labels.visible_label(word) for word in queries]
+    return words
+
+
 def _hard_positions(maps: Sequence[SelectedMap], sample: int) -> list[set[int]]:
     """The patches that the heads of hard attention read, per step; empty for soft attention."""
     if not all(selection.is_hard(selected.recorded_map) for selected in maps):
@@ -240,11 +250,7 @@ def captions_figure(recording: Recording, path: str | Path, *, sample: int = 0, 
     interpolation, pixels = _check_interpolation(interpolation), None if image is None else load_image(image)
     numbers = grid_map_numbers(recording, layer, ("cross", "alignment"), "captions")
     maps, grids = step_grids(recording, numbers, sample)
-    words = [word for selected in maps for word in selected.rows]
-    queries = recording.queries or ()
-    if len(maps) > 1 and not sample and len(queries) == len(words):
-        # one call per word: each call has the position 0, and the words are those of the recording
-        words = [labels.visible_label(word) for word in queries]
+    words = step_words(recording, maps, sample)
     count = min(len(words), _MAX_WORDS)
     height, width = grids.shape[1:]
     hard = _hard_positions(maps, sample)
