@@ -1,9 +1,10 @@
 """The interface of regard.record and regard.intervene, called wherever the equation runs; by default there is none."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,21 @@ class AttentionObserver(ABC):
         """Called after a glimpse of x "b c h w" at one location per image: weights "b h w" of an average cell with
         value out "b c".
         """
+
+    @abstractmethod
+    def on_recurrence(
+        self, rnn: nn.RNNBase, rows: Tensor, sizes: Sequence[int], first: Any, out: Tensor, rank: Tensor | None
+    ) -> None:
+        """Called after recurrent layers ran over packed sequences, "r d" -> "r h·directions": step t has the first
+        sizes[t] of them, and `first` are the states of every layer and direction, "b h" each. `rank` is the place of
+        each sequence among the sorted ones; None: they are in order.
+        """
+
+    @abstractmethod
+    def on_recurrent_step(
+        self, rnn: nn.RNNBase, layer: int, products: tuple[Tensor, Tensor], before: Any, after: Any
+    ) -> None:
+        """Called after one step of one layer, with W x + b and U h + b', and the states before and after it."""
 
     @abstractmethod
     def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:

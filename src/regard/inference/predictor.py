@@ -176,12 +176,14 @@ def predict_recorded(
     options: Any = None,
     record: Callable[[], AbstractContextManager[Recording]] | None = None,
     layers: Sequence[str] = (),
+    gates: bool = False,
 ) -> tuple[list[Output], Recording]:
-    """The outputs, and what these layers (none given: all) attended to on the way.
+    """The outputs, and what these layers (none given: all) attended to on the way; `gates` adds those of recurrent
+    cells.
 
     `record` makes the recording, such as `lambda: regard.record(predictor.model, budget=…)`.
     """
-    make = (lambda: recorded(predictor.model, layers)) if record is None else record
+    make = (lambda: recorded(predictor.model, layers, gates=gates)) if record is None else record
     recordings: list[Recording] = []
 
     @contextmanager
@@ -196,10 +198,16 @@ def predict_recorded(
 
 
 def labelled_recording(
-    predictor: Predictor[Input, Output], given: Input, options: Any = None, layers: Sequence[str] = (), **about: str
+    predictor: Predictor[Input, Output],
+    given: Input,
+    options: Any = None,
+    layers: Sequence[str] = (),
+    *,
+    gates: bool = False,
+    **about: str,
 ) -> tuple[Output, Recording]:
     """The output for one input, and the recording with its labels; `about` is added to the facts of the recording."""
-    (output,), recording = predict_recorded(predictor, [given], options, layers=layers)
+    (output,), recording = predict_recorded(predictor, [given], options, layers=layers, gates=gates)
     return output, label_recording(predictor, recording, given, output, **about)
 
 
@@ -213,11 +221,11 @@ def label_recording(
 
 
 def record_run(
-    predictor: Predictor[Input, Output], given: Input, layers: Sequence[str] = (), **about: str
+    predictor: Predictor[Input, Output], given: Input, layers: Sequence[str] = (), *, gates: bool = False, **about: str
 ) -> RecordedRun:
     """The recording of one input with the prediction, its alignment and the image under it."""
     predictor.check_attends("a recording")
-    output, recording = labelled_recording(predictor, given, layers=layers, **about)
+    output, recording = labelled_recording(predictor, given, layers=layers, gates=gates, **about)
     return RecordedRun(recording, predictor.summary(output), predictor.alignment(given, output), predictor.image(given))
 
 

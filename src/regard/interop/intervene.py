@@ -224,6 +224,16 @@ class _Intervener(observer.AttentionObserver):
     def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         pass
 
+    def on_recurrence(
+        self, rnn: nn.RNNBase, rows: Tensor, sizes: Sequence[int], first: Any, out: Tensor, rank: Tensor | None
+    ) -> None:
+        pass
+
+    def on_recurrent_step(
+        self, rnn: nn.RNNBase, layer: int, products: tuple[Tensor, Tensor], before: Any, after: Any
+    ) -> None:
+        pass
+
     def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
         return nullcontext()
 

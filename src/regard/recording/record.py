@@ -16,6 +16,7 @@ from regard.recording.capture.regard_layers import RegardCapture
 from regard.recording.capture.tensor_store import TensorStore
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
+from regard.recording.recurrent_gates import GateCapture
 
 KEEP = ("qk", "weights")
 # how the warning of a recording without maps begins
@@ -31,6 +32,7 @@ def record(
     rows: Sequence[int] | slice | None = None,
     keep: str = "qk",
     gradients: bool = False,
+    gates: bool = False,
     budget: int = 2_000_000_000,
     tolerance: float | None = None,
 ) -> Iterator[Recording]:
@@ -44,6 +46,8 @@ def record(
     `layers` are patterns of module names, "encoder.*"; `heads` and `rows` are the heads and the queries of every call
     to record. Queries and keys are kept, linear in the length, and weights are computed when they are read;
     keep="weights" keeps weights. `gradients` keeps values too, so that after a backward pass `gradient` is ∂L/∂P.
+    `gates` records the gates of GRU and LSTM, too, units by steps: maps of kind "cell" named MODULE.l0.update, which
+    are computed a second time from weights and inputs, and for which `heads` and `rows` mean nothing.
     `budget` is in bytes. `tolerance` is the greatest certificate of a verified map; None takes a bound of rounding.
     """
     if observer.current_observer() is not None:
@@ -70,13 +74,17 @@ def record(
             exits.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         exits.enter_context(stack.attached())
-        mode = CaptureMode(recorder)
-        before = observer.set_observer(RegardCapture(recorder, mode.eager.drop))
+        mode, gate_capture = CaptureMode(recorder), GateCapture(recorder) if gates else None
+        before = observer.set_observer(RegardCapture(recorder, mode.eager.drop, gate_capture))
         exits.callback(observer.set_observer, before)
         exits.callback(lambda: object.__setattr__(recording, "maps", tuple(maps)))
+        if gate_capture is not None:
+            exits.enter_context(gate_capture.attached())
         exits.enter_context(mode)
         yield recording
         mode.finish()
+        if gate_capture is not None:
+            gate_capture.finish()
     for message in _warnings(stack, mode.eager.uses.unrecognised(), recorder, maps):
         warnings.warn(message, UserWarning, stacklevel=3)
 

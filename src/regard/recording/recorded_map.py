@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 
-Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop"]
+Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop", "cell"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ KINDS: dict[Kind, KindFacts] = {
     "glimpse": KindFacts("glimpse", has_steps=True),
     # over the slots of a memory
     "hop": KindFacts("memory hop"),
+    # of a GRU or LSTM, over time
+    "cell": KindFacts("gate of a cell", row="unit", rows="units", column="step", columns="steps", has_entropy=False),
 }
 
 # `captured_from` of attention of this library that reads the likeliest key alone

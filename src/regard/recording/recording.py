@@ -78,12 +78,16 @@ class Recording(Sequence[RecordedMap]):
         the map; if both have, that of the keys in a module with "encoder" in its name. The columns of a step of a
         generation are the beginning of the text, or the part that a sliding window still holds. In any other kind the
         columns are the keys, if there are as many. A reversed map has the keys at its rows and the queries at its
-        columns, if there are as many. A gate has channels and positions, and no tokens.
+        columns, if there are as many. A gate has channels and positions, and no tokens; that of a cell has units, and
+        steps with the tokens of self attention.
         """
         queries, keys = self.queries, self.keys
         q, k = recorded_map.shape[-2:]
         if recorded_map.kind == "gate":
             return None, None
+        if recorded_map.kind == "cell":
+            texts = [tokens for tokens in (queries, keys) if tokens is not None and len(tokens) == k]
+            return None, texts[-1 if select.is_encoder(recorded_map.name) else 0] if texts else None
         if recorded_map.is_reversed:
             fitting = ((keys, q), (queries, k))
             rows, columns = (None if tokens is None or len(tokens) != count else tokens for tokens, count in fitting)
@@ -205,7 +209,11 @@ class Recording(Sequence[RecordedMap]):
         def word_map(recorded_map: RecordedMap) -> WordMap:
             return WordMap(recorded_map.weights, *select.words_of_map(recorded_map, queries, keys))
 
-        maps = tuple(replace(replace_weights(m, word_map(m), "words"), grid=None) for m in self.maps)
+        maps = tuple(
+            # the gates of a cell are no shares: there is nothing to sum
+            m if m.kind == "cell" else replace(replace_weights(m, word_map(m), "words"), grid=None)
+            for m in self.maps
+        )
         return replace(self, maps=maps, queries=queries.text, keys=None if keys is None else keys.text)
 
     def entropy(self) -> tuple[Tensor, ...]:

@@ -41,15 +41,16 @@ class RecordedRun:
 
 
 @contextmanager
-def recorded(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[Recording]:
-    """Records a forward pass without gradients: all modules, or those whose names match `layers`.
+def recorded(model: nn.Module, layers: Sequence[str] = (), *, gates: bool = False) -> Iterator[Recording]:
+    """Records a forward pass without gradients: all modules, or those whose names match `layers`; with `gates` also
+    those of recurrent cells.
 
     A recording without maps raises no warning: see `check_not_empty`.
     """
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
-            with record(model, layers=list(layers) or None) as recording:
+            with record(model, layers=list(layers) or None, gates=gates) as recording:
                 yield recording
     except MemoryError as error:
         raise ValueError(f"{error}; a shorter text, a smaller image or --layers needs less memory") from error

@@ -220,3 +220,12 @@ def test_a_damaged_folder_of_transformers(vit: Path, picture: Path, regard: Rega
     assert ran.code == 2
     assert "transformers cannot load" in ran.err
     assert "save the model and its image processor there with save_pretrained" in ran.err
+
+
+def test_gates_where_nothing_recurs(regard: Regard, run: Path, vit: Path, picture: Path) -> None:
+    ran = regard("record", run, picture, "--gates")
+    message = f"--gates records GRU and LSTM, and no layer of {run} that was recorded is one; leave it out"
+    assert (ran.code, ran.err) == (2, f"regard: {message}\n")
+    ran = regard("record", vit, picture, "--gates")
+    message = f"--gates is for the folder of a run with recurrent layers, and {vit} is none; leave it out"
+    assert (ran.code, ran.err) == (2, f"regard: {message}\n")

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from tests.cli.conftest import Regard
 from tests.recording.toy import kept, stack
-from tests.viz.recordings import seen
+from tests.viz.recordings import said, seen
 
 from regard.recording.recording import Recording
 from regard.recording.run import PIXELS
@@ -225,3 +225,23 @@ def test_the_options_of_a_figure(regard: Regard, tape: Path, tmp_path: Path) -> 
     assert "--what difference needs other" in said
     assert "--what map is for a file; add --out" in regard("view", tape, "--what", "map").err
     assert "--head 1 means nothing with --serve" in regard("view", tape, "--head", "1", "--serve").err
+
+
+def test_gates_of_recurrent_layers(regard: Regard, trained: Path, tmp_path: Path) -> None:
+    ran = regard("view", trained, "a b c", "--gates", "--layers", "*.update")
+    assert ran.code == 0, ran.err
+    lines = [line for line in ran.out.splitlines() if " cell " in line]
+    assert any("encoder.rnn.l0.update" in line for line in lines)
+    assert any("encoder.rnn.l0_reverse.update" in line for line in lines)
+    assert any("decoder.stack.rnn.l0.update" in line for line in lines)
+    ran = regard("record", trained, "a b c", "--gates", "--out", tmp_path / "gates.safetensors")
+    assert ran.code == 0, ran.err
+    ran = regard("view", tmp_path / "gates.safetensors", "--layer", "encoder.rnn.l0.reset", "--out", tmp_path / "a.svg")
+    assert ran.code == 0, ran.err
+    told = said(tmp_path / "a.svg")
+    assert "encoder.rnn.l0.reset" in told
+    assert "4 × 4 (units × steps)" in told
+    ran = regard("view", tmp_path / "gates.safetensors", "--gates")
+    assert ran.code == 2
+    assert ran.err.startswith("regard: --gates is for the folder of a run, and ")
+    assert ran.err.endswith(" is a recording; leave it out\n")

@@ -34,6 +34,8 @@ class RecordOptions:
     """Write the recording: .safetensors for regard view, .html, .png, .svg, .pdf, .npz or .txt."""
     layers: tuple[str, ...] = ()
     """Record these modules only: names or patterns, such as "encoder.*"."""
+    gates: bool = flag()
+    """For a run: record the gates of GRU and LSTM, too, units by steps."""
     words: bool = flag()
     """Merge the tokens of each word: rows averaged, columns summed."""
     alignment: Path | None = option(None, metavar="FILE")
@@ -51,7 +53,7 @@ def run(args: Sequence[str]) -> int:
     from regard.viz.alignment.alignment import Alignment
     from regard.viz.show import show
 
-    recorded = record_folder(options.model, options.text, options.layers, options.weights)
+    recorded = record_folder(options.model, options.text, options.layers, options.weights, gates=options.gates)
     aligned = recorded.alignment
     if options.alignment is not None and aligned is None:
         raise ValueError(

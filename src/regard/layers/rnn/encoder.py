@@ -1,13 +1,12 @@
 """The recurrent encoder: every sequence of a batch runs for its own length, so that padding changes nothing."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.attn import checks
+from regard.attn import checks, observer
 from regard.layers.rnn.cells import CELLS, init_orthogonal, run_natively, run_torch, runs_natively, state_parts
 from regard.layers.rnn.packing import Packing
 
@@ -43,14 +42,21 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s d", "b"
         packing = Packing.of(lengths, x.shape[1])
-        rows = self._run(packing.pack(x), packing.sizes)
+        rows = self._run(packing.pack(x), packing)
         hidden = self.rnn.hidden_size
         ends = rows.index_select(0, packing.last)[:, :hidden], rows.index_select(0, packing.first)[:, hidden:]
         return EncoderOutput(packing.pad(rows, x.shape[1]), torch.cat(ends, dim=-1))
 
-    def _run(self, x: Tensor, sizes: Sequence[int]) -> Tensor:  # "r d" -> "r k"
-        if not runs_natively(self.rnn, x):
-            return run_torch(self.rnn, PackedSequence(x, torch.tensor(sizes)))[0].data
+    def _run(self, x: Tensor, packing: Packing) -> Tensor:  # "r d" -> "r k"
+        sizes = packing.sizes
         zeros = x.new_zeros(sizes[0], self.rnn.hidden_size)
         directions = [(zeros,) * state_parts(self.rnn)] * (2 if self.rnn.bidirectional else 1)
-        return run_natively(self.rnn, x, sizes, [directions] * self.rnn.num_layers)
+        first = [directions] * self.rnn.num_layers
+        if runs_natively(self.rnn, x):
+            out = run_natively(self.rnn, x, sizes, first)
+        else:
+            out = run_torch(self.rnn, PackedSequence(x, torch.tensor(sizes)))[0].data
+        recurrence_observer = observer.current_observer()
+        if recurrence_observer is not None:
+            recurrence_observer.on_recurrence(self.rnn, x, sizes, first, out, packing.first)
+        return out

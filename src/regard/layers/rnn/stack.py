@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.attn import checks, observer
 from regard.layers.dropout import dropout
 from regard.layers.rnn.cells import (
     CELLS,
@@ -44,12 +44,17 @@ class Stack(nn.Module):
 
     def run(self, x: Tensor, states: States) -> Tensor:  # "b t d+fed" -> "b t h"
         """Runs all steps at once: a step depends on the previous one through its state alone."""
+        b, t, _ = x.shape
         if runs_natively(self.rnn, x, *(part for state in states for part in state)):
-            b, t, _ = x.shape
             rows = run_natively(self.rnn, x.transpose(0, 1).flatten(0, 1), (b,) * t, [[state] for state in states])
-            return rows.unflatten(0, (t, b)).transpose(0, 1)
-        first = tuple(torch.stack(part) for part in zip(*states, strict=True))
-        out, _ = run_torch(self.rnn, x, first if self.parts == 2 else first[0])
+            out = rows.unflatten(0, (t, b)).transpose(0, 1)
+        else:
+            first = tuple(torch.stack(part) for part in zip(*states, strict=True))
+            out, _ = run_torch(self.rnn, x, first if self.parts == 2 else first[0])
+        recurrence_observer = observer.current_observer()
+        if recurrence_observer is not None:
+            inputs, outputs = (each.transpose(0, 1).flatten(0, 1) for each in (x, out))
+            recurrence_observer.on_recurrence(self.rnn, inputs, [b] * t, [[state] for state in states], outputs, None)
         return out
 
     def init_states(self, count: int) -> States:
@@ -117,12 +122,16 @@ class Steps:
     def advance(self, gates: Tensor, states: States) -> tuple[Tensor, States]:  # "b g" -> "b h"
         """The top layer's h and the states after a step with these gates, W [x; fed] + b of the first layer."""
         next_states: list[tuple[Tensor, ...]] = []
+        recurrence_observer = observer.current_observer()
         for layer, state in enumerate(states):
             if layer:
                 lower = dropout(next_states[-1][0], self.stack.dropout, self.stack.training)
                 gates = self.below[layer - 1](lower)
             past = self.past[layer](state[0])
             next_states.append(cell_step(gates, past, state))
+            if recurrence_observer is not None:
+                after = next_states[-1]
+                recurrence_observer.on_recurrent_step(self.stack.rnn, layer, (gates, past), state, after)
         return next_states[-1][0], tuple(next_states)
 
 

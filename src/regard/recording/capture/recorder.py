@@ -236,6 +236,10 @@ class Recorder:
         if self._steps is not None:
             self._steps.append(recorded_map)
             return None
+        return self.add(recorded_map)
+
+    def add(self, recorded_map: RecordedMap) -> RecordedMap:
+        """Appends a map with the number of its call."""
         call = self._next_call(recorded_map.name)
         self.maps.append(recorded_map if call == recorded_map.call else recorded_map.with_call(call))
         return self.maps[-1]

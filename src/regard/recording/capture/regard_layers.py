@@ -1,8 +1,9 @@
 """RegardCapture: captures the layers of this library, which report every score, normalizer, mask and read."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -21,6 +22,7 @@ from regard.layers.query_pooling import QueryPooling
 from regard.recording.capture.module_stack import ModuleFrame, ModuleStack, is_cross_attention
 from regard.recording.capture.recorder import CapturedCall, Recorder
 from regard.recording.recorded_map import HARD, Kind
+from regard.recording.recurrent_gates import GateCapture
 
 # layers that contain an attention and give it their name
 _CONTAINERS = (MultiHead, Pool, MemoryHop, KeyValue)
@@ -29,8 +31,10 @@ _CONTAINERS = (MultiHead, Pool, MemoryHop, KeyValue)
 class RegardCapture(AttentionObserver):
     """Captures the equation where it runs."""
 
-    def __init__(self, recorder: Recorder, drop_weights: Callable[[Tensor], None]) -> None:
-        self.recorder, self._drop_weights = recorder, drop_weights
+    def __init__(
+        self, recorder: Recorder, drop_weights: Callable[[Tensor], None], gates: GateCapture | None = None
+    ) -> None:
+        self.recorder, self._drop_weights, self._gates = recorder, drop_weights, gates
         self._alignments = 0
         self._source: weakref.ref[Tensor] | None = None
         self._next: dict[str, int] = {}
@@ -114,6 +118,18 @@ class RegardCapture(AttentionObserver):
         read, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
         with self.spatial_keys((x.shape[2], x.shape[3])):
             self.recorder.keep(frame, CapturedCall(DenseMap(p), values, read, "regard", "glimpse", expected=read))
+
+    def on_recurrence(
+        self, rnn: nn.RNNBase, rows: Tensor, sizes: Sequence[int], first: Any, out: Tensor, rank: Tensor | None
+    ) -> None:
+        if self._gates is not None:
+            self._gates.on_sequence(rnn, rows, sizes, first, out, rank)
+
+    def on_recurrent_step(
+        self, rnn: nn.RNNBase, layer: int, products: tuple[Tensor, Tensor], before: Any, after: Any
+    ) -> None:
+        if self._gates is not None:
+            self._gates.on_step(rnn, layer, products, before, after)
 
     @contextmanager
     def spatial_keys(self, space: tuple[int, ...]) -> Iterator[None]:

@@ -133,7 +133,7 @@ const summaryButtons = data.layers.filter((layer) => layer.summary).map((layer) 
 function isMeaningful(tab, layer) {
   if (isChannelGate(layer)) return ["channels", "table"].includes(tab);
   if (tab === "text") return !layer.grid || layer.columns === null || data.texts[layer.columns] !== null;
-  return { channels: false, image: Boolean(layer.grid), glimpses: layer.kind === "glimpse" && Boolean(layer.grid), lines: layer.kind !== "gate" }[tab] ?? true;
+  return { channels: false, image: Boolean(layer.grid), glimpses: layer.kind === "glimpse" && Boolean(layer.grid), lines: layer.kind !== "gate" && layer.kind !== "cell" }[tab] ?? true;
 }
 
 let controlsStamp = "";

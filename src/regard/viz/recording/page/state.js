@@ -59,7 +59,7 @@ function layerName(layer) {
 const headName = (layer, head) => (layer.names ? layer.names[head] : head);
 // The heads of a summary are the layers that it sums up.
 const headWord = (layer) => (layer.summary ? "layer" : "head");
-const mapName = (map) => layerName(map.layer) + ((map.layer.kind === "gate" || map.layer.summary) && map.layer.heads === 1 ? "" : `, ${headWord(map.layer)} ${headName(map.layer, map.head)}`);
+const mapName = (map) => layerName(map.layer) + ((map.layer.kind === "gate" || map.layer.kind === "cell" || map.layer.summary) && map.layer.heads === 1 ? "" : `, ${headWord(map.layer)} ${headName(map.layer, map.head)}`);
 
 // The body carries data-drawn, the number of the last drawing, only while the picture is up to date.
 let frameRequested = false;

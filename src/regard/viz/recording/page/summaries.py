@@ -7,7 +7,7 @@ from dataclasses import replace
 from regard.recording.analysis.derived_maps import HeadMean, HeadStack, derive
 from regard.recording.analysis.select import is_encoder
 from regard.recording.analysis.words import marks_of
-from regard.recording.recorded_map import RecordedMap
+from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import selection
 
@@ -22,7 +22,11 @@ def with_summaries(recording: Recording) -> Recording:
     """
     stacks: dict[tuple[object, ...], list[RecordedMap]] = {}
     for recorded_map in recording:
-        if len(recorded_map.shape) > 3 and recorded_map.kind != "gate" and not selection.is_difference(recorded_map):
+        if (
+            len(recorded_map.shape) > 3
+            and KINDS[recorded_map.kind].has_entropy
+            and not selection.is_difference(recorded_map)
+        ):
             key = (recorded_map.kind, recorded_map.shape[0], *recorded_map.shape[-2:], _part(recorded_map))
             stacks.setdefault(key, []).append(recorded_map)
     summaries = [summary for maps in stacks.values() for summary in _summaries(maps)]
