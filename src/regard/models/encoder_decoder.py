@@ -1,14 +1,25 @@
-"""EncoderDecoder: the base class of sequence-to-sequence models, for training, decoding and alignments."""
+"""EncoderDecoder: the base class of sequence-to-sequence models, for training, decoding and alignments;
+RecurrentEncoderDecoder: that of those with a recurrent decoder.
+"""
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.attn import checks, observer
 from regard.attn.call import NOTHING, Need
-from regard.decoding.protocol import Step
-from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.attn.catalogue import MECHANISMS, Factory
+from regard.decoding.protocol import LazyLogits, Step
+from regard.layers.dropout import Dropout
+from regard.layers.rnn.decoder_base import DecoderOutput, RecurrentDecoder, RecurrentState
+from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
+from regard.layers.rnn.distinct_tokens import DistinctTokens
+from regard.layers.rnn.encoder import EncoderOutput
+from regard.layers.rnn.plain_decoders import InitialState, PerPosition
+from regard.layers.rnn.stepwise_attention import IncompatibleAttention
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -86,3 +97,78 @@ def check_learned_positions(longest: int | None, side: str, tokens: int) -> None
             f"the {side} has {tokens} tokens, but positions='learned' has longest={longest} positions; "
             f"shorten it, or build the model with longest={tokens}, or with positions='sinusoidal'"
         )
+
+
+# the decoder class, and the attention of its paper
+DECODERS: dict[str, tuple[Callable[..., RecurrentDecoder], str | None]] = {
+    "fixed": (FixedContext, None),
+    "initial": (InitialState, None),
+    "per-position": (PerPosition, None),
+    "bahdanau": (Bahdanau, "additive"),
+    "luong": (functools.partial(Luong, feeding=False), "general"),
+    "luong-feeding": (functools.partial(Luong, feeding=True), "general"),
+}
+
+
+def build_decoder(
+    decoder: str,
+    attention: str | Factory | None,
+    source_dim: int,
+    *,
+    width: int,
+    hidden: int,
+    layers: int,
+    cell: str,
+    dropout: float,
+) -> RecurrentDecoder:
+    """The decoder of this name over states of `source_dim`; `attention` None is the attention of its paper."""
+    decoder_class, default = DECODERS[decoder]
+    sizes = {"layers": layers, "cell": cell, "dropout": dropout, "out_features": width}
+    if default is None:
+        if attention is not None:
+            raise ValueError(
+                f"attention={attention!r} cannot be used with decoder='{decoder}', which does not attend; "
+                "choose decoder='bahdanau', 'luong' or 'luong-feeding', or leave attention out"
+            )
+        return decoder_class(width, source_dim, hidden, **sizes)
+    attention = default if attention is None else attention
+    if isinstance(attention, str):
+        checks.known("attention", attention, MECHANISMS)
+    factory = MECHANISMS[attention] if isinstance(attention, str) else attention
+    try:
+        return decoder_class(width, source_dim, hidden, attention=factory, **sizes)
+    except IncompatibleAttention as error:
+        raise ValueError(
+            f"attention={attention!r} does not fit decoder='{decoder}': {error}; "
+            "try attention='general' or attention='additive', which fit all of them"
+        ) from error
+
+
+class RecurrentEncoderDecoder(EncoderDecoder):
+    """p(y_t | y_<t, x) = softmax(W_o r_t + b), r_t of a recurrent decoder over the states of an encoder."""
+
+    target: nn.Embedding
+    decoder: RecurrentDecoder
+    dropout: Dropout
+
+    @abstractmethod
+    def encode(self, source: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s …", "b"
+        """The states of the source that the decoder attends to, and their summary."""
+
+    @abstractmethod
+    def encoded_lengths(self, lengths: Tensor) -> Tensor:  # "b" -> "b"
+        """The number of states of sources of these lengths."""
+
+    def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
+        y = self.dropout(self.target(target))
+        encoded = self.encode(source, lengths)
+        with observer.alignment_steps():
+            output = self.decoder.teacher_force(y, encoded, self.encoded_lengths(lengths), need)
+        return output._replace(states=self.dropout(output.states))
+
+    def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
+        return self.decoder.init_state(self.encode(source, lengths), self.encoded_lengths(lengths), hypotheses)
+
+    def step(self, tokens: Tensor, state: RecurrentState, weights: bool = False) -> Step:  # "b n" -> "b n v"
+        decoder_step = self.decoder.step(DistinctTokens.of(tokens, self.target), state, weights)
+        return Step(LazyLogits.of(self.output, decoder_step.out), decoder_step.state, decoder_step.weights)

@@ -71,14 +71,14 @@ class Transformer(EncoderDecoder):
     `positions`: "sinusoidal", "half-wave" and "learned" are added to the embeddings; "alibi", "t5", "shaw" and
     "transformer-xl" to the scores of self-attention, whose queries and keys "rotary" rotates; "none". Learned and
     half-wave ones have room for `longest` tokens. `attention` is a name of MECHANISMS for all heads, or a list with one
-    per head; None is the scaled dot product. `decoder_layers` differs from `layers` where given; embeddings are
-    multiplied by `scale`, √width unless given. The alignment is the mean over the heads of the second to last layer
-    (Garg et al. 2019).
+    per head; None is the scaled dot product. With `source_size` None the source is vectors of `width`, no tokens.
+    `decoder_layers` differs from `layers` where given; embeddings are multiplied by `scale`, √width unless given. The
+    alignment is the mean over the heads of the second to last layer (Garg et al. 2019).
     """
 
     def __init__(
         self,
-        source_size: int,
+        source_size: int | None,
         target_size: int,
         *,
         width: int = 256,
@@ -100,13 +100,15 @@ class Transformer(EncoderDecoder):
         checks.known("norm", norm, NORMS)
         feed = 4 * width if feed is None else feed
         decoder_layers = layers if decoder_layers is None else decoder_layers
-        checks.positive_ints(
-            "Transformer", source_size=source_size, target_size=target_size, width=width, layers=layers
-        )
+        tokens = target_size if source_size is None else source_size
+        checks.positive_ints("Transformer", source_size=tokens, target_size=target_size, width=width, layers=layers)
         checks.positive_ints("Transformer", decoder_layers=decoder_layers)
         checks.positive_ints("Transformer", heads=heads, feed=feed, longest=longest)
         choices = [PositionChoice(positions, width, heads, longest, causal, "Transformer") for causal in (False, True)]
-        self.source, self.target, self.output = embeddings(source_size, target_size, width, tied, padding)
+        source, target, output = embeddings(tokens, target_size, width, tied, padding)
+        # vectors are read as they are
+        self.source: nn.Embedding = nn.Identity() if source_size is None else source  # type: ignore[assignment]
+        self.target, self.output = target, output
         self.width = width
         self.scale = math.sqrt(width) if scale is None else scale
         self.positions = choices[0]
@@ -139,7 +141,7 @@ class Transformer(EncoderDecoder):
         self.source_norm, self.target_norm = (nn.LayerNorm(width) if norm == "pre" else nn.Identity() for _ in range(2))
         self.dropout = Dropout(dropout)
 
-    def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s", "b" -> "b s d"
+    def encode(self, source: Tensor, lengths: Tensor) -> Tensor:  # "b s" or "b s d", "b" -> "b s d"
         self.positions.check_length(source.shape[1], "source")
         if not self.training and can_step(source) and has_plain_calls(self.encoder):
             groups = length_groups(lengths, source.shape[1])
@@ -164,7 +166,7 @@ class Transformer(EncoderDecoder):
             some = lengths[index]
             x = self._encode(source[index, : max(int(some.max()), 1)], some)
             if encoded is None:
-                encoded = x.new_zeros(*source.shape, x.shape[-1])
+                encoded = x.new_zeros(*source.shape[:2], x.shape[-1])
             encoded[index, : x.shape[1]] = x
         assert encoded is not None
         return encoded
