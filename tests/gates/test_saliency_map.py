@@ -319,7 +319,11 @@ def test_public_name() -> None:
         (torch.ones(9, 9, dtype=torch.bool), TypeError, "real numbers, got torch.bool; call picture.float()"),
         (torch.ones(9, 9, 3), ValueError, r"1 or 3 channels before them, got .*; move channels .*movedim\(-1, -3\)"),
         (torch.ones(9), ValueError, "picture must be .*height, width"),
-        (torch.ones(3, 4, 90), ValueError, "picture must be at least 5 pixels high and wide to have a surround, got 4 × 90; enlarge it"),
+        (
+            torch.ones(3, 4, 90),
+            ValueError,
+            "picture must be at least 5 pixels high and wide to have a surround, got 4 × 90; enlarge it",
+        ),
         (-torch.ones(9, 9), ValueError, "finite values from 0, got others; undo its normalisation"),
         (torch.full((9, 9), math.nan), ValueError, "finite values from 0"),
     ],

@@ -12,6 +12,8 @@ import numpy as np
 from PIL import Image
 from tests.data.images.test_labelled import idx
 
+from regard.data.audio.wav import Sound, wav_bytes
+
 
 class Case(NamedTuple):
     """`options` of `regard train` for a run of a moment, `inputs` of `regard predict`, two values to compare, targets
@@ -81,6 +83,25 @@ CASES: dict[str, Case] = {
         ("IMAGE",) * 2,
         ("soft", "hard"),
         ("one", "two"),
+    ),
+    "transcribe": Case(
+        "--train SPEECH --width 6 --hidden 8 --mels 13 --rate 8000 --masks 1 --batch 400 --valid-lines 3",
+        ("SOUND",) * 2,
+        ("additive", "location-sensitive"),
+        ("ab", "c a"),
+    ),
+    "transcribe+online": Case(
+        "--train SPEECH --online --cell lstm --width 6 --hidden 8 --mels 13 --rate 8000 --batch 400 --valid-lines 3",
+        ("SOUND",) * 2,
+        ("monotonic", "mocha"),
+        ("ab", "c a"),
+    ),
+    "transcribe+transformer": Case(
+        "--train SPEECH --model transformer --width 8 --heads 2 --layers 1 --mels 13 --rate 8000 --batch 400 "
+        "--valid-lines 3",
+        ("SOUND",) * 2,
+        ("scaled-dot", "entmax"),
+        ("ab", "c a"),
     ),
     "generate-image": Case(
         "--train DIGITS --gate eca --width 2 --noise 3 --judge 1 --batch 16",
@@ -231,7 +252,18 @@ def write_files(folder: Path) -> None:
         {"context": f"{line}. It was {line[0]}.", "qas": [question(line, n)]} for n, line in enumerate(words[:24])
     ]
     (folder / "questions.json").write_text(json.dumps({"data": [{"paragraphs": stories}]}))
+    write_speech(folder / "speech.tsv", draw)
     (folder / "lines.txt").write_text("".join(f"{line[::-1]}\n" for line in texts))
+
+
+def write_speech(path: Path, draw: np.random.Generator) -> None:
+    """Twelve short noises as WAV files of several rates, beside a file of their transcripts."""
+    lines = []
+    for n in range(12):
+        sound = Sound(draw.uniform(-0.5, 0.5, 800 + 160 * n).astype(np.float32), (8000, 11025, 16000)[n % 3])
+        (path.parent / f"sound{n}.wav").write_bytes(wav_bytes(sound))
+        lines.append(f"sound{n}.wav\t{'abc'[n % 3]}{'ab '[n % 2] * 2}c\n")
+    path.write_text("".join(lines))
 
 
 def write_images(folder: Path, draw: np.random.Generator) -> None:
@@ -273,6 +305,8 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "BERT": "bert",
         "VIT": "vit",
         "IMAGE": "random.png",
+        "SOUND": "sound7.wav",
+        "SPEECH": "speech.tsv",
         "DIGITS": "digits",
         "CLIPS": "clips",
         "PAIRS": "pairs.tsv",
@@ -294,4 +328,4 @@ def request_body(kind: str, given: str) -> dict[str, str]:
     if kind == "text":
         return {"text": given}
     data = io.BytesIO(Path(given).read_bytes()).getvalue()
-    return {"image": base64.b64encode(data).decode()}
+    return {kind: base64.b64encode(data).decode()}

@@ -78,7 +78,7 @@ def train(name: str, folder: Path, path: Path, steps: int) -> None:
 
 
 def inputs(name: str, folder: Path) -> list[str]:
-    return [str(folder / "random.png") if given == "IMAGE" else given for given in CASES[name].inputs]
+    return [with_paths(given, folder)[0] if given in ("IMAGE", "SOUND") else given for given in CASES[name].inputs]
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:

@@ -9,7 +9,7 @@ predictor.loss(["ein Hund"], ["a dog"]).sum().backward()           gradients for
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +61,12 @@ class Predictor(ABC, Generic[Input, Output]):
         attends. `first` is the number of the first input where the inputs are part of a longer stream: whatever is
         sampled for an input is sampled by its number.
         """
+
+    def stream_text(self, given: Input, options: Any = None) -> "Generator[str, None, Output] | None":
+        """The text of an output in pieces, each as soon as it is known, and then the output; None if the text is known
+        only when all of it is.
+        """
+        return None
 
     @abstractmethod
     def loss(self, inputs: Sequence[Input], targets: Sequence[Any]) -> Tensor:  # -> "b"

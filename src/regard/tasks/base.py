@@ -73,7 +73,9 @@ class TaskConfig(ABC):
     name: ClassVar[str]  # as a command line types it
     summary: ClassVar[str]  # a line of `regard train --help`
     unit: ClassVar[str]  # the plural of what rates count
-    input_kind: ClassVar[Literal["text", "image", "clip", "class", "episode"]]  # what `regard predict` is given
+    input_kind: ClassVar[
+        Literal["text", "image", "clip", "audio", "class", "episode"]
+    ]  # what `regard predict` is given
     embedded: ClassVar[str]  # the embedded data set that is taken where none is named
     budgets: ClassVar[dict[str, Budget]]  # by data set
     metrics: ClassVar[dict[str, bool]]  # whether more is better; the first decides which weights are best

@@ -20,6 +20,7 @@ from regard.tasks.respond.options import Respond
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.tag.options import Tag
 from regard.tasks.track.options import Track
+from regard.tasks.transcribe.options import Transcribe
 from regard.tasks.translate.options import Translate
 from regard.training.run_folder import RECORD, RunRecord
 
@@ -28,6 +29,7 @@ TASKS: dict[str, type[TaskConfig]] = {
     "classify-image": ClassifyImage,
     "classify-clip": ClassifyClip,
     "caption": Caption,
+    "transcribe": Transcribe,
     "glimpse": Glimpse,
     "generate-image": GenerateImage,
     "classify-text": ClassifyText,

@@ -181,5 +181,5 @@ def test_options_that_are_not_typed_are_those_of_the_dataclass(name: str) -> Non
 @pytest.mark.parametrize("task", TASKS)
 def test_help_says_what_a_batch_counts(regard: Regard, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    counted = "Tokens|Words|Words of passages|Images|Rows of text|Pairs|Questions|Contexts|Turns|Games|Clips"
+    counted = "Tokens|Words|Words of passages|Images|Rows of text|Pairs|Questions|Contexts|Turns|Games|Clips|Frames"
     assert re.search(rf"--batch INT ({counted}) per batch", plain(regard("train", task, "--help").out))

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from regard.tasks.registry import TASKS, describe
 class PredictOptions:
     """Predict with a trained model: one line per input on stdout, and nothing else.
 
-    Inputs are the words behind RUN: sentences (quote them), files of images or clips, or classes, as its task takes
-    them.
+    Inputs are the words behind RUN: sentences (quote them), files of images, clips or sound, or classes, as its task
+    takes them.
     Sentences may also come from --file, from a pipe ("-" is stdin), or are asked for.
     `regard predict RUN --help` lists only the options of the task of that run.
 
@@ -32,7 +32,7 @@ class PredictOptions:
     run: Path = positional()
     """The folder of a run, or of a released model in transformers' layout."""
     inputs: tuple[str, ...] = positional(())
-    """Sentences, files of images or clips, or classes."""
+    """Sentences, files of images, clips or sound, or classes."""
     file: Path | None = option(None, metavar="FILE")
     """Predict for every line of this file; .gz is unpacked."""
     picture: Path | None = option(None, metavar="FILE")
@@ -68,6 +68,12 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
     for arguments in _chunks(options, config):
         inputs = [predictor.read(argument) for argument in arguments]
         session.check(first + len(inputs))
+        streams = [] if options.json else [predictor.stream_text(given, of_task) for given in inputs]
+        if pieces := [each for each in streams if each is not None]:
+            outputs = [_print_pieces(*each) for each in zip(arguments, pieces, strict=True)]
+            session.add(inputs, outputs, first)
+            first += len(inputs)
+            continue
         outputs = predictor.predict(inputs, of_task, first=first)
         session.add(inputs, outputs, first)
         for argument, output in zip(arguments, outputs, strict=True):
@@ -82,6 +88,19 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
     for text in session.finish():
         note(text)
     return 0
+
+
+def _print_pieces(argument: str, pieces: Generator[str, None, Any]) -> Any:
+    """Prints the line of an output piece by piece, each when it is known; returns the output."""
+    sys.stdout.write(f"{argument}\t")
+    while True:
+        try:
+            piece = next(pieces)
+        except StopIteration as end:
+            sys.stdout.write("\n")
+            return end.value
+        sys.stdout.write(piece)
+        sys.stdout.flush()
 
 
 def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
@@ -109,7 +128,7 @@ def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> N
         if not options.inputs:
             raise ValueError(f"name an input, or several, behind the run: each is one {config.input_kind}")
     inputs: dict[str, Sequence[Path | str]] = {
-        "an input": options.inputs if config.input_kind in ("image", "clip") else (),
+        "an input": options.inputs if config.input_kind in ("image", "clip", "audio") else (),
         "the file of --file": () if options.file is None else (options.file,),
     }
     for name, path in (("--picture", options.picture), ("--alignment", getattr(of_task, "alignment", None))):

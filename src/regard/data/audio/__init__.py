@@ -1,0 +1,1 @@
+"""Sound: WAV files, transcripts, and log-mel features."""

@@ -1,0 +1,1 @@
+"""Models that turn frames of sound into text."""

@@ -1,0 +1,72 @@
+"""ListenAttendSpell: a pyramidal encoder of sound and a recurrent decoder that attends to its states."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.attn import checks
+from regard.attn.catalogue import Factory
+from regard.layers.dropout import Dropout
+from regard.layers.rnn.encoder import EncoderOutput
+from regard.layers.rnn.pyramid import Pyramid
+from regard.models.encoder_decoder import RecurrentEncoderDecoder, build_decoder
+from regard.models.listening.listener import Listener
+
+
+class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
+    """p(y_t | y_<t, x) of frames x "b s m", by Pyramid and an attentional decoder  (Chan et al. 2016).
+
+    `attention` is a name of MECHANISMS or a factory like those in it. Every 2^`pyramid` frames are one state. The
+    decoder attends before its step, as in Bahdanau et al. 2015 and Chorowski et al. 2015, and begins in a learned state
+    that does not depend on the sound: an encoder of one direction (`bidirectional` false) with a monotonic attention
+    can write while it listens.
+    """
+
+    def __init__(
+        self,
+        frame_dim: int,
+        vocabulary: int,
+        *,
+        width: int = 64,
+        hidden: int = 128,
+        encoder_hidden: int | None = None,
+        pyramid: int = 2,
+        cell: str = "gru",
+        bidirectional: bool = True,
+        attention: str | Factory = "location-sensitive",
+        dropout: float = 0.1,
+        padding: int = 0,
+    ) -> None:
+        super().__init__()
+        checks.positive_ints("ListenAttendSpell", frame_dim=frame_dim, vocabulary=vocabulary, width=width)
+        checks.positive_ints("ListenAttendSpell", hidden=hidden, pyramid=pyramid)
+        if encoder_hidden is None:
+            encoder_hidden = -(-hidden // 2) if bidirectional else hidden
+        self.encoder = Pyramid(
+            frame_dim, encoder_hidden, layers=pyramid, cell=cell, bidirectional=bidirectional, dropout=dropout
+        )
+        self.target = nn.Embedding(vocabulary, width, padding_idx=padding)
+        nn.init.normal_(self.target.weight, std=width**-0.5)
+        nn.init.zeros_(self.target.weight[padding].data)
+        self.decoder = build_decoder(
+            "bahdanau",
+            attention,
+            self.encoder.out_features,
+            width=width,
+            hidden=hidden,
+            layers=1,
+            cell=cell,
+            dropout=dropout,
+        )
+        self.start = nn.Parameter(torch.randn(self.encoder.out_features))
+        self.output = nn.Linear(width, vocabulary)
+        self.dropout = Dropout(dropout)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s m", "b"
+        return self.encoded(self.encoder(source, lengths))
+
+    def encoded(self, states: Tensor) -> EncoderOutput:  # "b t k"
+        """States of the encoder with the summary that the decoder begins with."""
+        return EncoderOutput(states, self.start.expand(len(states), -1))
+
+    def encoded_lengths(self, lengths: Tensor) -> Tensor:
+        return self.encoder.lengths(lengths)

@@ -1,0 +1,275 @@
+"""Speech with transcripts: sound to hear, its features, and batches of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.data.audio.log_mel import HOP, MelBands, log_mel
+from regard.data.audio.resampling import resample
+from regard.data.audio.spec_augment import spec_augment
+from regard.data.audio.transcripts import SpokenFile, read_transcripts
+from regard.data.audio.wav import Sound, read_wav
+from regard.data.embedded import spelling
+from regard.data.text.special_tokens import UNK
+from regard.data.text.tokenizer import Tokenizer
+from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.transcribe.options import Transcribe
+
+# the share of the training files that is held out where there are no validation files
+_VALID = 0.1
+# utterances of an epoch of embedded data, and of its other splits
+_COUNTS: dict[spelling.Split, int] = {"train": 3200, "valid": 500, "test": 1000}
+# utterances that the mean and the deviation of embedded features are measured on
+_MEASURED = 100
+
+
+class Speech(ABC):
+    """Utterances with transcripts."""
+
+    @property
+    @abstractmethod
+    def texts(self) -> Sequence[str]: ...
+
+    @property
+    @abstractmethod
+    def seconds(self) -> NDArray[np.float64]:  # "n"
+        """The length of every utterance, at least roughly."""
+
+    @abstractmethod
+    def sound(self, n: int, rate: int) -> Sound:
+        """Utterance n at this rate."""
+
+    def ends(self, n: int) -> NDArray[np.float64] | None:  # "letters"
+        """The end of every letter of utterance n, in seconds; None if it is not known."""
+        return None
+
+    def epoch(self, number: int) -> "Speech":
+        """The utterances of an epoch."""
+        return self
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+class SpelledSpeech(Speech):
+    """Synthesised spelling; every epoch has words and voices of its own."""
+
+    def __init__(self, split: spelling.Split, seed: int, count: int, times: int = 1, epoch: int = 0) -> None:
+        self.split, self.seed, self.count, self.times, self.number = split, seed, count, times, epoch
+        self._texts = [spelling.spelled_text(split, spelling.voice(split, self._seed(n)), times) for n in range(count)]
+
+    @property
+    def texts(self) -> Sequence[str]:
+        return self._texts
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        return np.array([spelling.expected_seconds(text) for text in self._texts])
+
+    def sound(self, n: int, rate: int) -> Sound:
+        samples = spelling.utterance(self.split, self._seed(n), self.times).samples
+        return Sound(resample(samples, spelling.RATE, rate), rate)
+
+    def ends(self, n: int) -> NDArray[np.float64]:
+        return spelling.utterance(self.split, self._seed(n), self.times).ends
+
+    def epoch(self, number: int) -> "SpelledSpeech":
+        return _spelled(self.split, self.seed, self.count, self.times, number)
+
+    def _seed(self, n: int) -> tuple[int, int, int]:
+        return self.seed, self.number, n
+
+
+# every batch of an epoch asks for its texts
+_spelled = lru_cache(maxsize=2)(SpelledSpeech)
+
+
+class SpeechFiles(Speech):
+    """WAV files; their samples are read when they are asked for."""
+
+    def __init__(self, files: Sequence[SpokenFile], seconds: NDArray[np.float64]) -> None:
+        self.files, self._seconds = files, seconds
+        self._texts = [file.text for file in files]
+
+    @staticmethod
+    def read(path: Path) -> "SpeechFiles":
+        """The files that `path` names; raises for one that cannot be read."""
+        files = read_transcripts(path)
+        return SpeechFiles(files, np.array([_read(file).seconds for file in files]))
+
+    @property
+    def texts(self) -> Sequence[str]:
+        return self._texts
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        return self._seconds
+
+    def sound(self, n: int, rate: int) -> Sound:
+        return at_rate(_read(self.files[n]), rate)
+
+    def take(self, index: NDArray[np.int64]) -> "SpeechFiles":
+        return SpeechFiles([self.files[n] for n in index], self._seconds[index])
+
+
+def _read(file: SpokenFile) -> Sound:
+    try:
+        sound = read_wav(file.path)
+        check_long_enough(sound, str(file.path))
+    except ValueError as error:
+        raise ValueError(f"{file.line}: {error}") from error
+    return sound
+
+
+def at_rate(sound: Sound, rate: int) -> Sound:
+    """The sound with this many samples per second."""
+    return Sound(resample(sound.samples, sound.rate, rate), rate)
+
+
+def check_long_enough(sound: Sound, label: str) -> None:
+    """Raises for sound without a whole window."""
+    if MelBands(max(sound.rate, 1000)).frames(len(sound.samples)) < 1:
+        raise ValueError(f"{label} lasts {1000 * sound.seconds:.0f} ms, less than one window of 25 ms; record more")
+
+
+# Splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechFingerprint(DataFingerprint):
+    """Numbers and hashes of the utterances of a run, and the mean and deviation of its features."""
+
+    file: ClassVar[str] = "speech.json"
+    unit: ClassVar[str] = "utterances"
+
+    mean: list[float]  # per band
+    deviation: list[float]
+
+
+def read_split(task: Transcribe, split: spelling.Split, times: int = 1) -> Speech:
+    """The speech of one split; without test files, that of "test" is that of "valid"."""
+    if task.train is None:
+        return SpelledSpeech(split, task.seed, _COUNTS[split], times)
+    if split == "test" and task.test is not None:
+        return SpeechFiles.read(task.test)
+    if split != "train" and task.valid is not None:
+        return SpeechFiles.read(task.valid)
+    train, valid = read_train_and_valid(task)
+    return train if split == "train" else valid
+
+
+def read_train_and_valid(task: Transcribe) -> tuple[Speech, Speech]:
+    """The speech to train and to validate on; every file is read once."""
+    if task.train is None:
+        return read_split(task, "train"), read_split(task, "valid")
+    speech = SpeechFiles.read(task.train)
+    if task.valid is not None:
+        return speech, SpeechFiles.read(task.valid)
+    held = max(round(_VALID * len(speech)), 1)
+    if held >= len(speech):
+        raise ValueError(
+            f"{task.train} names {len(speech)} file, and one is needed to validate on; name more, or give valid"
+        )
+    order = np.random.default_rng(task.seed).permutation(len(speech))
+    return speech.take(np.sort(order[held:])), speech.take(np.sort(order[:held]))
+
+
+def fingerprint(task: Transcribe, train: Speech, valid: Speech) -> SpeechFingerprint:
+    """Counts, hashes, and the statistics of the features."""
+    bands, count = MelBands(task.rate, task.mels), 0
+    total, squares = np.zeros(task.mels), np.zeros(task.mels)
+    is_embedded = task.train is None
+    digest = sha256()
+    for n in range(min(len(train), _MEASURED) if is_embedded else len(train)):
+        sound = train.sound(n, task.rate)
+        digest.update(sound.samples.tobytes())
+        frames = log_mel(torch.from_numpy(sound.samples), bands).numpy().astype(np.float64)
+        total, squares, count = total + frames.sum(0), squares + np.square(frames).sum(0), count + len(frames)
+    mean = total / count
+    deviation = np.sqrt(np.maximum(squares / count - np.square(mean), 1e-6))
+    return SpeechFingerprint(
+        train=len(train),
+        valid=len(valid),
+        train_sha256=sha256_of([digest.hexdigest(), *train.texts]),
+        valid_sha256=valid_digest(valid),
+        mean=mean.tolist(),
+        deviation=deviation.tolist(),
+    )
+
+
+def valid_digest(valid: Speech) -> str:
+    """The hash of the transcripts to validate on, in their order."""
+    return sha256_of(f"{text}\n" for text in valid.texts)
+
+
+def check_alphabet(speech: Speech, tokenizer: Tokenizer, source: object) -> None:
+    """Raises for a transcript with a letter that the model cannot write."""
+    for n, text in enumerate(speech.texts):
+        unknown = [letter for letter in dict.fromkeys(text) if tokenizer.encode([letter])[0] == [UNK]]
+        if unknown:
+            where = speech.files[n].line if isinstance(speech, SpeechFiles) else source
+            raise ValueError(
+                f"{where}: the transcript {text[:40]!r} has {unknown[0]!r}, which is outside the alphabet of the run; "
+                "write it with the letters of the training transcripts, or add it by alphabet and train anew"
+            )
+
+
+# Features
+
+
+class Features:
+    """Log-mel features with a mean of 0 and a deviation of 1 per band."""
+
+    def __init__(self, task: Transcribe, data: SpeechFingerprint) -> None:
+        self.bands = MelBands(task.rate, task.mels)
+        self.mean, self.deviation = torch.tensor(data.mean), torch.tensor(data.deviation)
+
+    def frames(self, samples: NDArray[np.float32]) -> Tensor:  # "n" -> "t m"
+        return (log_mel(torch.from_numpy(samples), self.bands) - self.mean) / self.deviation
+
+
+def frame_counts(seconds: NDArray[np.float64]) -> NDArray[np.int64]:  # "n" -> "n"
+    """About as many frames as utterances of these lengths have."""
+    return np.maximum(1, np.ceil(seconds / HOP)).astype(np.int64)
+
+
+def padded(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:  # "t m" each -> "b s m", "b"
+    """Frames of several utterances side by side, zeros behind the shorter ones, and their lengths."""
+    return pad_sequence(list(frames), batch_first=True), torch.tensor([len(each) for each in frames])
+
+
+class PlannedSpeech(NamedTuple):
+    """A batch of utterances of an epoch."""
+
+    epoch: int
+    numbers: NDArray[np.int64]  # "b"
+
+
+@dataclass(frozen=True, eq=False)
+class SpeechBatch:
+    """Frames of several utterances, and their transcripts between BOS and EOS, with PAD behind the shorter ones."""
+
+    x: Tensor  # "b s m"
+    lengths: Tensor  # "b"
+    target: Tensor  # "b t+1"
+
+    def to(self, device: torch.device) -> "SpeechBatch":
+        return SpeechBatch(self.x.to(device), self.lengths.to(device), self.target.to(device))
+
+
+def augmented(frames: Tensor, task: Transcribe, epoch: int, n: int) -> Tensor:  # "t m" -> "t m"
+    """Frames with the masks of SpecAugment, a pure function of the seed, the epoch and the number of the utterance."""
+    if not task.masks:
+        return frames
+    rng = np.random.default_rng([task.seed, epoch, n])
+    return spec_augment(frames, rng, masks=task.masks, max_frames=task.mask_frames, max_bands=task.mask_bands)

@@ -1,0 +1,314 @@
+"""The options of the task transcribe and of its models.  No torch here: a command line reads them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from regard.common.option_checks import (
+    check_at_least,
+    check_beam,
+    check_choices,
+    check_even_heads,
+    check_positive,
+    check_share,
+    check_split,
+)
+from regard.common.option_fields import flag, left_open, option, resolve
+from regard.tasks._text_options import check_learnable
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
+
+if TYPE_CHECKING:
+    from regard.models.listening.listen_attend_spell import ListenAttendSpell
+    from regard.models.listening.listener import Listener
+    from regard.models.listening.speech_transformer import SpeechTransformer
+    from regard.tasks.transcribe.task import TranscribeTask
+
+# attentions that can write while they listen
+_ONLINE = ("monotonic", "mocha")
+
+
+@dataclass(frozen=True)
+class ListenerOptions(ModelOptions):
+    """Options that all models have."""
+
+    attention: str = left_open()
+    """A mechanism by name (see `regard list`)."""
+    width: int = left_open()
+    """The width of embeddings, and of a Transformer's layers."""
+    dropout: float = 0.1
+    """The share of activations that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_learnable(self.attention)
+        check_at_least(self, 1, {"width": 64})
+        check_share(self, {"dropout": 0.1})
+
+    @abstractmethod
+    def build(self, bands: int, vocabulary: int) -> Listener:
+        """The model for frames of this many bands."""
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the model can write while it listens."""
+        return False
+
+
+@dataclass(frozen=True)
+class ListenAttendSpellOptions(ListenerOptions):
+    """A pyramidal recurrent encoder, and a recurrent decoder that attends to its states."""
+
+    attention: str = left_open("location-sensitive; monotonic with --online")
+    """A mechanism by name (see `regard list`)."""
+    hidden: int = left_open()
+    """The width of the recurrent state; an encoder of both directions has half of it in each."""
+    pyramid: int = 2
+    """Layers of the encoder; every one halves the number of frames."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """The recurrent cell."""
+    online: bool = flag()
+    """Write while listening: an encoder of one direction, and attention that is monotonic or mocha."""
+
+    def __post_init__(self) -> None:
+        resolve(self, {"attention": "monotonic" if self.online else "location-sensitive"})
+        super().__post_init__()
+        check_at_least(self, 1, {"hidden": 128, "pyramid": 2})
+        if self.online and self.attention not in _ONLINE:
+            raise ValueError(
+                f"attention={self.attention!r} attends to the whole sound, and online writes while it listens; "
+                f"choose attention={_ONLINE[0]!r} or {_ONLINE[1]!r}, or leave online out"
+            )
+
+    def build(self, bands: int, vocabulary: int) -> ListenAttendSpell:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.listening.listen_attend_spell import ListenAttendSpell
+
+        return ListenAttendSpell(
+            bands,
+            vocabulary,
+            width=self.width,
+            hidden=self.hidden,
+            pyramid=self.pyramid,
+            cell=self.cell,
+            bidirectional=not self.online,
+            attention=self.attention,
+            dropout=self.dropout,
+            padding=PAD,
+        )
+
+    @property
+    def is_online(self) -> bool:
+        return self.online
+
+
+@dataclass(frozen=True)
+class SpeechTransformerOptions(ListenerOptions):
+    """Convolutions over frames, and an encoder and a decoder of attention layers."""
+
+    training: ClassVar[dict[str, Any]] = {"lr": 1e-3}
+
+    attention: str = "scaled-dot"
+    """A mechanism by name (see `regard list`)."""
+    layers: int = 3
+    """Layers of the encoder and of the decoder."""
+    heads: int = 4
+    """Heads of every attention."""
+    convolutions: int = 2
+    """Convolutions below the encoder; every one halves the number of frames."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"layers": 3, "heads": 4, "convolutions": 2})
+        check_even_heads(self.width, self.heads)
+
+    def build(self, bands: int, vocabulary: int) -> SpeechTransformer:
+        from regard.data.text.special_tokens import PAD
+        from regard.models.listening.speech_transformer import SpeechTransformer
+
+        return SpeechTransformer(
+            bands,
+            vocabulary,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            convolutions=self.convolutions,
+            attention=self.attention,
+            dropout=self.dropout,
+            padding=PAD,
+        )
+
+
+@dataclass(frozen=True)
+class EvaluateTranscripts:
+    """Options of `regard evaluate` for transcripts."""
+
+    beam: int = 5
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    length_penalty: float = left_open(1)
+    """α of log p / ((5 + length) / 6)^α: a larger α favours longer transcripts."""
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without test files, test is the same as valid."""
+    times: int = 1
+    """With embedded data: utterances with this many times the words of training."""
+    test: tuple[Path, ...] = ()
+    """Other sound with transcripts: one .tsv file, or a folder of Kaldi or LibriSpeech."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_beam(self)
+        check_positive(self, "times")
+        if len(self.test) > 1:
+            raise ValueError(f"--test must be one .tsv file or folder, got {len(self.test)}; join them first")
+        if self.test and self.times > 1:
+            raise ValueError(
+                f"--times {self.times} is for embedded data, and --test names files; leave one of them out"
+            )
+        check_split(self)
+
+
+@dataclass(frozen=True)
+class PredictTranscripts:
+    """Options of `regard predict` for transcripts."""
+
+    beam: int = left_open(5)
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    top: int = 1
+    """Transcripts per file, the best first."""
+    online: bool = flag()
+    """Print letters while listening to the file; for runs that were trained with --online."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "beam", "top")
+        if self.online:
+            for name, typed in (("beam", self.beam is not None), ("top", self.top > 1)):
+                if typed:
+                    raise ValueError(
+                        f"--{name} {getattr(self, name)} searches the whole sound, and --online prints letters while "
+                        "it listens; leave one of them out"
+                    )
+        resolve(self, {"beam": max(5, self.top)})
+        if self.top > self.beam:
+            raise ValueError(f"--top {self.top} exceeds --beam {self.beam}; raise --beam")
+
+
+@dataclass(frozen=True)
+class ServeSounds:
+    """Limits of `regard serve` for sound."""
+
+    body: int = 8_000_000
+    """Bytes per request, at most."""
+
+    # no option: bodies may be large, and those of all connections are in memory
+    connections: ClassVar[int] = 64
+
+    def __post_init__(self) -> None:
+        check_positive(self, "body")
+
+
+@dataclass(frozen=True)
+class Transcribe(TaskConfig):
+    """Transcribe speech: WAV files with transcripts, or embedded spelling, train a model with any attention."""
+
+    name: ClassVar[str] = "transcribe"
+    summary: ClassVar[str] = "write down speech: your own WAV files with transcripts, or synthesised spelling"
+    unit: ClassVar[str] = "letters"
+    input_kind: ClassVar[Literal["audio"]] = "audio"
+    embedded: ClassVar[str] = "spelling"
+    budgets: ClassVar[dict[str, Budget]] = {"spelling": Budget(steps=3200), "files": Budget(minutes=60.0)}
+    metrics: ClassVar[dict[str, bool]] = {"cer": False, "wer": False, "nll": False}
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "spelling": {"rate": 8000, "width": 64, "hidden": 128},
+        "files": {"rate": 16000, "width": 128, "hidden": 256},
+    }
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "listen-attend-spell": ListenAttendSpellOptions,
+        "transformer": SpeechTransformerOptions,
+    }
+    varies: ClassVar[str] = "attention"
+    varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
+    run_files: ClassVar[tuple[str, ...]] = ("speech.json", "tokens.json")
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("speech.json", "tokens.json")
+    weight_fields: ClassVar[tuple[str, ...]] = ("rate", "mels", "alphabet")
+    training: ClassVar[dict[str, Any]] = {
+        "lr": 2e-3,
+        "schedule": "cosine",
+        "warmup": 100,
+        "validate_every": 400,
+        "save_every": 200,
+    }
+    Evaluate: ClassVar[type] = EvaluateTranscripts
+    Predict: ClassVar[type] = PredictTranscripts
+    Serve: ClassVar[type] = ServeSounds
+
+    data: Literal["spelling"] | None = None
+    """An embedded data set that needs no file: words of the Python manual, spelled by synthesised voices in noise."""
+    train: Path | None = option(None, metavar="FILE")
+    """Your own speech: a .tsv file (path of a WAV file, tab, transcript), or a folder of Kaldi or LibriSpeech."""
+    valid: Path | None = option(None, metavar="FILE")
+    """Speech to choose the best weights by, in the format of --train; if left out, a tenth of the training files."""
+    test: Path | None = option(None, metavar="FILE")
+    """Speech that only `regard evaluate` reads; if left out, that of --valid."""
+    alphabet: str | None = None
+    """The letters of transcripts, such as "abc '"; if left out, those of the training transcripts."""
+
+    rate: int = left_open()
+    """Samples per second that the model hears; other files are resampled."""
+    mels: int = 40
+    """Bands of the mel scale."""
+    max_seconds: float = 20.0
+    """Longer files are dropped from training; their number is reported."""
+    masks: int = 0
+    """SpecAugment: masks of frames, and as many of bands, per utterance; 0 is none."""
+    mask_frames: int = 20
+    """Frames of a mask, at most."""
+    mask_bands: int = 8
+    """Bands of a mask, at most."""
+
+    model: ListenAttendSpellOptions | SpeechTransformerOptions = left_open()
+    """A pyramidal recurrent encoder with a recurrent decoder, or convolutions with a Transformer."""
+    smoothing: float = 0.0
+    """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
+    batch: int = 6400
+    """Frames per batch, one per 10 ms, padding included, at most."""
+    valid_lines: int = 200
+    """Utterances to validate on, at most."""
+    seed: int = 0
+    """Determines voices, initial weights, the order of batches, masks, and which files are held out."""
+
+    def __post_init__(self) -> None:
+        for name in ("train", "valid", "test"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        super().__post_init__()
+        self._check_files_given(["valid", "test", "alphabet"], "sound", "train=FILE")
+        check_at_least(self, 0, {"masks": 2, "seed": 0})
+        check_at_least(self, 1, {"mels": 40, "mask_frames": 20, "mask_bands": 8, "batch": 6400, "valid_lines": 200})
+        check_at_least(self, 1000, {"rate": 8000})
+        check_share(self, {"smoothing": 0.1})
+        if not 0 < self.max_seconds < float("inf"):
+            raise ValueError(f"max_seconds must be more than 0 and finite, got {self.max_seconds}; try max_seconds=20")
+        if self.alphabet is not None and not self.alphabet:
+            raise ValueError(
+                "alphabet must have one letter or more, got none; leave it out for those of the transcripts"
+            )
+
+    @property
+    def title(self) -> str:
+        return f"{self.model_name} on {self.dataset_label}"
+
+    @classmethod
+    def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
+        """Also the attention of a file, where `online` or a model decides it anew."""
+        return ("attention",) if option in ("online", "model") else super().replaced(option, value, file)
+
+    def next_command(self, run: str) -> str:
+        return f"regard predict {run} SPEECH.wav --picture speech.png"
+
+    def load(self) -> TranscribeTask:
+        from regard.tasks.transcribe.task import TranscribeTask
+
+        return TranscribeTask(self)

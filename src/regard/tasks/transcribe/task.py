@@ -1,0 +1,283 @@
+"""The task transcribe: its training problem and its evaluation."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.data.audio.wav import Sound
+from regard.data.embedded.spelling import ALPHABET
+from regard.data.text.batching import long_sample_warnings, plan_batches
+from regard.data.text.special_tokens import BOS, PAD, SPECIAL
+from regard.data.text.tokenizer import Tokenizer
+from regard.decoding.search import Beam, Greedy, Search
+from regard.inference.evaluation import Evaluation
+from regard.metrics.error_rate import cer, wer
+from regard.models.listening.listener import Listener
+from regard.tasks._text_generation import (
+    GeneratedText,
+    TokenLoss,
+    between_marks,
+    hard_attention_loss,
+    initial_tokenizer,
+    read_tokenizer,
+    token_loss,
+    write_tokenizer,
+)
+from regard.tasks.base import Progress, Task
+from regard.tasks.transcribe.data import (
+    Features,
+    PlannedSpeech,
+    Speech,
+    SpeechBatch,
+    SpeechFiles,
+    SpeechFingerprint,
+    augmented,
+    check_alphabet,
+    fingerprint,
+    frame_counts,
+    padded,
+    read_split,
+    read_train_and_valid,
+    valid_digest,
+)
+from regard.tasks.transcribe.options import EvaluateTranscripts, Transcribe
+from regard.tasks.transcribe.predictor import TOKENS, Transcriber
+from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.run_folder import initial_folder
+
+# the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
+_ENTROPY = 0.05
+# utterances per forward pass of a validation
+_BATCH = 32
+# transcripts that an evaluation shows
+_SAMPLES = 5
+# utterances whose delays are measured
+_DELAYED = 200
+
+
+@dataclass(frozen=True, eq=False)
+class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
+    """−log p(y | x) of transcripts, with label smoothing."""
+
+    task: Transcribe
+    train: Speech
+    valid: Speech
+    tokenizer: Tokenizer
+    features: Features
+    summary: str
+    unit: str = "letters"
+
+    @staticmethod
+    def of(task: Transcribe, folder: Path, new: bool) -> "TranscribeProblem":
+        train, valid = read_train_and_valid(task)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not ((folder / TOKENS).exists() and SpeechFingerprint.is_saved(folder))
+        letters = task.alphabet or (ALPHABET if task.train is None else "".join(train.texts))
+        if new:
+            size = len(set(letters)) + SPECIAL
+            tokenizer = initial_tokenizer(folder, TOKENS, lambda: Tokenizer.train("characters", [letters], size))
+        else:
+            tokenizer = read_tokenizer(folder / TOKENS)
+        # test files are needed only after training, but raise before it
+        tested = [read_split(task, "test")] if new and task.test is not None else []
+        for speech in (train, valid, *tested):
+            check_alphabet(speech, tokenizer, task.dataset_label)
+        data = fingerprint(task, train, valid)
+        if new:
+            initial = initial_folder(folder)
+            if initial is not None:
+                # the weights of the run it starts from have learned these
+                first = SpeechFingerprint.read(initial)
+                data = replace(data, mean=first.mean, deviation=first.deviation)
+            write_tokenizer(tokenizer, folder / TOKENS)
+            data.write(folder)
+        else:
+            data = data.check_same(folder)
+        count = len(train)
+        train, dropped = _without_long(train, task)
+        summary = f"{count - dropped:,} utterances to train on{' per epoch' if task.train is None else ''}, "
+        summary += f"{min(len(valid), task.valid_lines):,} to validate by greedy search, {len(tokenizer):,} tokens"
+        summary += f"; dropped {dropped:,} of more than {task.max_seconds:g} seconds" if dropped else ""
+        return TranscribeProblem(task, train, valid, tokenizer, Features(task, data), summary)
+
+    def build_model(self) -> Listener:
+        return self.task.model.build(self.task.mels, len(self.tokenizer))
+
+    def warnings(self) -> Sequence[str]:
+        return long_sample_warnings([frame_counts(self.train.seconds)], self.task.batch)
+
+    def plan_epoch(self, epoch: int) -> Sequence[PlannedSpeech]:
+        lengths = frame_counts(self.train.epoch(epoch).seconds)
+        batches = plan_batches([lengths], self.task.batch, self.task.seed, epoch)
+        return [PlannedSpeech(epoch, index) for index in batches]
+
+    def load_batch(self, planned: PlannedSpeech, rank: int, world: int) -> SpeechBatch | None:
+        index = planned.numbers[rank::world].tolist()
+        if not index:
+            return None
+        speech = self.train.epoch(planned.epoch)
+        frames = [
+            augmented(self.features.frames(speech.sound(n, self.task.rate).samples), self.task, planned.epoch, n)
+            for n in index
+        ]
+        return SpeechBatch(*padded(frames), between_marks(self.tokenizer.encode([speech.texts[n] for n in index])))
+
+    def num_terms(self, batch: SpeechBatch) -> int:
+        return int((batch.target[:, 1:] != PAD).sum())
+
+    def loss(self, model: Listener, batch: SpeechBatch) -> Loss:
+        """The smoothed cross-entropy of every letter, without padding."""
+        loss = _batch_loss(model, batch, self.task.smoothing)
+        total = loss.total
+        if loss.output.log_prob is not None:
+            total = total + hard_attention_loss(loss, None, _ENTROPY)
+        return Loss(total, len(loss.nll), {"nll": loss.nll.sum()})
+
+    def validate(self, model: Listener) -> ValidationResult:
+        transcriber = Transcriber(model, self.tokenizer, self.features)
+        count = min(len(self.valid), self.task.valid_lines)
+        sounds = [self.valid.sound(n, self.task.rate) for n in range(count)]
+        texts = self.valid.texts[:count]
+        values, transcripts = error_rates(transcriber, sounds, texts, Greedy())
+        values["nll"] = self._nll(model, sounds, texts)
+        n = min(3, count - 1)
+        sample = f"{transcripts[n].text}   (right: {texts[n]})"
+        return ValidationResult(values, self.task.metric, self.task.metrics[self.task.metric], sample)
+
+    @torch.no_grad()
+    def _nll(self, model: Listener, sounds: Sequence[Sound], texts: Sequence[str]) -> float:
+        """−log p of a letter, without smoothing."""
+        device = next(model.parameters()).device
+        total, count = 0.0, 0
+        ids = self.tokenizer.encode(texts)
+        for start in range(0, len(sounds), _BATCH):
+            part = slice(start, start + _BATCH)
+            x, lengths = padded([self.features.frames(sound.samples) for sound in sounds[part]])
+            nll = _batch_loss(model, SpeechBatch(x, lengths, between_marks(ids[part])).to(device), 0.0).nll
+            total, count = total + float(nll.sum()), count + len(nll)
+        return total / count
+
+
+class TranscribeTask(Task[Transcribe, Transcriber]):
+    """Trains, loads and evaluates transcribers."""
+
+    def prepare(self, folder: Path, new: bool) -> TranscribeProblem:
+        return TranscribeProblem.of(self.config, folder, new)
+
+    def dry_run(self) -> None:
+        with torch.random.fork_rng(devices=[]):
+            model: Listener = self.config.model.build(self.config.mels, 11)
+            frames, lengths, target = torch.zeros(2, 9, self.config.mels), torch.tensor([9, 4]), torch.full((2, 3), BOS)
+            model.teacher_force(frames, lengths, target)
+            model.step(target[:, :1], model.init_state(frames, lengths))
+
+    def predictor(self, folder: Path) -> Transcriber:
+        return Transcriber.of(self.config, folder)
+
+    def evaluate(
+        self, predictor: Transcriber, folder: Path, options: EvaluateTranscripts, progress: Progress
+    ) -> Evaluation:
+        speech, split = self._speech(folder, options)
+        check_alphabet(speech, predictor.tokenizer, split)
+        search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
+        progress(0, len(speech))
+        sounds = [speech.sound(n, self.config.rate) for n in range(len(speech))]
+        start = time.perf_counter()
+        done: Callable[[int], object] = lambda count: progress(count, len(speech))  # noqa: E731
+        scores, transcripts = error_rates(predictor, sounds, speech.texts, search, done)
+        seconds = time.perf_counter() - start
+        facts: dict[str, object] = {"beam": options.beam, "times": options.times}
+        notes = []
+        if self.config.model.is_online and (delays := listening_delays(predictor, speech, self.config.rate)).size:
+            mean, high = float(delays.mean()), float(np.percentile(delays, 95))
+            facts |= {"delay_ms": mean, "delay_ms_95": high}
+            notes.append(f"online, a letter is written {mean:.0f} ms after its end, 95 % of them within {high:.0f} ms")
+        shown = range(0, len(speech), max(1, len(speech) // _SAMPLES))[:_SAMPLES]
+        return Evaluation(
+            scores,
+            len(speech),
+            "utterances",
+            split,
+            seconds,
+            predictions=[each.text for each in transcripts],
+            samples=[_sample(transcripts[n].text, speech.texts[n]) for n in shown],
+            notes=notes,
+            facts=facts,
+        )
+
+    def _speech(self, folder: Path, options: EvaluateTranscripts) -> tuple[Speech, str]:
+        """The speech to transcribe, and its name."""
+        config = self.config
+        if options.test:
+            (path,) = options.test
+            return SpeechFiles.read(path), str(path)
+        if options.times > 1 and config.train is not None:
+            raise ValueError(
+                f"--times {options.times} is for embedded data, and {folder} is a run on files; leave it out"
+            )
+        speech = read_split(config, options.split, options.times)
+        is_valid = options.split == "valid" or (config.train is not None and config.test is None)
+        if is_valid and config.train is not None and config.valid is None:
+            SpeechFingerprint.read(folder).check_held_out(valid_digest(speech), folder)
+        if options.split == "valid":
+            return speech, f"the validation utterances of {folder}"
+        if is_valid:
+            return speech, f"the validation utterances of {folder}, which has no test utterances"
+        longer = f", {options.times} times as many words as in training" if options.times > 1 else ""
+        return speech, f"the test utterances of {folder}{longer}"
+
+
+def error_rates(
+    transcriber: Transcriber,
+    sounds: Sequence[Sound],
+    texts: Sequence[str],
+    search: Search,
+    done: Callable[[int], object] | None = None,
+) -> tuple[dict[str, float], list[GeneratedText]]:
+    """The character and the word error rate, and the transcripts."""
+    transcripts = [best for best, *_ in transcriber.transcribe(sounds, search, done)]
+    lines = [transcript.text for transcript in transcripts]
+    return {"cer": cer(lines, texts), "wer": wer(lines, texts)}, transcripts
+
+
+def listening_delays(transcriber: Transcriber, speech: Speech, rate: int) -> np.ndarray:  # -> "letters"
+    """Milliseconds from the end of each letter to its writing, of utterances that are heard right.
+
+    Empty if the ends of letters are not known.
+    """
+    delays: list[float] = []
+    for n in range(min(len(speech), _DELAYED)):
+        ends = speech.ends(n)
+        if ends is None:
+            break
+        sound = speech.sound(n, rate)
+        tokens = list(transcriber.listen(sound))
+        if transcriber.tokenizer.decode(heard.token for heard in tokens) == speech.texts[n]:
+            times = [transcriber.seconds_heard(heard, sound) for heard in tokens]
+            delays += [1000 * (seconds - end) for seconds, end in zip(times, ends, strict=True)]
+    return np.array(delays)
+
+
+def _without_long(speech: Speech, task: Transcribe) -> tuple[Speech, int]:
+    """The speech without utterances that are too long, and their number."""
+    if not isinstance(speech, SpeechFiles):
+        return speech, 0
+    index = np.flatnonzero(speech.seconds <= task.max_seconds)
+    if not len(index):
+        raise ValueError(
+            f"all {len(speech):,} files of {task.train} last more than max_seconds={task.max_seconds:g}; raise it"
+        )
+    return speech.take(index), len(speech) - len(index)
+
+
+def _batch_loss(model: Listener, batch: SpeechBatch, smoothing: float) -> TokenLoss:
+    output = model.teacher_force(batch.x, batch.lengths, batch.target[:, :-1])
+    return token_loss(output, batch.target[:, 1:], model.output, smoothing)
+
+
+def _sample(transcript: str, right: str) -> str:
+    return transcript if transcript == right else f"{transcript}   right: {right}"

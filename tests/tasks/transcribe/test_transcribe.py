@@ -1,0 +1,247 @@
+"""transcribe: options, files, learning, listening, and one sentence for what cannot be done."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.cli.main import main
+from regard.data.audio.wav import Sound, wav_bytes
+from regard.data.embedded.spelling import RATE, speak, utterance
+from regard.tasks.loading import load_run
+from regard.tasks.transcribe.data import SpelledSpeech
+from regard.tasks.transcribe.options import (
+    EvaluateTranscripts,
+    ListenAttendSpellOptions,
+    PredictTranscripts,
+    SpeechTransformerOptions,
+    Transcribe,
+)
+from regard.tasks.transcribe.predictor import SoundInput, Transcriber
+from regard.tasks.transcribe.task import TranscribeProblem, listening_delays
+
+SMALL = ["--width", "8", "--hidden", "12", "--mels", "11", "--batch", "900", "--valid-lines", "3", "--threads", "1"]
+
+
+def wav(path: Path, seconds: float = 0.2, rate: int = 8000) -> Path:
+    samples = np.sin(np.arange(round(seconds * rate)) / 5).astype(np.float32) / 2
+    path.write_bytes(wav_bytes(Sound(samples, rate)))
+    return path
+
+
+def table(folder: Path, texts: list[str], name: str = "speech.tsv") -> Path:
+    lines = [f"{wav(folder / f'{name}{n}.wav', 0.2 + 0.05 * n).name}\t{text}\n" for n, text in enumerate(texts)]
+    (folder / name).write_text("".join(lines))
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def online_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "online"
+    args = ["train", "transcribe", "--online", "--steps", "2", "--out", str(path), *SMALL]
+    assert main(args) == 0
+    return path
+
+
+def test_options_fill_each_other() -> None:
+    assert Transcribe().model == ListenAttendSpellOptions("location-sensitive", 64, hidden=128)
+    assert Transcribe().rate == 8000
+    assert Transcribe.of(online=True).model.attention == "monotonic"
+    assert Transcribe.of(model="transformer").model == SpeechTransformerOptions(width=64)
+    assert Transcribe.of(train=Path("a.tsv")).rate == 16000
+    assert Transcribe.replaced("online", True, {}) == ("attention",)
+    assert Transcribe.from_json(Transcribe.of(online=True).to_json()) == Transcribe.of(online=True)
+    assert PredictTranscripts(top=7).beam == 7
+
+
+WRONG: dict[str, Any] = {
+    "attention='additive' attends to the whole sound, and online writes while it listens; choose": lambda: (
+        Transcribe.of(online=True, attention="additive")
+    ),
+    "attention='hard-argmax' cannot be learned": lambda: Transcribe.of(attention="hard-argmax"),
+    "alphabet must have one letter or more, got none": lambda: Transcribe.of(train=Path("a.tsv"), alphabet=""),
+    "alphabet=abc belongs to sound of your own": lambda: Transcribe.of(alphabet="abc"),
+    "max_seconds must be more than 0 and finite, got 0": lambda: Transcribe.of(max_seconds=0),
+    "rate must be 1000 or more, got 8": lambda: Transcribe.of(rate=8),
+    "--test must be one .tsv file or folder, got 2": lambda: EvaluateTranscripts(test=(Path("a"), Path("b"))),
+    "--times 2 is for embedded data, and --test names files": lambda: EvaluateTranscripts(times=2, test=(Path("a"),)),
+    "--beam 3 searches the whole sound, and --online prints letters while it listens": lambda: PredictTranscripts(
+        beam=3, online=True
+    ),
+    "--top 3 exceeds --beam 2; raise --beam": lambda: PredictTranscripts(beam=2, top=3),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_options(message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011, the message is read below
+        WRONG[message]()
+    assert message in str(error.value)
+
+
+def test_a_small_model_learns_two_words(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    texts = ["ab", "ca", "bc"] * 4
+    lines = []
+    for n, text in enumerate(texts):
+        sound = Sound(speak(text, np.random.default_rng(n)).samples, RATE)
+        (tmp_path / f"{n}.wav").write_bytes(wav_bytes(sound))
+        lines.append(f"{n}.wav\t{text}\n")
+    (tmp_path / "s.tsv").write_text("".join(lines))
+    task = Transcribe.of(
+        train=tmp_path / "s.tsv", rate=8000, mels=13, width=16, hidden=24, batch=900, dropout=0.0, attention="additive"
+    )
+    problem = task.prepare(tmp_path / "run")
+    assert isinstance(problem, TranscribeProblem)
+    model = problem.build_model()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    losses = []
+    for epoch in range(12):
+        for planned in problem.plan_epoch(epoch):
+            batch = problem.load_batch(planned, 0, 1)
+            assert batch is not None
+            loss = problem.loss(model, batch)
+            optimizer.zero_grad()
+            loss.total.backward()
+            optimizer.step()
+            losses.append(float(loss.total.detach()) / loss.count)
+    assert losses[-1] < 0.5 * losses[0]
+    with torch.no_grad():
+        assert problem.validate(model.eval()).values["nll"] < losses[0]
+
+
+def test_batches_are_a_function_of_the_epoch(tmp_path: Path) -> None:
+    task = Transcribe.of(masks=2, seed=3)
+    problem = task.prepare(tmp_path / "run")
+    again = task.prepare(tmp_path / "run", new=False)
+    plans = [problem.plan_epoch(epoch) for epoch in (0, 1)]
+    one, same, other = problem.load_batch(plans[0][0], 0, 1), again.load_batch(plans[0][0], 0, 1), plans[1][0]
+    assert one is not None
+    assert same is not None
+    assert torch.equal(one.x, same.x)
+    assert torch.equal(one.target, same.target)
+    later = problem.load_batch(other, 0, 1)
+    assert later is not None
+    assert one.x.shape != later.x.shape or not torch.equal(one.x, later.x)
+    halves = [problem.load_batch(plans[0][0], rank, 2) for rank in (0, 1)]
+    assert sum(len(half.target) for half in halves if half is not None) == len(one.target)
+    assert (one.x == 0).all(-1).any(), "masks of frames"
+
+
+def test_files_are_resumed_only_as_they_were(tmp_path: Path) -> None:
+    path = table(tmp_path, ["ab", "ba", "a"])
+    task = Transcribe.of(train=path, mels=7)
+    task.prepare(tmp_path / "run")
+    task.prepare(tmp_path / "run", new=False)
+    wav(tmp_path / "speech.tsv1.wav", 0.3)
+    with pytest.raises(ValueError, match="the train data of .* has changed: it had 2 utterances"):
+        task.prepare(tmp_path / "run", new=False)
+
+
+def test_files_that_do_not_fit(tmp_path: Path) -> None:
+    path = table(tmp_path, ["ab", "ba", "a"])
+    with pytest.raises(ValueError, match=r"speech.tsv:1: the transcript 'ab' has 'b', which is outside the alphabet"):
+        Transcribe.of(train=path, alphabet="ac").prepare(tmp_path / "run")
+    other = table(tmp_path, ["ab", "né"], "other.tsv")
+    for name in ("valid", "test"):
+        with pytest.raises(
+            ValueError, match=r"other.tsv:2: the transcript 'né' has 'n', which is outside the alphabet"
+        ):
+            Transcribe.of(train=path, **{name: other}).prepare(tmp_path / "run")
+    with pytest.raises(ValueError, match="all 2 files of .* last more than max_seconds=0.1; raise it"):
+        Transcribe.of(train=path, max_seconds=0.1).prepare(tmp_path / "run2")
+    problem = Transcribe.of(train=path, valid=path, max_seconds=0.22).prepare(tmp_path / "run3")
+    assert "dropped 2 of more than 0.22 seconds" in problem.summary
+    with pytest.raises(ValueError, match="names 1 file, and one is needed to validate on; name more, or give valid"):
+        Transcribe.of(train=table(tmp_path, ["a"], "one.tsv")).prepare(tmp_path / "run4")
+    wav(tmp_path / "other.tsv1.wav", 0.01)
+    with pytest.raises(ValueError, match=r"other.tsv:2: .*other.tsv1.wav lasts 10 ms, less than one window of 25 ms"):
+        Transcribe.of(train=other).prepare(tmp_path / "run5")
+
+
+def test_listening_equals_searching(online_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.wav"
+    path.write_bytes(wav_bytes(Sound(utterance("test", (0, 1)).samples, RATE)))
+    capsys.readouterr()
+    assert main(["predict", str(online_run), str(path), "--online"]) == 0
+    heard = capsys.readouterr().out
+    assert main(["predict", str(online_run), str(path), "--beam", "1"]) == 0
+    assert capsys.readouterr().out == heard
+    assert main(["predict", str(online_run), str(path), "--online", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert "".join(letter["letter"] for letter in values["letters"]).replace("␣", " ") == values["transcript"]
+    assert main(["predict", str(online_run), str(path), "--online", "--picture", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_online_needs_a_run_that_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path, ["ab", "ba", "a"])
+    run = tmp_path / "run"
+    assert main(["train", "transcribe", "--train", str(path), "--steps", "1", "--out", str(run), *SMALL]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(run), str(tmp_path / "speech.tsv0.wav"), "--online"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "--online is for runs that were trained with --online, and this one was not" in captured.err
+    assert main(["evaluate", str(run), "--times", "2"]) == 2
+    assert "--times 2 is for embedded data, and " in (error := capsys.readouterr().err)
+    assert "is a run on files; leave it out" in error
+    assert main(["evaluate", str(run), "--test", str(table(tmp_path, ["ax"], "x.tsv"))]) == 2
+    assert "x.tsv:1: the transcript 'ax' has 'x', which is outside the alphabet" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--split", "valid"]) == 0
+
+
+def test_nothing_is_printed_for_files_that_cannot_be_read(
+    online_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = wav(tmp_path / "good.wav", 0.4)
+    mu_law = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 38, b"WAVE", b"fmt ", 16, 7, 1, 8000, 8000, 1, 8, b"data", 2)
+    (tmp_path / "bad.wav").write_bytes(mu_law + b"ab")
+    wav(tmp_path / "short.wav", 0.01)
+    for bad, message in (
+        ("bad.wav", "is compressed (mu-law)"),
+        ("none.wav", "there is no file"),
+        ("short.wav", "lasts 10 ms, less than one window of 25 ms"),
+    ):
+        for more in ([], ["--online"], ["--json"]):
+            capsys.readouterr()
+            assert main(["predict", str(online_run), str(good), str(tmp_path / bad), *more]) == 2
+            captured = capsys.readouterr()
+            assert captured.out == ""
+            assert message in captured.err
+            assert len(captured.err.splitlines()) == 1
+
+
+def test_delays_are_those_of_the_stops(online_run: Path) -> None:
+    predictor = load_run(online_run, device="cpu").predictor
+    assert isinstance(predictor, Transcriber)
+    assert predictor.seconds_per_state == pytest.approx(0.04)
+    speech = SpelledSpeech("test", 0, 3)
+
+    class Perfect(Transcriber):
+        def listen(self, sound: Sound):  # type: ignore[no-untyped-def]
+            from regard.models.listening.online import HeardToken
+
+            (n,) = (n for n in range(3) if len(speech.sound(n, RATE).samples) == len(sound.samples))
+            for token in self.tokenizer.encode([speech.texts[n]])[0]:
+                yield HeardToken(token, 4)
+
+    perfect = Perfect(predictor.model, predictor.tokenizer, predictor.features)
+    ends = np.concatenate([speech.ends(n) for n in range(3)])
+    np.testing.assert_allclose(listening_delays(perfect, speech, RATE), 1000 * (5 * 0.04 - 0.01 + 0.025 - ends))
+
+
+def test_alone_as_in_a_batch(online_run: Path) -> None:
+    predictor = regard.load(online_run, device="cpu")
+    sounds = [SoundInput(Sound(utterance("test", (0, n)).samples, RATE)) for n in range(3)]
+    together = predictor.predict(sounds)
+    for given, output in zip(sounds, together, strict=True):
+        assert predictor.predict([given])[0].hypotheses[0].tokens == output.hypotheses[0].tokens
+    losses = predictor.loss(sounds, ["ab", "c d", "efg"])
+    assert losses.shape == (3,)
+    torch.testing.assert_close(predictor.loss(sounds[1:2], ["c d"]), losses[1:2])
