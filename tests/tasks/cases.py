@@ -16,13 +16,13 @@ from regard.data.audio.wav import Sound, wav_bytes
 
 
 class Case(NamedTuple):
-    """`options` of `regard train` for a run of a moment, `inputs` of `regard predict`, two values to compare, targets
-    for `Predictor.loss`, and further arguments of `regard predict`; names in capitals stand for paths of `write_files`.
-    Small files are read faster than embedded data sets are made."""
+    """`options` of `regard train` for a run of a moment, `inputs` of `regard predict`, two values to compare (none if
+    nothing can be compared), targets for `Predictor.loss`, and further arguments of `regard predict`; names in capitals
+    stand for paths of `write_files`. Small files are read faster than embedded data sets are made."""
 
     options: str
     inputs: tuple[str, ...]
-    varied: tuple[str, str]
+    varied: tuple[str, ...]
     targets: tuple[Any, ...]
     predict: str = ""
 
@@ -57,6 +57,13 @@ CASES: dict[str, Case] = {
         "--train PAIRS --tokens words --model conv --layers 1 --width 6 --hidden 8 --batch 64 --valid-lines 3",
         ("a b c", "c a"),
         ("dot", "additive"),
+        ("a", "b"),
+    ),
+    "translate+ntm": Case(
+        "--train PAIRS --tokens words --model ntm --locations 7 --memory-width 3 --width 6 --hidden 8 --batch 64 "
+        "--valid-lines 3",
+        ("a b c", "c a"),
+        (),
         ("a", "b"),
     ),
     "caption+conv": Case(

@@ -361,6 +361,10 @@ def test_record_and_view(
 @every_task
 def test_compare(name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = CASES[name].varied
+    if not values:
+        assert main(["compare", task_of(name), *with_paths(CASES[name].options, folder), "--attention", "dot"]) == 2
+        assert "has no attention to compare" in capsys.readouterr().err
+        return
     given = with_paths(CASES[name].options, folder)
     option = f"--{config_of(name).varies}"
     if option in given:

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 from regard.attn.maps.attention_map import DenseMap
-from regard.recording.recorded_map import RecordedMap
+from regard.recording.recorded_map import Kind, RecordedMap
 from regard.recording.recording import Recording
 
 TEXT = ("The", "cat", "that", "the", "dog", "chased", "sat", "on", "the", "mat", ".")
@@ -86,6 +86,17 @@ def hopped(hops: int = 3, slots: int = 5, queries: int = 1) -> Recording:
 
 
 # a recording that each figure can draw, and with what
+def remembered(*locations: int, steps: int = 5, count: int = 13, heads: int = 1, **known: Any) -> Recording:
+    """Heads that write and read at these locations alone, the reads before the writes."""
+    maps = []
+    kinds: tuple[Kind, ...] = ("read", "write")
+    for n, kind in enumerate(kinds):
+        cells = torch.zeros(1, heads, steps, count)
+        cells[..., list(locations)] = weights(1, heads, steps, len(locations), seed=n)
+        maps.append(RecordedMap(f"heads.{kind}", kind, DenseMap(cells), **{"certificate": 0.0, **known}))
+    return Recording(tuple(maps)).with_labels(["a", "b", "<eos>", "a", "b"][:steps])
+
+
 DRAWN: dict[str, tuple[Callable[[], Recording], dict[str, Any]]] = {
     "map": (attended, {"head": 1}),
     "heads": (attended, {}),
@@ -99,6 +110,7 @@ DRAWN: dict[str, tuple[Callable[[], Recording], dict[str, Any]]] = {
     "captions": (lambda: seen(queries=5), {"image": torch.zeros(3, 9, 12, dtype=torch.uint8)}),
     "saliency": (lambda: seen(queries=5), {"image": torch.rand(3, 9, 12, generator=torch.Generator().manual_seed(1))}),
     "hops": (hopped, {}),
+    "memory": (lambda: remembered(1, 2, 5), {}),
     "difference": (attended, {"other": attended(seed=7)}),
 }
 

@@ -58,6 +58,14 @@ class AttentionObserver(ABC):
         """Called after one step of one layer, with W x + b and U h + b', and the states before and after it."""
 
     @abstractmethod
+    def on_memory_read(self, owner: nn.Module, weights: Tensor, matrix: Tensor, out: Tensor) -> None:
+        """Called after heads read a memory in one step: out = weights · matrix, "b h n", "b n w", "b h w"."""
+
+    @abstractmethod
+    def on_memory_write(self, owner: nn.Module, weights: Tensor, add: Tensor, added: Tensor) -> None:
+        """Called after heads added to a memory in one step: added = weights ⊗ add, "b h n", "b h w", "b h n w"."""
+
+    @abstractmethod
     def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
         """The keys of attentions inside are the cells of a feature map of this size."""
 

@@ -234,6 +234,12 @@ class _Intervener(observer.AttentionObserver):
     ) -> None:
         pass
 
+    def on_memory_read(self, owner: nn.Module, weights: Tensor, matrix: Tensor, out: Tensor) -> None:
+        pass
+
+    def on_memory_write(self, owner: nn.Module, weights: Tensor, add: Tensor, added: Tensor) -> None:
+        pass
+
     def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:
         return nullcontext()
 

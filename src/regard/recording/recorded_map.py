@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 
-Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop", "cell"]
+Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop", "cell", "read", "write"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,9 @@ KINDS: dict[Kind, KindFacts] = {
     "hop": KindFacts("memory hop"),
     # of a GRU or LSTM, over time
     "cell": KindFacts("gate of a cell", row="unit", rows="units", column="step", columns="steps", has_entropy=False),
+    # of a memory, by heads, step by step
+    "read": KindFacts("memory reads", "step", "steps", "location", "locations", has_steps=True),
+    "write": KindFacts("memory writes", "step", "steps", "location", "locations", has_steps=True),
 }
 
 # `captured_from` of attention of this library that reads the likeliest key alone

@@ -218,7 +218,8 @@ def show(
     (samples, heads, queries, keys), or alignments. `queries` and `keys` label the rows and the columns; without `keys`,
     the keys of self attention have the labels of the queries. Of several samples the first is drawn, or `sample`.
     `what` is the figure of a recording, a name in `regard.viz.recording.figures.FIGURES`. Its default is all heads, or
-    the map if there is only one; the channels of gates without positions; the difference from an `other` recording; or
+    the map if there is only one; the channels of gates without positions; the memory of heads that write and read; the
+    difference from an `other` recording; or
     the weights over the `image`, of a vision transformer those of the class token in the last layer. `layer`, `head`,
     `query` and `image` are as in `draw_recording`; a page contains all layers and heads, their mean and the
     rollout, by tokens and by words.
@@ -260,6 +261,8 @@ def _default_figure(
     maps = [recording[n] for n in selection.layer_numbers(recording, layer)]
     if head is None and all(map(selection.is_channel_gate, maps)):
         return "channels"
+    if layer is None and all(recorded_map.kind in ("read", "write") for recorded_map in maps):
+        return "memory"
     is_single_map = len(recording) == 1 and math.prod(recording[0].shape[1:-2]) == 1
     return "map" if is_single_map or head is not None else "heads"
 

@@ -8,6 +8,7 @@ from tests.layers.memory.test_heads import moved
 from tests.models.cases import NTMS, SOURCE, TARGET, T, built, given, ntm
 from torch import Tensor
 
+import regard
 from regard.attn.call import Need
 from regard.data.embedded.copies import copy_splits
 from regard.models import NTM
@@ -107,11 +108,11 @@ def test_it_learns_to_copy() -> None:
     torch.manual_seed(0)
     model = NTM(9, 9, width=16, hidden=24, locations=8, memory_width=8)
     lines = [line for line in copy_splits(train=4000, longest=4).train.source if len(line) >= 2]
-    tokens = [torch.tensor([3 + ord(letter) % 3 for letter in line] + [2]) for line in lines[:1000]]
+    tokens = [torch.tensor([3 + ord(letter) % 3 for letter in line] + [2]) for line in lines[:960]]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
-    for n in range(0, 1000, 10):
-        batch = tokens[n : n + 10]
+    for n in range(0, 960, 16):
+        batch = tokens[n : n + 16]
         lengths = torch.tensor([len(each) for each in batch])
         source = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True)
         start = torch.ones(len(batch), 1, dtype=torch.long)
@@ -123,6 +124,44 @@ def test_it_learns_to_copy() -> None:
         optimizer.step()
         losses.append(loss.item())
     assert sum(losses[-10:]) / 10 < losses[0] / 2
+
+
+@pytest.mark.parametrize("name", NTMS)
+def test_writes_and_reads_are_recorded(name: str) -> None:
+    """One map of each, a row per step of both sides, and nothing else of what the heads compute."""
+    model, (source, lengths, target) = built(NTMS[name]).eval(), given()
+    heads, steps = model.heads, source.shape[1] + T
+    with torch.no_grad():
+        want = model(source, lengths, target)
+        with regard.record(model) as recording:
+            got = model(source, lengths, target)
+    assert torch.equal(got, want)
+    shapes = {"heads.write": (heads.write_heads, steps), "heads.read": (heads.read_heads, steps)}
+    assert {m.name: m.shape[1:3] for m in recording} == shapes
+    assert [m.kind for m in recording] == ["write", "read"]
+    assert all(m.verified for m in recording)
+    memory, seen = heads.init_memory(1), []
+    with torch.no_grad():
+        state = NTMState(model.controller.init_states(1), memory)
+        inputs = torch.cat([model.source(source[1:2]), model._inputs(target[1:2])], 1)
+        seen = [state.memory.weights for _, state in model._steps(inputs, state)]
+    weights = torch.cat([m.weights.dense()[1] for m in reversed(recording.maps)])  # reads, writes: "h t n"
+    torch.testing.assert_close(weights, torch.cat(seen).transpose(0, 1))
+    with regard.record(model, heads=[0], rows=[1, 3]) as recording:
+        model(source, lengths, target)
+    assert {m.shape for m in recording} == {(len(source), 1, 2, heads.locations)}
+
+
+def test_gradients_of_reads_are_recorded() -> None:
+    """Of reads alone: a write erases and adds by the same weights."""
+    model, (source, lengths, target) = built(NTMS["ntm"]), given()
+    with regard.record(model, gradients=True) as recording:
+        model(source, lengths, target).square().sum().backward()
+    write, read = recording
+    assert write.gradient is None
+    assert read.gradient is not None
+    assert read.gradient.dense().shape == read.shape
+    assert read.gradient.dense().any()
 
 
 def test_what_is_wrong_is_told() -> None:

@@ -1,5 +1,7 @@
 """regard evaluate of translators: the tokens of BLEU, pairs that were held out, and pairs of a length."""
 
+import dataclasses
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Regard
 
+from regard.data.embedded import EMBEDDED, copies
 from regard.metrics import text
 from regard.training.run_folder import RunRecord
 
@@ -42,7 +45,12 @@ def test_training_pairs_are_not_evaluated(regard: Regard, trained: Path, tmp_pat
         assert "or Python began it; give pairs that it has not learned from, by --test" in ran.err
 
 
-def test_other_lengths_than_those_of_training(regard: Regard, trained: Path, tmp_path: Path) -> None:
+def test_other_lengths_than_those_of_training(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, splits in (("copy", copies.copy_splits), ("repeat-copy", copies.repeat_copy_splits)):
+        few = functools.partial(splits, train=301, valid=11, test=13)
+        monkeypatch.setitem(EMBEDDED, name, dataclasses.replace(EMBEDDED[name], splits=few))
     sizes = "--model ntm --width 6 --hidden 8 --locations 9 --memory-width 3 --longest 5 --steps 1 --threads 1"
     for data in ("copy", "repeat-copy --repeats 3"):
         made = regard(*f"train translate --data {data} {sizes} --out".split(), tmp_path / data[:4])
@@ -77,3 +85,31 @@ def test_other_lengths_than_those_of_training(regard: Regard, trained: Path, tmp
         ran = regard("evaluate", run, *options.split())
         assert ran.code == 2
         assert said in ran.err
+    _check_pictures(regard, copied, tmp_path)
+
+
+def _check_pictures(regard: Regard, copied: Path, tmp_path: Path) -> None:
+    """A memory is drawn where others draw an alignment."""
+    picture = tmp_path / "memory.svg"
+    ran = regard("predict", copied, "abc", "--picture", picture)
+    assert f"the memory is drawn in {picture}" in ran.err
+    assert "writes and reads of a memory" in picture.read_text()
+    ran = regard("record", copied, "abc", "--out", tmp_path / "page.html")
+    assert "2 maps of 2 modules, each checked against what the model computed" in ran.err
+    ran = regard("predict", copied, "", "--picture", picture)
+    assert f"nothing was translated, so there is nothing to draw into {picture}" in ran.err
+    wrong = {
+        (
+            "predict",
+            "--alignment",
+        ): "--alignment needs attention to the source, and this model reads a memory; leave it "
+        "out, or draw the memory by --picture",
+        ("record", "--alignment"): "--alignment needs a model that translates",
+    }
+    for (verb, option), said in wrong.items():
+        ran = regard(verb, copied, "abc", option, picture)
+        assert ran.code == 2
+        assert said in ran.err
+    ran = regard("predict", copied, "abc", "b", "--picture", picture)
+    assert "--picture draws the attention behind one output, and 2 are asked for; name one" in ran.err
+    assert "--coverage needs attention to the source" in regard("predict", copied, "a", "--coverage", 0.2).err

@@ -5,13 +5,14 @@ the controller emits. The memory and the weights are values that every call take
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.attn import checks, observer
 
 # of the norms of keys and locations: a key of zeros is equally similar to all locations
 _LEAST_NORM = 1e-8
@@ -70,7 +71,10 @@ class MemoryRead(nn.Module):
     """r = Σ_i w_i M_i  (Graves et al. 2014, eq. 2)."""
 
     def forward(self, weights: Tensor, matrix: Tensor) -> Tensor:  # "b h n", "b n w" -> "b h w"
-        return (weights @ matrix).to(matrix.dtype)
+        out = (weights @ matrix).to(matrix.dtype)
+        if (recorder := observer.current_observer()) is not None:
+            recorder.on_memory_read(self, weights, matrix, out)
+        return out
 
 
 class MemoryWrite(nn.Module):
@@ -79,11 +83,19 @@ class MemoryWrite(nn.Module):
     def forward(
         self, weights: Tensor, erase: Tensor, add: Tensor, matrix: Tensor
     ) -> Tensor:  # "b h n", "b h w", "b h w", "b n w" -> "b n w"
-        added = (weights.mT @ add).to(matrix.dtype)
-        if weights.shape[-2] == 1:
-            return torch.addcmul(matrix + added, matrix, (weights.mT @ erase).to(matrix.dtype), value=-1)
-        kept = (1 - weights.unsqueeze(-1) * erase.unsqueeze(-2)).prod(-3)
-        return torch.addcmul(added, matrix, kept)
+        has_one = weights.shape[1] == 1
+        added = _outer(weights, add) if has_one else weights.unsqueeze(-1) * add.unsqueeze(-2)  # "b h n w"
+        if (recorder := observer.current_observer()) is not None:
+            recorder.on_memory_write(self, weights, add, added)
+        if has_one:
+            return torch.addcmul(matrix + added.squeeze(1), matrix, _outer(weights, erase).squeeze(1), value=-1)
+        kept = (1 - weights.unsqueeze(-1) * erase.unsqueeze(-2)).prod(1)
+        return torch.addcmul(added.sum(1), matrix, kept)
+
+
+def _outer(weights: Tensor, vectors: Tensor) -> Tensor:  # "b 1 n", "b 1 w" -> "b 1 n w"
+    """The product of one head, as a product of matrices: its gradient is one, too."""
+    return (weights.mT @ vectors).to(vectors.dtype).unsqueeze(1)
 
 
 class MemoryHeads(nn.Module):
@@ -151,8 +163,11 @@ class MemoryHeads(nn.Module):
     ) -> WrittenMemory:  # "b d"
         """One step. `emit` stands for the linear map in a loop over many steps, such as DeferredGradLinear."""
         emitted = (self.emit if emit is None else emit)(h)
-        address, erase, add = self.address(emitted.to(memory.matrix.dtype))
-        weights = move_heads(address, memory.matrix, memory.weights)
+        recorder = observer.current_observer()
+        # the similarities are a part of the weights, and no attention of their own
+        with nullcontext() if recorder is None else recorder.muted():
+            address, erase, add = self.address(emitted.to(memory.matrix.dtype))
+            weights = move_heads(address, memory.matrix, memory.weights)
         reads, writes = weights.split([self.read_heads, self.write_heads], dim=1)
         matrix = self.write(writes, erase, add, memory.matrix)
         return WrittenMemory(matrix, weights, self.read(reads, matrix).flatten(1))

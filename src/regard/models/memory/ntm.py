@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.attn import checks, observer
 from regard.attn.call import NOTHING, Need
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
@@ -112,12 +112,14 @@ class NTM(EncoderDecoder):
 
     def encode(self, source: Tensor, lengths: Tensor) -> NTMState:  # "b s", "b"
         empty = NTMState(self.controller.init_states(len(source)), self.heads.init_memory(len(source)))
-        *_, (_, state) = self._steps(self.dropout(self.source(source)), empty, lengths)
+        with observer.alignment_steps():
+            *_, (_, state) = self._steps(self.dropout(self.source(source)), empty, lengths)
         return state
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         _refuse_weights(need.weights)
-        outputs = [out for out, _ in self._steps(self._inputs(target), self.encode(source, lengths))]
+        with observer.alignment_steps():
+            outputs = [out for out, _ in self._steps(self._inputs(target), self.encode(source, lengths))]
         return DecoderOutput(self.dropout(self.project(torch.stack(outputs, dim=1))))
 
     def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> NTMState:

@@ -305,7 +305,8 @@ class Recorder:
                 t = cut(t)
             return t
 
-        has_gradient = self.options.gradients
+        # a write also erases, by the same weights: the gradient of the added part is not all of it
+        has_gradient = self.options.gradients and captured.kind != "write"
         return RecordedMap(
             name,
             captured.kind,

@@ -131,6 +131,40 @@ class RegardCapture(AttentionObserver):
         if self._gates is not None:
             self._gates.on_step(rnn, layer, products, before, after)
 
+    def on_memory_read(self, owner: nn.Module, weights: Tensor, matrix: Tensor, out: Tensor) -> None:
+        frame, _ = self._frame(owner)
+        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
+            return
+        with self.recorder.muted():
+            captured = CapturedCall(
+                DenseMap(weights.unsqueeze(-2)),
+                matrix.unsqueeze(1),
+                out,
+                "regard",
+                "read",
+                as_rows=lambda t: t.unsqueeze(-2),
+                expected=out.unsqueeze(-2),
+            )
+            self.recorder.keep(frame, captured)
+
+    def on_memory_write(self, owner: nn.Module, weights: Tensor, add: Tensor, added: Tensor) -> None:
+        frame, _ = self._frame(owner)
+        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
+            return
+        with self.recorder.muted():
+            # a location receives its share of the numbers that a head adds: in place, like a gate
+            captured = CapturedCall(
+                DenseMap(weights.unsqueeze(-2)),
+                add.unsqueeze(-1).expand_as(added.mT),
+                added,
+                "regard",
+                "write",
+                as_rows=lambda t: t.mT,
+                expected=added.mT,
+                in_place=True,
+            )
+            self.recorder.keep(frame, captured)
+
     @contextmanager
     def spatial_keys(self, space: tuple[int, ...]) -> Iterator[None]:
         if len(space) != 2:

@@ -238,6 +238,7 @@ class NTMOptions(TranslatorOptions):
 
     # small steps and many of them: gradients go through every address of a sequence
     task_defaults: ClassVar[dict[str, Any]] = {"batch": 512}
+    training: ClassVar[dict[str, Any]] = {"schedule": "constant"}
 
     controller: Literal["lstm", "feed-forward"] = "lstm"
     """The network that emits the addresses; a feed-forward one remembers by the memory alone."""

@@ -29,6 +29,7 @@ from regard.inference.structured_predictor import OutputPart
 from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
 from regard.inference.token_predictor import TextScores
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.models.memory.ntm import NTM
 from regard.recording.recording import Recording
 from regard.recording.run import TextAlignment
 from regard.tasks._text_generation import (
@@ -114,7 +115,7 @@ class Translator(Predictor[str, Translation]):
         found = self.translate(inputs, options.search, first=first)
         if observe is not nullcontext:
             with observe():
-                self.align(inputs, [hypotheses[0] for hypotheses in found])
+                (self._remember if self.has_memory else self.align)(inputs, [several[0] for several in found])
         numbered = options.nbest is not None
         return [Translation(line, several, numbered) for line, several in zip(inputs, found, strict=True)]
 
@@ -287,11 +288,25 @@ class Translator(Predictor[str, Translation]):
     # The attention behind a translation
 
     def check_attends(self, what: str) -> None:
-        if not self.attends:
+        if not self.attends and not self.has_memory:
             raise ValueError(
                 f"{what} needs attention, and this model has none (a decoder without attention); leave it out, or name "
                 "another run"
             )
+
+    def check_aligns(self, what: str) -> None:
+        """Raises if target tokens do not attend to the source; `what` is the option that needs it."""
+        self.check_attends(what)
+        if not self.attends:
+            raise ValueError(
+                f"{what} needs attention to the source, and this model reads a memory; leave it out, or draw the "
+                "memory by --picture"
+            )
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the model writes the source into a memory and reads the target from it."""
+        return isinstance(self.model, NTM)
 
     @property
     def attends(self) -> bool:
@@ -326,6 +341,16 @@ class Translator(Predictor[str, Translation]):
             for line, tokens, each in zip(lines, targets, weights, strict=True)
         ]
 
+    @torch.no_grad()
+    def _remember(self, lines: Sequence[str], translations: Sequence[GeneratedText]) -> None:
+        """The steps of the search again, for an observer of the memory, line by line: padding would be steps, too."""
+        special = self.vocabularies.target.special
+        with eval_mode(self.model):
+            for line, translation in zip(lines, translations, strict=True):
+                source, lengths = self._source(self.vocabularies.source.encode([line]))
+                inputs = shift_right([translation.with_eos], special).to(self.device)
+                self.model.teacher_force(source, lengths, inputs)
+
     def _weights(self, encoded: list[list[int]], targets: list[list[int]]) -> Tensor:  # -> "b t s"
         """The weights of all steps of known translations, padding included."""
         source, lengths = self._source(encoded)
@@ -334,7 +359,9 @@ class Translator(Predictor[str, Translation]):
         assert weights is not None
         return weights.cpu()
 
-    def alignment(self, given: str, output: Translation) -> TextAlignment:
+    def alignment(self, given: str, output: Translation) -> TextAlignment | None:
+        if self.has_memory:
+            return None
         (aligned,) = self.align([given], [output.best])
         texts = given, output.best.text or "(nothing)"
         return TextAlignment(aligned.source, aligned.target, aligned.weights, texts, self.hard)
@@ -343,10 +370,13 @@ class Translator(Predictor[str, Translation]):
         tokenizer, target = self.vocabularies.source, self.vocabularies.target
         source = [*tokenizer.pieces_of(given), *tokenizer.pieces([tokenizer.special.eos])]
         pieces = target.pieces(output.best.with_eos)
+        about = {**recording.about, "text": given, "translation": output.best.text}
+        if self.has_memory:
+            # every token of both sides is a step
+            return replace(recording, about=about).with_labels([*source, *pieces])
         # the columns of a decoder's self-attention are the tokens that it has read: its own, one later
         has_self = any(item.kind == "self" and item.shape[-1] == len(pieces) for item in recording)
         rows = [*target.pieces([target.special.bos]), *pieces[:-1]] if has_self else pieces
-        about = {**recording.about, "text": given, "translation": output.best.text}
         return replace(recording, about=about).with_labels(rows, source)
 
     # Services

@@ -23,17 +23,21 @@ class TranslationSession(PredictionSession):
         if options.alignment is not None and picture is not None:
             raise ValueError(f"--alignment {options.alignment} and --picture {picture} draw the same; give one of them")
         super().__init__(predictor, options, options.alignment or picture)
-        if self.picture is not None:
-            predictor.check_attends("--picture" if options.alignment is None else "--alignment")
+        if options.alignment is not None:
+            predictor.check_aligns("--alignment")
+        elif self.picture is not None:
+            predictor.check_attends("--picture")
         if options.coverage:
-            predictor.check_attends("--coverage")
+            predictor.check_aligns("--coverage")
         self.unknown = self.unfinished = 0
         self.long: dict[int, int] = {}  # line -> its tokens, of lines longer than any in training
         self.alignments: list[Alignment] = []
         self.num_wanted, self.share = 0, 0.0  # alignments asked for, and the share of the file that they take
 
     def check(self, count: int) -> None:
-        """Any number of lines can be drawn."""
+        """Any number of alignments can be drawn, and one memory."""
+        if self.predictor.has_memory:
+            super().check(count)
 
     def add(self, inputs: Sequence[str], outputs: Sequence["Translation"], first: int) -> None:
         most = self.predictor.max_length
@@ -43,7 +47,9 @@ class TranslationSession(PredictionSession):
             self.unfinished += sum(not hypothesis.finished for hypothesis in output.hypotheses)
             if len(ids) > most:
                 self.long[number] = len(ids)
-        if self.picture is not None:
+        if self.predictor.has_memory:
+            super().add([line for line in inputs if line.strip()], outputs, first)
+        elif self.picture is not None:
             self._align(inputs, outputs, first, self.picture)
 
     def _align(self, inputs: Sequence[str], outputs: Sequence["Translation"], first: int, path: Path) -> None:
@@ -85,8 +91,10 @@ class TranslationSession(PredictionSession):
         return notes + ([] if self.picture is None else self._draw(self.picture))
 
     def _draw(self, path: Path) -> list[str]:
-        if not self.alignments:
+        if not self.alignments and not self.inputs:
             return [f"nothing was translated, so there is nothing to draw into {path}"]
+        if self.predictor.has_memory:
+            return [*super().finish(), f"the memory is drawn in {path}"]
         drawn = draw_first(self.alignments, path)
         notes = [f"the attention is drawn in {path}"]
         if drawn < self.num_wanted:

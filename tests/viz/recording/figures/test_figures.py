@@ -345,6 +345,11 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         ValueError,
         "what='hops' draws maps of kind 'hop', the recording has: self; draw what='heads'",
     ),
+    "no memory": (
+        lambda p: draw_recording(attended(), p / "a.png", what="memory"),
+        ValueError,
+        "what='memory' draws maps of kind 'write' and 'read', the recording has: self; draw what='heads'",
+    ),
     "hops of several memories": (
         lambda p: draw_recording(Recording((*hopped(1, 4), *hopped(1, 5))), p / "a.png", what="hops"),
         ValueError,

@@ -9,7 +9,7 @@ from regard.attn import checks
 from regard.recording.recording import Recording
 from regard.viz.plots.figure_file import check_figure_path
 from regard.viz.recording import selection
-from regard.viz.recording.figures import channels, glimpses, heatmaps, lines, overlays, saliency, text
+from regard.viz.recording.figures import channels, glimpses, heatmaps, lines, memory, overlays, saliency, text
 
 # the figures of a recording by name; each takes the options that apply to it
 FIGURES: dict[str, Callable[..., Path]] = {
@@ -25,6 +25,7 @@ FIGURES: dict[str, Callable[..., Path]] = {
     "captions": overlays.captions_figure,
     "saliency": saliency.saliency_figure,
     "hops": heatmaps.hops_figure,
+    "memory": memory.memory_figure,
     "difference": heatmaps.difference_figure,
 }
 
