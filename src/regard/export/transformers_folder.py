@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from regard.common import atomic_files
+from regard.data.text.library_vocabulary import LibraryVocabulary
 from regard.export.vocabulary_files import (
     TOKENIZER,
     TOKENIZER_OPTIONS,
@@ -19,11 +20,14 @@ from regard.inference.exportable import Exportable
 from regard.models.language_model import LanguageModel
 from regard.models.pretrained import save_pretrained
 from regard.models.pretrained.folder import CONFIG, GENERATION, SAFETENSORS
-from regard.models.pretrained.loading import SAVED_AS
+from regard.models.pretrained.loading import SAVED_AS, saved_as
 from regard.models.transfer.classifier import EncoderClassifier
 from regard.models.transfer.released_classifier import ReleasedClassifier
 from regard.models.transfer.text_embedder import TextEmbedder
+from regard.models.transformer import Transformer
 
+# the folder of the tokenizer of translations, if they have a vocabulary of their own
+TARGET = "target"
 # poolings by the names of sentence-transformers
 _POOLINGS = {"mean": "mean_tokens", "first": "cls_token", "max": "max_tokens"}
 
@@ -34,21 +38,36 @@ def write_transformers(parts: Exportable, folder: Path) -> Mapping[str, str]:
     if parts.vocabulary.library is None:
         raise ValueError("the vocabulary has no tokenizer.json; copy the files of the tokenizer by hand")
     config: dict[str, Any] = special_ids(parts.vocabulary)
+    if parts.target is not None:
+        config |= {**special_ids(parts.target), "decoder_start_token_id": parts.target.special["bos"]}
     if parts.classes:
         config["id2label"] = {str(n): name for n, name in enumerate(parts.classes)}
         config["label2id"] = {name: n for n, name in enumerate(parts.classes)}
     save_pretrained(model, folder, config)
-    files = {CONFIG: f"of {SAVED_AS[type(model)]}", SAFETENSORS: "weights"}
-    write_tokenizer(parts.vocabulary, folder / TOKENIZER)
-    write_json(folder / TOKENIZER_OPTIONS, tokenizer_options(parts.vocabulary, parts.longest))
-    files |= {TOKENIZER: "of the library tokenizers", TOKENIZER_OPTIONS: "of PreTrainedTokenizerFast"}
-    if isinstance(model, LanguageModel):
-        forbidden = list(parts.vocabulary.forbidden)
+    files = {CONFIG: f"of {saved_as(model)}", SAFETENSORS: "weights"}
+    files |= _write_tokenizer(parts.vocabulary, folder, parts.longest)
+    if parts.target is not None and not _is_same(parts.vocabulary, parts.target):
+        atomic_files.make_folder(folder / TARGET)
+        _write_tokenizer(parts.target, folder / TARGET, None)
+        files[f"{TARGET}/"] = "the tokenizer that decodes translations"
+    if isinstance(model, LanguageModel | Transformer):
+        forbidden = list((parts.target or parts.vocabulary).forbidden)
         write_json(folder / GENERATION, config | ({"suppress_tokens": forbidden} if forbidden else {}))
         files[GENERATION] = "tokens that end a text, and that no text has"
     if isinstance(parts.model, TextEmbedder):
         files |= _write_pooling(parts.model, folder)
     return files
+
+
+def _write_tokenizer(vocabulary: LibraryVocabulary, folder: Path, longest: int | None) -> dict[str, str]:
+    write_tokenizer(vocabulary, folder / TOKENIZER)
+    write_json(folder / TOKENIZER_OPTIONS, tokenizer_options(vocabulary, longest))
+    return {TOKENIZER: "of the library tokenizers", TOKENIZER_OPTIONS: "of PreTrainedTokenizerFast"}
+
+
+def _is_same(source: LibraryVocabulary, target: LibraryVocabulary) -> bool:
+    """Whether the tokenizer of the source decodes translations, too."""
+    return source.pieces == target.pieces and source.special == target.special
 
 
 def mapped_model(model: nn.Module) -> nn.Module:
@@ -67,7 +86,7 @@ def mapped_model(model: nn.Module) -> nn.Module:
         return model.encoder.bert
     part = model.classifier if isinstance(model, ReleasedClassifier) else model
     if type(part) not in SAVED_AS:
-        known = ", ".join(sorted(SAVED_AS.values()))
+        known = ", ".join(sorted(name for names in SAVED_AS.values() for name in names))
         raise ValueError(
             f"transformers has no class for a {type(model).__name__}, only {known}; train another model, or export it "
             "to another format"

@@ -46,6 +46,16 @@ def marian(**choices: Any) -> nn.Module:
     return transformers.MarianMTModel(transformers.MarianConfig(**{**sizes, **tokens, **choices}))
 
 
+def pre_norm(kind: str, **choices: Any) -> nn.Module:
+    """A translator of Pegasus or Blenderbot, of the sizes of Marian's."""
+    config = marian().config.to_dict()
+    kept = {key: config[key] for key in config if key.startswith(("encoder_", "decoder_", "d_model", "max_pos"))}
+    made = getattr(transformers, kind.replace("ForConditionalGeneration", "Config"))(
+        **{**kept, "vocab_size": V, "activation_function": "relu", "scale_embedding": True, **choices}
+    )
+    return getattr(transformers, kind)(made)
+
+
 def vit(kind: str, **choices: Any) -> nn.Module:
     sizes = {name: size for name, size in _SIZES.items() if name != "vocab_size"}
     shape = {"image_size": 6, "patch_size": 3, "num_channels": 2, "num_labels": 5}
@@ -72,6 +82,18 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
         share_encoder_decoder_embeddings=False, decoder_vocab_size=19, pad_token_id=18, decoder_start_token_id=18
     ),
     "MarianMTModel, no scale": lambda: marian(scale_embedding=False),
+    "MarianMTModel, three tables": lambda: marian(
+        share_encoder_decoder_embeddings=False,
+        decoder_vocab_size=19,
+        pad_token_id=18,
+        decoder_start_token_id=18,
+        tie_word_embeddings=False,
+    ),
+    "PegasusForConditionalGeneration": lambda: pre_norm("PegasusForConditionalGeneration"),
+    "PegasusForConditionalGeneration, three tables": lambda: pre_norm(
+        "PegasusForConditionalGeneration", tie_word_embeddings=False, scale_embedding=False
+    ),
+    "BlenderbotForConditionalGeneration": lambda: pre_norm("BlenderbotForConditionalGeneration"),
     "ViTModel": lambda: vit("ViTModel"),
     "ViTForImageClassification": lambda: vit("ViTForImageClassification"),
     "LlamaForCausalLM": llama,

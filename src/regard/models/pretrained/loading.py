@@ -17,13 +17,16 @@ from regard.models.gpt2 import GPT2
 from regard.models.llama import Llama
 from regard.models.pretrained.architecture import Architecture
 from regard.models.pretrained.bert import BERT_ARCHITECTURES
+from regard.models.pretrained.blenderbot import BLENDERBOT_ARCHITECTURES
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig, read_config, read_tensors, write_folder
 from regard.models.pretrained.gpt2 import GPT2_ARCHITECTURES
 from regard.models.pretrained.llama import LLAMA_ARCHITECTURES
 from regard.models.pretrained.marian import MARIAN_ARCHITECTURES
+from regard.models.pretrained.pegasus import PEGASUS_ARCHITECTURES
 from regard.models.pretrained.sentencepiece_files import MarianTokenizer, load_marian_tokenizer
 from regard.models.pretrained.tensor_map import check_tensors, load_tensors, resolve_aliases, unused_tensors
 from regard.models.pretrained.tokenizer_files import load_tokenizer
+from regard.models.pretrained.translator_layout import in_layout, translator_class
 from regard.models.pretrained.vit import VIT_ARCHITECTURES
 from regard.models.transformer import Transformer
 from regard.models.vit import ViT, ViTClassifier
@@ -33,23 +36,27 @@ if TYPE_CHECKING:
 
 ARCHITECTURES: dict[str, Architecture] = {
     **BERT_ARCHITECTURES,
+    **BLENDERBOT_ARCHITECTURES,
     **GPT2_ARCHITECTURES,
     **LLAMA_ARCHITECTURES,
     **MARIAN_ARCHITECTURES,
+    **PEGASUS_ARCHITECTURES,
     **VIT_ARCHITECTURES,
 }
 
-# the class of transformers that a model is saved as
-SAVED_AS: dict[type[nn.Module], str] = {
-    BERT: "BertModel",
-    BERTMaskedLM: "BertForMaskedLM",
-    BERTClassifier: "BertForSequenceClassification",
-    GPT2: "GPT2LMHeadModel",
-    Llama: "LlamaForCausalLM",
-    Transformer: "MarianMTModel",
-    ViT: "ViTModel",
-    ViTClassifier: "ViTForImageClassification",
+# the classes of transformers that a model is saved as; of several that which has its norms and positions
+SAVED_AS: dict[type[nn.Module], tuple[str, ...]] = {
+    BERT: ("BertModel",),
+    BERTMaskedLM: ("BertForMaskedLM",),
+    BERTClassifier: ("BertForSequenceClassification",),
+    GPT2: ("GPT2LMHeadModel",),
+    Llama: ("LlamaForCausalLM",),
+    Transformer: ("MarianMTModel", "PegasusForConditionalGeneration", "BlenderbotForConditionalGeneration"),
+    ViT: ("ViTModel",),
+    ViTClassifier: ("ViTForImageClassification",),
 }
+# entries of config.json that belong to a model, and that its caller may know better
+_NAMED = ("id2label", "label2id", "decoder_start_token_id")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +127,12 @@ def save_pretrained(model: nn.Module, folder: str | Path, config: Mapping[str, A
     if type(model) not in SAVED_AS:
         known = ", ".join(kind.__name__ for kind in SAVED_AS)
         raise TypeError(f"model must be one of {known} to be saved in transformers' layout, got {type(model).__name__}")
-    architecture = ARCHITECTURES[SAVED_AS[type(model)]]
+    if isinstance(model, Transformer):
+        model = in_layout(model)
+    architecture = ARCHITECTURES[saved_as(model)]
     values, given = architecture.config(model), dict(config or {})
-    for key in ("id2label", "label2id"):
-        if key in given and len(given[key]) != len(values.get(key, given[key])):
+    for key in _NAMED:
+        if "label" in key and key in given and len(given[key]) != len(values.get(key, given[key])):
             raise ValueError(f"{key} must name {len(values[key])} classes, got {len(given[key])}; name each class once")
         values.update({key: given[key]} if key in given else {})
     parameters = {name: p.detach() for name, p in model.state_dict(keep_vars=True).items()}
@@ -132,3 +141,8 @@ def save_pretrained(model: nn.Module, folder: str | Path, config: Mapping[str, A
         for tensor_map in architecture.maps(model)
     }
     write_folder(Path(folder), {**given, **values}, tensors)
+
+
+def saved_as(model: nn.Module) -> str:
+    """The class of transformers that a model of SAVED_AS is saved as."""
+    return translator_class(in_layout(model)) if isinstance(model, Transformer) else SAVED_AS[type(model)][0]

@@ -1,0 +1,25 @@
+"""Pegasus in transformers' layout, PegasusForConditionalGeneration, as a pre-norm Transformer with fixed positions."""
+
+from typing import Any
+
+from regard.models.pretrained.architecture import Architecture
+from regard.models.pretrained.translator_layout import (
+    build_pre_norm,
+    freeze_positions,
+    pre_norm_aliases,
+    pre_norm_config,
+    pre_norm_maps,
+)
+from regard.models.transformer import Transformer
+
+
+def config_of(model: Transformer) -> dict[str, Any]:
+    named = {"architectures": ["PegasusForConditionalGeneration"], "model_type": "pegasus"}
+    return {**named, **pre_norm_config(model)}
+
+
+PEGASUS_ARCHITECTURES = {
+    "PegasusForConditionalGeneration": Architecture(
+        None, build_pre_norm, pre_norm_maps, config_of, aliases=pre_norm_aliases, prepare=freeze_positions
+    )
+}
