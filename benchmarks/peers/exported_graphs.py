@@ -1,7 +1,10 @@
-"""Exported graphs, run without regard: by ONNX Runtime and by torch."""
+"""Exported graphs, run without regard: by ONNX Runtime and by torch; batches of ragged texts are padded."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,47 +44,97 @@ def torch_graph(path: Path) -> Run:
 GRAPHS: dict[str, tuple[str, Callable[[Path], Run]]] = {"onnx": (".onnx", onnx_graph), "torch": (".pt2", torch_graph)}
 
 
-def generate(decoder: Run, prompt: list[int], steps: int, size: tuple[int, int, int]) -> list[int]:
-    """The likeliest tokens behind a prompt, one per step, with the keys of the steps before."""
-    layers, heads, width = size
-    past = [torch.zeros(layers, 1, heads, 0, width)] * 2
-    tokens, read = torch.tensor([prompt]), 0
-    found: list[int] = []
-    while len(found) < steps:
-        masks = {"attention_mask": torch.ones_like(tokens), "past_mask": torch.ones(1, read, dtype=torch.long)}
-        logits, *past = decoder(input_ids=tokens, **masks, past_keys=past[0], past_values=past[1])
-        found.append(int(best(logits[0, -1])))
-        tokens, read = torch.tensor([found[-1:]]), read + tokens.shape[1]
-        if found[-1] == 2:
-            break
-    return found
+@dataclass(frozen=True)
+class GraphFolder:
+    """The graphs of an exported folder by name, and its model.json."""
+
+    graphs: dict[str, Run]
+    about: dict[str, Any]
+
+    @staticmethod
+    def read(folder: Path, to: str) -> "GraphFolder":
+        suffix, load = GRAPHS[to]
+        about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        return GraphFolder({name: load(folder / f"{name}{suffix}") for name in about["graphs"]}, about)
+
+    @property
+    def special(self) -> dict[str, Any]:
+        special: dict[str, Any] = self.about["special_tokens"]
+        return special
+
+    def past(self, graph: str, batch: int) -> list[Tensor]:
+        """Keys and values of no token."""
+        layers, _, heads, _, width = self.about["graphs"][graph]["inputs"]["past_keys"]
+        return [torch.zeros(layers, batch, heads, 0, width) for _ in range(2)]
+
+    def encode(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """The output of an encoder for texts."""
+        ids, mask = padded(rows, self.special.get("pad", 0))
+        (output,) = self.graphs["encoder"](input_ids=ids, attention_mask=mask)
+        return output
+
+    def generate(self, prompts: Sequence[Sequence[int]], steps: int) -> tuple[list[list[int]], list[float], Tensor]:
+        """The likeliest tokens behind prompts, their log p, and the logits of the prompts, which end together."""
+        tokens, mask = padded(prompts, self.special.get("pad", 0), left=True)
+        past = self.past("decoder", len(prompts))
+        past_mask = torch.ones(len(prompts), 0, dtype=torch.long)
+        path, of_prompts = GreedyPath(len(prompts), self.special), None
+        for _ in range(steps):
+            inputs = {"input_ids": tokens, "attention_mask": mask, "past_mask": past_mask}
+            logits, *past = self.graphs["decoder"](**inputs, past_keys=past[0], past_values=past[1])
+            of_prompts = logits if of_prompts is None else of_prompts
+            past_mask = torch.cat([past_mask, mask], 1)
+            tokens = path.extend(logits[:, -1])
+            mask = torch.ones_like(tokens)
+        assert of_prompts is not None
+        return path.tokens, path.log_probs, of_prompts
+
+    def translate(self, rows: Sequence[Sequence[int]], steps: int) -> tuple[list[list[int]], list[float]]:
+        """Greedy translations and their log p."""
+        source = self._source(rows)
+        past, path = self.past("step", len(rows)), GreedyPath(len(rows), self.special)
+        tokens = torch.full((len(rows), 1), self.special["bos"])
+        for _ in range(steps):
+            logits, *past = self.graphs["step"](input_ids=tokens, **source, past_keys=past[0], past_values=past[1])
+            tokens = path.extend(logits[:, -1])
+        return path.tokens, path.log_probs
+
+    def translation_logits(self, rows: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
+        """The logits of all tokens of known translations at once: "b t v"."""
+        begun = [[self.special["bos"], *target[:-1]] for target in targets]
+        ids, _ = padded(begun, self.special["pad"])
+        keys, values = self.past("step", len(rows))
+        return self.graphs["step"](input_ids=ids, **self._source(rows), past_keys=keys, past_values=values)[0]
+
+    def _source(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        ids, mask = padded(rows, self.special["pad"])
+        keys, values = self.graphs["source"](input_ids=ids, attention_mask=mask)
+        return {"attention_mask": mask, "source_keys": keys, "source_values": values}
 
 
-def translate(
-    source: Run, step: Run, ids: list[int], steps: int, size: tuple[int, int, int]
-) -> tuple[list[int], float]:
-    """The greedy translation of a sentence and its log p."""
-    layers, heads, width = size
-    mask = torch.ones(1, len(ids), dtype=torch.long)
-    keys, values = source(input_ids=torch.tensor([ids]), attention_mask=mask)
-    past = [torch.zeros(layers, 1, heads, 0, width)] * 2
-    found, total = [1], 0.0
-    while len(found) <= steps:
-        logits, *past = step(
-            input_ids=torch.tensor([found[-1:]]),
-            attention_mask=mask,
-            source_keys=keys,
-            source_values=values,
-            past_keys=past[0],
-            past_values=past[1],
-        )
-        found.append(int(best(logits[0, -1])))
-        total += float(logits[0, -1].log_softmax(-1)[found[-1]])
-        if found[-1] == 2:
-            break
-    return found[1:], total
+class GreedyPath:
+    """The likeliest tokens of a batch so far, and their log p; no text has a forbidden token."""
+
+    def __init__(self, batch: int, special: dict[str, Any]) -> None:
+        self.tokens: list[list[int]] = [[] for _ in range(batch)]
+        self.log_probs = [0.0] * batch
+        self.eos, self.forbidden = special.get("eos"), torch.tensor(special["forbidden"], dtype=torch.long)
+
+    def extend(self, logits: Tensor) -> Tensor:  # "b v" -> "b 1"
+        best = logits.index_fill(1, self.forbidden, -torch.inf).argmax(-1)
+        log_p = logits.log_softmax(-1).gather(1, best[:, None])[:, 0].tolist()
+        for n, token in enumerate(best.tolist()):
+            if not self.tokens[n] or self.tokens[n][-1] != self.eos:
+                self.tokens[n].append(token)
+                self.log_probs[n] += log_p[n]
+        return best[:, None]
 
 
-def best(logits: Tensor) -> Tensor:
-    """The likeliest token that a text may have: no padding, begin or unknown token."""
-    return logits.index_fill(0, torch.tensor([0, 1, 3]), -torch.inf).argmax()
+def padded(rows: Sequence[Sequence[int]], pad: int, left: bool = False) -> tuple[Tensor, Tensor]:
+    """Ids and their mask, padded to the longest row."""
+    longest = max(map(len, rows))
+    ids, mask = torch.full((len(rows), longest), pad), torch.zeros(len(rows), longest, dtype=torch.long)
+    for n, row in enumerate(rows):
+        places = slice(longest - len(row), longest) if left else slice(len(row))
+        ids[n, places], mask[n, places] = torch.tensor(row), 1
+    return ids, mask

@@ -66,7 +66,8 @@ def classifier(pooling: str = "mean") -> ClassifyTextPredictor:
     return ClassifyTextPredictor(randomize(model), RunSubwords(tokenizer()), ["x", "y", "z"], max_length=64)
 
 
-def translator(kind: Any = "characters", **options: Any) -> Translator:
-    tokens = tokenizer(kind)
-    model = Transformer(len(tokens), len(tokens), tied="none", **{**SIZES, **options})
-    return Translator(randomize(model), Vocabularies(tokens, tokens))
+def translator(kind: Any = "characters", target_size: int = 280, **options: Any) -> Translator:
+    source = tokenizer(kind)
+    target = source if target_size == 280 else Tokenizer.train(kind, LINES, target_size)
+    model = Transformer(len(source), len(target), **{"tied": "none", **SIZES, **options})
+    return Translator(randomize(model), Vocabularies(source, target))

@@ -30,7 +30,7 @@ def test_onnx_is_installed_by_an_extra(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_models_that_are_no_graph() -> None:
     parts = predictors.language_model().exportable()
-    message = "a Linear is not exported as a graph; a Transformer, GPT2, BERTMaskedLM, TextEmbedder and an"
+    message = "a Linear is not exported as a graph; train one that is: a Transformer, a GPT2, a BERTMaskedLM, or a"
     with pytest.raises(ValueError, match=message):
         graphs_of(replace(parts, model=nn.Linear(2, 3)))
     rotary = predictors.language_model(positions="rotary").exportable()
@@ -58,7 +58,7 @@ def test_a_vocabulary_without_a_file(tmp_path: Path) -> None:
 
 
 def test_models_that_transformers_has_no_class_for() -> None:
-    message = "transformers has no class for a Linear, only .*; train another model, or export it to another format"
+    message = "transformers has no class for a Linear; train one that it has: BERT, .*, Transformer, ViT"
     with pytest.raises(ValueError, match=message):
         mapped_model(nn.Linear(2, 3))
     model = predictors.embedder().model

@@ -14,12 +14,17 @@ from regard.export import export
 from regard.tasks.language_model.options import GenerateText
 
 
+def read_tokenizer(folder: Path) -> Any:
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
 def read(folder: Path, kind: str) -> tuple[Any, Any]:
     """The model and the tokenizer of a folder."""
     import transformers
 
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    return getattr(transformers, kind).from_pretrained(folder).eval(), tokenizer
+    return getattr(transformers, kind).from_pretrained(folder).eval(), read_tokenizer(folder)
 
 
 def test_language_models_continue_a_prompt_with_the_same_tokens(tmp_path: Path) -> None:
@@ -65,12 +70,43 @@ def test_encoders_give_the_same_vectors(options: dict[str, Any], tmp_path: Path)
     assert len(modules) == (2 if options else 3)
 
 
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"target_size": 270}, "PegasusForConditionalGeneration"),
+        ({"tied": "target", "target_size": 270}, "PegasusForConditionalGeneration"),
+        ({"tied": "all"}, "PegasusForConditionalGeneration"),
+        ({"positions": "learned", "longest": 128}, "BlenderbotForConditionalGeneration"),
+        ({"norm": "post", "target_size": 270}, "MarianMTModel"),
+        ({"norm": "post", "tied": "all"}, "MarianMTModel"),
+    ],
+)
+def test_translators_are_the_class_with_their_norms_and_positions(
+    options: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    predictor = predictors.translator("bpe", **options)
+    files = export(predictor.exportable(), tmp_path / "out", "transformers")
+    assert files["config.json"] == f"of {kind}"
+    model, tokenizer = read(tmp_path / "out", "AutoModelForSeq2SeqLM")
+    assert type(model).__name__ == kind
+    has_own = "target_size" in options
+    assert ("target/" in files) == has_own
+    target = read_tokenizer(tmp_path / "out/target") if has_own else tokenizer
+    encoded = tokenizer(LINES, return_tensors="pt", padding=True)
+    for row, (best, *_) in zip(
+        model.generate(**encoded, max_new_tokens=9, do_sample=False), predictor.translate(LINES), strict=True
+    ):
+        ids = row[1:].tolist()
+        assert ids[: len(best.tokens)] == list(best.tokens)[:9]
+        text = predictor.vocabularies.target.decode(ids)
+        assert target.decode(ids, skip_special_tokens=True).strip() == text.strip()
+
+
 def test_models_without_a_class_are_refused(tmp_path: Path) -> None:
     refused = [
         ("reads tanh\\(W x \\+ b\\) of the first token, and this classifier the mean", predictors.classifier()),
         ("GPT2 with positions='rotary' cannot be saved", predictors.language_model(positions="rotary")),
-        ("Transformer with norm='pre' cannot be saved", predictors.translator()),
-        ("positions are not Marian's table", predictors.translator(norm="post")),
+        ("norm='post' and learned positions cannot", predictors.translator(norm="post", positions="learned")),
     ]
     for reason, predictor in refused:
         with pytest.raises(ValueError, match=reason):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from regard.data.text.library_vocabulary import LibraryVocabulary
 from regard.export.ctranslate2_model import write_decoder, write_encoder, write_translator
+from regard.export.graphs import has_encoder_graph
 from regard.export.vocabulary_files import TARGET_TOKENIZER, TOKENIZER, write_tokenizer
 from regard.inference.exportable import Exportable
 from regard.models.gpt2 import GPT2
@@ -37,9 +38,10 @@ def write_ctranslate2(parts: Exportable, folder: Path) -> Mapping[str, str]:
         purpose = f"a vector is the {model.pooling} of its states{length}, which CTranslate2 does not compute"
         files = {"model.bin": f"weights of an encoder, for ctranslate2.Encoder; {purpose}"}
     else:
+        way = "export it --to onnx" if has_encoder_graph(model) else "train one of these"
         raise ValueError(
-            f"CTranslate2 has no model for a {type(model).__name__}: it has translators (Transformer), decoders (GPT2) "
-            "and encoders without a head (TextEmbedder of the last layer); export it --to onnx"
+            f"CTranslate2 has no {type(model).__name__}: it has translators (Transformer), decoders (GPT2) and "
+            f"encoders without a head (TextEmbedder of the last layer); {way}"
         )
     if write_tokenizer(vocabulary, folder / TOKENIZER):
         files[TOKENIZER] = "of texts, for the library tokenizers"

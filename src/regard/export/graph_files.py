@@ -18,14 +18,18 @@ def write_about(parts: Exportable, folder: Path) -> dict[str, str]:
         files[TOKENIZER] = "of texts, for the library tokenizers"
     if parts.target is not None and write_tokenizer(parts.target, folder / TARGET_TOKENIZER):
         files[TARGET_TOKENIZER] = "of translations, for the library tokenizers"
-    about: dict[str, Any] = {
+    write_json(folder / ABOUT, about_graphs(parts))
+    return {**files, ABOUT: "names and sizes of inputs, special tokens, classes"}
+
+
+def about_graphs(parts: Exportable) -> dict[str, Any]:
+    """The content of model.json."""
+    return {
         "model": type(parts.model).__name__,
         "graphs": {graph.name: _graph(graph) for graph in graphs_of(parts)},
         "special_tokens": _special(parts.vocabulary if parts.target is None else parts.target),
         **({"classes": list(parts.classes)} if parts.classes else {}),
     }
-    write_json(folder / ABOUT, about)
-    return {**files, ABOUT: "names and sizes of inputs, special tokens, classes"}
 
 
 def _graph(graph: Graph) -> dict[str, Any]:

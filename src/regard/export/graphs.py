@@ -212,8 +212,8 @@ def graphs_of(parts: Exportable) -> list[Graph]:
     found = _encoder(model)
     if found is None:
         raise ValueError(
-            f"a {type(model).__name__} is not exported as a graph; a Transformer, GPT2, BERTMaskedLM, TextEmbedder and "
-            "an EncoderClassifier are"
+            f"a {type(model).__name__} is not exported as a graph; train one that is: a Transformer, a GPT2, a "
+            "BERTMaskedLM, or a TextEmbedder or EncoderClassifier of the last layer"
         )
     bert, head, output = found
     _check(bert, bert.place)
@@ -223,6 +223,11 @@ def graphs_of(parts: Exportable) -> list[Graph]:
     inputs = {"input_ids": ids, "attention_mask": ids.clone()}
     longest = len(module.positions.table)
     return [Graph("encoder", module, inputs, dict.fromkeys(inputs, _IDS), (output,), longest)]
+
+
+def has_encoder_graph(model: nn.Module) -> bool:
+    """Whether a model is a BERT with a head that graphs have."""
+    return _encoder(model) is not None
 
 
 def _encoder(model: nn.Module) -> tuple[BERT, Callable[[Tensor, Tensor], Tensor], str] | None:

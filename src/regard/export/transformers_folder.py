@@ -86,11 +86,8 @@ def mapped_model(model: nn.Module) -> nn.Module:
         return model.encoder.bert
     part = model.classifier if isinstance(model, ReleasedClassifier) else model
     if type(part) not in SAVED_AS:
-        known = ", ".join(sorted(name for names in SAVED_AS.values() for name in names))
-        raise ValueError(
-            f"transformers has no class for a {type(model).__name__}, only {known}; train another model, or export it "
-            "to another format"
-        )
+        known = ", ".join(sorted(kind.__name__ for kind in SAVED_AS))
+        raise ValueError(f"transformers has no class for a {type(model).__name__}; train one that it has: {known}")
     return part
 
 

@@ -48,8 +48,8 @@ def released_task(folder: Path) -> str:
     if task not in RELEASED:
         supported = ", ".join(each for each, kind in ARCHITECTURES.items() if kind.task in RELEASED)
         raise ValueError(
-            f"{folder / CONFIG} names the architecture {name!r}, which has no output of its own; load it by "
-            f"regard.load_pretrained, or name a folder of one of {supported}"
+            f"{folder / CONFIG} names the architecture {name!r}, which no task predicts with; load its model "
+            f"by regard.load_pretrained, or name a folder of one of {supported}"
         )
     return task
 

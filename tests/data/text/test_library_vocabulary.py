@@ -1,8 +1,11 @@
 """Vocabularies for other programs: the library has the same ids and the same text."""
 
+import random
+
 import pytest
 
 from regard.data.text.library_vocabulary import MASK, library_vocabulary
+from regard.data.text.sentences import split_sentences
 from regard.data.text.tokenizer import Kind, Tokenizer
 
 LINES = ["the cat  sat on the mat\n", "a <pad> b", "", " ", "x\ty é漢 ", "<unk> <eos>", "  two", "the the cat"]
@@ -33,3 +36,17 @@ def test_marks_and_masks(kind: Kind, size: int) -> None:
     assert vocabulary.name("mask") == MASK
     assert vocabulary.name("cls") is None
     assert len(vocabulary.padded(len(tokenizer) + 3)) == len(tokenizer) + 3
+
+
+@pytest.mark.parametrize(("kind", "size"), KINDS)
+def test_sentences_are_read_one_by_one(kind: Kind, size: int) -> None:
+    """White space between sentences has no tokens; that inside them has."""
+    tokenizer = Tokenizer.train(kind, LINES[:3], size)
+    library = library_vocabulary(tokenizer, spaced=True, by_sentence=True).library
+    assert library is not None
+    draw = random.Random(0)
+    parts = ["a", "B", " ", "  ", ". ", ".", "!", "? ", "\n", "。", ")", "”", "é", "漢", "…"]
+    for _ in range(300):
+        text = "".join(draw.choices(parts, k=draw.randint(1, 12)))
+        sentences = tokenizer.encode(split_sentences(text))
+        assert library.encode(text).ids == [token for ids in sentences for token in ids]

@@ -394,8 +394,15 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         ),
         r"a GPT2 with Attention\(.*in its heads cannot be saved": GPT2(V, attention="additive", **sizes),
         r"a BERT with norm='pre' cannot be saved": BERT(V, norm="pre", **sizes),
-        "whose positions are not Marian's table cannot be saved": Transformer(
+        "a Transformer with norm='post' and learned positions cannot be saved .*: Marian's positions are sinusoids, "
+        "and BART has a norm behind the embeddings; train it with norm='pre' or": Transformer(
             V, V, norm="post", positions="learned", **sizes
+        ),
+        "a Transformer with positions='alibi' cannot be saved .*, whose translators add sinusoids or": Transformer(
+            V, V, positions="alibi", **sizes
+        ),
+        "a Transformer with scale=3 cannot be saved .*, whose translators multiply embeddings by 1 or": Transformer(
+            V, V, scale=3.0, **sizes
         ),
         "the activation .* has no name in transformers' layout": GPT2(V, activation=nn.Mish(), **sizes),
         "a Llama with bias=True cannot be saved": Llama(V, window=4, bias=True, **sizes),

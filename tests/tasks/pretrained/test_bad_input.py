@@ -83,7 +83,7 @@ FOLDERS: dict[str, tuple[str, Callable[[Path], object], tuple[str, ...], str]] =
         "ViTForImageClassification",
         lambda f: edit(f, architectures=["ViTModel"]),
         ("IMAGE",),
-        "names the architecture 'ViTModel', which has no output of its own; load it by regard.load_pretrained, or ",
+        "names the architecture 'ViTModel', which no task predicts with; load its model by regard.load_pretrained, or ",
     ),
     "a regression": (
         "BertForSequenceClassification",

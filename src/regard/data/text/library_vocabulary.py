@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from regard.data.text.sentences import SENTENCE_SPACE
 from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK
 from regard.data.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
+    from tokenizers.normalizers import Normalizer
 
 MASK = "[MASK]"
 # `words` has no text for an unknown token: this is its name in the vocabulary
@@ -66,15 +68,22 @@ def library_vocabulary(
     bos: int = BOS,
     mask: bool = False,
     matches_special: bool = False,
+    by_sentence: bool = False,
 ) -> LibraryVocabulary:
     """A tokenizer of regard for the library: equal ids for every text.
 
     `spaced` reads texts as lines (`Tokenizer.encode`), otherwise as running text (`Tokenizer.encode_text`). `begin` and
-    `end` are put around a text; `mask` adds the token of masked-lm behind all others.
+    `end` are put around a text; `mask` adds the token of masked-lm behind all others. `by_sentence` reads the sentences
+    of a text as lines of their own: white space around them has no tokens.
     """
-    from tokenizers import AddedToken, processors
+    from tokenizers import AddedToken, normalizers, processors
 
     library = _LIBRARIES[tokenizer.kind](json.loads(tokenizer.to_json()), spaced)
+    if by_sentence:
+        rest = [] if library.normalizer is None else [library.normalizer]
+        library.normalizer = normalizers.Sequence(
+            [*_sentence_spaces("" if tokenizer.kind == "characters" else " "), *rest]
+        )
     names = [str(library.id_to_token(n)) for n in range(SPECIAL)]
     library.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
     special: dict[str, int | None] = {"pad": PAD, "bos": bos, "eos": EOS, "unk": UNK}
@@ -91,6 +100,13 @@ def library_vocabulary(
     library.encode_special_tokens = not matches_special
     forbidden = tokenizer.special.forbidden
     return LibraryVocabulary.of_library(library, special, forbidden=forbidden, matches_special=matches_special)
+
+
+def _sentence_spaces(between: str) -> "list[Normalizer]":
+    """Normalizers that write `between` between sentences, and nothing before and behind a text."""
+    from tokenizers import Regex, normalizers
+
+    return [normalizers.Replace(Regex(SENTENCE_SPACE), between), normalizers.Strip()]
 
 
 def _bpe(content: Mapping[str, Any], spaced: bool) -> "Library":

@@ -2,10 +2,12 @@
 
 import re
 
-# a full stop, question or exclamation mark, closing quotes and brackets, and white space; Han marks need no space
-_END = re.compile(
-    r"""[.!?…]+["'”’»)\]]*\s+(?![a-zà-öø-ÿ])|[。！？]+["'”’»」』)\]]*\s*|\s*\n\s*""",
-)
+# full stops, question and exclamation marks with closing quotes and brackets; Han marks need no space behind them
+_MARKS, _HAN_MARKS = r"""[.!?…]+["'”’»)\]]*""", r"""[。！？]+["'”’»」』)\]]*"""
+_NO_SMALL = "(?![a-zà-öø-ÿ])"
+_END = re.compile(rf"{_MARKS}\s+{_NO_SMALL}|{_HAN_MARKS}\s*|\s*\n\s*")
+# the white space between sentences, for the library `tokenizers`: \K leaves the marks before it out of the match
+SENTENCE_SPACE = rf"{_MARKS}\K\s+{_NO_SMALL}\s*|{_HAN_MARKS}\K\s*|\s*\n\s*"
 
 
 def split_sentences(text: str) -> list[str]:

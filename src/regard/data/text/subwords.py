@@ -117,8 +117,11 @@ class SubwordTokenizer(ABC):
         """The tokenizer as text, which `read_subwords` restores."""
 
     @abstractmethod
-    def library_vocabulary(self, *, matches_special: bool = False) -> LibraryVocabulary:
-        """The vocabulary for other programs; a text may spell a mask with `matches_special`."""
+    def library_vocabulary(self, *, matches_special: bool = False, by_sentence: bool = False) -> LibraryVocabulary:
+        """The vocabulary for other programs; a text may spell a mask with `matches_special`.
+
+        `by_sentence`: the sentences of a text are read as texts of their own, one behind the other.
+        """
 
     @property
     def special(self) -> frozenset[int]:
@@ -229,7 +232,7 @@ class PretrainedSubwords(SubwordTokenizer):
     def to_json(self) -> str:
         return json.dumps({"kind": "pretrained", "tokenizer": json.loads(self._library.to_str())}, ensure_ascii=False)
 
-    def library_vocabulary(self, *, matches_special: bool = False) -> LibraryVocabulary:
+    def library_vocabulary(self, *, matches_special: bool = False, by_sentence: bool = False) -> LibraryVocabulary:
         special = {"pad": self.pad, "unk": self.unknown, "mask": self.mask}
         return LibraryVocabulary.of_library(self._library, special, matches_special=matches_special)
 
@@ -272,9 +275,15 @@ class RunSubwords(SubwordTokenizer):
     def to_json(self) -> str:
         return json.dumps({"kind": "run", "tokenizer": json.loads(self._tokenizer.to_json())}, ensure_ascii=False)
 
-    def library_vocabulary(self, *, matches_special: bool = False) -> LibraryVocabulary:
+    def library_vocabulary(self, *, matches_special: bool = False, by_sentence: bool = False) -> LibraryVocabulary:
         return library_vocabulary(
-            self._tokenizer, spaced=True, begin=(BOS,), end=(EOS,), mask=True, matches_special=matches_special
+            self._tokenizer,
+            spaced=True,
+            begin=(BOS,),
+            end=(EOS,),
+            mask=True,
+            matches_special=matches_special,
+            by_sentence=by_sentence,
         )
 
 

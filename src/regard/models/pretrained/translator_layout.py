@@ -163,7 +163,8 @@ def in_layout(model: Transformer) -> Transformer:
         dropout=model.dropout.p,
         tied="all" if is_shared else "target" if is_tied else "none",
         padding=model.target.padding_idx or 0,
-    ).eval()
+    )
+    copy.to(model.output.weight.dtype).eval()
     even = torch.arange(0, model.width, 2)
     order = torch.cat([even, even + 1]) if is_sinusoidal else torch.arange(model.width)
     for parameter in (copy.source.weight, copy.target.weight, copy.output.weight):
@@ -189,8 +190,7 @@ def is_pre_norm(model: Transformer) -> bool:
 
 
 def _check_expressible(model: Transformer) -> None:
-    """Raises for positions and scales that no translator of transformers has."""
-    check_writable(model)
+    """Raises for positions, scales and scores that no translator of transformers has."""
     if not isinstance(model.source_place, LearnedPositions | Sinusoidal):
         raise ValueError(
             f"a Transformer with positions={model.positions.name!r} cannot be saved in transformers' layout, whose "
@@ -201,6 +201,7 @@ def _check_expressible(model: Transformer) -> None:
             f"a Transformer with scale={model.scale:g} cannot be saved in transformers' layout, whose translators "
             "multiply embeddings by 1 or the root of the width; save its state_dict() instead"
         )
+    check_writable(model)
 
 
 def build_pre_norm(config: CheckpointConfig, names: frozenset[str]) -> Transformer:
@@ -212,7 +213,10 @@ def build_pre_norm(config: CheckpointConfig, names: frozenset[str]) -> Transform
 
 
 def pre_norm_maps(model: Transformer) -> list[TensorMap]:
-    places = [("model.encoder.embed_positions", "source_place.table"), ("model.decoder.embed_positions", "target_place.table")]
+    places = [
+        ("model.encoder.embed_positions", "source_place.table"),
+        ("model.decoder.embed_positions", "target_place.table"),
+    ]
     result = [*linear_maps(places, bias=False), *layer_maps(model)]
     result += linear_maps([("model.encoder.layer_norm", "source_norm"), ("model.decoder.layer_norm", "target_norm")])
     if model.source is model.target:

@@ -299,9 +299,9 @@ class ClassifyTextPredictor(Predictor[str, TextClasses]):
 
     def exportable(self) -> Exportable:
         if isinstance(self.tokenizer, Tokenizer):
-            vocabulary = library_vocabulary(self.tokenizer, spaced=True)
+            vocabulary = library_vocabulary(self.tokenizer, spaced=True, by_sentence=True)
         else:
-            vocabulary = self.tokenizer.library_vocabulary()
+            vocabulary = self.tokenizer.library_vocabulary(by_sentence=True)
         return Exportable(self.model, vocabulary, classes=tuple(self.classes), longest=self.max_length)
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
