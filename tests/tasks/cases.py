@@ -79,6 +79,12 @@ CASES: dict[str, Case] = {
     "classify-clip": Case(
         "--train CLIPS --width 4 --depths 1 --batch 16", ("test:0", "test:1"), ("paper", "dot"), ("still", "blink")
     ),
+    "classify-clip+transformer": Case(
+        "--train SIGNALS --model transformer --causal --width 4 --heads 2 --layers 1 --batch 16",
+        ("test:0", "test:1"),
+        ("scaled-dot", "entmax"),
+        ("up", "down"),
+    ),
     "glimpse": Case(
         "--train DIGITS --what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --gate simam --batch 16",
         ("IMAGE",) * 2,
@@ -282,13 +288,17 @@ def write_images(folder: Path, draw: np.random.Generator) -> None:
 
 
 def write_clips(folder: Path, draw: np.random.Generator) -> None:
-    """Forty clips of two classes, three to six frames of 8 by 8: random grey values that stay, or that blink."""
+    """Forty clips of two classes, three to six frames of 8 by 8: random grey values that stay, or that blink; and forty
+    signals beside them."""
     for n in range(40):
         name = ("still", "blink")[n % 2]
         frames = draw.integers(0, 255, (1, 8, 8), np.uint8).repeat(3 + n % 4, 0)
         frames[1::2] *= 1 - n % 2
         (folder / name).mkdir(parents=True, exist_ok=True)
         np.save(folder / name / f"{n}.npy", frames)
+    samples = [[str(k * (1 - 2 * (n % 2))) for k in range(5 + n % 7)] for n in range(40)]
+    rows = [",".join([("up", "down")[n % 2], *values]) for n, values in enumerate(samples)]
+    folder.with_name("signals.csv").write_text("\n".join(rows))
 
 
 def write_turns(path: Path) -> None:
@@ -316,6 +326,7 @@ def with_paths(arguments: str, folder: Path) -> list[str]:
         "SPEECH": "speech.tsv",
         "DIGITS": "digits",
         "CLIPS": "clips",
+        "SIGNALS": "signals.csv",
         "PAIRS": "pairs.tsv",
         "CAPTIONS": "captions.tsv",
         "TEXTS": "texts.txt",

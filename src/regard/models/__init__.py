@@ -5,6 +5,10 @@ from torch import nn
 from regard.models.acting.agent import Agent
 from regard.models.bag_of_words import BagOfWords
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
+from regard.models.clips.clip_attention import ClipAttention
+from regard.models.clips.clip_cell import ClipCell
+from regard.models.clips.clip_convnet import ClipConvNet
+from regard.models.clips.space_time import SpaceTimeEncoder
 from regard.models.conv.captioner import ConvCaptioner
 from regard.models.conv.seq2seq import ConvSeq2Seq
 from regard.models.convnet import ConvNet
@@ -57,6 +61,10 @@ MODELS: dict[str, type[nn.Module]] = {
     "convnet": ConvNet,
     "rows": RowReader,
     "mlp": MLP,
+    "clip-attention": ClipAttention,
+    "clip-convnet": ClipConvNet,
+    "clip-cell": ClipCell,
+    "space-time": SpaceTimeEncoder,
     "ram": RAM,
     "show-attend-tell": ShowAttendTell,
     "conv-captioner": ConvCaptioner,
@@ -97,6 +105,9 @@ __all__ = [
     "BERTMaskedLM",
     "BagOfWords",
     "BiDAF",
+    "ClipAttention",
+    "ClipCell",
+    "ClipConvNet",
     "ConvCaptioner",
     "ConvNet",
     "ConvSeq2Seq",
@@ -116,6 +127,7 @@ __all__ = [
     "SelfAttentive",
     "Seq2Seq",
     "ShowAttendTell",
+    "SpaceTimeEncoder",
     "Transformer",
     "TransformerTagger",
     "TransformerXL",

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from regard.data.embedded._digit_images import Split, digit_images
 from regard.data.embedded.scenes import (
     MAX_OFFSET,
     NAMES,
@@ -16,6 +15,7 @@ from regard.data.embedded.scenes import (
     sentences,
     split_of,
 )
+from regard.data.images.digit_splits import Split, digit_images
 from regard.data.images.labelled import Images
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")

@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models.clips.cases import CASES, CHANNELS, CLASSES
+from tests.models.clips.cases import CASES, CHANNELS, CLASSES, SIZE
 from torch import Tensor
 
+from regard.attn.catalogue import MECHANISMS
+from regard.gates.channel import SqueezeExcite
+from regard.layers.query_pooling import POSITIONAL
+from regard.models.clips.clip_convnet import ClipConvNet
 from regard.models.clips.clip_model import ClipModel
 
 LENGTHS = torch.tensor([5, 7, 2, 1])
@@ -26,7 +30,7 @@ def build(name: str, **options: Any) -> ClipModel:
 
 def clips(model: ClipModel, lengths: Tensor = LENGTHS, padding: float = 0.0) -> Tensor:
     torch.manual_seed(1)
-    size = () if model.is_signal else (11, 13)
+    size = () if model.is_signal else SIZE
     longest = int(lengths.max())
     x = torch.randn(len(lengths), longest, CHANNELS, *size, dtype=torch.float64)
     x[torch.arange(longest) >= lengths[:, None]] = padding
@@ -93,3 +97,34 @@ def test_wrong_inputs(name: str) -> None:
         model.growing(x[:1])
     with pytest.raises(ValueError, match=r"growing takes one clip, got 4; call it for each, x\[n : n \+ 1\]"):
         build(name, causal=True).growing(x)
+
+
+def test_a_causal_network_has_no_gate() -> None:
+    with pytest.raises(ValueError, match="a gate weighs a map by all its frames, and a causal network reads no later"):
+        ClipConvNet(1, 2, gate=SqueezeExcite, causal=True)
+
+
+def test_places_of_a_transformer_are_fixed() -> None:
+    model = build("transformer")
+    with pytest.raises(
+        ValueError, match=r"x must have frames of \(11, 13\), got \(11, 12\); the places of a frame are"
+    ):
+        model(clips(model)[..., :12])
+
+
+@pytest.mark.parametrize("attention", sorted({*MECHANISMS} - POSITIONAL - {"hard", "hard-argmax"}))
+@pytest.mark.parametrize("name", ["frames", "frames-signal"])
+@torch.no_grad()
+def test_any_mechanism_reads_clips(name: str, attention: str) -> None:
+    model = build(name, attention=attention)
+    lengths = LENGTHS * (9 if model.is_signal else 1)
+    x = clips(model, lengths)
+    logits = model(x, lengths)
+    for n, length in enumerate(lengths.tolist()):
+        torch.testing.assert_close(model(x[n : n + 1, :length])[0], logits[n], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("attention", sorted(POSITIONAL))
+def test_a_learned_query_has_no_position(attention: str) -> None:
+    with pytest.raises(ValueError, match=f"attention='{attention}' weighs keys by their distance from the query"):
+        build("frames", attention=attention)

@@ -8,8 +8,10 @@ import torch
 from PIL import Image
 
 from regard.data.clips.labelled import Clips
+from regard.inference.predictor import labelled_recording
 from regard.models.clips.clip_model import ClipModel
 from regard.tasks.classify_clip.data import ClipFacts, ClipSplits
+from regard.tasks.classify_clip.maps import clip_maps
 from regard.tasks.classify_clip.options import ClassifyClip, PredictClips
 from regard.tasks.classify_clip.predictor import ClipClassifier, ClipInput
 
@@ -27,7 +29,8 @@ def splits(is_signal: bool = False) -> ClipSplits:
 def classifier(is_signal: bool = False, **options: object) -> ClipClassifier:
     torch.manual_seed(0)
     facts = ClipFacts.of(splits(is_signal))
-    model = ClassifyClip.of(width=3, depths=(1,), **options).model.build(1, facts.size, 3)
+    sizes = {} if options.get("model") == "transformer" else {"width": 3, "depths": (1,)}
+    model = ClassifyClip.of(**sizes, **options).model.build(1, facts.size, 3)
     return ClipClassifier(model.eval(), facts, lambda: splits(is_signal))
 
 
@@ -143,3 +146,44 @@ def test_signals_by_path_and_by_line(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(ValueError, match=sentence):
             predictor.read(argument)
+
+
+@pytest.mark.parametrize(
+    ("is_signal", "options", "steps", "places"),
+    [
+        (False, {}, True, (4, 6)),
+        (False, {"attention": "multi-head"}, True, (4, 6)),
+        (False, {"model": "transformer", "patch": 4}, True, (2, 3)),
+        (False, {"model": "cell"}, False, (4, 6)),
+        (False, {"model": "convnet", "gate": "cbam"}, False, (4, 6)),
+        (False, {"model": "convnet", "gate": "se"}, False, None),
+        (True, {}, True, None),
+        (True, {"model": "transformer"}, True, None),
+        (True, {"model": "cell"}, False, None),
+        (True, {"model": "convnet", "gate": "simam"}, False, None),
+    ],
+)
+def test_maps_and_pictures(
+    is_signal: bool, options: dict[str, str], steps: bool, places: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    predictor = classifier(is_signal, **options)
+    given = predictor.read("test:1")
+    output, recording = labelled_recording(predictor, given)
+    assert all(item.verified for item in recording)
+    maps = clip_maps(recording, predictor.model, len(given.clip), predictor.facts.size)
+    assert maps.verified
+    assert (maps.steps is not None) == steps
+    if maps.steps is not None:
+        weights = predictor.model.attend(*predictor.tensors([given])).weights
+        assert weights is not None
+        torch.testing.assert_close(maps.steps, weights[0].detach())
+    assert (None if maps.places is None else tuple(maps.places.shape)) == (None if places is None else (5, *places))
+    path = predictor.draw(recording, given, output, tmp_path / "x.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_needs_attention(tmp_path: Path) -> None:
+    for is_signal in (False, True):
+        predictor = classifier(is_signal, model="convnet")
+        with pytest.raises(ValueError, match="--picture draws attention, and this model has none; leave it out"):
+            predictor.session(None, tmp_path / "x.png")

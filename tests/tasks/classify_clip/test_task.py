@@ -149,3 +149,10 @@ def test_a_run_that_starts_from_another_keeps_its_statistics(tmp_path: Path) -> 
 def test_attention_that_learns_nothing(attention: str) -> None:
     with pytest.raises(ValueError, match="has no gradient that could teach it which frames to choose; try attention="):
         ClassifyClip.of(attention=attention)
+
+
+def test_a_comparison_varies_attention() -> None:
+    variants = ClassifyClip.of(model="transformer").variants(["scaled-dot", "entmax"])
+    assert [task.model.attention for task in variants.values()] == ["scaled-dot", "entmax"]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="--attention belongs to --model frames or transformer, not to cell; leave"):
+        ClassifyClip.of(model="cell").variants(["dot"])

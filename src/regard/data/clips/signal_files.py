@@ -88,8 +88,8 @@ def _ts(path: Path, lines: list[tuple[int, str]], labelled: bool) -> list[Signal
         channels = [_channel(path, number, part.split(",")) for part in parts]
         if len({len(channel) for channel in channels}) != 1:
             raise ValueError(
-                f"{path}, line {number}: its channels differ in length, {', '.join(str(len(each)) for each in channels)} "
-                "samples; fill in those that are missing"
+                f"{path}, line {number}: its channels differ in length, "
+                f"{', '.join(str(len(each)) for each in channels)} samples; fill in those that are missing"
             )
         signals.append(Signal(np.stack(channels, -1), label, number))
     return signals

@@ -14,7 +14,7 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.embedded._digit_images import HELD_OUT, Split, digit_images
+from regard.data.images.digit_splits import HELD_OUT, Split, digit_images
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PLACES = (

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from regard.data.clips.files import has_test, read_clips
 from regard.data.clips.labelled import Clip, Clips
-from regard.data.embedded._digit_images import Split
-from regard.data.embedded.moving_digits import camouflage, directions, meetings
-from regard.data.embedded.signals import signals
+from regard.data.embedded.clips.moving_digits import camouflage, directions, meetings
+from regard.data.embedded.clips.signals import signals
+from regard.data.images.digit_splits import Split
 from regard.data.splitting import relabel, stratified_split
 from regard.tasks._data_fingerprint import DataFingerprint
 

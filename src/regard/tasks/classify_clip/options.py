@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
-from regard.common.option_fields import flag, left_open
+from regard.common.option_checks import check_at_least, check_choices, check_even_heads, check_positive, check_share
+from regard.common.option_fields import flag, left_open, resolve
 from regard.tasks._image_options import gate_factory, leave_out_none
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.gates.catalogue import GateFactory
     from regard.models.clips.clip_attention import ClipAttention
+    from regard.models.clips.clip_cell import ClipCell
+    from regard.models.clips.clip_convnet import ClipConvNet
     from regard.models.clips.clip_model import ClipModel
     from regard.models.clips.encoders import ClipEncoder
     from regard.models.convnet import MakeGate
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 # the attention of Yang et al., softmax(u · tanh(W h + b)); the other names are mechanisms
 PAPER = "paper"
+# the scaled dot product, that of a Transformer's own paper
+DOT = "scaled-dot"
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,11 @@ class ClipModelOptions(ModelOptions):
 
     causal: bool = flag()
     """Read no step behind the present one, so that a clip can be classified while it grows."""
+    dropout: float = 0.1
+    """The share of features that dropout sets to zero in training."""
+
+    def __post_init__(self) -> None:
+        check_share(self, {"dropout": 0.1})
 
     @abstractmethod
     def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipModel:
@@ -69,48 +79,52 @@ class ConvolvedOptions(ClipModelOptions):
     """The gate at the end of every residual block, a name of `regard list gates`; if left out, none."""
     width: int = 16
     """Channels of the first stage; every later stage has twice as many as the one before."""
-    depths: tuple[int, ...] = (1, 1, 1)
-    """Residual blocks of each stage."""
+    depths: tuple[int, ...] | None = left_open("1 1 for pictures, 1 1 1 for signals")
+    """Residual blocks of each stage; all stages but the first halve height and width, or the samples."""
     stem_stride: int | None = left_open("2 for pictures, 1 for signals")
     """Pixels, or samples, from one place of the first map to the next."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        leave_out_none(self)
+        if self.depths is not None:
+            object.__setattr__(self, "depths", tuple(self.depths))
+        check_at_least(self, 1, {"width": 16, "stem_stride": 2})
+
+    def convolutions(self, dims: int) -> dict[str, Any]:
+        """The arguments of residual blocks over maps with so many axes of positions."""
+        return {
+            "width": self.width,
+            "depths": self.depths or ((1, 1, 1) if dims == 1 else (1, 1)),
+            "stem_stride": self.stem_stride or (1 if dims == 1 else 2),
+            "gate": gate_of(self.gate, dims),
+            "causal": self.causal,
+        }
+
+
+@dataclass(frozen=True)
+class FrameOptions(ConvolvedOptions):
+    """Options of models that encode frames one by one."""
+
     window: int = 3
     """Frames that are encoded together, as channels: a frame and its neighbours; 1 hides all motion. A signal has no
     frames."""
-    dropout: float = 0.1
-    """The share of features that dropout sets to zero before the last layer in training."""
 
     def __post_init__(self) -> None:
-        leave_out_none(self)
-        object.__setattr__(self, "depths", tuple(self.depths))
-        check_at_least(self, 1, {"width": 16, "stem_stride": 2, "window": 3})
-        check_share(self, {"dropout": 0.1})
+        super().__post_init__()
+        check_at_least(self, 1, {"window": 3})
 
     def encoder(self, channels: int, size: tuple[int, int] | None) -> ClipEncoder:
         """The states of frames, or of the samples of a signal."""
         from regard.models.clips.encoders import FrameEncoder, SignalEncoder
 
         if size is None:
-            return SignalEncoder(
-                channels,
-                width=self.width,
-                depths=self.depths,
-                stem_stride=self.stem_stride or 1,
-                gate=gate_of(self.gate, 1),
-                causal=self.causal,
-            )
-        return FrameEncoder(
-            channels,
-            width=self.width,
-            depths=self.depths,
-            stem_stride=self.stem_stride or 2,
-            window=self.window,
-            gate=gate_of(self.gate, 2),
-            causal=self.causal,
-        )
+            return SignalEncoder(channels, **self.convolutions(1))
+        return FrameEncoder(channels, window=self.window, **self.convolutions(2))
 
 
 @dataclass(frozen=True)
-class ClipAttentionOptions(ConvolvedOptions):
+class ClipAttentionOptions(FrameOptions):
     """Frames that are encoded one by one; learned queries attend to the places of each, and to the frames."""
 
     attention: str = PAPER
@@ -125,6 +139,82 @@ class ClipAttentionOptions(ConvolvedOptions):
 
         mechanism = None if self.attention == PAPER else self.attention
         return ClipAttention(self.encoder(channels, size), classes, attention=mechanism, dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class ClipConvNetOptions(ConvolvedOptions):
+    """3-D convolutions over frames and places, or 1-D convolutions over a signal, with a gate in every block."""
+
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipConvNet:
+        from regard.models.clips.clip_convnet import ClipConvNet
+
+        convolutions = self.convolutions(1 if size is None else 3)
+        return ClipConvNet(channels, classes, is_signal=size is None, dropout=self.dropout, **convolutions)
+
+
+@dataclass(frozen=True)
+class ClipCellOptions(FrameOptions):
+    """A recurrent gated attention cell that reads frame by frame and attends to the places of each."""
+
+    heads: int = 8
+    """Heads of the cell."""
+    head_width: int = 16
+    """The width of every head."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"heads": 8, "head_width": 16})
+
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipCell:
+        from regard.models.clips.clip_cell import ClipCell
+
+        encoder = self.encoder(channels, size)
+        return ClipCell(encoder, classes, heads=self.heads, head_width=self.head_width, dropout=self.dropout)
+
+
+@dataclass(frozen=True)
+class SpaceTimeOptions(ClipModelOptions):
+    """A Transformer with attention over time at every place, and over the places of every frame."""
+
+    attention: str = DOT
+    """The attention of the heads, a mechanism by name (see `regard list`)."""
+    width: int = 48
+    """The width of the states."""
+    layers: int = 2
+    """Layers, each with attention over time and over places."""
+    heads: int = 4
+    """Heads per attention."""
+    feed: int | None = left_open("four times the width")
+    """The width of the feed-forward networks."""
+    patch: int = 4
+    """Pixels of a patch, wide and high; or samples from one state of a signal to the next."""
+    window: int = 3
+    """Frames that a patch holds, as channels: a frame and its neighbours. A signal has no frames."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, {"width": 48, "layers": 2, "heads": 4, "feed": 192, "patch": 4, "window": 3})
+        check_even_heads(self.width, self.heads)
+        resolve(self, {"feed": 4 * self.width})
+
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipAttention:
+        from regard.models.clips.clip_attention import ClipAttention
+        from regard.models.clips.space_time import SpaceTimeEncoder
+
+        encoder = SpaceTimeEncoder(
+            channels,
+            size,
+            width=self.width,
+            layers=self.layers,
+            heads=self.heads,
+            feed=self.feed,
+            patch=self.patch,
+            window=self.window,
+            attention=None if self.attention == DOT else self.attention,
+            dropout=self.dropout,
+            causal=self.causal,
+        )
+        return ClipAttention(encoder, classes, dropout=self.dropout)
 
 
 def check_clip_attention(attention: str) -> None:
@@ -161,7 +251,12 @@ class ClassifyClip(TaskConfig):
     # few clips are held out, and their likelihood shows smaller differences than their accuracy
     metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True, "macro f1": True, "evidence": True}
     training: ClassVar[dict[str, Any]] = {"lr": 3e-3, "schedule": "cosine", "warmup": 50, "validate_every": 200}
-    models: ClassVar[dict[str, type[ModelOptions]]] = {"frames": ClipAttentionOptions}
+    models: ClassVar[dict[str, type[ModelOptions]]] = {
+        "frames": ClipAttentionOptions,
+        "convnet": ClipConvNetOptions,
+        "cell": ClipCellOptions,
+        "transformer": SpaceTimeOptions,
+    }
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; paper is that of Yang et al., uniform the mean over frames."
@@ -181,7 +276,8 @@ class ClassifyClip(TaskConfig):
     size: int | None = None
     """Frames are resized to this many pixels, wide and high; if left out, they must all have one size."""
     model: ClipModelOptions = left_open()
-    """Frames that are encoded one by one and pooled by attention."""
+    """Frames that are encoded one by one and pooled by attention, convolutions over frames and places, a recurrent
+    gated attention cell, or a Transformer over space and time."""
     smoothing: float = 0.0
     """Label smoothing: the share of the target's probability that is spread over all classes."""
     batch: int = 32
@@ -200,7 +296,16 @@ class ClassifyClip(TaskConfig):
 
     @property
     def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
+        names = {"frames": "attention to frames", "convnet": "a network", "cell": "a gated cell"}
+        return f"{names.get(self.model_name, 'a Transformer')} on {self.dataset_label}"
+
+    def variants(self, values: Sequence[str]) -> dict[str, Self]:
+        """The same with each of these attentions."""
+        if not hasattr(self.model, "attention"):
+            raise ValueError(
+                f"--attention belongs to --model frames or transformer, not to {self.model_name}; leave it"
+            )
+        return super().variants(values)
 
     def next_command(self, run: str) -> str:
         return f"regard predict {run} CLIP"

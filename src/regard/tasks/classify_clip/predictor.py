@@ -20,11 +20,14 @@ from regard.data.clips import signal_files
 from regard.data.clips.frame_files import read_clip
 from regard.data.clips.labelled import Clip, Clips
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, Predictor
+from regard.inference.predictor import Observe, PredictionSession, Predictor, predict_recorded
 from regard.models.clips.clip_model import ClipModel
 from regard.recording.recording import Recording
 from regard.tasks.classify_clip.data import ClipFacts, ClipSplits, pad
+from regard.tasks.classify_clip.maps import clip_maps
 from regard.tasks.classify_clip.options import PredictClips
+from regard.viz.clip.signal_figure import draw_signal
+from regard.viz.clip.strip import draw_strip
 
 # clips per forward pass
 _BATCH = 32
@@ -226,6 +229,33 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
     def label(self, recording: Recording, given: ClipInput, output: ClipClassification) -> Recording:
         about = {"said": self.summary(output), "keys": "samples" if self.facts.size is None else "frames"}
         return replace(recording, about={**recording.about, "clip": given.name, **about})
+
+    def draw(self, recording: Recording, given: ClipInput, output: ClipClassification, path: Path) -> Path:
+        """A strip of frames, or the curve of a signal, with the attention over time and places.
+
+        A model whose attention is over neither, such as a gate over channels, has the figure of its recording.
+        """
+        maps = clip_maps(recording, self.model, len(given.clip), self.facts.size)
+        title = f"{given.name or 'clip'}: {self.summary(output)}"
+        notes = [] if maps.verified else ["UNVERIFIED: the model may have computed with other weights"]
+        if self.facts.size is None and maps.steps is not None:
+            return draw_signal(given.clip, maps.steps, path, title, notes=notes)
+        if maps.steps is None and maps.places is None:
+            return super().draw(recording, given, output, path)
+        return draw_strip(given.clip, path, title, steps=maps.steps, places=maps.places, notes=notes)
+
+    def session(self, options: Any, picture: Path | None) -> PredictionSession:
+        # before anything is printed; whether a model attends does not depend on the clip
+        if picture is not None and not len(predict_recorded(self, [self._blank()])[1]):
+            raise ValueError("--picture draws attention, and this model has none; leave it out")
+        return super().session(options, picture)
+
+    def _blank(self) -> ClipInput:
+        """Two steps without content."""
+        size, channels = self.facts.size, self.facts.channels
+        return ClipInput(
+            np.zeros((2, channels), np.float32) if size is None else np.zeros((2, *size, channels), np.uint8)
+        )
 
 
 def _by_length(clips: Sequence[Clip]) -> list[NDArray[np.int64]]:

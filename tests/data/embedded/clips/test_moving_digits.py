@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from regard.data.clips.labelled import Clips
-from regard.data.embedded._digit_images import digit_images
-from regard.data.embedded.moving_digits import (
+from regard.data.embedded.clips.moving_digits import (
     APART,
     DIRECTIONS,
     FRAMES,
@@ -20,6 +19,7 @@ from regard.data.embedded.moving_digits import (
     directions,
     meetings,
 )
+from regard.data.images.digit_splits import digit_images
 
 every_set = pytest.mark.parametrize("make", [directions, meetings, camouflage], ids=lambda make: make.__name__)
 

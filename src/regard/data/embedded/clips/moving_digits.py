@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.clips.labelled import Clips
-from regard.data.embedded._digit_images import Split, digit_images
+from regard.data.images.digit_splits import Split, digit_images
 
 DIRECTIONS = {
     "north": (-1, 0),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.data.embedded.signals import COURSES, DECOY, LENGTHS, NOISE, PATTERN, signals
+from regard.data.embedded.clips.signals import COURSES, DECOY, LENGTHS, NOISE, PATTERN, signals
 
 
 def test_a_split_is_a_pure_function_of_its_arguments() -> None:

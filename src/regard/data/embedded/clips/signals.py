@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.clips.labelled import Clips
-from regard.data.embedded._digit_images import Split
+from regard.data.images.digit_splits import Split
 
 # the course of the pitch from 0, low, to 1, high, by the share of the pattern that has passed
 COURSES = {

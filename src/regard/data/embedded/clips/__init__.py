@@ -1,0 +1,1 @@
+"""Embedded clips: moving digits, and signals.  No torch here."""

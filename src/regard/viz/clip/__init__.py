@@ -1,0 +1,1 @@
+"""Clips and signals with the attention over them."""
