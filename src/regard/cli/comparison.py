@@ -14,6 +14,7 @@ import torch
 
 from regard.cli.attack_images import robust_accuracy
 from regard.cli.attack_texts import robust_text_accuracy
+from regard.cli.attention_properties import attention_properties
 from regard.cli.main import print_error
 from regard.cli.progress import clock, number
 from regard.cli.train_runner import DIVERGED
@@ -80,11 +81,18 @@ def _process(args: list[str]) -> int:
 
 
 def write_results(
-    base: TaskConfig, out: Path, training: TrainingConfig, attack: str | None = None, eps: float | None = None
+    base: TaskConfig,
+    out: Path,
+    training: TrainingConfig,
+    attack: str | None = None,
+    eps: float | None = None,
+    *,
+    properties: bool = False,
 ) -> str:
     """Writes the table, all numbers as JSON and the scores over time; returns the table and the names of the files.
 
     `attack` is the name of an attack, `eps` its radius on images; the accuracy on test data becomes another score.
+    With `properties` measures of the attention become scores.
     """
     results = _read(out)
     curves: dict[str, list[tuple[float, float]]] = {}
@@ -92,7 +100,8 @@ def write_results(
     for name, result in results.items():
         if result.get("done"):
             row, curves[name] = _row(name, result, out / name)
-            rows.append(row if attack is None else _attacked(row, out / name, attack, eps))
+            row = row if attack is None else _attacked(row, out / name, attack, eps)
+            rows.append(_with_properties(row, out / name) if properties else row)
     metric, higher = base.metric, base.metrics[base.metric]
     rows.sort(key=lambda row: row["scores"].get(metric, -np.inf if higher else np.inf), reverse=higher)
     _write(out, {row["name"]: row for row in rows})
@@ -153,6 +162,13 @@ def _attacked(row: dict[str, Any], run: Path, attack: str, eps: float | None) ->
         print(f"regard: {error}", file=sys.stderr, flush=True)
         return row
     return row | {"scores": {**row["scores"], f"{attack}, test": accuracy}}
+
+
+def _with_properties(row: dict[str, Any], run: Path) -> dict[str, Any]:
+    """The row with measures of the attention of the best weights."""
+    if not (run / BEST).exists():
+        return row
+    return row | {"scores": {**row["scores"], **attention_properties(run)}}
 
 
 # the half-width of a 95 % interval in standard errors, by the number of values  (Student 1908)

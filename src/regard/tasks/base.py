@@ -357,6 +357,12 @@ class Task(ABC, Generic[Config, AnyPredictor]):
         """An input that was held out from training, for a first look at a run; None if an input must be named."""
         return None
 
+    def known_features(self, predictor: AnyPredictor, count: int) -> Sequence[tuple[Any, Any]]:
+        """So many held-out inputs of the predictor, and booleans at the features that decide their answer, "k" of
+        tokens or "h w" of positions; none if the data do not know these.
+        """
+        return ()
+
 
 @dataclass(frozen=True)
 class LabelledImageConfig(TaskConfig):

@@ -12,7 +12,7 @@ from regard.cli.parsing import toml_config
 from regard.cli.verbs.attack import ImageAttackName, attackable_tasks
 from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
 from regard.common.option_checks import check_radius
-from regard.common.option_fields import left_open, option, resolve
+from regard.common.option_fields import flag, left_open, option, resolve
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
 from regard.training.config import TrainingConfig
@@ -51,6 +51,10 @@ class CompareOptions:
     the table."""
     attack_eps: float | None = left_open("0.1 with an --attack on images")
     """The largest change of a pixel by --attack."""
+    properties: bool = flag()
+    """Add measures of the attention on held-out inputs to the table: how far heads disagree, how many there are in
+    effect; and the share of the weight on the true features, of strings of --data recall the character that is the
+    answer, of the embedded digits the ink."""
     config: Path | None = option(None, metavar="FILE")
     """A TOML file with options, such as the config.toml of a run; typed options win. Paths in it are relative to the
     working directory."""
@@ -147,7 +151,7 @@ def run(args: Sequence[str]) -> int:
             return 130
         if code:
             return code
-    print(write_results(base, out, training, options.attack, options.attack_eps))
+    print(write_results(base, out, training, options.attack, options.attack_eps, properties=options.properties))
     return 0
 
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.attacks import Attack
@@ -27,11 +29,13 @@ from regard.tasks._image_data import (
     plan_image_batches,
     read_split,
     read_stats,
+    read_train_and_test,
     require_two_classes,
     shifted_batch,
 )
 from regard.tasks._image_encoder import PretrainedImageEncoder, smallest_image_encoder
 from regard.tasks._image_options import AttackImages, EvaluateImages
+from regard.tasks._image_predictors import ImageInput
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_image.adversary import attacked_batch, robust_scores, training_attack
 from regard.tasks.classify_image.options import ClassifyImage, PretrainedImageOptions
@@ -138,6 +142,13 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         )
         seconds = time.perf_counter() - start
         return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds)
+
+    def known_features(self, predictor: ImageClassifier, count: int) -> Sequence[tuple[ImageInput, NDArray[np.bool_]]]:
+        if self.config.train is not None:
+            return ()
+        # the ink of a digit; the paper around it is black
+        pixels = read_train_and_test(self.config)[1].pixels[:count]
+        return [(ImageInput(image), (image > 0).any(-1)) for image in pixels]
 
     def attack_examples(
         self, predictor: ImageClassifier, folder: Path, options: AttackImages

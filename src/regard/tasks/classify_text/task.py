@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.attn.call import Need
 from regard.common.wording import plural
+from regard.data.embedded import recall
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.labelled import LabelledTexts, read_labelled
 from regard.data.text.special_tokens import UNK
@@ -228,6 +229,13 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
 
     def example(self, folder: Path) -> str:
         return read(self.config).valid.texts[0]
+
+    def known_features(self, predictor: ClassifyTextPredictor, count: int) -> Sequence[tuple[str, NDArray[np.bool_]]]:
+        if self.config.dataset != "recall":
+            return ()
+        # every character is a token, and one of them is the answer
+        texts = read(self.config).valid.texts[:count]
+        return [(text, np.arange(len(text)) == recall.answer_place(text)) for text in texts]
 
     def evaluate(
         self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
