@@ -7,43 +7,49 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.cli.conftest import Regard
 
 from regard.attn.maps.attention_map import DenseMap
-from regard.cli.attention_properties import _share, attention_properties
+from regard.cli.attention_properties import _share, attention_properties, measured_properties
 from regard.cli.comparison import write_results
 from regard.cli.main import main
 from regard.common import json_files
 from regard.data.embedded import recall
+from regard.data.text.tokenizer import Tokenizer
 from regard.inference.predictor import predict_recorded
+from regard.models.self_attentive import SelfAttentive
 from regard.recording.recorded_map import HARD, RecordedMap
+from regard.tasks.classify_text.options import ClassifyText
+from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.loading import load_run
 from regard.training.config import TrainingConfig
 
-SIZES = "--data recall --width 5 --hidden 6 --hops 3 --feed 7 --batch 64 --steps 1 --warmup 1 --threads 1"
-
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, threads = tmp_path_factory.mktemp("compared"), torch.get_num_threads()
     try:
-        args = ["train", "classify-text", *SIZES.split(), "--attention", "general"]
-        assert main([*args, "--out", str(folder / "general")]) == 0
+        for gate in ("se", "simam"):
+            sizes = f"--gate {gate} --width 2 --depths 1 --batch 400 --threads 1 --steps 1"
+            assert main(["train", "classify-image", *sizes.split(), "--out", str(folder / gate)]) == 0
     finally:
         torch.set_num_threads(threads)
     return folder
 
 
-def test_selectivity_is_the_share_on_the_answer(runs: Path) -> None:
-    loaded = load_run(runs / "general", "best", "cpu")
-    shares = []
-    known = loaded.config.load().known_features(loaded.predictor, 32)
+def test_selectivity_is_the_share_on_the_answer(tmp_path: Path) -> None:
+    task = ClassifyText.of(data="recall").load()
+    torch.manual_seed(0)
+    letters = "".join(map(chr, range(48, 123)))
+    tokenizer = Tokenizer.train("characters", [letters], 100)
+    model = SelfAttentive(len(tokenizer), 10, width=5, hidden=6, hops=3, feed=7).eval()
+    predictor = ClassifyTextPredictor(model, tokenizer, recall.CLASSES)
+    known, shares = task.known_features(predictor, 32), []
+    assert len(known) == 32
     for text, truth in known:
         assert np.flatnonzero(truth).tolist() == [recall.answer_place(text)]
-        _, recording = predict_recorded(loaded.predictor, [text])
+        _, recording = predict_recorded(predictor, [text])
         shares.append(recording[0].weights.dense()[..., recall.answer_place(text)].double().mean())
-    found = attention_properties(runs / "general")
-    assert len(known) == 32
+    found = measured_properties(task, predictor, tmp_path)
     assert found["selectivity, %"] == pytest.approx(100 * float(torch.stack(shares).mean()), rel=1e-5)
     assert found["true features, %"] == pytest.approx(100 / len(known[0][0]))
 
@@ -62,15 +68,11 @@ def test_maps_of_tokens_and_of_positions() -> None:
     assert _share(RecordedMap("a", "gate", DenseMap(torch.rand(1, 1, 4, 1))), ink) == pytest.approx(200 / 3)
 
 
-def test_gates_on_the_ink_of_digits(tmp_path: Path) -> None:
-    found = {}
-    for gate in ("se", "simam"):
-        sizes = f"--gate {gate} --width 2 --depths 1 --batch 400 --threads 1 --steps 1"
-        assert main(["train", "classify-image", *sizes.split(), "--out", str(tmp_path / gate)]) == 0
-        found[gate] = attention_properties(tmp_path / gate)
-    assert found["se"]["selectivity, %"] == pytest.approx(found["se"]["true features, %"])
-    assert 30 < found["simam"]["true features, %"] < 70
-    assert found["simam"]["selectivity, %"] != pytest.approx(found["simam"]["true features, %"], abs=1e-3)
+def test_gates_on_the_ink_of_digits(gates: Path) -> None:
+    se, simam = attention_properties(gates / "se"), attention_properties(gates / "simam")
+    assert se["selectivity, %"] == pytest.approx(se["true features, %"])
+    assert 30 < simam["true features, %"] < 70
+    assert simam["selectivity, %"] != pytest.approx(simam["true features, %"], abs=1e-3)
 
 
 def test_heads_of_a_translator_and_no_attention(trained: Path, unattended: Path, pairs: Path, tmp_path: Path) -> None:
@@ -85,11 +87,11 @@ def test_heads_of_a_translator_and_no_attention(trained: Path, unattended: Path,
     assert 1 <= found["effective heads"] <= 2
 
 
-def test_columns_of_the_table(regard: Regard, runs: Path) -> None:
-    results = {"general": {"done": True, "diverged": False, "peak_bytes": 0}}
-    (runs / "results.json").write_text(json.dumps(results), encoding="utf-8")
-    base = load_run(runs / "general", "best", "cpu").config
-    table = write_results(base, runs, TrainingConfig(steps=1), properties=True)
-    assert "selectivity, %" in table
-    assert json_files.parse((runs / "results.json").read_bytes())["general"]["scores"]["selectivity, %"] > 0
-    assert "selectivity" not in write_results(base, runs, TrainingConfig(steps=1))
+def test_columns_of_the_table(gates: Path) -> None:
+    results = {gate: {"done": True, "diverged": False, "peak_bytes": 0} for gate in ("se", "simam")}
+    (gates / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    base = load_run(gates / "se", "best", "cpu").config
+    table = write_results(base, gates, TrainingConfig(steps=1), properties=True)
+    assert "| selectivity, % | true features, % |" in table
+    assert json_files.parse((gates / "results.json").read_bytes())["se"]["scores"]["selectivity, %"] > 0
+    assert "selectivity" not in write_results(base, gates, TrainingConfig(steps=1))

@@ -4,6 +4,7 @@ All in this process; a new task is tested by one line in `tests/tasks/cases.py`.
 """
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -21,12 +22,13 @@ from tests.tasks.cases import CASES, request_body, task_of, with_paths, write_fi
 
 import regard
 from regard.attacks.text.victim import TextVictim
+from regard.cli.attention_properties import attention_properties
 from regard.cli.main import main
 from regard.common import checksums
 from regard.inference.edited_text import EditedText
 from regard.inference.embedding_gradient import embedding_gradient
 from regard.inference.limits import Limits
-from regard.inference.predictor import Predictor, record_run
+from regard.inference.predictor import Predictor, predict_recorded, record_run
 from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.loading import load_run
 from regard.tasks.registry import TASKS, read_config
@@ -356,6 +358,20 @@ def test_record_and_view(
         capsys.readouterr()
         assert main(["view", str(run)]) == 0, "an example of its own"
         assert capsys.readouterr().out
+
+
+@every_task
+def test_properties_of_attention_and_gates_of_cells(name: str, trained: Callable[[str], Path], folder: Path) -> None:
+    run = trained(name)
+    assert all(map(math.isfinite, attention_properties(run).values()))
+    if config_of(name).input_kind == "class":
+        return
+    predictor = regard.load(run, device="cpu")
+    given = predictor.read(inputs(name, folder)[0])
+    (plain,) = predictor.predict([given])
+    (output,), recording = predict_recorded(predictor, [given], gates=True)
+    assert predictor.text(output) == predictor.text(plain)
+    assert all(item.verified for item in recording if item.kind == "cell")
 
 
 @every_task

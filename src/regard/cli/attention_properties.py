@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.inference.predictor import predict_recorded
+from regard.inference.predictor import Predictor, predict_recorded
 from regard.metrics.selectivity import selectivity
 from regard.recording.analysis.diversity import diversity
 from regard.recording.recorded_map import HARD, KINDS, RecordedMap
+from regard.tasks.base import Task
 from regard.tasks.loading import load_run
 from regard.viz.recording.selection import is_channel_gate
 
@@ -19,16 +20,19 @@ _COUNT = 32
 
 
 def attention_properties(run: Path) -> dict[str, float]:
-    """Disagreement and effective number of the heads of all maps with several; on data that know the true features of
-    an input, also the share of the weight on them and their share of all features, in percent. Empty for a model that
-    attends to nothing.
-    """
+    """The properties of the best weights of a run; empty for a model that attends to nothing."""
     loaded = load_run(run, "best", "cpu")
-    task, predictor = loaded.config.load(), loaded.predictor
     try:
-        predictor.check_attends("--properties")
+        loaded.predictor.check_attends("--properties")
     except ValueError:
         return {}
+    return measured_properties(loaded.config.load(), loaded.predictor, run)
+
+
+def measured_properties(task: Task[Any, Any], predictor: Predictor[Any, Any], run: Path) -> dict[str, float]:
+    """Disagreement and effective number of the heads of all maps with several; on data that know the true features of
+    an input, also the share of the weight on them and their share of all features, in percent.
+    """
     columns: dict[str, list[float]] = {
         "heads disagree": [],
         "effective heads": [],
@@ -49,7 +53,7 @@ def attention_properties(run: Path) -> dict[str, float]:
     return {name: statistics.mean(values) for name, values in columns.items() if values}
 
 
-def _inputs(task: Any, predictor: Any, run: Path) -> list[tuple[Any, Tensor | None]]:
+def _inputs(task: Task[Any, Any], predictor: Predictor[Any, Any], run: Path) -> list[tuple[Any, Tensor | None]]:
     """Held-out inputs with their true features; one without, where the data do not know these."""
     known: list[tuple[Any, Tensor | None]] = [
         (given, torch.as_tensor(truth)) for given, truth in task.known_features(predictor, _COUNT)
