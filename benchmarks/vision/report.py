@@ -14,6 +14,7 @@ BENCHMARKS = {
     "channels_mnist": "squeeze and excite, part by part, on MNIST",
     "mnist": "MNIST by a ConvNet with SimAM, and by the gated attention cell, row by row",
     "mlp": "MNIST by a perceptron, with and without the attention module",
+    "clips": "moving digits and patterns in noise: every model of clips, beside a single frame",
     "glimpse": "RAM: MNIST and cluttered scenes through a few glimpses",
     "caption": "Show, Attend and Tell: captions of digit scenes, and the attention of their words",
     "gan": "SelfAttentionGAN: samples of requested digits",

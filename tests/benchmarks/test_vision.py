@@ -9,11 +9,12 @@ import pytest
 from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Effort
-from benchmarks.vision import __main__ as typed, attacks, channels, digits, mlp, mnist, mnist_attacks, report
+from benchmarks.vision import __main__ as typed, attacks, channels, clips, digits, mlp, mnist, mnist_attacks, report
 from benchmarks.vision.result import Picture, Result, Row, Table
 from tests.data.images.test_labelled import idx
 
 from regard.attacks import PGD, Worst
+from regard.data.embedded.clips import moving_digits, signals
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.training.config import TrainingConfig
 
@@ -68,7 +69,10 @@ def test_a_page_of_what_there_is(tmp_path: Path) -> None:
     page = report.write(results, tmp_path / "vision.md", images).read_text(encoding="utf-8")
     assert page.startswith("# Vision results\n")
     assert "- date: 2020-02-02\n- processor: abacus\n- torch 2\n" in page
-    assert "Not run: digits, channels, channels_mnist, mnist, mlp, glimpse, caption, attacks, mnist_attacks.\n" in page
+    assert (
+        "Not run: digits, channels, channels_mnist, mnist, mlp, clips, glimpse, caption, attacks, mnist_attacks.\n"
+        in page
+    )
     assert page.count("| drops | ≥ 98 | 98.21 % (± 0.1) | reached | 1.5 |") == 2  # among the bounds, and in its section
     assert page.count("| clouds |") == 1
     assert "### By hour\n\n| hour | drops |\n| --- | --- |\n| one | 2 |\n\nOf a day.\n" in page
@@ -175,6 +179,44 @@ def test_digits_of_a_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert digits.main(["--runs", str(tmp_path / "runs"), "--gates", "simam"], **given) == 0
     assert "step 2 of 2, loss" not in capsys.readouterr().out
     assert Result.read(tmp_path / "digits.json").settings["accuracies"]["none"] == accuracies
+
+
+def test_clips_of_a_few_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (moving_digits, signals):
+        monkeypatch.setattr(module, "_COUNTS", {"train": 24, "valid": 8, "test": 8})
+    some = [
+        clips.Variant("frames", "meetings", {}, 2),
+        clips.Variant("samples", "signals"),
+        clips.Variant("frames, causal", "directions", {"causal": True}),
+    ]
+    names = [each.name for each in clips.variants(3)]
+    assert len(set(names)) == len(names)
+    assert {"directions", "meetings", "signals", "signals-attention-sparsemax", "directions-causal"} <= set(names)
+    monkeypatch.setattr(clips, "variants", lambda seeds: some)
+    given: dict[str, Any] = {"steps": 2, "results": tmp_path, "images": tmp_path}
+    given["sizes"] = {"width": 2, "depths": (1,), "batch": 12}
+    assert clips.main(["--runs", str(tmp_path / "runs")], **given) == 0
+    assert "meetings-1: accuracy" in capsys.readouterr().out
+    found = Result.read(tmp_path / "clips.json")
+    assert [line[:2] for line in found.tables[0].rows] == [[each.data, each.title] for each in some]
+    accuracies = found.settings["accuracies"]["meetings"]
+    assert found.rows[0].value == pytest.approx(sum(accuracies) / 2)
+    assert [row.what for row in found.rows] == [
+        "moving digits, meeting of two",
+        "pattern in noise, share of the attention on its interval, softmax",
+        "a clip in a batch, from the clip alone",
+        "causal: the growing clip, from the whole",
+    ]
+    assert [row.verdict for row in found.rows[2:]] == ["reached"] * 2
+    assert all((tmp_path / picture.file).exists() for picture in found.pictures)
+    assert str(tmp_path) not in (tmp_path / "clips.json").read_text()
+    # what is trained is only judged
+    assert clips.main(["--runs", str(tmp_path / "runs"), "--only", "meetings"], **given) == 0
+    assert Result.read(tmp_path / "clips.json").settings["accuracies"] == {"meetings": accuracies}
+    assert clips.main(["--runs", str(tmp_path / "clips.json"), "--only", "signals"], **given) == 1
+    assert "clips.json" in capsys.readouterr().err
 
 
 def test_attacks_of_a_few_steps(

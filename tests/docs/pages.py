@@ -43,6 +43,7 @@ COMMANDED = {
         "language-model",
         "masked-lm",
         "images",
+        "clips",
         "attack",
         "explain",
         "glimpses",

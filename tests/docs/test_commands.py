@@ -34,6 +34,7 @@ def whole(line: str, following: Iterator[str]) -> str:
 TASK_OF_GUIDE = {
     "translate": "translate",
     "images": "classify-image",
+    "clips": "classify-clip",
     "glimpses": "glimpse",
     "captions": "caption",
     "gan": "generate-image",
