@@ -8,6 +8,7 @@ adds folders in transformers' layout. --save writes benchmarks/results/export.js
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ from benchmarks.export.answers import own_answers
 from benchmarks.export.comparison import TOLERANCE, Comparison, compare
 from benchmarks.export.models import KINDS, inputs, predictor
 from benchmarks.export.readers import READERS
+from benchmarks.export.released import MADE
 from benchmarks.measured import About, read, table, write
 from benchmarks.report import ROOT
 
 RESULT = ROOT / "benchmarks" / "results" / "export.json"
 GUIDE = ROOT / "docs" / "guides" / "export.md"
 HEADING = "## Measured\n"
+NAMES = (*KINDS, *MADE)
 PACKAGES = ("ctranslate2", "onnxruntime", "transformers", "tokenizers", "onnx", "onnxscript")
 
 
@@ -48,14 +51,23 @@ def measure(kind: str, count: int, steps: int) -> Iterator[Comparison]:
         yield compare(kind, library, given, texts, own)
 
 
-def measure_released(folder: Path, count: int) -> Iterator[Comparison]:
+def measure_made(name: str, count: int, steps: int) -> Iterator[Comparison]:
+    """A released model that is made for the comparison."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "released")
+        MADE[name](folder, steps)
+        yield from measure_released(folder, count, name)
+
+
+def measure_released(folder: Path, count: int, name: str | None = None) -> Iterator[Comparison]:
     """A folder in transformers' layout in every format; transformers reads the folder itself."""
+    name = f"released: {folder.parent.name}/{folder.name}" if name is None else name
     given = regard.load(folder, device="cpu")
     texts = inputs(given, count)
     own = own_answers(given, texts)
     for library, reader in READERS.items():
         itself = folder if reader.to == "transformers" else None
-        yield compare(f"released: {folder.parent.name}/{folder.name}", library, given, texts, own, itself)
+        yield compare(name, library, given, texts, own, itself)
 
 
 def cells(row: Comparison) -> list[str]:
@@ -90,8 +102,9 @@ def section(path: Path = RESULT) -> str:
 Each model is exported and run by the library of its format on ragged texts, in padded batches of 16 and one by one.
 Every text must be tokenized as in regard and have the same output tokens: of greedy search, and with transformers also
 of a beam of 4. A cell has the largest difference of a score: log p of these outputs, of the beam's translations and of
-prompts; logits; components of vectors. Refused pairs end with an error that names the part; `benchmarks/results/export.md`
-has them all. Translators copied texts for {found["steps"]} steps first, MiniLM is the released model, and the others have random weights.
+prompts; logits; components of vectors. Refused pairs end with an error that names the part, and are listed in
+`benchmarks/results/export.md`. Translators copied texts for {found["steps"]} steps first, MiniLM has its released
+weights, and the others have random ones.
 
 {table(["model", "texts", "different outputs", *READERS], lines)}
 - date: {about.date}
@@ -114,14 +127,14 @@ def save(rows: Sequence[Comparison], steps: int, seconds: float) -> None:
     found, measured = read(RESULT), {row.model for row in rows}
     before = [] if found is None else [Comparison(**row) for row in found["rows"] if row["model"] not in measured]
     whole = [*before, *rows]
-    command = f"{len(whole)} pairs; the last {len(rows)} took {seconds / 60:.0f} CPU minutes"
+    command = f"{len(whole)} pairs; {seconds / 60:.0f} CPU minutes for the last {len(rows)}"
     write(RESULT, ExportResult(command, About.now(PACKAGES), steps, whole))
     RESULT.with_suffix(".md").write_text(long_table(whole), encoding="utf-8")
 
 
 def main(args: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.export", description=(__doc__ or "").splitlines()[2])
-    parser.add_argument("--models", nargs="*", choices=KINDS, default=KINDS, metavar="NAME", help="names of KINDS")
+    parser.add_argument("--models", nargs="*", choices=NAMES, default=NAMES, metavar="NAME", help="names of models")
     parser.add_argument("--released", nargs="*", type=Path, default=[], metavar="FOLDER")
     parser.add_argument("--inputs", type=int, default=200, help="texts per model")
     parser.add_argument("--steps", type=int, default=160, help="training steps of a translator")
@@ -131,7 +144,7 @@ def main(args: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     start, rows = time.process_time(), []
     for found in (
-        *(measure(kind, options.inputs, options.steps) for kind in options.models),
+        *((measure_made if kind in MADE else measure)(kind, options.inputs, options.steps) for kind in options.models),
         *(measure_released(folder, options.inputs) for folder in options.released),
     ):
         for row in found:

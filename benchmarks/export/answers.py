@@ -59,8 +59,9 @@ def _continuations(predictor: LanguageModelPredictor, texts: Sequence[str]) -> l
     answers = []
     for output in outputs:
         ids, best = output.encoded.tokens, output.continuations[0]
+        written = (*best.tokens, predictor.tokenizer.special.eos) if best.finished else best.tokens
         log_p = token_log_probs(predictor.model(torch.tensor([ids]))[0], ids)
-        answers.append(Answer(ids, (best.tokens,), torch.tensor([best.log_prob, log_p])))
+        answers.append(Answer(ids, (written,), torch.tensor([best.log_prob, log_p])))
     return answers
 
 

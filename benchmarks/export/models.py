@@ -17,6 +17,7 @@ from regard.inference.predictor import Predictor
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.conv.seq2seq import ConvSeq2Seq
 from regard.models.gpt2 import GPT2
+from regard.models.llama import Llama
 from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.self_attentive import SelfAttentive
 from regard.models.seq2seq import Seq2Seq
@@ -42,7 +43,7 @@ _AWKWARD = ("two  spaces", "she said: <eos> is no end", "Überfluß an Ähren", 
 
 
 @cache
-def _lines() -> list[str]:
+def manual_lines() -> list[str]:
     """The lines of the Python manual."""
     lines = (line.strip() for name in sorted(topics) for line in topics[name].splitlines())
     return [line for line in lines if len(line) > 20]
@@ -52,7 +53,7 @@ def texts(count: int, seed: int = SEED, words: int = 12) -> list[str]:
     """Parts of lines with one to `words` words, all different, and a few awkward texts."""
     draw, found = random.Random(seed), dict.fromkeys(_AWKWARD[: count // 2])
     while len(found) < count:
-        line = draw.choice(_lines()).split()
+        line = draw.choice(manual_lines()).split()
         first = draw.randrange(len(line))
         found[" ".join(line[first : first + draw.randint(1, words)])] = None
     return list(found)
@@ -71,7 +72,7 @@ def masked_texts(count: int) -> list[str]:
 
 @cache
 def _tokenizer(kind: Kind = "bpe", size: int = 300, first: int = 0) -> Tokenizer:
-    return Tokenizer.train(kind, _lines()[first : first + 400], size)
+    return Tokenizer.train(kind, manual_lines()[first : first + 400], size)
 
 
 def _random(model: Any, std: float = 0.25) -> Any:
@@ -156,6 +157,7 @@ OTHERS: dict[str, Callable[[], Predictor[Any, Any]]] = {
         GPT2(len(_tokenizer()), longest=LONGEST, positions="sinusoidal", **SIZES)
     ),
     "recurrent language model": lambda: _language_model(RecurrentLanguageModel(len(_tokenizer()), width=32)),
+    "Llama": lambda: _language_model(Llama(len(_tokenizer()), **SIZES)),
     "masked language model": lambda: MaskedLMPredictor(
         _random(BERTMaskedLM(_encoder())), RunMaskedTexts(_tokenizer()), longest=LONGEST
     ),

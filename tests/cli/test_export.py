@@ -49,6 +49,40 @@ def test_errors(released: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "is not an empty folder; name a new one" in capsys.readouterr().err
 
 
+def test_the_verb_names_the_tasks_that_are_exported(
+    released: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from regard.inference.predictor import Predictor
+    from regard.tasks.language_model.predictor import LanguageModelPredictor
+
+    monkeypatch.setattr(LanguageModelPredictor, "exportable", Predictor.exportable)
+    assert main(["export", str(released), str(tmp_path / "new"), "--to", "onnx"]) == 2
+    message = (
+        f"{released} is a released model of language-model, which is not exported; name a run of translate, "
+        "language-model, masked-lm, embed or classify-text"
+    )
+    assert message in capsys.readouterr().err
+
+
+def test_tasks_that_are_exported() -> None:
+    """The error of the verb lists them all."""
+    import inspect
+    from importlib import import_module
+
+    from regard.inference.predictor import Predictor
+    from regard.tasks.registry import TASKS
+
+    exported = set()
+    for name in TASKS:
+        module = import_module(f"regard.tasks.{name.replace('-', '_')}.predictor")
+        classes = [
+            each for _, each in inspect.getmembers(module, inspect.isclass) if each.__module__ == module.__name__
+        ]
+        if any(issubclass(each, Predictor) and each.exportable is not Predictor.exportable for each in classes):
+            exported.add(name)
+    assert exported == {"translate", "language-model", "masked-lm", "embed", "classify-text"}
+
+
 def test_models_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     from regard.interop.quantize import quantize
 

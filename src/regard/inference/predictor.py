@@ -140,6 +140,11 @@ class Predictor(ABC, Generic[Input, Output]):
             "texts and classifiers of texts are"
         )
 
+    @property
+    def is_exported(self) -> bool:
+        """Whether `exportable` has parts to return."""
+        return type(self).exportable is not Predictor.exportable
+
 
 class PredictionSession:
     """The course of one `regard predict`: outputs come in chunks, notes and the picture are made at the end."""

@@ -40,13 +40,18 @@ def run(args: Sequence[str]) -> int:
 
     from regard.export import export
     from regard.tasks.loading import load_run
-    from regard.tasks.registry import is_released
+    from regard.tasks.registry import describe, is_released
 
     assert options.to is not None
     torch.set_num_threads(1)
     loaded = load_run(options.run, options.weights, "cpu")
     if options.to == "transformers" and is_released(options.run):
         raise ValueError(f"{options.run} is in transformers' layout already; copy the folder")
+    if not loaded.predictor.is_exported:
+        raise ValueError(
+            f"{describe(options.run, loaded.config)}, which is not exported; name a run of translate, language-model, "
+            "masked-lm, embed or classify-text"
+        )
     files = export(loaded.predictor.exportable(), options.folder, options.to)
     width = max(map(len, files)) + 2
     for name, purpose in files.items():
