@@ -30,7 +30,7 @@ from regard.training.config import TrainingConfig
 SEEDS = 3
 # clips whose answers are compared alone, in a batch, and while they grow
 _COMPARED = 24
-_LONG = {"directions": 400, "meetings": 800, "camouflage": 800, "signals": 600}
+_LONG = {"directions": 400, "meetings": 400, "camouflage": 800, "signals": 600}
 
 # the data set, the clip that is drawn, and its description
 PICTURES = (

@@ -119,7 +119,9 @@ def run(args: Sequence[str]) -> int:
         serve(recording, port=options.port or 0, image=_served(image))
         return 0
     note(count_maps(recording))
-    if image is None and has_grids(recording) and (options.out is None or options.out.suffix not in _WITHOUT_IMAGE):
+    is_drawn = options.out is None or options.out.suffix not in _WITHOUT_IMAGE
+    # a clip has many images, which regard predict --picture draws
+    if image is None and has_grids(recording) and "clip" not in recording.about and is_drawn:
         under = ["--image", recording.about.get("picture", "IMAGE"), "--out", str(options.out or "a.png")]
         command = shlex.join(["regard", "view", str(options.recording), *under])
         note(f"they attend to patches of an image; to draw them over it: {command}")

@@ -134,6 +134,9 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
     ) -> Evaluation:
         facts = predictor.facts
         splits = read_splits(self.config, facts.classes)
+        if self.config.train is not None:
+            # with other files, clips that the run has learned from could be among those to test on
+            ClipFacts.of(splits).check_same(folder)
         clips = splits.test if options.split == "test" else splits.valid
         progress(0, len(clips))
         start = time.perf_counter()
