@@ -249,3 +249,24 @@ def test_keep_names_layers_and_a_bad_weight_changes_nothing() -> None:
     with pytest.raises(ValueError, match="1: weight has NaN or infinity"):
         regard.quantize(model)
     assert all(type(layer) is nn.Linear for layer in model)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_torch_encoders_multiply_by_8_bit_weights(norm_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their fast path would read the weights as floats, whatever the products."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 2, 40, dropout=0.0, batch_first=True, norm_first=norm_first)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first).eval()
+    x, padding = torch.randn(3, 7, 32), torch.arange(7) >= torch.tensor([7, 5, 2])[:, None]
+    # by the slow path, which a gradient takes
+    expected = encoder(x, src_key_padding_mask=padding).detach()
+    regard.quantize(encoder)
+    calls, forward = [], QuantizedLinear.forward
+    monkeypatch.setattr(QuantizedLinear, "forward", lambda self, x: calls.append(self) or forward(self, x))
+    monkeypatch.setattr(QuantizedLinear, "weight", property(lambda self: pytest.fail("the weight was dequantised")))
+    with torch.no_grad():
+        masked, whole = encoder(x, src_key_padding_mask=padding), encoder(x)
+    assert len(calls) == 2 * 2 * 2
+    error = (masked - expected)[~padding].norm() / expected[~padding].norm()
+    assert 0 < error < 0.02
+    torch.testing.assert_close(masked[0], whole[0], rtol=0, atol=1e-5)

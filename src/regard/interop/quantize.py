@@ -80,6 +80,7 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Collection[st
     for names, matrix in zip(chosen.values(), matrices, strict=True):
         for name in names:
             replace_module(model, name, _quantized(model.get_submodule(name), matrix))
+    _leave_fast_paths(model)
     model.requires_grad_(False).eval()
     done = tuple(name for names in chosen.values() for name in names)
     return Quantization(done, kept, activations, before, _size(model), kernel_sentence(model))
@@ -204,6 +205,17 @@ def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
         raise ValueError("a single layer cannot be replaced inside itself; wrap it: nn.Sequential(layer)")
     parent, _, child = name.rpartition(".")
     setattr(model.get_submodule(parent), child, module)
+
+
+def _leave_fast_paths(model: nn.Module) -> None:
+    """Makes torch's encoder layers call their linear layers: their fast path reads weights, as floats at every call."""
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer) and is_quantized(module):
+            # the condition for the fast path that belongs to a layer alone
+            module.activation_relu_or_gelu = 0
+        elif isinstance(module, nn.TransformerEncoder) and is_quantized(module):
+            # packed texts, which the fast path alone reads
+            module.use_nested_tensor = False
 
 
 def _size(model: nn.Module) -> int:
