@@ -1,4 +1,4 @@
-"""Copies from a memory: `python -m benchmarks.text.copies copy --model ntm --steps 3000 --seeds 3`.
+"""Copies from a memory: `python -m benchmarks.text.copies copy --model ntm --steps 2000 --seeds 3`.
 
 Every training ends after a number of steps; a longer or shorter one is another command. The test sequences of every
 length are new: none is in the training, validation or test part.
@@ -145,13 +145,13 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text.copies", description=__doc__)
     parser.add_argument("data", choices=LENGTHS, help="the embedded data set")
     parser.add_argument("--model", default="ntm", choices=MODELS, help="(%(default)s)")
-    parser.add_argument("--steps", type=int, default=3000, help="steps per training (%(default)s)")
+    parser.add_argument("--steps", type=int, default=2000, help="steps per training (%(default)s)")
     parser.add_argument("--seeds", type=int, default=1, help="number of trainings, one per seed (%(default)s)")
     parser.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("runs"), help="for the runs (%(default)s)")
     given = parser.parse_args(arguments)
     of_model = Translate.models[MODELS[given.model]["model"]].training | TRAINING.get(given.model, {})
     try:
-        training = TrainingConfig(**{**of_model, "steps": given.steps, "threads": 1})
+        training = TrainingConfig(**{**of_model, "steps": given.steps, "threads": 1, "validate_every": 250})
         sizes = (given.data, given.model, training, given.seeds, given.runs, results)
         written = run(*sizes, lambda text: print(text, flush=True), **options)
         print("written:", written)

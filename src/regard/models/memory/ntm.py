@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +21,16 @@ from regard.layers.rnn.stack import Stack
 from regard.layers.rnn.stepwise_attention import map_tensors
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
+
+def _lstm(*sizes: int, **options: Any) -> Stack:
+    """An LSTM with the initial weights of torch: one with open forget gates learns to remember without the memory."""
+    stack = Stack(*sizes, cell="lstm", **options)
+    stack.rnn.reset_parameters()
+    return stack
+
+
 CONTROLLERS: dict[str, Callable[..., Stack | FeedForwardController]] = {
-    "lstm": lambda *sizes, **options: Stack(*sizes, cell="lstm", **options),
+    "lstm": _lstm,
     "feed-forward": FeedForwardController,
 }
 DECODER_INPUTS = ("none", "previous")
@@ -80,7 +89,7 @@ class NTM(EncoderDecoder):
         hidden: int = 100,
         layers: int = 1,
         controller: str = "lstm",
-        locations: int = 128,
+        locations: int = 64,
         memory_width: int = 20,
         read_heads: int = 1,
         write_heads: int = 1,

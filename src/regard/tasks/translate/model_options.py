@@ -237,8 +237,8 @@ class NTMOptions(TranslatorOptions):
     """A controller that writes the source into a memory by heads, and reads the target from it."""
 
     # small steps and many of them: gradients go through every address of a sequence
-    task_defaults: ClassVar[dict[str, Any]] = {"batch": 512}
-    training: ClassVar[dict[str, Any]] = {"schedule": "constant"}
+    task_defaults: ClassVar[dict[str, Any]] = {"batch": 512, "hidden": 100}
+    training: ClassVar[dict[str, Any]] = {"lr": 2e-3, "schedule": "constant"}
 
     controller: Literal["lstm", "feed-forward"] = "lstm"
     """The network that emits the addresses; a feed-forward one remembers by the memory alone."""
@@ -246,7 +246,7 @@ class NTMOptions(TranslatorOptions):
     """Layers of the controller."""
     hidden: int = left_open()
     """Units of the controller."""
-    locations: int = 128
+    locations: int = 64
     """Locations of the memory; a copy needs one per token."""
     memory_width: int = 20
     """Numbers at a location."""
