@@ -30,7 +30,7 @@ from regard.training.config import TrainingConfig
 SEEDS = 3
 # clips whose answers are compared alone, in a batch, and while they grow
 _COMPARED = 24
-_LONG = {"directions": 400, "meetings": 400, "camouflage": 800, "signals": 600}
+_LONG = {"directions": 400, "meetings": 400, "signals": 600}
 
 # the data set, the clip that is drawn, and its description
 PICTURES = (
@@ -74,9 +74,7 @@ def variants(seeds: int) -> list[Variant]:
         Variant("attention to samples, sparsemax", "signals", {"attention": "sparsemax"}, seeds),
         Variant("attention to frames, causal", "directions", {"causal": True}),
         *(Variant(title, "directions", {"model": model}) for model, title in models.items()),
-        *(Variant(title, "meetings", {"model": model}) for model, title in models.items()),
         *(Variant(title, "signals", {"model": model}) for model, title in models.items()),
-        Variant("attention to frames", "camouflage"),
         Variant("attention to frames, one at a time", "directions", {"window": 1}),
     ]
 
