@@ -48,6 +48,7 @@ COMMANDED = {
         "explain",
         "glimpses",
         "captions",
+        "transcribe",
         "gan",
         "export",
     )

@@ -13,6 +13,7 @@ class Limits:
     beam: int = 10
     pictures: int = 16  # alignments in one answer, or images with maps
     pixels: int = 16_000_000  # of all images of a request together, before they are resized for the model
+    sound: float = 60.0  # seconds of all sounds of a request together
     body: int = 1_000_000  # bytes of a request
     batch: int = 64  # sentences or images per batch of the model
     waiting: int = 512  # sentences or images that wait for the model or are being decoded

@@ -15,6 +15,8 @@ from regard.models.convnet import ConvNet
 from regard.models.gpt2 import GPT2
 from regard.models.hierarchical import HierarchicalAttention
 from regard.models.language_model import LanguageModel
+from regard.models.listening.listen_attend_spell import ListenAttendSpell
+from regard.models.listening.speech_transformer import SpeechTransformer
 from regard.models.llama import Llama
 from regard.models.matching.decomposable import Decomposable
 from regard.models.matching.deep_attention_matching import DeepAttentionMatching
@@ -68,6 +70,8 @@ MODELS: dict[str, type[nn.Module]] = {
     "ram": RAM,
     "show-attend-tell": ShowAttendTell,
     "conv-captioner": ConvCaptioner,
+    "listen-attend-spell": ListenAttendSpell,
+    "speech-transformer": SpeechTransformer,
     "sagan": SelfAttentionGAN,
     "self-attentive": SelfAttentive,
     "hierarchical": HierarchicalAttention,
@@ -118,6 +122,7 @@ __all__ = [
     "DeepAttentionMatching",
     "FlatResponder",
     "HierarchicalAttention",
+    "ListenAttendSpell",
     "Llama",
     "MemN2N",
     "RecurrentLanguageModel",
@@ -128,6 +133,7 @@ __all__ = [
     "Seq2Seq",
     "ShowAttendTell",
     "SpaceTimeEncoder",
+    "SpeechTransformer",
     "Transformer",
     "TransformerTagger",
     "TransformerXL",

@@ -1,7 +1,5 @@
 """ImageEndpoint: any predictor of images behind HTTP, PNG or JPEG in, its output and its attention maps out."""
 
-import base64
-import binascii
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited, with_rules
 from regard.serve.http.body_rules import only_if
 from regard.serve.rounding import WEIGHT_DECIMALS, settle
+from regard.tasks._base64_files import decode_base64
 from regard.tasks._image_data import read_pixels
 from regard.tasks._image_maps import SpatialMap, spatial_maps
 from regard.tasks._image_predictors import ImageInput, ImagePredictor
@@ -212,7 +211,7 @@ class ImageEndpoint:
         files, total, most = [], 0, self.limits.pixels
         for where, text in request.named:
             _check_wanted(over)
-            data = _decode_base64(where, text)
+            data = _image_bytes(where, text)
             files.append((where, data))
             width, height = image_files.read_size(data, name=where, formats=FORMATS)
             if width * height > most:
@@ -266,15 +265,8 @@ def _check_wanted(over: Callable[[], bool]) -> None:
         raise RequestError(503, "nobody waits for these pictures any more")
 
 
-def _decode_base64(where: str, text: str) -> bytes:
-    if text.startswith("data:"):
-        head, comma, text = text.partition(",")
-        if not comma or not head.endswith(";base64"):
-            raise RequestError(422, f"{where} must be base64, and its data: address says that it is not; encode it")
-    try:
-        data = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RequestError(422, f"{where} must be a PNG or JPEG file in base64, and is none ({error})") from None
+def _image_bytes(where: str, text: str) -> bytes:
+    data = decode_base64(where, text, "a PNG or JPEG file")
     if data.startswith(b"\xff\xd8") and (scans := data.count(_SCAN)) > _MAX_SCANS:
         raise RequestError(
             422, f"{where} must come in at most {_MAX_SCANS} scans, got {scans:,}; save it without progression"

@@ -26,8 +26,8 @@ Split = Literal["train", "valid", "test"]
 
 RATE = 8000
 ALPHABET = " " + ascii_lowercase
-# letters of a word, and words of an utterance
-_LETTERS, WORDS = (2, 10), (1, 2)
+# letters of a word, and the letters that the words of an utterance reach: any word may be the last one
+_LETTERS, _UTTERANCE = (2, 8), (3, 16)
 # shares of the words
 _HELD_OUT = {"valid": 0.1, "test": 0.2}
 # the bands of a range that a split draws from, by their number modulo 4
@@ -75,14 +75,16 @@ def _split_of(word: str) -> Split:
 
 
 def spelled_text(split: Split, rng: np.random.Generator, times: int = 1) -> str:
-    """Random words of a split, `times` as many as in a training utterance."""
+    """Random words of a split, about `times` as long as a training utterance."""
     if split not in _BAND_NUMBERS:
         raise ValueError(f"split must be one of {', '.join(_BAND_NUMBERS)}, got {split!r}; only these are spoken")
     if times < 1:
-        raise ValueError(f"times must be 1 or more, got {times}; times=2 speaks twice as many words")
-    pool = words(split)
-    count = times * int(rng.integers(WORDS[0], WORDS[1] + 1))
-    return " ".join(pool[n] for n in rng.integers(len(pool), size=count))
+        raise ValueError(f"times must be 1 or more, got {times}; times=2 speaks twice as long")
+    pool, text = words(split), ""
+    letters = times * int(rng.integers(_UTTERANCE[0], _UTTERANCE[1] + 1))
+    while len(text) < letters:
+        text = f"{text} {pool[int(rng.integers(len(pool)))]}".lstrip()
+    return text
 
 
 def utterance(split: Split, seed: Sequence[int], times: int = 1) -> Utterance:

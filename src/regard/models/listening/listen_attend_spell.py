@@ -1,15 +1,34 @@
 """ListenAttendSpell: a pyramidal encoder of sound and a recurrent decoder that attends to its states."""
 
+import functools
+
 import torch
 from torch import Tensor, nn
 
 from regard.attn import checks
 from regard.attn.catalogue import Factory
+from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
+from regard.attn.terms.score import Additive, NormedAdditive
 from regard.layers.dropout import Dropout
+from regard.layers.rnn.decoder_base import AttentionDecoder
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.pyramid import Pyramid
 from regard.models.encoder_decoder import RecurrentEncoderDecoder, build_decoder
 from regard.models.listening.listener import Listener
+
+
+def _stopping(query: int, key: int, chunk: bool = False) -> Monotonic:
+    """Monotonic attention whose stops are sure: a letter has few states, and a step that may stop at each of them with
+    a chance below a half stops at none when it is decoded. More noise drives the chances to 0 and 1.
+    """
+    window = ChunkwiseSoftmax(Additive(query, key, query)) if chunk else None
+    return Monotonic(NormedAdditive(query, key, query), chunk=window, offset=-2.0, noise=3.0)
+
+
+# in place of those of MECHANISMS
+_ATTENTIONS: dict[str, Factory] = {"monotonic": _stopping, "mocha": functools.partial(_stopping, chunk=True)}
+# two numbers decide how sure all stops are, and must move as far as whole matrices do
+_FAST = 20.0
 
 
 class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
@@ -49,7 +68,7 @@ class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
         nn.init.zeros_(self.target.weight[padding].data)
         self.decoder = build_decoder(
             "bahdanau",
-            attention,
+            _ATTENTIONS.get(attention, attention) if isinstance(attention, str) else attention,
             self.encoder.out_features,
             width=width,
             hidden=hidden,
@@ -57,6 +76,9 @@ class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
             cell=cell,
             dropout=dropout,
         )
+        self.lr_multipliers: dict[str, float] = {}
+        if isinstance(self.decoder, AttentionDecoder) and isinstance(self.decoder.attention, Monotonic):
+            self.lr_multipliers = dict.fromkeys(["decoder.attention.offset", "decoder.attention.score.gain"], _FAST)
         self.start = nn.Parameter(torch.randn(self.encoder.out_features))
         self.output = nn.Linear(width, vocabulary)
         self.dropout = Dropout(dropout)

@@ -114,6 +114,40 @@ function askWhileTyping(form, ask) {
   });
 }
 
+// A file as the text of a data: address.
+const encoded = (picked) =>
+  new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result);
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(picked);
+  });
+
+// Calls `ask` with the first file that is chosen by the input `file`, dropped on the page or pasted.
+function acceptFiles(form, file, ask) {
+  const taken = (files) => {
+    if (files.length) ask(files[0]);
+    return files.length > 0;
+  };
+  file.addEventListener("change", () => taken(file.files));
+  file.addEventListener("click", () => (file.value = "")); // the same file, chosen again, may have changed
+  form.addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("dragover", (event) => {
+    event.preventDefault();
+    form.classList.add("over");
+  });
+  addEventListener("dragleave", () => form.classList.remove("over"));
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    form.classList.remove("over");
+    taken(event.dataTransfer.files);
+  });
+  addEventListener("paste", (event) => {
+    if (taken(event.clipboardData.files)) event.preventDefault();
+  });
+  file.focus();
+}
+
 function percent(p) {
   return `${(100 * p).toFixed(1)} %`;
 }

@@ -34,14 +34,6 @@ function draw(answer, picture) {
   showStep(Math.max(0, view.maps.findIndex((map) => map.name === before)), 0);
 }
 
-const encoded = (picked) =>
-  new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(picked);
-  });
-
 function ask(picked) {
   cancel(form);
   const most = Math.floor((data.limits.body - 200) * 0.75); // base64 takes a third more
@@ -54,25 +46,4 @@ function ask(picked) {
   });
 }
 
-// The first file that came in, however it did.
-function taken(files) {
-  if (files.length) ask(files[0]);
-  return files.length > 0;
-}
-file.addEventListener("change", () => taken(file.files));
-file.addEventListener("click", () => (file.value = "")); // the same file, chosen again, may have changed
-form.addEventListener("submit", (event) => event.preventDefault());
-addEventListener("dragover", (event) => {
-  event.preventDefault();
-  form.classList.add("over");
-});
-addEventListener("dragleave", () => form.classList.remove("over"));
-addEventListener("drop", (event) => {
-  event.preventDefault();
-  form.classList.remove("over");
-  taken(event.dataTransfer.files);
-});
-addEventListener("paste", (event) => {
-  if (taken(event.clipboardData.files)) event.preventDefault();
-});
-file.focus();
+acceptFiles(form, file, ask);

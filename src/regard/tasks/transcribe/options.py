@@ -153,7 +153,7 @@ class EvaluateTranscripts:
     split: Literal["valid", "test"] = left_open("test")
     """The part of the run's own data; without test files, test is the same as valid."""
     times: int = 1
-    """With embedded data: utterances with this many times the words of training."""
+    """With embedded data: utterances that are this many times as long as in training."""
     test: tuple[Path, ...] = ()
     """Other sound with transcripts: one .tsv file, or a folder of Kaldi or LibriSpeech."""
 
@@ -199,6 +199,8 @@ class PredictTranscripts:
 class ServeSounds:
     """Limits of `regard serve` for sound."""
 
+    sound: float = left_open("60")
+    """Seconds of all sounds of a request, at most."""
     body: int = 8_000_000
     """Bytes per request, at most."""
 
@@ -206,7 +208,7 @@ class ServeSounds:
     connections: ClassVar[int] = 64
 
     def __post_init__(self) -> None:
-        check_positive(self, "body")
+        check_positive(self, "sound", "body")
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ class Transcribe(TaskConfig):
     unit: ClassVar[str] = "letters"
     input_kind: ClassVar[Literal["audio"]] = "audio"
     embedded: ClassVar[str] = "spelling"
-    budgets: ClassVar[dict[str, Budget]] = {"spelling": Budget(steps=3200), "files": Budget(minutes=60.0)}
+    budgets: ClassVar[dict[str, Budget]] = {"spelling": Budget(steps=2400), "files": Budget(minutes=60.0)}
     metrics: ClassVar[dict[str, bool]] = {"cer": False, "wer": False, "nll": False}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "spelling": {"rate": 8000, "width": 64, "hidden": 128},
@@ -240,6 +242,7 @@ class Transcribe(TaskConfig):
         "validate_every": 400,
         "save_every": 200,
     }
+    is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTranscripts
     Predict: ClassVar[type] = PredictTranscripts
     Serve: ClassVar[type] = ServeSounds

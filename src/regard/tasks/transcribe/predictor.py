@@ -16,6 +16,8 @@ from regard.data.audio.wav import Sound, read_wav
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search, run_search
+from regard.inference.endpoint import Endpoint
+from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.listening.listen_attend_spell import ListenAttendSpell
 from regard.models.listening.listener import Listener
@@ -167,6 +169,12 @@ class Transcriber(Predictor[SoundInput, Transcript]):
         if options.online and not self.is_online:
             raise ValueError("--online is for runs that were trained with --online, and this one was not; leave it out")
         return super().session(options, picture)
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.tasks.transcribe.endpoint import SoundEndpoint
+
+        return SoundEndpoint(self, limits, run=run, step=step)
 
     # Letters while it listens
 

@@ -227,7 +227,7 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
             return speech, f"the validation utterances of {folder}"
         if is_valid:
             return speech, f"the validation utterances of {folder}, which has no test utterances"
-        longer = f", {options.times} times as many words as in training" if options.times > 1 else ""
+        longer = f", {options.times} times as long as in training" if options.times > 1 else ""
         return speech, f"the test utterances of {folder}{longer}"
 
 
