@@ -11,10 +11,10 @@ from regard.inference.limits import Limits
 from regard.inference.predictor import predict_recorded
 from regard.recording.record import NO_ATTENTION, record
 from regard.serve.errors import RequestError
+from regard.serve.http.base64_files import decode_base64
 from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited, with_rules
 from regard.serve.http.body_rules import only_if
 from regard.serve.rounding import WEIGHT_DECIMALS, settle
-from regard.tasks._base64_files import decode_base64
 from regard.tasks._image_data import read_pixels
 from regard.tasks._image_maps import SpatialMap, spatial_maps
 from regard.tasks._image_predictors import ImageInput, ImagePredictor

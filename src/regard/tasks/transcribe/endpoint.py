@@ -11,10 +11,10 @@ from regard.data.audio.wav import Sound, read_wav, wav_bytes
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
+from regard.serve.http.base64_files import decode_base64
 from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited, with_rules
 from regard.serve.http.body_rules import only_if
 from regard.serve.rounding import WEIGHT_DECIMALS, settle
-from regard.tasks._base64_files import decode_base64
 from regard.tasks.transcribe.data import at_rate, check_long_enough
 from regard.tasks.transcribe.predictor import SoundInput, Transcriber, Transcript
 
@@ -46,7 +46,7 @@ class SoundBody(SingleOrList):
     ]
 
 
-class AlignmentAnswer(AnswerModel):
+class SoundAlignmentAnswer(AnswerModel):
     """The attention of each letter to the sound."""
 
     letters: Annotated[list[str], Field(description="One per row of weights; the last one may be the end.")]
@@ -61,7 +61,7 @@ class TranscriptAnswer(AnswerModel):
 
     text: str
     seconds: Annotated[float, Field(description="The length of the sound.")]
-    alignment: Annotated[AlignmentAnswer, Field(default=None, description="If the request asks for it.")]
+    alignment: Annotated[SoundAlignmentAnswer, Field(default=None, description="If the request asks for it.")]
 
 
 class SoundAnswer(AnswerModel):
@@ -187,6 +187,6 @@ class SoundEndpoint:
         answer["alignment"] = {
             "letters": alignment.target,
             "weights": alignment.weights.cpu().double().round(decimals=WEIGHT_DECIMALS).tolist(),
-            "frames": frames.double().round(decimals=_FRAME_DECIMALS).tolist(),
+            "frames": frames.cpu().double().round(decimals=_FRAME_DECIMALS).tolist(),
         }
         return answer
