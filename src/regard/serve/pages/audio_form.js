@@ -17,7 +17,7 @@ function ask(picked) {
   cancel(form);
   const most = Math.floor((data.limits.body - 200) * 0.75); // base64 takes a third more
   if (picked.size > most) return complain(`the sound may have at most ${most.toLocaleString("en")} bytes, got ${picked.size.toLocaleString("en")}; cut it into parts`);
-  const body = encoded(picked).then((audio) => JSON.stringify({ audio, alignment: true }));
+  const body = fileAddress(picked).then((audio) => JSON.stringify({ audio, alignment: true }));
   post(form, body, ({ answers: [answer] }) => {
     outcome.textContent = answer.text || "(nothing)";
     results.hidden = false;

@@ -115,7 +115,7 @@ function askWhileTyping(form, ask) {
 }
 
 // A file as the text of a data: address.
-const encoded = (picked) =>
+const fileAddress = (picked) =>
   new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);

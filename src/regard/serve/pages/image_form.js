@@ -39,7 +39,7 @@ function ask(picked) {
   const most = Math.floor((data.limits.body - 200) * 0.75); // base64 takes a third more
   if (picked.size > most) return complain(`the picture may have at most ${most.toLocaleString("en")} bytes, got ${picked.size.toLocaleString("en")}; make it smaller`);
   if (!KINDS.includes(picked.type)) return complain(`the picture must be a PNG or JPEG file, got ${picked.type || "a file of another kind"}`);
-  const body = encoded(picked).then((image) => JSON.stringify({ image, maps: data.attends }));
+  const body = fileAddress(picked).then((image) => JSON.stringify({ image, maps: data.attends }));
   post(form, body, async (answer, isCurrent) => {
     const picture = await createImageBitmap(picked).catch(() => null);
     if (isCurrent()) draw(answer.answers[0], picture);
