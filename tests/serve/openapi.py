@@ -19,11 +19,13 @@ from tests.serve import pictures
 from tests.serve.conftest import running_models
 from tests.serve.test_rounding import translator
 from tests.serve.text_runs import TEXT_RUNS, text_run
+from tests.tasks.transcribe.test_endpoint import small_predictor
 
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.serve.served_model import ServedModel
 from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks.transcribe.endpoint import SoundEndpoint
 from regard.tasks.translate.options import Seq2SeqOptions
 
 HOOKS = Path(__file__).with_name("schemathesis_hooks.py")
@@ -47,6 +49,7 @@ ENDPOINTS: dict[str, Callable[[], Endpoint]] = {
     "classify-image": pictures.endpoint,
     "glimpse": lambda: ImageEndpoint(pictures.glimpse_classifier(), Limits(), run="tiny", step=4),
     "caption": lambda: ImageEndpoint(pictures.captioner(), Limits(), run="tiny", step=4),
+    "transcribe": lambda: SoundEndpoint(small_predictor(), Limits(), run="tiny", step=4),
 }
 
 

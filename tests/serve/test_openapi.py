@@ -10,6 +10,7 @@ from tests.serve.conftest import post, read
 from tests.serve.openapi import ENDPOINTS, LIMITS, check, translate
 from tests.serve.text_runs import text_for
 from tests.tasks.language_model.test_generation import predictor
+from tests.tasks.transcribe.test_endpoint import encoded
 
 from regard.inference.endpoint import Endpoint
 from regard.serve.errors import RequestError
@@ -41,11 +42,12 @@ def test_whole_numbers_may_have_a_point(task: str) -> None:
     """JSON Schema counts 1.0 as an integer, and so does every field of every request."""
     endpoint = ENDPOINTS[task]()
     schema = endpoint.schema.request.model_json_schema()
-    given = (
-        {"image": pictures.sent(pictures.packed(pictures.drawn(1)))}
-        if "image" in schema["properties"]
-        else {"text": text_for(task, "a")}
-    )
+    if task == "transcribe":
+        given = {"audio": encoded([0.0] * 400)}
+    elif "image" in schema["properties"]:
+        given = {"image": pictures.sent(pictures.packed(pictures.drawn(1)))}
+    else:
+        given = {"text": text_for(task, "a")}
     names = integers(schema)
     assert names == {
         "translate": ["beam", "nbest", "top_k", "seed"],
@@ -57,6 +59,7 @@ def test_whole_numbers_may_have_a_point(task: str) -> None:
             "tag": ["paths"],
             "read": ["spans"],
             "caption": [],
+            "transcribe": [],
             "answer": [],
             "track": [],
             "embed": [],

@@ -13,6 +13,7 @@ from tests.serve import pictures, texts
 from tests.serve.conftest import LINES, read
 from tests.serve.pictures import drawn, packed, sent
 from tests.serve.text_runs import TEXT_RUNS, text_for, text_run
+from tests.tasks.transcribe.test_endpoint import encoded, small_predictor
 from torch import Tensor, nn
 
 from regard.data.text.tokenizer import Tokenizer
@@ -26,6 +27,7 @@ from regard.serve.rounding import is_clear, noise_of, rounded, settle
 from regard.tasks._image_endpoint import ImageEndpoint
 from regard.tasks._text_generation import GeneratedText
 from regard.tasks.registry import TASKS
+from regard.tasks.transcribe.endpoint import SoundEndpoint
 from regard.tasks.translate import endpoint as translate_endpoint
 from regard.tasks.translate.endpoint import TranslateEndpoint
 from regard.tasks.translate.options import Seq2SeqOptions, TransformerOptions
@@ -47,6 +49,7 @@ def image(made: Callable[[], Any]) -> Callable[[], ImageEndpoint]:
 
 LONGER = [*LINES[:40], *(" ".join(LINES[n : n + 4]) for n in range(22)), "a", "b"]
 TEXTS = [{"text": text} for text in LONGER]
+SOUNDS = [{"audio": encoded(np.random.default_rng(n).uniform(-0.5, 0.5, 400 + 80 * n))} for n in range(64)]
 IMAGES = [{"image": sent(packed(drawn(n)))} for n in range(64)]
 ENDPOINTS: dict[str, tuple[Callable[[], Endpoint], list[dict[str, Any]]]] = {
     "seq2seq": (
@@ -58,6 +61,7 @@ ENDPOINTS: dict[str, tuple[Callable[[], Endpoint], list[dict[str, Any]]]] = {
     "classes": (pictures.endpoint, IMAGES),
     "glimpses": (image(pictures.glimpse_classifier), IMAGES),
     "captions": (image(pictures.captioner), IMAGES),
+    "sounds": (lambda: SoundEndpoint(small_predictor(), Limits(), run="tiny", step=1), SOUNDS),
 }
 # requests of a batch have options of their own
 GENERATIONS: list[dict[str, Any]] = [
@@ -67,7 +71,7 @@ GENERATIONS: list[dict[str, Any]] = [
     {"tokens": 7, "top_p": 0.8, "min_p": 0.05, "count": 2},
     {"tokens": 8, "repetition_penalty": 1.3, "stop": ["a", "b"]},
 ]
-DETAIL = {"seq2seq": "alignment", "transformer": "alignment", "texts": "attention"}
+DETAIL = {"seq2seq": "alignment", "transformer": "alignment", "texts": "attention", "sounds": "alignment"}
 
 
 def requests_of(endpoint: Endpoint, bodies: Sequence[dict[str, Any]]) -> list[Any]:
@@ -106,7 +110,7 @@ def test_the_law_of_texts(task: str, tmp_path: Path) -> None:
 
 def test_every_served_task_keeps_the_law() -> None:
     served = {name for name, task in TASKS.items() if task.is_served}
-    assert served == {*TEXT_RUNS, "translate", "classify-image", "glimpse", "caption"}
+    assert served == {*TEXT_RUNS, "translate", "classify-image", "glimpse", "caption", "transcribe"}
 
 
 @contextmanager
