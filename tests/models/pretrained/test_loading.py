@@ -404,6 +404,9 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         "a Transformer with scale=3 cannot be saved .*, whose translators multiply embeddings by 1 or": Transformer(
             V, V, scale=3.0, **sizes
         ),
+        "a Transformer with source_size=None cannot be saved .*, whose translators read tokens; save": Transformer(
+            None, V, **sizes
+        ),
         "the activation .* has no name in transformers' layout": GPT2(V, activation=nn.Mish(), **sizes),
         "a Llama with bias=True cannot be saved": Llama(V, window=4, bias=True, **sizes),
     }

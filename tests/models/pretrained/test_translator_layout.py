@@ -54,3 +54,14 @@ def test_a_model_in_the_layout_is_not_copied() -> None:
     assert translator_class(copy) == "PegasusForConditionalGeneration"
     assert not any(place.table.weight.requires_grad for place in (copy.source_place, copy.target_place))  # type: ignore[union-attr]
     assert translator_class(in_layout(translator(norm="post"))) == "MarianMTModel"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_copies_keep_their_type(norm: str, dtype: torch.dtype) -> None:
+    """Sinusoids that are rounded are still sinusoids, and a token that only fills up is never predicted."""
+    copy = in_layout(translator(norm=norm, target=7).to(dtype))
+    assert {parameter.dtype for parameter in copy.parameters()} == {dtype}
+    assert translator_class(copy) == ("MarianMTModel" if norm == "post" else "PegasusForConditionalGeneration")
+    assert copy.output.bias.isfinite().all()
+    assert (copy.output.bias[7:] < -1e4).all()

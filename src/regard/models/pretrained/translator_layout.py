@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attn.terms.position import LearnedPositions, Sinusoidal
 from regard.layers.transformer import DecoderLayer, EncoderLayer
@@ -104,10 +104,11 @@ def position_table(length: int, width: int) -> Tensor:  # -> "n d"
 
 
 def has_sinusoids(model: Transformer) -> bool:
-    """Whether the tables of positions hold `position_table`."""
+    """Whether the tables of positions hold `position_table`, rounded to their type."""
     expected = position_table(model.longest or 1, model.width)
     return all(
-        isinstance(place, LearnedPositions) and torch.equal(place.table.weight.float().cpu(), expected)
+        isinstance(place, LearnedPositions)
+        and torch.equal(place.table.weight.cpu(), expected.to(place.table.weight.dtype))
         for place in (model.source_place, model.target_place)
     )
 
@@ -169,7 +170,7 @@ def in_layout(model: Transformer) -> Transformer:
     order = torch.cat([even, even + 1]) if is_sinusoidal else torch.arange(model.width)
     for parameter in (copy.source.weight, copy.target.weight, copy.output.weight):
         parameter.zero_()
-    copy.output.bias.fill_(_NEVER)
+    copy.output.bias.fill_(max(_NEVER, torch.finfo(copy.output.bias.dtype).min))
     parameters = copy.state_dict()
     for name, tensor in model.state_dict().items():
         tensor = tensor.cpu()
@@ -190,7 +191,12 @@ def is_pre_norm(model: Transformer) -> bool:
 
 
 def _check_expressible(model: Transformer) -> None:
-    """Raises for positions, scales and scores that no translator of transformers has."""
+    """Raises for sources, positions, scales and scores that no translator of transformers has."""
+    if not isinstance(model.source, nn.Embedding):
+        raise ValueError(
+            "a Transformer with source_size=None cannot be saved in transformers' layout, whose translators read "
+            "tokens; save its state_dict() instead"
+        )
     if not isinstance(model.source_place, LearnedPositions | Sinusoidal):
         raise ValueError(
             f"a Transformer with positions={model.positions.name!r} cannot be saved in transformers' layout, whose "
