@@ -117,6 +117,15 @@ def test_a_shift_moves_the_head_around_the_end() -> None:
     assert shift_weights(weights, back.expand(2, 3)).argmax(-1).tolist() == [N - 1, N - 2]
 
 
+def test_empty_keys_and_small_weights_in_float16() -> None:
+    """Its smallest numbers are much greater than those of other types."""
+    key, matrix = torch.zeros(1, 1, W, dtype=torch.float16), torch.zeros(1, N, W, dtype=torch.float16)
+    content = content_weights(key, torch.ones(1, 1, dtype=torch.float16), matrix)
+    torch.testing.assert_close(content, torch.full_like(content, 1 / N))
+    one = torch.eye(128, dtype=torch.float16)[:1]
+    assert torch.equal(sharpen(one, torch.ones(1, dtype=torch.float16)), one)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tiny_weights_and_empty_keys_are_no_nan(dtype: torch.dtype) -> None:
     """Powers of small weights underflow, and a key of zeros has no direction."""
@@ -192,3 +201,5 @@ def test_bad_sizes() -> None:
         MemoryHeads(D, N, W, reach=-1)
     with pytest.raises(ValueError, match="reach must be 0 with locations=2, got 1; try locations=128"):
         MemoryHeads(D, 2, W)
+    with pytest.raises(TypeError, match="reach must be a whole number for MemoryHeads, got 1.5; try reach=1"):
+        MemoryHeads(D, N, W, reach=1.5)  # type: ignore[arg-type]

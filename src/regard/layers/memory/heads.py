@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from regard.attn import checks, observer
 
-# of the norms of keys and locations: a key of zeros is equally similar to all locations
-_LEAST_NORM = 1e-8
+# the numbers of a memory that nothing is written to: not zero, so that locations have a direction  (Collier and Beel
+# 2018 compare such constants with random and learned ones)
+_EMPTY = 1e-6
 
 
 class Address(NamedTuple):
@@ -38,8 +39,10 @@ class WrittenMemory(NamedTuple):
 
 def content_weights(key: Tensor, strength: Tensor, matrix: Tensor) -> Tensor:  # "*b h w", "*b h", "*b n w" -> "*b h n"
     """w_i = softmax_i(β k · M_i / (‖k‖ ‖M_i‖))  (Graves et al. 2014, eq. 5 and 6)."""
-    queries = F.normalize(key, dim=-1, eps=_LEAST_NORM) * strength.unsqueeze(-1)
-    norms = torch.linalg.vector_norm(matrix, dim=-1).clamp_min(_LEAST_NORM)
+    # a key of zeros is equally similar to all locations
+    least = max(1e-8, torch.finfo(matrix.dtype).smallest_normal)
+    queries = F.normalize(key, dim=-1, eps=least) * strength.unsqueeze(-1)
+    norms = torch.linalg.vector_norm(matrix, dim=-1).clamp_min(least)
     similarity = (queries @ matrix.mT).to(matrix.dtype) / norms.unsqueeze(-2)
     return similarity.softmax(-1)
 
@@ -56,8 +59,9 @@ def shift_weights(weights: Tensor, shift: Tensor) -> Tensor:  # "*b n", "*b s" -
 
 def sharpen(weights: Tensor, sharpening: Tensor) -> Tensor:  # "*b n", "*b" -> "*b n"
     """w_i^γ / Σ_j w_j^γ  (Graves et al. 2014, eq. 9), as softmax(γ log w): the powers of small weights underflow."""
-    logs = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
-    return (logs * sharpening.unsqueeze(-1)).softmax(-1)
+    wide = weights.to(checks.accumulate_dtype(weights.dtype))
+    logs = wide.clamp_min(torch.finfo(wide.dtype).tiny).log()
+    return (logs * sharpening.unsqueeze(-1)).softmax(-1).to(weights.dtype)
 
 
 def move_heads(address: Address, matrix: Tensor, before: Tensor) -> Tensor:  # "*b n w", "*b h n" -> "*b h n"
@@ -112,6 +116,8 @@ class MemoryHeads(nn.Module):
         super().__init__()
         checks.positive_ints("MemoryHeads", dim=dim, locations=locations, width=width)
         checks.positive_ints("MemoryHeads", read_heads=read_heads, write_heads=write_heads)
+        if isinstance(reach, bool) or not isinstance(reach, int):
+            raise TypeError(f"reach must be a whole number for MemoryHeads, got {reach!r}; try reach=1")
         if reach < 0 or 2 * reach + 1 > locations:
             raise ValueError(
                 f"reach must be 0 or more and 2 reach + 1 at most locations={locations}, got {reach}; try reach=1"
@@ -174,8 +180,3 @@ class MemoryHeads(nn.Module):
 
     def extra_repr(self) -> str:
         return f"locations={self.locations}, width={self.width}, reach={self.reach}"
-
-
-# the numbers of a memory that nothing is written to: not zero, so that locations have a direction  (Collier and Beel
-# 2018 compare such constants with random and learned ones)
-_EMPTY = 1e-6
