@@ -172,6 +172,13 @@ def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ValueError, match="locations must be a whole number, 1 or more, for MemoryHeads, got 0"):
         NTM(SOURCE, TARGET, locations=0)
     model, (source, lengths, target) = built(NTMS["ntm"]), given()
+    for counts, message in (
+        ([7, 1], "lengths must be one per row of x, got 2 for x"),
+        ([0, 1, 2], "lengths must be 1 to .*, got 0; leave out empty sequences"),
+        ([], "lengths must be those of one sequence or more, got none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model(source, torch.tensor(counts, dtype=torch.long), target)
     assert not model.attends
     said = r"an NTM reads its memory and has no weights over the source; record\(model\) shows reads and writes"
     with pytest.raises(ValueError, match=said):

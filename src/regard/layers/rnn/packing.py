@@ -19,15 +19,7 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: Tensor, s: int) -> "Packing":  # "b"
-        if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
-            raise TypeError(f"lengths must be whole numbers, got {lengths.dtype}; call lengths.long()")
-        counts = lengths.cpu().long()
-        if not len(counts):
-            raise ValueError("lengths must be those of one sequence or more, got none; leave out empty batches")
-        invalid = [n for n in counts.tolist() if not 1 <= n <= s]
-        if invalid:
-            raise ValueError(f"lengths must be 1 to {s}, the steps of x, got {invalid[0]}; leave out empty sequences")
-        counts, order = counts.sort(descending=True, stable=True)
+        counts, order = checked_lengths(lengths, s).sort(descending=True, stable=True)
         is_real = torch.arange(int(counts[0])).unsqueeze(-1) < counts  # "t b"
         steps, sequences = is_real.nonzero(as_tuple=True)
         sizes = is_real.sum(1)
@@ -38,14 +30,31 @@ class Packing:
         return cls(sizes.tolist(), rows, first, last)
 
     def pack(self, x: Tensor) -> Tensor:  # "b s d" -> "r d"
-        if len(x) != len(self.first):
-            raise ValueError(
-                f"lengths must be one per row of x, got {len(self.first)} for x {checks.shape(x)}; "
-                f"give {len(x)} lengths, or the matching rows"
-            )
+        check_one_per_row(self.first, x)
         return x.flatten(0, 1).index_select(0, self.rows)
 
     def pad(self, x: Tensor, s: int) -> Tensor:  # "r d" -> "b s d"
         """Scatters the rows back; padding is zero."""
         b = len(self.first)
         return x.new_zeros(b * s, x.shape[-1]).index_copy(0, self.rows, x).unflatten(0, (b, s))
+
+
+def checked_lengths(lengths: Tensor, s: int) -> Tensor:  # "b"
+    """The lengths of sequences of up to s steps, on the CPU; raises for lengths that they cannot have."""
+    if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
+        raise TypeError(f"lengths must be whole numbers, got {lengths.dtype}; call lengths.long()")
+    counts = lengths.cpu().long()
+    if not len(counts):
+        raise ValueError("lengths must be those of one sequence or more, got none; leave out empty batches")
+    invalid = [n for n in counts.tolist() if not 1 <= n <= s]
+    if invalid:
+        raise ValueError(f"lengths must be 1 to {s}, the steps of x, got {invalid[0]}; leave out empty sequences")
+    return counts
+
+
+def check_one_per_row(lengths: Tensor, x: Tensor) -> None:  # "b", "b s d"
+    if len(x) != len(lengths):
+        raise ValueError(
+            f"lengths must be one per row of x, got {len(lengths)} for x {checks.shape(x)}; "
+            f"give {len(x)} lengths, or the matching rows"
+        )

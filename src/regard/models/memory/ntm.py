@@ -17,6 +17,7 @@ from regard.layers.memory.heads import MemoryHeads, WrittenMemory
 from regard.layers.rnn.cells import States
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.rnn.deferred_linear import DeferredGradLinear
+from regard.layers.rnn.packing import check_one_per_row, checked_lengths
 from regard.layers.rnn.stack import Stack
 from regard.layers.rnn.stepwise_attention import map_tensors
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
@@ -120,6 +121,8 @@ class NTM(EncoderDecoder):
         return False
 
     def encode(self, source: Tensor, lengths: Tensor) -> NTMState:  # "b s", "b"
+        checked_lengths(lengths, source.shape[1])
+        check_one_per_row(lengths, source)
         empty = NTMState(self.controller.init_states(len(source)), self.heads.init_memory(len(source)))
         with observer.alignment_steps():
             *_, (_, state) = self._steps(self.dropout(self.source(source)), empty, lengths)
