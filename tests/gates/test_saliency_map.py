@@ -331,3 +331,9 @@ def test_public_name() -> None:
 def test_bad_pictures(picture: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         saliency(picture)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e30])
+def test_pictures_of_any_scale_are_equally_salient(factor: float) -> None:
+    picture = torch.rand(3, 37, 41, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(saliency(picture * factor).map, saliency(picture).map)

@@ -192,7 +192,7 @@ def promote(values: Tensor, scale: Tensor | None = None) -> Tensor:  # "b h w" -
 
 
 def _as_pixels(picture: Tensor) -> Tensor:  # -> "b c h w"
-    """The picture in float32 or float64; raises for anything that is no picture."""
+    """The picture in float32 or float64, from 0 to 1; raises for anything that is no picture."""
     if not isinstance(picture, Tensor):
         raise TypeError(f"picture must be a tensor, got {type(picture).__name__}; wrap it in torch.as_tensor")
     if picture.is_complex() or picture.dtype == torch.bool:
@@ -213,4 +213,7 @@ def _as_pixels(picture: Tensor) -> Tensor:  # -> "b c h w"
         raise ValueError(
             "picture must have finite values from 0, got others; undo its normalisation, or pass picture.clamp_min(0)"
         )
-    return wide.reshape(-1, *shape[-3:])
+    pixels = wide.reshape(-1, *shape[-3:])
+    # squares of very large or small values have no room
+    greatest = pixels.amax((-3, -2, -1), keepdim=True)
+    return pixels / torch.where(greatest > 0, greatest, 1.0)
