@@ -65,6 +65,10 @@ def test_sizes_that_cannot_be_are_told() -> None:
         copy_splits(test=0)
     with pytest.raises(ValueError, match="longest must be 1 or more, got 0; try longest=20"):
         copy_splits(longest=0)
+    with pytest.raises(ValueError, match="longest must be at most 2000, got 2001; try longest=20"):
+        copy_splits(longest=2001)
+    with pytest.raises(ValueError, match="length must be at most 2000, got 1000000000; try length=40"):
+        copy_of_length(0, 1000, 10**9, set())
     with pytest.raises(ValueError, match="longest must be 1 or more, got 0; try longest=10"):
         repeat_copy_splits(longest=0)
     with pytest.raises(

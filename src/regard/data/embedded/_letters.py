@@ -10,6 +10,8 @@ from regard.data.text.pairs import Pairs, Splits
 
 # sequences sampled at a time
 _CHUNK = 10_000
+# letters of a sequence: a chunk has to fit into memory
+MOST_LETTERS = 2_000
 
 
 def letter_sequences(rng: np.random.Generator, longest: int, shortest: int = 1) -> Iterator[str]:
@@ -36,12 +38,14 @@ def distinct(items: Iterator[str], count: int, known: set[str] | None = None) ->
 
 
 def check_counts(longest: int, example: int, **counts: int) -> None:
-    """Raises for an empty part, and for sequences without letters; `example` is a good longest length."""
+    """Raises for an empty part, and for sequences of no or too many letters; `example` is a good longest length."""
     for name, count in {**counts, "longest": longest}.items():
         if count < 1:
             raise ValueError(
                 f"{name} must be 1 or more, got {count}; try {name}={example if name == 'longest' else 1000}"
             )
+    if longest > MOST_LETTERS:
+        raise ValueError(f"longest must be at most {MOST_LETTERS}, got {longest}; try longest={example}")
 
 
 def check_available(total: int, longest: int, times: int = 1) -> None:
@@ -58,7 +62,10 @@ def check_available(total: int, longest: int, times: int = 1) -> None:
 
 
 def check_new(count: int, length: int, known: int) -> None:
-    """Raises if there are not so many sequences of this length beside those that are known, or few more than that."""
+    """Raises if there are not so many sequences of this length beside those that are known, or few more than that,
+    and if they are too long."""
+    if length > MOST_LETTERS:
+        raise ValueError(f"length must be at most {MOST_LETTERS}, got {length}; try length=40")
     if 2 * (count + known) > len(ascii_lowercase) ** length:
         raise ValueError(
             f"length must be large enough for {count} new sequences, got {length}, of which there are "
