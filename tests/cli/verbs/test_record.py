@@ -230,7 +230,10 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
         (["{bert}", TEXT, "--weights", "last"], "bert is not one; leave it out"),
         (["{bert}", TEXT, "--layers", "encodr.*"], "encodr.*"),
         (["{bert}", TEXT, "--layers", "embeddings"], "none of embeddings in "),
-        (["{bert}", TEXT, "--alignment", "x.html"], "--alignment needs a model that translates, and "),
+        (
+            ["{bert}", TEXT, "--alignment", "x.html"],
+            "--alignment needs a model that translates by attention to the source, and ",
+        ),
         (["{bert}", TEXT, "--out", "x.doc"], "unknown suffix of --out '.doc'; known are: .safetensors, .html,"),
         (["{bert}", TEXT, "--out", "nix/x.png"], "--out nix/x.png: there is no folder nix; make it first"),
         (["{bert}", TEXT, "--alignment", "x.npz"], "unknown suffix of --alignment '.npz'"),

@@ -104,7 +104,7 @@ def _check_pictures(regard: Regard, copied: Path, tmp_path: Path) -> None:
             "--alignment",
         ): "--alignment needs attention to the source, and this model reads a memory; leave it "
         "out, or draw the memory by --picture",
-        ("record", "--alignment"): "--alignment needs a model that translates",
+        ("record", "--alignment"): "--alignment needs a model that translates by attention to the source",
     }
     for (verb, option), said in wrong.items():
         ran = regard(verb, copied, "abc", option, picture)

@@ -92,7 +92,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "longest of dates": (
         ValueError,
         {"longest": 9},
-        "longest=9 belongs to data='copy' or 'repeat-copy', not to dates; leave it out",
+        "longest=9 belongs to data='copy' or data='repeat-copy', not to dates; leave it out",
     ),
     "repeats of copy": (
         ValueError,
@@ -248,7 +248,7 @@ def test_variants_of_a_comparison() -> None:
         Translate.of(decoder="fixed").variants(["additive"])
     with pytest.raises(ValueError, match="a transformer cannot do without attention; leave none out"):
         Translate.of(model="transformer").variants(["none"])
-    with pytest.raises(ValueError, match="a ntm reads its memory and has no attention to compare; leave --model out"):
+    with pytest.raises(ValueError, match="an NTM reads its memory and has no attention to compare; leave --model out"):
         Translate.of(model="ntm").variants(["dot"])
 
 

@@ -57,7 +57,8 @@ def run(args: Sequence[str]) -> int:
     aligned = recorded.alignment
     if options.alignment is not None and aligned is None:
         raise ValueError(
-            f"--alignment needs a model that translates, and {options.model} does not; write --out {options.alignment}"
+            f"--alignment needs a model that translates by attention to the source, and {options.model} does not; "
+            f"write --out {options.alignment}"
         )
     recording = merge_words(recorded.recording) if options.words else recorded.recording
     if recorded.prediction is not None:

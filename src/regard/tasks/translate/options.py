@@ -273,10 +273,10 @@ class Translate(TaskConfig):
     def _check_sizes(self) -> None:
         for name in ("longest", "repeats"):
             owners = [data for data, sizes in _SIZES.items() if name in sizes]
+            of_data = " or ".join(f"data={owner!r}" for owner in owners)
             if getattr(self, name) is not None and self.dataset not in owners:
                 raise ValueError(
-                    f"{name}={getattr(self, name)} belongs to data={' or '.join(map(repr, owners))}, not to "
-                    f"{self.dataset_label}; leave it out"
+                    f"{name}={getattr(self, name)} belongs to {of_data}, not to {self.dataset_label}; leave it out"
                 )
         check_at_least(self, 1, {"longest": None})
         if self.repeats is not None:
@@ -313,7 +313,7 @@ class Translate(TaskConfig):
         """The same with each of these attentions, those of several heads joined by a plus; "none" is fixed."""
         if self.model_name == "ntm":
             raise ValueError(
-                "a ntm reads its memory and has no attention to compare; leave --model out, or take --model seq2seq"
+                "an NTM reads its memory and has no attention to compare; leave --model out, or take --model seq2seq"
             )
         if not self.model.attends:
             raise ValueError(
