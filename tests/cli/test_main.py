@@ -68,7 +68,7 @@ def test_help_of_predict_names_every_kind_of_output(regard: Regard) -> None:
     (line,) = (line for line in regard("--help").out.splitlines() if line.startswith("  predict "))
     assert line.endswith("predict with a trained model: translations, classes, captions, samples")
     text = " ".join(regard("predict", "--help").out.split())
-    assert "sentences (quote them), image files, or classes, as the task of the run takes them" in text
+    assert "sentences (quote them), files of images, clips or sound, or classes, as its task takes them" in text
 
 
 def test_version(regard: Regard) -> None:
