@@ -143,6 +143,13 @@ def test_files_are_resumed_only_as_they_were(tmp_path: Path) -> None:
         task.prepare(tmp_path / "run", new=False)
 
 
+def test_letters_of_held_out_files_are_known(tmp_path: Path) -> None:
+    path = table(tmp_path, ["a", "b", "c"])
+    problem = Transcribe.of(train=path, mels=7).prepare(tmp_path / "run")
+    assert {"a", "b", "c"} == {*problem.train.texts, *problem.valid.texts}
+    assert len(problem.valid) == 1
+
+
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     path = table(tmp_path, ["ab", "ba", "a"])
     with pytest.raises(ValueError, match=r"speech.tsv:1: the transcript 'ab' has 'b', which is outside the alphabet"):

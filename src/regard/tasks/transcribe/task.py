@@ -76,7 +76,9 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
         train, valid = read_train_and_valid(task)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not ((folder / TOKENS).exists() and SpeechFingerprint.is_saved(folder))
-        letters = task.alphabet or (ALPHABET if task.train is None else "".join(train.texts))
+        # without files to validate on, those of train are held out, and their letters are known
+        known = train.texts if task.valid is not None else [*train.texts, *valid.texts]
+        letters = task.alphabet or (ALPHABET if task.train is None else "".join(known))
         if new:
             size = len(set(letters)) + SPECIAL
             tokenizer = initial_tokenizer(folder, TOKENS, lambda: Tokenizer.train("characters", [letters], size))
