@@ -28,6 +28,8 @@ def test_a_strip_has_a_share_below_every_frame(tmp_path: Path, channels: int) ->
         assert f"{n}: {share} %" in texts(paths[0])
     assert "frames, tinted by the attention to them" in texts(paths[0])
     assert "below each, the attention to its places" in texts(paths[0])
+    assert "weight of a frame" in texts(paths[0])
+    assert "weight of a place" in texts(paths[0])
 
 
 def test_a_strip_of_places_or_of_nothing(tmp_path: Path) -> None:

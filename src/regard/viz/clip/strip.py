@@ -63,7 +63,8 @@ def draw_strip(
             share = "" if steps is None else f": {100 * float(steps[at]):.0f} %"
             canvas.write(f"{at}{share}", left, top + pitch * (high + _GAP), MIN_FONT, va="top")
         for n, (name, scale) in enumerate((name, each) for name, each in scales.items() if each is not None):
-            named = Scale(scale.high, scale.low, scale.power, "weight of a frame" if name == "steps" else "of a place")
+            of = "frame" if name == "steps" else "place"
+            named = Scale(scale.high, scale.low, scale.power, f"weight of a {of}")
             canvas.add_colour_bar(left_of_bars + n * COLOUR_BAR, 0.0, max(row_height - _LINE, 0.9), named)
     return path
 

@@ -55,6 +55,8 @@ def _used_locations(cells: Sequence[Tensor], heads: Sequence[SelectedMap]) -> li
     # the longest stretch between two used locations is left out
     gaps = [(after - before) % count or count for before, after in zip(used, used[1:] + used[:1], strict=True)]
     widest = gaps.index(max(gaps))
+    if gaps[widest] == 1:
+        return used
     first = used[(widest + 1) % len(used)]
     return [(first + n) % count for n in range(count - gaps[widest] + 1)]
 
