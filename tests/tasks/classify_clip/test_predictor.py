@@ -141,8 +141,8 @@ def test_signals_by_path_and_by_line(tmp_path: Path) -> None:
         str(many): "many.tsv holds 2 signals, and one is predicted at a time; name a labelled line of it, such as",
         f"{one}:7": "line 7 of .*one.csv holds no signal; name another line",
         str(tmp_path): "is no signal, and this run reads signals; name a .csv, .tsv, .ts or .npy file",
-        str(tmp_path / "two.npy"): "two.npy has 2 channels, and this run reads signals of 1; name another file",
-        str(tmp_path / "pictures.npy"): "pictures.npy has pictures, and this run reads signals of 1",
+        str(tmp_path / "two.npy"): "two.npy has 2 channels, and this run reads signals of 1 channel; name another file",
+        str(tmp_path / "pictures.npy"): "pictures.npy has pictures, and this run reads signals of 1 channel",
     }.items():
         with pytest.raises(ValueError, match=sentence):
             predictor.read(argument)

@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.common.eval_mode import eval_mode
 from regard.common.option_checks import check_top
 from regard.common.suggestions import known
+from regard.common.wording import plural
 from regard.data.clips import signal_files
 from regard.data.clips.frame_files import read_clip
 from regard.data.clips.labelled import Clip, Clips
@@ -119,10 +120,9 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
                 raise ValueError(f"line {int(line[2]) if line else 0} of {path} holds no signal; name another line")
             signal = chosen[0].values
         if signal.ndim != 2 or signal.shape[1] != self.facts.channels:
-            what = "pictures" if signal.ndim != 2 else f"{signal.shape[1]} channels"
-            raise ValueError(
-                f"{path} has {what}, and this run reads signals of {self.facts.channels}; name another file"
-            )
+            what = "pictures" if signal.ndim != 2 else plural(signal.shape[1], "channel")
+            read = plural(self.facts.channels, "channel")
+            raise ValueError(f"{path} has {what}, and this run reads signals of {read}; name another file")
         return signal
 
     def tensors(self, inputs: Sequence[ClipInput]) -> tuple[Tensor, Tensor]:  # -> "b t …", "b"
