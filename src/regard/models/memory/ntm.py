@@ -24,7 +24,7 @@ from regard.models.encoder_decoder import EncoderDecoder, embeddings
 
 
 def _lstm(*sizes: int, **options: Any) -> Stack:
-    """An LSTM with the initial weights of torch: one with open forget gates learns to remember without the memory."""
+    """An LSTM with the initial weights of torch, by which the memory is learned in few steps: docs/guides/ntm.md."""
     stack = Stack(*sizes, cell="lstm", **options)
     stack.rnn.reset_parameters()
     return stack
