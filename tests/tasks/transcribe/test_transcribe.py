@@ -150,6 +150,13 @@ def test_letters_of_held_out_files_are_known(tmp_path: Path) -> None:
     assert len(problem.valid) == 1
 
 
+def test_sizes_that_no_sound_needs() -> None:
+    with pytest.raises(ValueError, match="mels must be 1024 at most, got 100000; try mels=40"):
+        Transcribe.of(mels=100_000)
+    with pytest.raises(ValueError, match="pyramid must be 5 at most, got 30; try pyramid=2"):
+        Transcribe.of(pyramid=30)
+
+
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     path = table(tmp_path, ["ab", "ba", "a"])
     with pytest.raises(ValueError, match=r"speech.tsv:1: the transcript 'ab' has 'b', which is outside the alphabet"):

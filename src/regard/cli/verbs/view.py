@@ -51,7 +51,7 @@ class ViewOptions:
     """Only this sample of several, from 0."""
     what: str | None = left_open("all heads, or the map if there is one")
     """The figure to write: map, heads, lines, text, texts, channels, overlay, class-token, glimpses, captions,
-    saliency, hops, difference."""
+    saliency, hops, memory, difference."""
     layer: str | None = left_open("the first, or all")
     """The map: its number in the list, or the name of its module."""
     head: int | None = left_open("the mean of all")

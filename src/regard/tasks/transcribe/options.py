@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import (
     check_at_least,
+    check_at_most,
     check_beam,
     check_choices,
     check_even_heads,
@@ -77,6 +78,7 @@ class ListenAttendSpellOptions(ListenerOptions):
         resolve(self, {"attention": "monotonic" if self.online else "location-sensitive"})
         super().__post_init__()
         check_at_least(self, 1, {"hidden": 128, "pyramid": 2})
+        check_at_most(self, 5, {"pyramid": 2})
         if self.online and self.attention not in _ONLINE:
             raise ValueError(
                 f"attention={self.attention!r} attends to the whole sound, and online writes while it listens; "
@@ -290,6 +292,7 @@ class Transcribe(TaskConfig):
         self._check_files_given(["valid", "test", "alphabet"], "sound", "train=FILE")
         check_at_least(self, 0, {"masks": 2, "seed": 0})
         check_at_least(self, 1, {"mels": 40, "mask_frames": 20, "mask_bands": 8, "batch": 6400, "valid_lines": 200})
+        check_at_most(self, 1024, {"mels": 40})
         check_at_least(self, 1000, {"rate": 8000})
         check_share(self, {"smoothing": 0.1})
         if not 0 < self.max_seconds < float("inf"):
