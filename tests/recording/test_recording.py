@@ -318,5 +318,5 @@ def test_bad_input(case: str) -> None:
 
 def test_every_kind_has_facts() -> None:
     assert tuple(KINDS) == get_args(Kind)
-    assert [kind for kind, facts in KINDS.items() if not facts.has_entropy] == ["gate"]
+    assert [kind for kind, facts in KINDS.items() if not facts.has_entropy] == ["gate", "cell"]
     assert (KINDS["gate"].rows, KINDS["gate"].columns) == ("channels", "positions")

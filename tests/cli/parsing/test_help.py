@@ -155,7 +155,7 @@ def test_a_task_has_its_own_defaults_of_training(
     monkeypatch.setattr(config, "training", own)
     monkeypatch.setenv("COLUMNS", "120")
     text = plain(regard("train", "translate", "--help").out)
-    assert "--lr FLOAT The peak of the learning rate. (default: 0.0007)" in text
+    assert "--lr FLOAT The peak of the learning rate. (default: 0.0007, 0.002 for ntm)" in text
     assert "of squared gradients. (default: 0.0 0.9)" in text
     options = parse_task(TrainOptions, "regard train translate", config, ["--warmup", "3"])
     assert options.training == own | {"warmup": 3}

@@ -80,7 +80,7 @@ def test_tables_or_none_and_names_as_typed() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("widht = 3", "unknown option in own.toml: 'widht'; did you mean 'width'\\? known are: data, longest,"),
+        ("widht = 3", "unknown option in own.toml: 'widht'; did you mean 'width'\\? known are: data, train,"),
         (
             "[training]\nwidth = 3",
             "width is no option of \\[training\\] but of \\[task\\]; put it there in own.toml",

@@ -206,10 +206,6 @@ class Translate(TaskConfig):
 
     data: Literal["dates", "reverse", "copy", "repeat-copy", "pronounce"] | None = None
     """An embedded data set that needs no file: dates -> ISO 8601, letters reversed or copied, words -> phonemes."""
-    longest: int | None = left_open("20 for copy, 10 for repeat-copy")
-    """With --data copy or repeat-copy: sequences have 1 to this many letters."""
-    repeats: int | None = left_open("5")
-    """With --data repeat-copy: sequences are repeated 1 to this many times, at most 9."""
     train: tuple[Path, ...] = ()
     """Your own pairs: one .tsv file (source, tab, target), or two text files, line by line; .gz is unpacked."""
     valid: tuple[Path, ...] = ()
@@ -217,6 +213,10 @@ class Translate(TaskConfig):
     test: tuple[Path, ...] = ()
     """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
 
+    longest: int | None = left_open("20 for copy, 10 for repeat-copy")
+    """With --data copy or repeat-copy: sequences have 1 to this many letters."""
+    repeats: int | None = left_open("5")
+    """With --data repeat-copy: sequences are repeated 1 to this many times, at most 9."""
     tokens: Literal["bpe", "characters", "words"] | None = left_open(
         "characters for dates and letters, characters -> words for pronounce, bpe for files"
     )
