@@ -227,7 +227,10 @@ def test_the_options_of_a_figure(regard: Regard, tape: Path, tmp_path: Path) -> 
     assert "--head 1 means nothing with --serve" in regard("view", tape, "--head", "1", "--serve").err
 
 
-def test_gates_of_recurrent_layers(regard: Regard, trained: Path, tmp_path: Path) -> None:
+def test_gates_of_recurrent_layers(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # names are shortened to the width of the terminal
     ran = regard("view", trained, "a b c", "--gates", "--layers", "*.update")
     assert ran.code == 0, ran.err
     lines = [line for line in ran.out.splitlines() if " cell " in line]
