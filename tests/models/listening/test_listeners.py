@@ -92,8 +92,12 @@ def test_a_beam_finds_no_less_than_greedy_search(name: str) -> None:
         assert beam[0].score >= greedy[0].score - 1e-5
 
 
+# with these the attention of a random model stops at several states of the encoder
+SEEDS = {"monotonic": 65, "mocha": 81}
+
+
 def online(attention: str, offset: float) -> ListenAttendSpell:
-    torch.manual_seed(5)
+    torch.manual_seed(SEEDS[attention])
     model = ListenAttendSpell(
         MELS, VOCABULARY, width=6, hidden=10, dropout=0.0, attention=attention, bidirectional=False, cell="lstm"
     ).eval()
@@ -106,7 +110,7 @@ def online(attention: str, offset: float) -> ListenAttendSpell:
 
 
 @pytest.mark.parametrize("attention", ["monotonic", "mocha"])
-@pytest.mark.parametrize("offset", [2.0, -99.0])
+@pytest.mark.parametrize("offset", [0.5, -99.0])
 @pytest.mark.parametrize("sizes", [[1] * 31, [31], [5, 0, 7, 2, 17]])
 def test_a_listener_hears_what_a_search_finds(attention: str, offset: float, sizes: list[int]) -> None:
     model, x = online(attention, offset), torch.randn(31, MELS)
@@ -124,7 +128,7 @@ def test_a_listener_hears_what_a_search_finds(attention: str, offset: float, siz
     assert tuple(token.token for token in heard) == right.tokens
     positions = [token.position for token in heard if token.position is not None]
     assert positions == sorted(positions)
-    assert bool(positions) == (offset == 2.0)
+    assert len(set(positions)) > 1 if offset == 0.5 else not positions
 
 
 def test_only_monotonic_attention_listens() -> None:
