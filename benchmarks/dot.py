@@ -29,7 +29,7 @@ def inputs(*shape: int, count: int = 3) -> list[Tensor]:
 def prepared(score: Score, q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
     """The inputs of the kernel, as leaves: projected queries and keys, and values of their width."""
     with torch.no_grad():
-        queries, keys = score.queries(q), score.keys(k)
+        queries, keys = score.operands(score.queries(q), score.keys(k))
         values = F.pad(v, (0, queries.shape[-1] - v.shape[-1]))
     return [t.detach().clone().requires_grad_() for t in (queries, keys, values)]
 

@@ -32,6 +32,13 @@ def a_map() -> regard.AttentionMap:
     return regard.attend(Q, K, need=Need(map=True)).map
 
 
+def with_projections(heads: MultiHead, width: int, names: tuple[str, ...] = ("query", "key", "value")) -> MultiHead:
+    """The layer with narrower projections, as tensor parallelism leaves a process with some of the heads."""
+    for name in names:
+        setattr(heads, name, torch.nn.Linear(heads.query.in_features, width))
+    return heads
+
+
 class Elsewhere(regard.Normalizer):
     """What a reader may write."""
 
@@ -66,8 +73,51 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "keys and values not as many": (ValueError, call(Q, K, t(2, 4, 6)), ["(2, 5, 4)", "(2, 4, 6)", "axis -2"]),
     "batches that differ": (ValueError, call(Q, t(3, 5, 4)), ["(2, 3, 4)", "(3, 5, 4)", "multiple of the heads"]),
     "heads that do not divide": (ValueError, call(t(2, 7, 3, 4), t(2, 3, 5, 4)), ["(2, 7, 3, 4)", "multiple"]),
-    "dropout of one": (ValueError, call(dropout=1.0), ["dropout", "1.0", "dropout=0.1"]),
+    "dropout above one": (ValueError, call(dropout=1.5), ["dropout must be between 0 and 1", "1.5", "dropout=0.1"]),
     "dropout below nought": (ValueError, call(dropout=-0.1), ["dropout", "-0.1"]),
+    "dropout of a layer": (ValueError, lambda: Attention(dropout=2.0), ["between 0 and 1 for Attention, got 2.0"]),
+    "dropout of heads": (ValueError, lambda: MultiHead(8, 4, dropout=-1.0), ["between 0 and 1", "got -1.0"]),
+    "nested queries": (
+        TypeError,
+        lambda: regard.attention(torch.nested.nested_tensor([t(3, 4), t(2, 4)], layout=torch.jagged), K),
+        ["q must be a padded tensor, got a nested one; pad it with torch.nested.to_padded_tensor(q, 0.0)", "Lengths"],
+    ),
+    "nested queries of heads": (
+        TypeError,
+        lambda: MultiHead(8, 4)(torch.nested.nested_tensor([t(3, 8), t(2, 8)], layout=torch.jagged)),
+        ["q must be a padded tensor, got a nested one"],
+    ),
+    "a list of queries of heads": (TypeError, lambda: MultiHead(8, 4)([[1.0]]), ["q must be a tensor, got list"]),
+    "values in the place of a past": (
+        TypeError,
+        lambda: MultiHead(8, 4).project_kv(t(2, 3, 8), t(2, 3, 8)),
+        ["past must be a KVCache, got Tensor; pass values by name, project_kv(k, v=v)"],
+    ),
+    "a cache of another type": (
+        TypeError,
+        lambda: regard.attention(Q, regard.KVCache(K.bfloat16(), V.bfloat16())),
+        ["the cache holds values of torch.bfloat16, but q is torch.float32", "under autocast"],
+    ),
+    "dots in the index of a map": (
+        TypeError,
+        lambda: regard.attend(Q, K, need=regard.Need(map=True)).map[...],
+        ["a map is indexed by integers, slices and lists, one per axis, got ...; write : for a whole axis"],
+    ),
+    "a part of a head": (
+        ValueError,
+        lambda: with_projections(MultiHead(8, 2), 6).project_kv(t(2, 3, 8)),
+        ["width 6 is no multiple of the head width 4", "use as many processes as divide kv_heads=2"],
+    ),
+    "query heads without their key heads": (
+        ValueError,
+        lambda: with_projections(MultiHead(8, 2, attention=Attention(backend="eager")), 4, ("query",))(t(2, 3, 8)),
+        ["this process has 1 of 2 query heads, but 2 of 2 key heads; split query, key and value alike"],
+    ),
+    "layers per head of fewer heads": (
+        ValueError,
+        lambda: with_projections(MultiHead(8, 2, attention=[Attention(), Attention()]), 4)(t(2, 3, 8)),
+        ["a list of 2 layers, one per head, but there are 1 heads", "takes one attention for all heads"],
+    ),
     "positions of too few": (
         ValueError,
         call(positions=(torch.arange(3), torch.arange(4))),

@@ -34,6 +34,7 @@ from .attn.terms.bias import (
     Shaw as Shaw,
     T5Buckets as T5Buckets,
 )
+from .attn.terms.distance import Distance as Distance
 from .attn.terms.learnable import Learnable as Learnable
 from .attn.terms.mask import (
     BooleanMask as BooleanMask,
@@ -76,7 +77,6 @@ from .attn.terms.score import (
     Bilinear as Bilinear,
     Concat as Concat,
     Cosine as Cosine,
-    Distance as Distance,
     Dot as Dot,
     Kernel as Kernel,
     Location as Location,

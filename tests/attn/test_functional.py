@@ -303,3 +303,29 @@ def test_bare_calls_on_grouped_odd_and_empty_shapes_equal_the_equation() -> None
             q, k, v = torch.randn(*lead_q, n, 4), torch.randn(*lead_k, m, 4), torch.randn(*lead_k, m, 4)
             got = regard.attention(q, k, v)
             close(got, regard.attention(q, k, v, backend="eager"), f"{q.shape} {k.shape}", rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("lead", [(), (3,)], ids=["q without a batch", "q with heads"])
+def test_a_mask_of_numbers_has_the_axes_of_the_same_boolean_mask(lead: tuple[int, ...]) -> None:
+    q, k = torch.randn(*lead, 4, 8), torch.randn(3, 3, 5, 8)
+    allowed = torch.rand(3, 4, 5) < 0.6
+    allowed[..., 0] = True
+    numbers = torch.zeros(3, 4, 5).masked_fill(~allowed, -torch.inf)
+    layer = regard.Attention()
+    for way in (regard.attention, layer):
+        torch.testing.assert_close(way(q, k, mask=numbers), way(q, k, mask=allowed))
+
+
+@pytest.mark.parametrize(
+    "normalize",
+    [regard.Softmax(), regard.WithNullSlot(), regard.TopK(2), regard.Sparsemax(), regard.Entmax(1.3)],
+    ids=repr,
+)
+def test_a_batch_that_only_the_values_have(normalize: regard.Normalizer) -> None:
+    q, k, v = torch.randn(1, 2, 4), torch.randn(1, 3, 4), torch.randn(2, 3, 4)
+    mask, need = regard.Lengths([3, 2]), Need(weights=True, entropy=True)
+    got = regard.attend(q, k, v, mask=mask, normalize=normalize, need=need)
+    want = regard.attend(q.expand(2, -1, -1), k.expand(2, -1, -1), v, mask=mask, normalize=normalize, need=need)
+    assert got.weights.shape == (2, 2, 3)
+    assert got.entropy.shape == (2, 2)
+    torch.testing.assert_close(got, want)

@@ -128,3 +128,25 @@ def test_hooks_of_the_projections_are_called(kind: str, name: str) -> None:
     getattr(heads.get_submodule(name), kind)(lambda module, inputs, output: calls.append(module))
     heads(inputs()).sum().backward()
     assert calls == [heads.get_submodule(name)]
+
+
+def test_a_layer_that_lost_heads_computes_those_that_are_left() -> None:
+    """Projections that were pruned to the first half of the heads: training, evaluation and a mask agree."""
+    torch.manual_seed(0)
+    whole, pruned = regard.MultiHead(8, 4), regard.MultiHead(8, 4)
+    pruned.load_state_dict(whole.state_dict())
+    for name in ("query", "key", "value"):
+        linear = nn.Linear(8, 4)
+        linear.weight.data, linear.bias.data = (
+            t[:4].clone() for t in (getattr(whole, name).weight, getattr(whole, name).bias)
+        )
+        setattr(pruned, name, linear)
+    pruned.out = nn.Linear(4, 8)
+    pruned.out.weight.data, pruned.out.bias.data = whole.out.weight[:, :4].clone(), whole.out.bias.clone()
+    x = torch.randn(2, 5, 8)
+    got = whole.attend(x, need=regard.Need(weights=True)).weights[:, :2]
+    values = whole.value(x).unflatten(-1, (4, 2)).transpose(1, 2)[:, :2]
+    want = (got @ values).transpose(1, 2).flatten(2) @ whole.out.weight[:, :4].T + whole.out.bias
+    torch.testing.assert_close(pruned(x), want)
+    with torch.no_grad():
+        torch.testing.assert_close(pruned(x), want)

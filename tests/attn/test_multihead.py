@@ -342,3 +342,26 @@ def test_remembered_places_go_on_where_they_ended() -> None:
     x = torch.randn(2, T, DIM, dtype=torch.float64)
     past = layer.project_kv(x[:, 3:], layer.project_kv(x[:, :3]))
     close(layer(x, past), layer(x))
+
+
+def test_dropout_of_one_drops_everything() -> None:
+    x = torch.randn(2, 5, DIM)
+    for heads in (
+        MultiHead(DIM, HEADS, dropout=1.0),
+        MultiHead(DIM, HEADS, attention=Attention(dropout=1.0, backend="blocked")),
+    ):
+        torch.testing.assert_close(heads(x), heads.out.bias.expand(2, 5, -1))
+        assert heads.eval()(x).std() > 0
+
+
+@pytest.mark.parametrize("kind", ["rotary", "xl", "causal"])
+def test_an_exported_layer_takes_any_length(kind: str) -> None:
+    rotate = regard.Rotary(DIM // HEADS) if kind == "rotary" else None
+    bias = regard.RelativeXL(6, HEADS, DIM // HEADS) if kind == "xl" else None
+    mask = None if kind == "rotary" else regard.Causal()
+    heads = MultiHead(DIM, HEADS, rotate=rotate, attention=Attention(bias=bias, mask=mask)).eval()
+    shapes = {"q": {1: torch.export.Dim("n", min=2, max=64)}}
+    exported = torch.export.export(heads, (torch.randn(2, 6, DIM),), dynamic_shapes=shapes, strict=False).module()
+    for n in (2, 9, 33):
+        x = torch.randn(2, n, DIM)
+        torch.testing.assert_close(exported(x), heads(x), rtol=1e-4, atol=1e-5)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import MECHANISMS, Need
+from regard.attn.terms import distance
 
 HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 D = 64
@@ -133,10 +134,70 @@ def test_a_great_square_of_float16_stays_finite() -> None:
 def test_distances_of_what_lies_close_together_but_far_away() -> None:
     q = torch.randn(1, 4, 8) + 800
     k = q + 0.01 * torch.randn(1, 4, 8)
-    want = -torch.cdist(q.double(), k.double())
-    assert (regard.Distance(1)(q, k).double() - want).abs().max() < 0.05
+    want = -torch.cdist(q.double(), k.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    assert (regard.Distance(1)(q, k).double() - want).abs().max() < 1e-5
     with torch.autocast("cpu", torch.bfloat16):
-        assert (regard.Distance(1)(q, k).double() - want).abs().max() < 0.05
+        assert (regard.Distance(1)(q, k).double() - want).abs().max() < 1e-5
+
+
+def test_distances_far_away_on_a_device_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distance, "_has_float64", lambda t: False)
+    q = torch.randn(1, 4, 8) + 800
+    k = q + 0.01 * torch.randn(1, 4, 8)
+    want = -torch.cdist(q.double(), k.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    assert (regard.Distance(1)(q, k).double() - want).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("offset", [0.0, 10.0, 100.0, 1000.0])
+def test_distances_do_not_depend_on_the_origin(offset: float, power: int) -> None:
+    """Squares of coordinates cancel; the weights stay exact on every backend, with and without values to read."""
+    q, k, v = torch.randn(1, 2, 6, 8) + offset, torch.randn(1, 2, 9, 8) + offset, torch.randn(1, 2, 9, 8)
+    apart = torch.cdist(q.double(), k.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    want = torch.softmax(-(apart**power), -1) @ v.double()
+    score = regard.Distance(power)
+    for backend in willing(q, k, v, score=score):
+        got = regard.attention(q, k, v, score=score, backend=backend)
+        assert got.dtype == torch.float32
+        assert (got - want).abs().max() < 1e-5, backend
+    compiled = torch.compile(regard.attention, fullgraph=True, backend="aot_eager")
+    assert (compiled(q, k, v, score=score) - want).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_distances_within_clusters_that_are_far_apart(power: int) -> None:
+    centres = torch.tensor([0.0, 2000.0]).repeat_interleave(4).view(1, 8, 1)
+    q, k = (centres + torch.randn(1, 8, 5) for _ in range(2))
+    apart = torch.cdist(q.double(), k.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    got = regard.attend(q, k, score=regard.Distance(power), need=regard.Need(weights=True)).weights
+    assert (got - torch.softmax(-(apart**power), -1)).abs().max() < 1e-6
+
+
+def test_gradients_of_distances_do_not_depend_on_the_origin() -> None:
+    q, k, v = torch.randn(1, 6, 8), torch.randn(1, 9, 8), torch.randn(1, 9, 8)
+
+    def gradients(dtype: torch.dtype, offset: float) -> tuple[Tensor, ...]:
+        inputs = [(t + offset).to(dtype).requires_grad_() for t in (q, k)]
+        out = regard.attention(*inputs, v.to(dtype), score=regard.Distance(scale=0.1))
+        return torch.autograd.grad(out.square().sum(), inputs)
+
+    for got, want in zip(gradients(torch.float32, 512.0), gradients(torch.float64, 512.0), strict=True):
+        assert (got - want).abs().max() < 1e-5
+
+
+def test_a_cached_key_of_a_distance_is_the_key() -> None:
+    layer, q, k = regard.Attention(regard.Distance()), torch.randn(2, 3, 4) + 300, torch.randn(2, 5, 4) + 300
+    torch.testing.assert_close(layer(q, layer.project_kv(k)), layer(q, k))
+
+
+def test_squared_distances_under_autocast() -> None:
+    """Autocast rounds the points; the squares are those of the rounded points."""
+    q, k = (torch.randn(1, n, 8).bfloat16().float() + 16 for n in (6, 9))
+    rounded = [t.bfloat16().double() for t in (q, k)]
+    want = regard.attend(*rounded, score=regard.Distance(), need=Need(weights=True)).weights
+    with torch.autocast("cpu", torch.bfloat16):
+        got = regard.attend(q, k, score=regard.Distance(), need=Need(weights=True)).weights
+    assert (got - want).abs().max() < 0.01
 
 
 def test_a_far_place_of_a_half_type() -> None:
@@ -162,3 +223,12 @@ def test_a_trained_alpha_never_leaves_its_range(raw: float) -> None:
     assert torch.isfinite(scores.grad).all()
     limit = torch.softmax(scores.detach(), -1) if raw < 0 else regard.Sparsemax()(scores.detach())
     assert (weights - limit).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_query_of_nan_leaves_the_distances_of_others_exact(power: int) -> None:
+    q, k = (torch.randn(2, 1, n, 8) * 0.3 + 1e3 for n in (6, 9))
+    want = regard.attention(q.double(), k.double(), score=regard.Distance(power))
+    q[:, :, -1] = torch.nan
+    got = regard.attention(q, k, score=regard.Distance(power))
+    torch.testing.assert_close(got[:, :, :-1].double(), want[:, :, :-1], rtol=1e-6, atol=0.0)

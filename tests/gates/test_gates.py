@@ -188,8 +188,9 @@ def test_export(name: str) -> None:
     torch.testing.assert_close(exported.module()(x), made(x))
 
 
-@pytest.mark.parametrize("name", ["se", "simam", "cbam"])
+@every
 def test_compile(name: str) -> None:
+    torch.compiler.reset()  # every gate anew: torch limits how often one function is compiled
     made, x = built(name).eval(), a_map().requires_grad_()
     compiled = torch.compile(made, fullgraph=True, backend="aot_eager")
     got, want = compiled(x), made(x)

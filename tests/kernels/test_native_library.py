@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from regard.kernels import native_library
 
@@ -76,3 +78,43 @@ def test_kernels_import_nothing_else_of_regard() -> None:
                 assert words[1].startswith("regard.kernels") or not words[1].startswith(("regard", "..")), (
                     f"{path}: {line}"
                 )
+
+
+has_library = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
+
+
+@has_library
+@pytest.mark.parametrize(
+    ("argument", "got"),
+    [
+        (lambda t: t.long(), "got torch.int64 of shape (6,) and strides (1,) on cpu; convert it before the call"),
+        (lambda t: t.double(), "got torch.float64 of shape (6,)"),
+        (lambda t: t.repeat(2)[::2], "got torch.float32 of shape (6,) and strides (2,) on cpu"),
+        (lambda t: t.to("meta"), "on meta"),
+        (lambda t: 17, "got 17; convert it"),
+    ],
+    ids=["integers", "wider", "strided", "device", "address"],
+)
+def test_a_kernel_refuses_tensors_that_it_would_misread(argument: Callable[[Tensor], object], got: str) -> None:
+    x = torch.randn(6)
+    with pytest.raises(
+        TypeError, match="argument 1 of regard_gelu must be a contiguous tensor of torch.float32"
+    ) as told:
+        native_library.call_kernel("regard_gelu", x, 6, argument(x), None, torch.empty(6))
+    assert got in str(told.value)
+
+
+@has_library
+def test_indices_are_as_wide_as_the_floats() -> None:
+    x, mean, top = torch.randn(2, 5), torch.empty(2), torch.empty(2)
+    with pytest.raises(
+        TypeError, match="argument 5 of regard_pool must be .* of torch.int32 or torch.int64 .* got torch.int64"
+    ):
+        native_library.call_kernel("regard_pool", x, 2, 5, x, mean, top, torch.empty(2, dtype=torch.int64), None)
+
+
+@has_library
+def test_rows_may_have_any_stride_but_the_last() -> None:
+    h = torch.randn(3, 8)[:, ::2]
+    with pytest.raises(TypeError, match="argument 2 of regard_cell must be a tensor whose last axis has stride 1"):
+        native_library.call_kernel("regard_cell", h, 3, 4, h, 8, *[None] * 3, 0, *[None] * 5, 0)

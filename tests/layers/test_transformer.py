@@ -201,3 +201,36 @@ def test_what_is_wrong_is_told() -> None:
         layer(x, memory=x, use_cache=True)
     with pytest.raises(ValueError, match="dropout must be 0 or more and below 1, got 1; try 0.1"):
         FeedForward(D, F, dropout=1)
+
+
+@pytest.mark.parametrize("hooked", ["module", "all modules"])
+def test_a_hook_keeps_the_output_before_the_activation(hooked: str) -> None:
+    """The activation works in place only where nobody else has seen the numbers."""
+    layer, x, kept = FeedForward(D, F, dropout=0.0), torch.randn(B, T, D), {}
+
+    def keep(module: nn.Module, args: object, out: torch.Tensor) -> None:
+        if module is layer.inner:
+            kept.update(out=out, copy=out.detach().clone())
+
+    register = (
+        layer.inner.register_forward_hook if hooked == "module" else nn.modules.module.register_module_forward_hook
+    )
+    want, handle = layer(x), register(keep)
+    try:
+        assert torch.equal(layer(x), want)
+    finally:
+        handle.remove()
+    assert torch.equal(kept["out"], kept["copy"])
+    assert (kept["copy"] < 0).any()
+
+
+def test_a_layer_of_another_class_keeps_its_output() -> None:
+    class Remembering(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.last = super().forward(x)
+            return self.last
+
+    layer = FeedForward(D, F, dropout=0.0)
+    layer.inner = Remembering(D, F)
+    layer(torch.randn(B, T, D))
+    assert (layer.inner.last < 0).any()

@@ -219,6 +219,16 @@ def test_a_second_backward_is_an_error() -> None:
         total.backward()
 
 
+def test_a_second_derivative_is_refused_with_the_way_out() -> None:
+    """A gradient penalty through the states would silently lack terms."""
+    x, weight = torch.randn(5, 4, requires_grad=True), torch.randn(7, 4)
+    loss, _ = linear_cross_entropy(torch.tanh(x), weight, torch.tensor([0, 1, 2, 3, 4]))
+    with pytest.raises(
+        RuntimeError, match="linear_cross_entropy has no second derivative here.*or use F.cross_entropy"
+    ):
+        torch.autograd.grad(loss, x, create_graph=True)
+
+
 def test_what_is_wrong_is_told() -> None:
     states, weight, _, targets = given()
     with pytest.raises(

@@ -53,3 +53,18 @@ def test_terms_are_those_of_the_paper() -> None:
     decided = ((ratio > 1 + clip) & (advantages > 0)) | ((ratio < 1 - clip) & (advantages < 0))
     assert 0 < int(decided.sum()) < n
     assert torch.equal(gradient.abs().sum(-1) == 0, decided)
+
+
+def test_an_observation_after_the_end_needs_no_value() -> None:
+    """A terminated step has nothing after it: NaN there, as of an empty observation, is never read."""
+    rewards, values, ended = torch.randn(2, 3), torch.randn(2, 3), torch.tensor([[False, True, False]] * 2)
+    following = torch.randn(2, 3)
+    settings = {"terminated": ended, "ended": ended, "discount": 0.9, "trace": 0.8}
+    want = generalized_advantages(rewards, values, following, **settings)
+    following[:, 1] = torch.nan
+    assert torch.equal(generalized_advantages(rewards, values, following, **settings), want)
+
+
+def test_no_steps_have_no_advantages() -> None:
+    nothing, never = torch.empty(2, 0), torch.empty(2, 0, dtype=torch.bool)
+    assert generalized_advantages(nothing, nothing, nothing, never, never, discount=0.9, trace=0.8).shape == (2, 0)

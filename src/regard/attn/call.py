@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.attn import checks
 from regard.attn.kv_cache import KVCache
-from regard.attn.terms.bias import Bias, TensorBias
+from regard.attn.terms.bias import Bias, TensorBias, is_score_mask
 from regard.attn.terms.mask import Mask, Rows
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
@@ -90,6 +91,25 @@ class Terms(NamedTuple):
         """Replaces None by Dot(), Softmax() and WeightedSum()."""
         score, normalize = DOT if score is None else score, SOFTMAX if normalize is None else normalize
         return cls(score, bias, normalize, MIX if read is None else read, dropout)
+
+
+def split_score_mask(
+    mask: Mask | Tensor | None, bias: Bias | Tensor | None, *inputs: Tensor | KVCache | None
+) -> tuple[Bias | Tensor | None, Mask | Tensor | None]:
+    """The bias and the mask of a call with these q, k and v; a mask of numbers is the bias.
+
+    The leading axes of a mask are the first axes of the batch, which only k or v may have.
+    """
+    if not is_score_mask(mask):
+        return bias, mask
+    if bias is not None:
+        other = f"a bias of shape {checks.shape(bias)}" if isinstance(bias, Tensor) else repr(bias)
+        raise ValueError(
+            f"mask holds {mask.dtype}, numbers to be added to the scores, where {other} already adds its own; "
+            "pass booleans, True = may attend, or leave the bias out"
+        )
+    tensors = [t.values if isinstance(t, KVCache) else t for t in inputs if t is not None]
+    return insert_head_axes(mask, max(t.ndim for t in tensors)), None
 
 
 @dataclass(slots=True, eq=False)
@@ -186,6 +206,9 @@ def scores(call: AttentionCall, compare: Compare | None = None) -> Tensor:  # ->
     """score(q, k) + bias, in float32 at least."""
     keys = call.expand_kv_heads(call.keys)
     s = compare_pairs(call.score, call.queries, keys) if compare is None else compare(call.queries, keys)
+    # operands may need float64, as those of Distance do; their scores do not
+    if s.dtype == torch.float64 and call.v.dtype != torch.float64:
+        s = s.to(torch.float32)
     if call.bias is not None:
         s = s + call.bias(call.q, *call.positions(), call.total)
     return s
@@ -217,15 +240,17 @@ def equation(
     weights = weights if replacement is None else replacement(weights, allowed)
     dropped = weights if call.dropout == 0.0 else drop(weights, call.dropout, generator)
     result = call.read.read(dropped, call.expand_kv_heads(call.v), generator)
+    lse = call.normalize.lse(s, allowed) if need.lse and isinstance(call.normalize, Softmax) else None
+    per_pair, per_query = (*call.batch, -1, -1), (*call.batch, -1)
     return Attended(
         result.out,
-        weights.to(call.v.dtype) if need.weights else None,
-        result.log_prob if need.log_prob else None,
-        call.normalize.lse(s, allowed) if need.lse and isinstance(call.normalize, Softmax) else None,
+        weights.to(call.v.dtype).expand(per_pair) if need.weights else None,
+        result.log_prob.expand(per_query) if need.log_prob and result.log_prob is not None else None,
+        None if lse is None else lse.expand(per_query),
         None,
-        entropy(weights) if need.entropy else None,
-        result.key_index if need.key_index else None,
-        _visible(s, allowed).to(call.v.dtype) if need.scores else None,
+        entropy(weights).expand(per_query) if need.entropy else None,
+        result.key_index.expand(per_query) if need.key_index and result.key_index is not None else None,
+        _visible(s, allowed).to(call.v.dtype).expand(per_pair) if need.scores else None,
     )
 
 
@@ -238,5 +263,7 @@ def drop(weights: Tensor, p: float, generator: torch.Generator | None) -> Tensor
     """Dropout of the weights  (Srivastava et al. 2014), from a generator that can be replayed."""
     if generator is None:
         return F.dropout(weights, p)
+    if p == 1.0:
+        return weights * 0.0
     keep = torch.empty_like(weights).bernoulli_(1 - p, generator=generator)
     return weights * keep / (1 - p)

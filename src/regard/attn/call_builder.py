@@ -34,8 +34,8 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
     elif v is None:
         v = k
     check_tensors(q, k, v, is_cached)
-    if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}; try dropout=0.1")
+    if dropout:
+        checks.dropout(dropout, "attention")
     score.check(q, None if is_cached else k)
     if not is_autocasting(q):
         checks.same_dtype_and_device(score, q)
@@ -73,6 +73,7 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
     if is_autocasting(q):
         dtype = torch.get_autocast_dtype(q.device.type)
         queries, keys, v = queries.to(dtype), keys.to(dtype) if keys.is_floating_point() else keys, v.to(dtype)
+    queries, keys = score.operands(queries, keys)
     return AttentionCall(
         q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, total, positions
     ), nonfinite_rows
@@ -111,6 +112,11 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, is_cached: bool) -> None:
             f"move them with .to({str(q.device)!r})"
         )
     has_mixed_dtypes = (q.dtype != k.dtype and not is_cached) or q.dtype != v.dtype
+    if has_mixed_dtypes and is_cached and not is_autocasting(q):
+        raise TypeError(
+            f"the cache holds values of {v.dtype}, but q is {q.dtype}; read a cache that was made under autocast under "
+            f"autocast too, or make it again in {q.dtype}"
+        )
     if has_mixed_dtypes and not is_autocasting(q):
         raise TypeError(
             f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}; cast them with .to({q.dtype})"

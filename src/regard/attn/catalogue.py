@@ -30,6 +30,7 @@ from regard.attn.mechanisms.pooling import BroadcastPool, Pool
 from regard.attn.mechanisms.set_distance import SetDistance
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
+from regard.attn.terms.distance import Distance
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask, Window
 from regard.attn.terms.normalizer import (
@@ -51,7 +52,6 @@ from regard.attn.terms.score import (
     Bilinear,
     Concat,
     Cosine,
-    Distance,
     Dot,
     Kernel,
     Location,

@@ -51,7 +51,8 @@ def heads(t: Tensor, expected: int, owner: object) -> None:
         count = t.shape[-3] if t.ndim > 2 else "none"
         raise ValueError(
             f"{owner!r} is for {expected} heads, but axis -3 of {shape(t)} counts {count}; "
-            f"build {type(owner).__name__} for that many, or give the queries {expected} heads"
+            f"build {type(owner).__name__} for that many, or give the queries {expected} heads; "
+            "a layer that has it cannot be split by parallelize_module"
         )
 
 
@@ -102,6 +103,11 @@ def instance_of(name: str, value: object, kind: type, example: str) -> None:
 def floating(name: str, t: Tensor) -> None:
     if not isinstance(t, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(t).__name__}; wrap it in torch.as_tensor")
+    if t.is_nested:
+        raise TypeError(
+            f"{name} must be a padded tensor, got a nested one; pad it with torch.nested.to_padded_tensor({name}, 0.0) "
+            "and pass the lengths as mask=Lengths(lengths)"
+        )
     if not t.is_floating_point():
         raise TypeError(
             f"{name} must be a floating tensor, got {t.dtype}; call {name}.float() or embed the integers first"
@@ -110,6 +116,12 @@ def floating(name: str, t: Tensor) -> None:
         raise ValueError(
             f"{name} must have at least two axes (positions, width), got {shape(t)}; try {name}.unsqueeze(0)"
         )
+
+
+def dropout(p: float, owner: str) -> None:
+    """Raises unless p is a probability; 1 drops everything, as in torch."""
+    if isinstance(p, bool) or not isinstance(p, int | float) or not 0.0 <= p <= 1.0:
+        raise ValueError(f"dropout must be between 0 and 1 for {owner}, got {p!r}; try dropout=0.1")
 
 
 def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:

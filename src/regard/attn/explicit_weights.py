@@ -37,7 +37,7 @@ def score_pairs(score: Score, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q
     if isinstance(score, TanhScore) and not in_functorch_transform():
         queries = widen(queries)
         return additive.scores(queries, keys, score.energy.to(queries.dtype))
-    return compare(score, queries, keys)
+    return compare(score, *score.operands(queries, keys))
 
 
 def score_matrix(score: Score, call: AttentionCall, cached: bool) -> Tensor:  # -> "*b q k"

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from regard.attn import backends, checks, observer
 from regard.attn.backends import fused
-from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms
+from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms, split_score_mask
 from regard.attn.call_builder import build_call
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import LazyMap
-from regard.attn.terms.bias import Bias, split_score_mask
+from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Causal, Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
@@ -82,7 +82,7 @@ def attend(
     if refused:
         checks.refuse_arguments("attend", refused)
     checks.instance_of("need", need, Need, "Need(weights=True)")
-    bias, mask = split_score_mask(mask, bias, q)
+    bias, mask = split_score_mask(mask, bias, q, k, v)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return attend_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 
@@ -154,7 +154,7 @@ def explain(
     """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
     if refused:
         checks.refuse_arguments("explain", refused)
-    bias, mask = split_score_mask(mask, bias, q)
+    bias, mask = split_score_mask(mask, bias, q, k, v)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 

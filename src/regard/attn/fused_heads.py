@@ -24,6 +24,8 @@ from regard.kernels.dispatch import choose_route, is_autocasting
 def self_attention(heads: nn.Module, inputs: AttentionInputs) -> Tensor | None:  # "b t d" -> "b t d"
     """The output of a MultiHead that attends to its own input, causally or without a mask; None if it cannot run."""
     x, k, v, mask, positions, need = inputs
+    if not isinstance(x, Tensor) or x.is_nested:  # the layer says why not
+        return None
     if k is not x or v is not None or positions is not None or need is not NOTHING or not torch.is_grad_enabled():
         return None
     if x.ndim != 3 or not (mask is None or type(mask) is Causal) or choose_route(x) != "direct" or not x.numel():
@@ -52,7 +54,11 @@ def _parameters(heads: nn.Module, x: Tensor) -> list[Tensor] | None:
     if choose_route(*parameters) != "direct" or any(t.dtype != x.dtype or t.device != x.device for t in parameters):
         return None
     needs_grad = x.requires_grad or any(t.requires_grad for t in parameters)
-    return parameters if needs_grad and all(t.shape[1] == x.shape[-1] for t in parameters[:6:2]) else None
+    # a layer may have lost some of its heads; the layer itself counts those that are left
+    layer: Any = heads
+    width = layer.heads * layer.head_dim
+    fits = all(tuple(t.shape) == (width, x.shape[-1]) for t in parameters[:6:2]) and parameters[6].shape[1] == width
+    return parameters if needs_grad and fits else None
 
 
 def _scale(heads: nn.Module) -> float | None:

@@ -4,10 +4,10 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.base import AttentionModule
-from regard.attn.call import Attended, AttentionInputs, Terms
+from regard.attn.call import Attended, AttentionInputs, Terms, split_score_mask
 from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache
-from regard.attn.terms.bias import Bias, split_score_mask
+from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.read import Read, WeightedSum
@@ -51,6 +51,7 @@ class Attention(AttentionModule):
     ) -> None:
         super().__init__()
         check_terms(score=score, bias=bias, normalize=normalize, read=read, mask=mask)
+        checks.dropout(dropout, "Attention")
         self.score = Dot() if score is None else score
         self.bias = bias
         self.normalize = Softmax() if normalize is None else normalize
@@ -73,7 +74,7 @@ class Attention(AttentionModule):
 
     def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
-        bias, mask = split_score_mask(inputs.mask, self.bias, inputs.q)
+        bias, mask = split_score_mask(inputs.mask, self.bias, inputs.q, inputs.k, inputs.v)
         read = self.read if self.training else self.read.in_eval()
         terms = Terms(self.score, bias, self.normalize, read, self.dropout if self.training else 0.0)
         return inputs._replace(mask=self.combine_masks(mask)), terms

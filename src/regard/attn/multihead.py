@@ -116,8 +116,14 @@ class MultiHead(AttentionModule):
 
         return to_torch(self)
 
-    def _split(self, x: Tensor, heads: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
-        return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+    def _split(self, x: Tensor, width: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
+        # by the width: under tensor parallelism a process has some of the heads
+        if x.shape[-1] % width:
+            raise ValueError(
+                f"a projection of width {x.shape[-1]} is no multiple of the head width {width}: a process of a "
+                f"tensor-parallel layer needs whole heads; use as many processes as divide kv_heads={self.kv_heads}"
+            )
+        return x.unflatten(-1, (-1, width)).transpose(-2, -3)
 
     def project_kv(
         self, k: Tensor, past: KVCache | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
@@ -127,9 +133,13 @@ class MultiHead(AttentionModule):
             if t is not None:
                 checks.floating(name, t)
             checks.width(name, t, linear.in_features, self)
-        start = 0 if past is None else len(past)
-        keys = self._split(self.key(k), self.kv_heads)
-        values = self._split(self.value(k if v is None else v), self.kv_heads)
+        if past is not None and not isinstance(past, KVCache):
+            raise TypeError(
+                f"past must be a KVCache, got {type(past).__name__}; pass values by name, project_kv(k, v=v)"
+            )
+        start = 0 if past is None else past.values.shape[-2]
+        keys = self._split(self.key(k), self.head_dim)
+        values = self._split(self.value(k if v is None else v), self.head_value_dim)
         if self.rotate is not None:
             keys = self.rotate(keys, positions, start=start)
         if isinstance(self.attention, Attention):  # per-head attentions project their keys at every call
@@ -226,12 +236,23 @@ class MultiHead(AttentionModule):
             memory = k
         else:
             memory = self.project_kv(k, v=v, positions=j if self.rotate is not None else None)
-        queries = self._split(self.query(q), self.heads)
+        queries = self._split(self.query(q), self.head_dim)
         if self.rotate is not None:
+            start = memory.values.shape[-2] - q.shape[-2]
             if i is None and memory.positions is not None:
-                i = memory.positions[..., len(memory) - q.shape[-2] :]
-            queries = self.rotate(queries, i, start=len(memory) - q.shape[-2])
+                i = memory.positions[..., start:]
+            queries = self.rotate(queries, i, start=start)
+        if queries.shape[-3] != self.heads or memory.keys.shape[-3] != self.kv_heads:
+            self._check_local_heads(queries.shape[-3], memory.keys.shape[-3])
         return queries, memory
+
+    def _check_local_heads(self, heads: int, kv_heads: int) -> None:
+        """Raises if the heads of this process, some of those of a tensor-parallel layer, cannot be computed alone."""
+        if heads * self.kv_heads != kv_heads * self.heads:
+            raise ValueError(
+                f"this process has {heads} of {self.heads} query heads, but {kv_heads} of {self.kv_heads} key heads; "
+                "split query, key and value alike, over a number of processes that divides kv_heads"
+            )
 
     def _zero_nonfinite(
         self,
@@ -278,6 +299,11 @@ class MultiHead(AttentionModule):
         return [layer for layer in self.attention if isinstance(layer, Attention)]
 
     def _per_head(self, queries: Tensor, memory: KVCache) -> list[tuple[Attention, Tensor, Tensor, Tensor]]:
+        if queries.shape[-3] != self.heads:
+            raise ValueError(
+                f"attention is a list of {self.heads} layers, one per head, but there are {queries.shape[-3]} heads; "
+                "a tensor-parallel layer takes one attention for all heads"
+            )
         group = self.heads // self.kv_heads
         return [
             (layer, _head(queries, n), _head(memory.keys, n // group), _head(memory.values, n // group))

@@ -95,6 +95,9 @@ def set_observer(observer: AttentionObserver | None) -> AttentionObserver | None
 @contextmanager
 def unobserved() -> Iterator[None]:
     """No observer inside: a layer that rounds differently while it is observed gives its usual result."""
+    if torch.compiler.is_compiling():  # nothing is observed, and a context variable cannot be traced
+        yield
+        return
     previous = set_observer(None)
     try:
         yield

@@ -70,8 +70,7 @@ def _native(
         "regard_continuations",
         log_p,
         *(r, n, k, eos, others, greedy_first),
-        *(log_p.data_ptr(), candidates.data_ptr(), end.data_ptr(), log_prob.data_ptr()),
-        *(ends.data_ptr(), going.data_ptr(), slot.data_ptr(), token.data_ptr(), margin.data_ptr()),
+        *(log_p, candidates, end, log_prob, ends, going, slot, token, margin),
         ctypes.addressof(seen),
     )
     return Continuations(ends, going, slot, token, margin, bool(seen[0]), bool(seen[1]))

@@ -36,16 +36,8 @@ def cross_entropy_grad(
     call_kernel(
         "regard_likelihood",
         logits,
-        *(
-            n,
-            v,
-            _ROWS_PER_BLOCK,
-            confidence,
-            logits.data_ptr(),
-            None if bias is None else bias.data_ptr(),
-            targets.data_ptr(),
-        ),
-        *(nll.data_ptr(), target_logits.data_ptr(), None if row_sums is None else row_sums.data_ptr()),
+        *(n, v, _ROWS_PER_BLOCK, confidence),
+        *(logits, bias, targets, nll, target_logits, row_sums),
     )
     return CrossEntropyGrad(nll, target_logits, None if row_sums is None else row_sums.sum(0))
 

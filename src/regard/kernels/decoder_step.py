@@ -56,7 +56,7 @@ def heads_step(x: Tensor, weights: HeadsWeights, entry: tuple[int, ...], length:
         weights.scale,
         ctypes.addressof(weights.pointers),
         ctypes.addressof(table),
-        *(x.data_ptr(), out.data_ptr()),
+        *(x, out),
     )
     return out
 
@@ -105,8 +105,8 @@ def stack_step(
         *(len(x), length, weights.dim, weights.feed, weights.heads, weights.layers),
         *(weights.norm_first, weights.gelu, weights.scale, weights.eps),
         *(*weights.arguments(), ctypes.addressof(table)),
-        *((None if visible is None else visible.data_ptr(),) if has_mask else ()),
-        *(x.data_ptr(), out.data_ptr()),
+        *((visible,) if has_mask else ()),
+        *(x, out),
     )
     return out
 
@@ -150,7 +150,7 @@ def decoder_step(
         *(rows, per, columns, first, d, weights.feed, weights.heads, weights.layers, longest),
         *(weights.norm_first, weights.scale, weights.eps),
         *(*weights.arguments(), ctypes.addressof(table)),
-        *(None if paths is None else paths.data_ptr(), lengths.data_ptr(), x.data_ptr(), out.data_ptr()),
+        *(paths, lengths, x, out),
     )
     return out
 
@@ -170,6 +170,6 @@ def encode(x: Tensor, weights: DecoderWeights, lengths: Tensor) -> Tensor:  # "b
         *(b * s, s, 0, 0, d, weights.feed, weights.heads, weights.layers, s),
         *(weights.norm_first, weights.scale, weights.eps),
         *(*weights.arguments(), ctypes.addressof(table)),
-        *(None, lengths.data_ptr(), x.data_ptr(), out.data_ptr()),
+        *(None, lengths, x, out),
     )
     return out

@@ -28,7 +28,7 @@ class _DropoutFunction(Function):
         x = x.contiguous()
         out = torch.empty_like(x)
         scale = PROBABILITY_STEPS / (PROBABILITY_STEPS - threshold)
-        call_kernel("regard_drop", x, x.numel(), x.data_ptr(), seed, threshold, scale, out.data_ptr())
+        call_kernel("regard_drop", x, x.numel(), x, seed, threshold, scale, out)
         return out
 
     @staticmethod

@@ -23,7 +23,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 def gelu_tanh_grad_(grad: Tensor, x: Tensor) -> Tensor:
     """The gradient of gelu_tanh at x, in the memory of `grad`; both contiguous and such as `can_run_native` takes."""
-    call_kernel("regard_gelu", x, x.numel(), x.data_ptr(), grad.data_ptr(), grad.data_ptr())
+    call_kernel("regard_gelu", x, x.numel(), x, grad, grad)
     return grad
 
 
@@ -31,7 +31,7 @@ def _run(x: Tensor, grad: Tensor | None) -> Tensor:
     x = x.contiguous()
     grad = None if grad is None else grad.contiguous()
     out = torch.empty_like(x)
-    call_kernel("regard_gelu", x, x.numel(), x.data_ptr(), None if grad is None else grad.data_ptr(), out.data_ptr())
+    call_kernel("regard_gelu", x, x.numel(), x, grad, out)
     return out
 
 

@@ -129,8 +129,7 @@ def int8_linear(
         "regard_int8_linear",
         x,
         *(rows, len(matrix), matrix.features, matrix.is_float, ACTIVATIONS.index(activation)),
-        *(x.data_ptr(), matrix.packed.data_ptr(), matrix.scale.data_ptr(), None if bias is None else bias.data_ptr()),
-        *(None if other is None else other.data_ptr(), out.data_ptr()),
+        *(x, matrix.packed, matrix.scale, bias, other, out),
     )
     return out
 
@@ -163,7 +162,7 @@ def int8_sums(x: Tensor, matrix: Int8Matrix) -> Tensor:  # int8 "n d" -> int32 "
     x = x.contiguous()
     out = x.new_empty(len(x), len(matrix), dtype=torch.int32)
     sizes = (len(x), len(matrix), matrix.features)
-    call_kernel("regard_int8_sums", x, *sizes, x.data_ptr(), matrix.packed.data_ptr(), out.data_ptr())
+    call_kernel("regard_int8_sums", x, *sizes, x, matrix.packed, out)
     return out
 
 

@@ -8,7 +8,7 @@ import ctypes
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,60 +16,102 @@ from torch import Tensor
 ABI = 10
 LEVEL = 2
 
-_INT, _LONG, _POINTER, _REAL = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_double
+
+class Buffer(NamedTuple):
+    """The tensors that a kernel takes in one place; None is always allowed, a bare address never."""
+
+    dtypes: tuple[tuple[torch.dtype, ...], tuple[torch.dtype, ...]]  # in calls of float32, and of float64
+    layout: Literal["contiguous", "rows", "strided"] = "contiguous"  # rows: the last axis has stride 1
+
+    def __str__(self) -> str:
+        layout = {
+            "contiguous": "a contiguous tensor",
+            "rows": "a tensor whose last axis has stride 1",
+            "strided": "a tensor",
+        }
+        dtypes = dict.fromkeys(dtype for pair in zip(*self.dtypes, strict=False) for dtype in pair)
+        return f"{layout[self.layout]} of {' or '.join(map(str, dtypes))} on the cpu"
+
+
+_INT, _LONG, _DOUBLE = ctypes.c_int, ctypes.c_int64, ctypes.c_double
+# a table of addresses that the caller makes with ctypes
+_ADDRESS = ctypes.c_void_p
+# floats of the call, and integers as wide as they
+_REAL, _INDEX = Buffer(((torch.float32,), (torch.float64,))), Buffer(((torch.int32,), (torch.int64,)))
+_ROWS = _REAL._replace(layout="rows")
+_INT64, _INT32, _INT8 = (Buffer(((dtype,), (dtype,))) for dtype in (torch.int64, torch.int32, torch.int8))
+_BYTE = Buffer(((torch.bool, torch.uint8),) * 2)
+_MASK = _BYTE._replace(layout="strided")
+
 _COMMON: list[Any] = [_INT, _INT, _LONG]  # double or float, highest level, threads
-_ADDITIVE: list[Any] = (
-    [_LONG] * 4 + [_POINTER, _LONG, _LONG] * 2 + [_POINTER]
-)  # n q k d, a and its strides, b and its strides, w
+# n q k d, a and its strides, b and its strides, w
+_ADDITIVE: list[Any] = [*[_LONG] * 4, *[_ROWS, _LONG, _LONG] * 2, _REAL]
 _SIGNATURES: dict[str, list[Any]] = {
     "regard_abi": [],
     "regard_level": [_INT],
-    "regard_additive_forward": _COMMON + _ADDITIVE + [_POINTER] + [_LONG] * 3 + [_POINTER] * 2,
-    "regard_additive_backward": _COMMON + _ADDITIVE + [_POINTER] * 4,
-    "regard_softmax_backward": _COMMON + [_LONG] * 2 + [_POINTER] * 4,
-    "regard_sparse": [*_COMMON, _INT, _LONG, _LONG, _POINTER, _POINTER] + [_LONG] * 4 + [_POINTER] * 2,
-    "regard_sparse_backward": [*_COMMON, _INT, _LONG, _LONG] + [_POINTER] * 3,
-    "regard_likelihood": [*_COMMON, _LONG, _LONG, _LONG, _REAL] + [_POINTER] * 6,
-    "regard_simam": [*_COMMON, _LONG, _LONG, _REAL] + [_POINTER] * 5,
-    "regard_pool": [*_COMMON, _LONG, _LONG] + [_POINTER] * 5,
-    "regard_across": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
-    "regard_likeliest": [*_COMMON] + [_LONG] * 4 + [_POINTER] * 3 + [_LONG] * 2 + [_POINTER] * 4,
-    "regard_crf": _COMMON + [_LONG] * 3 + [_POINTER] * 10,
-    "regard_crf_backward": _COMMON + [_LONG] * 4 + [_POINTER] * 12,
-    "regard_viterbi": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
-    "regard_decoder_step": [*_COMMON] + [_LONG] * 9 + [_INT, _REAL, _REAL] + [_POINTER] * 6,
-    "regard_heads_step": [*_COMMON] + [_LONG] * 6 + [_REAL] + [_POINTER] * 4,
-    "regard_ragged": [*_COMMON] + [_LONG] * 4 + [_REAL] + [_POINTER] * 4,
-    "regard_continuations": [*_COMMON] + [_LONG] * 5 + [_INT] + [_POINTER] * 10,
-    "regard_drop": [*_COMMON, _LONG, _POINTER, _LONG, _LONG, _REAL, _POINTER],
-    "regard_scale": _COMMON + [_LONG] * 3 + [_POINTER] * 7,
-    "regard_sequence": _COMMON + [_LONG] * 2 + [_POINTER] * 11 + [_INT],
-    "regard_sequence_backward": _COMMON + [_LONG] * 2 + [_POINTER] * 11,
-    "regard_cell": _COMMON
-    + [_LONG, _LONG, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _LONG]
-    + [_POINTER] * 5
-    + [_LONG],
-    "regard_cell_backward": _COMMON + [_LONG, _LONG] + [_POINTER] * 3 + [_LONG] + [_POINTER] * 4,
+    "regard_additive_forward": [*_COMMON, *_ADDITIVE, _MASK, *[_LONG] * 3, _REAL, _REAL],
+    "regard_additive_backward": [*_COMMON, *_ADDITIVE, *[_REAL] * 4],
+    "regard_softmax_backward": [*_COMMON, *[_LONG] * 2, *[_REAL] * 4],
+    "regard_sparse": [*_COMMON, _INT, _LONG, _LONG, _REAL, _MASK, *[_LONG] * 4, _REAL, _REAL],
+    "regard_sparse_backward": [*_COMMON, _INT, _LONG, _LONG, *[_REAL] * 3],
+    "regard_likelihood": [*_COMMON, _LONG, _LONG, _LONG, _DOUBLE, _REAL, _REAL, _INT64, *[_REAL] * 3],
+    "regard_simam": [*_COMMON, _LONG, _LONG, _DOUBLE, *[_REAL] * 5],
+    "regard_pool": [*_COMMON, _LONG, _LONG, *[_REAL] * 3, _INDEX, _REAL],
+    "regard_across": [*_COMMON, *[_LONG] * 3, *[_REAL] * 4, _INDEX, _REAL, _REAL],
+    "regard_likeliest": [*_COMMON, *[_LONG] * 4, *[_REAL] * 3, _LONG, _LONG, _ADDRESS, _REAL, _INT64, _REAL],
+    "regard_crf": [*_COMMON, *[_LONG] * 3, _REAL, _INT64, _BYTE, *[_REAL] * 5, _BYTE, _REAL],
+    "regard_crf_backward": [*_COMMON, *[_LONG] * 4, _REAL, _INT64, _BYTE, *[_REAL] * 5, _BYTE, *[_REAL] * 3],
+    "regard_viterbi": [*_COMMON, *[_LONG] * 3, _REAL, _BYTE, *[_REAL] * 3, _INT64, _REAL],
+    "regard_decoder_step": [
+        *(*_COMMON, *[_LONG] * 9, _INT, _DOUBLE, _DOUBLE),
+        *(_ADDRESS, _ADDRESS, _INT64, _INT64, _REAL, _REAL),
+    ],
+    "regard_heads_step": [*_COMMON, *[_LONG] * 6, _DOUBLE, _ADDRESS, _ADDRESS, _REAL, _REAL],
+    "regard_ragged": [*_COMMON, *[_LONG] * 4, _DOUBLE, _INT64, *[_REAL] * 3],
+    "regard_continuations": [
+        *(*_COMMON, *[_LONG] * 5, _INT, _REAL, _INT64, *[_REAL] * 4),
+        *(_INT64, _INT64, _REAL, _ADDRESS),
+    ],
+    "regard_drop": [*_COMMON, _LONG, _REAL, _LONG, _LONG, _DOUBLE, _REAL],
+    "regard_scale": [*_COMMON, *[_LONG] * 3, *[_REAL] * 7],
+    "regard_sequence": [*_COMMON, _LONG, _LONG, _INT64, _INT64, *[_REAL] * 9, _INT],
+    "regard_sequence_backward": [*_COMMON, _LONG, _LONG, _INT64, _INT64, *[_REAL] * 9],
+    "regard_cell": [*_COMMON, _LONG, _LONG, _ROWS, _LONG, _REAL, _REAL, _ROWS, _LONG, *[_REAL] * 5, _LONG],
+    "regard_cell_backward": [*_COMMON, _LONG, _LONG, _REAL, _REAL, _ROWS, _LONG, *[_REAL] * 4],
 }
 
 
 # kernels that a library of the same interface may lack, as it was built before they were added
 _LATER: dict[str, list[Any]] = {
-    "regard_padded": [*_COMMON] + [_LONG] * 6 + [_REAL, _INT] + [_POINTER] * 11,
-    "regard_gelu": [*_COMMON, _LONG] + [_POINTER] * 3,
-    "regard_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 4,
-    "regard_gapped_stack_step": [*_COMMON] + [_LONG] * 6 + [_INT, _INT, _REAL, _REAL] + [_POINTER] * 5,
-    "regard_int8_linear": [*_COMMON] + [_LONG] * 3 + [_INT, _INT] + [_POINTER] * 6,
-    "regard_int8_sums": [*_COMMON] + [_LONG] * 3 + [_POINTER] * 3,
-    "regard_int8_likeliest": [*_COMMON] + [_LONG] * 4 + [_POINTER] * 4 + [_INT] + [_LONG] * 2 + [_POINTER] * 4,
-    "regard_int8_decoder_step": [*_COMMON]
-    + [_LONG] * 9
-    + [_INT, _REAL, _REAL, _POINTER, _POINTER, _INT]
-    + [_POINTER] * 5,
-    "regard_int8_stack_step": [*_COMMON]
-    + [_LONG] * 6
-    + [_INT, _INT, _REAL, _REAL, _POINTER, _POINTER, _INT]
-    + [_POINTER] * 4,
+    "regard_padded": [
+        *(*_COMMON, *[_LONG] * 6, _DOUBLE, _INT, _INT64, _INT64, *[_ROWS] * 3),
+        *(_REAL, _REAL, _ROWS, *[_REAL] * 3),
+    ],
+    "regard_gelu": [*_COMMON, _LONG, *[_REAL] * 3],
+    "regard_stack_step": [*_COMMON, *[_LONG] * 6, _INT, _INT, _DOUBLE, _DOUBLE, _ADDRESS, _ADDRESS, _REAL, _REAL],
+    "regard_gapped_stack_step": [
+        *(*_COMMON, *[_LONG] * 6, _INT, _INT, _DOUBLE, _DOUBLE),
+        *(_ADDRESS, _ADDRESS, _BYTE, _REAL, _REAL),
+    ],
+    "regard_int8_linear": [*_COMMON, *[_LONG] * 3, _INT, _INT, _REAL, _BYTE, *[_REAL] * 4],
+    "regard_int8_sums": [*_COMMON, *[_LONG] * 3, _INT8, _BYTE, _INT32],
+    "regard_int8_likeliest": [
+        *(*_COMMON, *[_LONG] * 4, _REAL, _BYTE, _REAL, _REAL, _INT),
+        *(_LONG, _LONG, _ADDRESS, _REAL, _INT64, _REAL),
+    ],
+    "regard_int8_decoder_step": [
+        *(*_COMMON, *[_LONG] * 9, _INT, _DOUBLE, _DOUBLE, _ADDRESS, _ADDRESS, _INT),
+        *(_ADDRESS, _INT64, _INT64, _REAL, _REAL),
+    ],
+    "regard_int8_stack_step": [
+        *(*_COMMON, *[_LONG] * 6, _INT, _INT, _DOUBLE, _DOUBLE, _ADDRESS, _ADDRESS, _INT),
+        *(_ADDRESS, _BYTE, _REAL, _REAL),
+    ],
+}
+# the places of tensors among the arguments of a call
+_BUFFERS = {
+    name: [(place, kind) for place, kind in enumerate(kinds[len(_COMMON) :]) if isinstance(kind, Buffer)]
+    for name, kinds in (_SIGNATURES | _LATER).items()
 }
 
 
@@ -83,17 +125,20 @@ def load_library(folder: Path) -> ctypes.CDLL | str:
     try:
         loaded = ctypes.CDLL(str(paths[0]))
         for name, arguments in _SIGNATURES.items():
-            function = getattr(loaded, name)
-            function.argtypes, function.restype = arguments, _INT
+            _declare(getattr(loaded, name), arguments)
         for name, arguments in _LATER.items():
             if hasattr(loaded, name):
-                function = getattr(loaded, name)
-                function.argtypes, function.restype = arguments, _INT
+                _declare(getattr(loaded, name), arguments)
     except (OSError, AttributeError) as error:
         return f"no native kernels: {paths[0].name} does not load ({error}); reinstall regard"
     if (version := loaded.regard_abi()) != ABI:
         return f"no native kernels: {paths[0].name} has interface {version}, this regard needs {ABI}; reinstall regard"
     return loaded
+
+
+def _declare(function: Any, arguments: list[Any]) -> None:
+    function.argtypes = [_ADDRESS if isinstance(kind, Buffer) else kind for kind in arguments]
+    function.restype = _INT
 
 
 @cache
@@ -146,9 +191,33 @@ def resolve_native(native: bool | None, *tensors: Tensor) -> bool:
     return reason is None
 
 
-def call_kernel(name: str, like: Tensor, *arguments: float | None) -> None:
-    """Runs one kernel in the dtype of `like` on as many threads as torch uses."""
+def call_kernel(name: str, like: Tensor, *arguments: Tensor | float | None) -> None:
+    """Runs one kernel in the dtype of `like` on as many threads as torch uses; tensors that do not fit it raise."""
     loaded = library()
     assert loaded is not None
-    if getattr(loaded, name)(like.dtype == torch.float64, LEVEL, torch.get_num_threads(), *arguments):
+    wide, numbers = like.dtype == torch.float64, list(arguments)
+    for place, (dtypes, layout) in _BUFFERS[name]:
+        tensor = arguments[place]
+        if tensor is None:
+            continue
+        fits = isinstance(tensor, Tensor) and tensor.dtype in dtypes[wide] and tensor.is_cpu
+        if not fits or not (tensor.is_contiguous() or _has_layout(tensor, layout)):  # type: ignore[union-attr, arg-type]
+            raise TypeError(_misfit(name, place, tensor))
+        numbers[place] = tensor.data_ptr()  # type: ignore[union-attr]
+    if getattr(loaded, name)(wide, LEVEL, torch.get_num_threads(), *numbers):
         raise MemoryError(f"{name} found no memory for its scratch rows; shorten the keys or free memory")
+
+
+def _has_layout(tensor: Tensor, layout: str) -> bool:
+    """Whether a tensor that is not contiguous has the layout."""
+    return layout == "strided" or (layout == "rows" and tensor.stride(-1) == 1)
+
+
+def _misfit(name: str, place: int, argument: object) -> str:
+    """The sentence about an argument that does not fit its place."""
+    description = repr(argument)
+    if isinstance(argument, Tensor):
+        strides = f"shape {tuple(argument.shape)} and strides {argument.stride()}"
+        description = f"{argument.dtype} of {strides} on {argument.device}"
+    kind = dict(_BUFFERS[name])[place]
+    return f"argument {place} of {name} must be {kind}, got {description}; convert it before the call"

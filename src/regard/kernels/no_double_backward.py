@@ -7,19 +7,24 @@ from typing import Any
 import torch
 
 
-def no_double_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the `backward` of an autograd Function raise if it is to be differentiated again.
+def no_double_backward(subject: str, instead: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes the `backward` of an autograd Function raise if it is to be differentiated again; `instead` is the way out.
 
     torch's own once_differentiable silently leaves terms out where the tensor to differentiate does not lie behind it.
     """
 
-    @functools.wraps(backward)
-    def checked(ctx: Any, *grads: Any) -> Any:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "recurrent layers have no second derivative here, which create_graph=True asks for; "
-                "leave it out, or build the model of nn.GRU and nn.LSTM"
-            )
-        return backward(ctx, *grads)
+    def decorate(backward: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(backward)
+        def checked(ctx: Any, *grads: Any) -> Any:
+            if torch.is_grad_enabled():
+                raise RuntimeError(
+                    f"{subject} no second derivative here, which create_graph=True asks for; leave it out, or {instead}"
+                )
+            return backward(ctx, *grads)
 
-    return checked
+        return checked
+
+    return decorate
+
+
+no_recurrent_double_backward = no_double_backward("recurrent layers have", "build the model of nn.GRU and nn.LSTM")

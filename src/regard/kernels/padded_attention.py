@@ -66,8 +66,7 @@ def _call(
     (b, h, n, d), (_, g, m, _) = q.shape, k.shape
     tensors = (q, k, v) if grad is None else (q, k, v, grad)
     strides = torch.tensor([s for t in tensors for s in t.stride()[:3]], device="cpu")
-    addresses = [None if t is None else t.data_ptr() for t in (strides, spans, q, k, v, out, lse, grad, *grads)]
-    call_kernel(KERNEL, q, b, h, g, n, m, d, scale, causal, *addresses)
+    call_kernel(KERNEL, q, b, h, g, n, m, d, scale, causal, strides, spans, q, k, v, out, lse, grad, *grads)
 
 
 class _PaddedFunction(Function):
@@ -89,7 +88,9 @@ class _PaddedFunction(Function):
         grads = tuple(torch.empty_like(t.transpose(1, 2), memory_format=torch.contiguous_format) for t in (q, k, v))
         scale, causal = ctx.rest
         q, k, v, grad = (_unit_stride(t) for t in (q, k, v, grad))
-        _call(q, k, v, spans, scale, causal, out.transpose(1, 2), lse, grad, grads)
+        # hooks of saved tensors may have changed the layout
+        out, lse = out.transpose(1, 2).contiguous(), lse.contiguous()
+        _call(q, k, v, spans, scale, causal, out, lse, grad, grads)
         return (*(t.transpose(1, 2) for t in grads), None, None, None)
 
 

@@ -46,8 +46,7 @@ def ragged_attention(
         qkv, bias = qkv.contiguous(), qkv.new_zeros(columns) if bias is None else bias.contiguous()
         starts = torch.tensor([0, *itertools.accumulate(lengths)], device="cpu")
         sizes = (len(lengths), heads, columns // (3 * heads), max(lengths))
-        addresses = (starts.data_ptr(), qkv.data_ptr(), bias.data_ptr(), out.data_ptr())
-        call_kernel("regard_ragged", qkv, *sizes, scale, *addresses)
+        call_kernel("regard_ragged", qkv, *sizes, scale, starts, qkv, bias, out)
         return out
     qkv = qkv if bias is None else qkv + bias
     start = 0

@@ -19,7 +19,7 @@ from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 
 from regard.kernels.native_library import call_kernel
-from regard.kernels.no_double_backward import no_double_backward
+from regard.kernels.no_double_backward import no_recurrent_double_backward
 
 
 def step(x: Tensor, p: Tensor, *state: Tensor) -> tuple[Tensor, ...]:  # "b g·h", "b g·h", "b h" each
@@ -41,10 +41,6 @@ def sequence(
     return _SequenceFunction.apply(tuple(sizes), reverse, need_grad, x, *weights, *initial)
 
 
-def _pointer(t: Tensor | None) -> int | None:
-    return None if t is None else t.data_ptr()
-
-
 def _contiguous_rows(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 else t.contiguous()
 
@@ -56,22 +52,22 @@ class _StepFunction(Function):
         (m, d), lstm = previous.shape, x.shape[1] == 4 * previous.shape[1]
         saved, h = previous.new_empty(m, (5 if lstm else 4) * d), previous.new_empty(m, d)
         c = torch.empty_like(h) if lstm else None
-        inputs = (x.data_ptr(), x.stride(0), p.data_ptr(), None, previous.data_ptr(), previous.stride(0))
-        call_kernel("regard_cell", h, m, d, *inputs, saved.data_ptr(), h.data_ptr(), _pointer(c), None, None, 0)
+        inputs = (x, x.stride(0), p, None, previous, previous.stride(0))
+        call_kernel("regard_cell", h, m, d, *inputs, saved, h, c, None, None, 0)
         ctx.save_for_backward(saved, previous)
         return h if c is None else (h, c)
 
     @staticmethod
-    @no_double_backward
+    @no_recurrent_double_backward
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         saved, previous = ctx.saved_tensors
         carry = [grad.clone(memory_format=torch.contiguous_format) for grad in grads]
         (m, d), lstm = previous.shape, len(grads) == 2
         dx = previous.new_empty(m, (4 if lstm else 3) * d)
         dp = dx if lstm else torch.empty_like(dx)
-        inputs = (None, saved.data_ptr(), previous.data_ptr(), previous.stride(0))
-        carried = (carry[0].data_ptr(), carry[1].data_ptr() if lstm else None)
-        call_kernel("regard_cell_backward", dx, m, d, *inputs, *carried, dx.data_ptr(), dp.data_ptr())
+        inputs = (None, saved, previous, previous.stride(0))
+        carried = (carry[0], carry[1] if lstm else None)
+        call_kernel("regard_cell_backward", dx, m, d, *inputs, *carried, dx, dp)
         return dx, dp, carry[-1]
 
 
@@ -106,16 +102,15 @@ class _SequenceFunction(Function):
         # activations that the backward pass reads; without one, room for a single step
         saved = x.new_empty(len(x) if need_grad else max(sizes), (5 if lstm else 4) * d)
         steps = torch.tensor([starts, counts])
-        inputs = (steps[0].data_ptr(), steps[1].data_ptr(), product.data_ptr(), u.data_ptr(), b_recurrent.data_ptr())
-        states = (recurrent.data_ptr(), previous.data_ptr(), _pointer(previous_c))
-        outputs = (saved.data_ptr(), h.data_ptr(), _pointer(c))
+        inputs = (steps[0], steps[1], product, u, b_recurrent)
+        states, outputs = (recurrent, previous, previous_c), (saved, h, c)
         call_kernel("regard_sequence", h, len(counts), d, *inputs, *states, *outputs, need_grad)
         ctx.save_for_backward(x, w, u, previous, previous_c, saved, steps)
         return h
 
     @staticmethod
     @custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
-    @no_double_backward
+    @no_recurrent_double_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, w, u, previous, previous_c, saved, steps = ctx.saved_tensors
         grad, d, lstm = grad.contiguous(), u.shape[1], previous_c is not None
@@ -123,9 +118,8 @@ class _SequenceFunction(Function):
         dp = dx if lstm else torch.empty_like(dx)
         carry = grad.new_zeros(int(steps[1].max()), d)
         carry_c = torch.zeros_like(carry) if lstm else None
-        inputs = (steps[0].data_ptr(), steps[1].data_ptr(), grad.data_ptr(), u.data_ptr(), saved.data_ptr())
-        states = (previous.data_ptr(), _pointer(previous_c), carry.data_ptr(), _pointer(carry_c))
-        call_kernel("regard_sequence_backward", grad, steps.shape[1], d, *inputs, *states, dx.data_ptr(), dp.data_ptr())
+        inputs, states = (steps[0], steps[1], grad, u, saved), (previous, previous_c, carry, carry_c)
+        call_kernel("regard_sequence_backward", grad, steps.shape[1], d, *inputs, *states, dx, dp)
         needs = ctx.needs_input_grad[3:]
         return (
             *(None, None, None),

@@ -93,11 +93,9 @@ def _native_topk(
     call_kernel(
         kernel,
         states,
-        *(n, len(weight), d, k, states.data_ptr()),
-        *(part.data_ptr() for part in parts),
-        *(None if bias is None else bias.data_ptr(), *settings),
+        *(n, len(weight), d, k, states, *parts, bias, *settings),
         *(extra, len(forbidden), ctypes.addressof(forbidden_words)),
-        *(values.data_ptr(), words.data_ptr(), extra_log_prob.data_ptr()),
+        *(values, words, extra_log_prob),
     )
     return values, words, extra_log_prob
 

@@ -61,7 +61,14 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self._is_fused(x):
             return gelu_feed_forward(x, self.inner.weight, self.inner.bias, self.outer.weight, self.outer.bias)
-        return self.outer(self.dropout(self.activation(self.inner(x))))
+        return self.outer(self.dropout(self._activate(self.inner(x))))
+
+    def _activate(self, hidden: Tensor) -> Tensor:
+        """The activation, in place only if nobody but this layer has seen the output of `inner`."""
+        is_private = (
+            type(self.inner) is nn.Linear and not has_hooks(self.inner) and "forward" not in self.inner.__dict__
+        )
+        return torch.relu(hidden) if self.activation is torch.relu_ and not is_private else self.activation(hidden)
 
     def _is_fused(self, x: Tensor) -> bool:
         """Whether one function computes both products and the gelu between them: in training, without dropout."""

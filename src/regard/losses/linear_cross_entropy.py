@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from regard.attn import checks
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.kernels.cross_entropy import cross_entropy_grad
 from regard.kernels.dispatch import choose_route
 from regard.kernels.native_library import resolve_native
+from regard.kernels.no_double_backward import no_double_backward
 
 # logits computed at a time, in elements: 16 MB of float32 stay in the cache
 _MAX_LOGITS = 1 << 22
@@ -76,7 +76,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total, nll
 
     @staticmethod
-    @once_differentiable
+    @no_double_backward("linear_cross_entropy has", "use F.cross_entropy(F.linear(states, weight, bias), targets)")
     def backward(ctx: Any, total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.gradients is None:
             raise RuntimeError(

@@ -29,10 +29,11 @@ def generalized_advantages(
     observation: only a terminated episode is worth nothing from there on. `ended` is true where an episode is
     terminated or cut off. γ is `discount`, λ is `trace`.
     """
-    deltas = rewards + discount * next_values * ~terminated - values
+    # chosen, not multiplied: an observation after the end may have no value, NaN
+    deltas = rewards + discount * torch.where(terminated, 0.0, next_values) - values
     decay = discount * trace * (~ended).to(deltas.dtype)
     advantages = torch.empty_like(deltas)
-    following = torch.zeros_like(deltas[:, 0])
+    following = deltas.new_zeros(deltas.shape[0])
     for t in reversed(range(deltas.shape[1])):
         following = deltas[:, t] + decay[:, t] * following
         advantages[:, t] = following

@@ -281,3 +281,14 @@ def test_the_cases_bring_every_two_terms_together() -> None:
     for score in cases.SCORES:
         for normalize in cases.NORMALIZERS:
             assert (score, normalize) in met or not Case(score, normalize=normalize).possible
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("feature", ["elu", "square", "taylor"])
+def test_a_large_later_key_does_not_change_the_earlier_rows(feature: str, dtype: torch.dtype) -> None:
+    """Linear attention sums the earlier chunks alone."""
+    q, k, v = (torch.randn(1, 128, 8).to(dtype) for _ in range(3))
+    later = k.clone()
+    later[0, -1] *= 1000
+    terms = {"score": regard.Kernel(feature), "normalize": regard.Sum(), "mask": regard.Causal(), "backend": "linear"}
+    assert torch.equal(regard.attention(q, k, v, **terms)[:, :-1], regard.attention(q, later, v, **terms)[:, :-1])

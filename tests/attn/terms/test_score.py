@@ -20,7 +20,7 @@ def _pairs(score: regard.Score, d: int, e: int, rule) -> None:
         for i in range(Q):
             for j in range(K):
                 torch.testing.assert_close(got[b, i, j], torch.as_tensor(rule(q[b, i], k[b, j], j)).double())
-    kept = score.compare(score.queries(q), score.keys(k))
+    kept = score.compare(*score.operands(score.queries(q), score.keys(k)))
     assert torch.equal(kept, got)
     assert repr(score)
 

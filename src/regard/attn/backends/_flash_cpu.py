@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn.backends._block_plan import BlockSpan
+from regard.attn.call_tensors import put_tensors
 from regard.attn.terms.mask import Rows
 
 _FORWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
@@ -60,15 +61,24 @@ def _unit_stride(t: Tensor) -> Tensor:
 class Flash(torch.autograd.Function):
     """out, lse of (b, h, q, c), (b, g, k, c), (b, g, k, c), span by span; a query in no span gets zeros.
 
-    `biases(span)` returns the numbers added to the scores of a span, or None; without `biases` the one span is the
-    whole call. Second derivatives are those of the plain equation.
+    `template` with `tensors` in its slots (`take_tensors`) is a function of a span: the numbers added to its scores, or
+    None. Without a template the one span is the whole call. Second derivatives are those of the plain equation.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: list[BlockSpan], biases: Any, scale: float, causal: bool
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        spans: list[BlockSpan],
+        template: Any,
+        scale: float,
+        causal: bool,
+        *tensors: Tensor,
     ) -> tuple[Tensor, Tensor]:
         originals = q, k, v  # the original tensors: a copy made here would have no graph
+        biases = put_tensors(template, tensors)
         q, k, v = _unit_stride(q), _unit_stride(k), _unit_stride(v)
         if biases is None:
             out, lse = flash_forward(q, k, v, causal, scale)
@@ -91,20 +101,21 @@ class Flash(torch.autograd.Function):
                 )
                 samples = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
                 out[samples, :, span.rows], lse[samples, :, span.rows] = results
-        ctx.save_for_backward(*originals, out, lse)
-        ctx.rest = spans, biases, scale, causal
+        ctx.save_for_backward(*originals, out, lse, *tensors)
+        ctx.rest = spans, template, scale, causal
         ctx.mark_non_differentiable(lse)
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, lse = ctx.saved_tensors
-        spans, biases, scale, causal = ctx.rest
+        q, k, v, out, lse, *tensors = ctx.saved_tensors
+        spans, template, scale, causal = ctx.rest
+        biases, no_gradients = put_tensors(template, tensors), (None,) * (4 + len(tensors))
         if torch.is_grad_enabled():
-            return (*_differentiable(q, k, v, g, spans, biases, scale, causal), None, None, None, None)
+            return (*_differentiable(q, k, v, g, spans, biases, scale, causal), *no_gradients)
         g, q, k, v = _unit_stride(g), _unit_stride(q), _unit_stride(k), _unit_stride(v)
         if biases is None:
-            return (*flash_backward(g, q, k, v, out, lse, causal, scale), None, None, None, None)
+            return (*flash_backward(g, q, k, v, out, lse, causal, scale), *no_gradients)
         dq = torch.empty_like(q) if _covers_all_queries(spans, q.shape[0], q.shape[2]) else torch.zeros_like(q)
         dk, dv = _GradientSum(k), _GradientSum(v)
         for span in spans:
@@ -123,7 +134,7 @@ class Flash(torch.autograd.Function):
             dq[slice(None) if span.sample is None else slice(span.sample, span.sample + 1), :, span.rows] = gradients[0]
             dk.add(span, gradients[1])
             dv.add(span, gradients[2])
-        return dq, dk.total(), dv.total(), None, None, None, None
+        return (dq, dk.total(), dv.total(), *no_gradients)
 
 
 def _covers_all_queries(spans: list[BlockSpan], samples: int, queries: int) -> bool:

@@ -4,10 +4,7 @@ A softmax of dot products on a CPU runs in torch's flash kernel, span by span. E
 read is the equation itself on a part of the call, recomputed in backward, so memory stays linear.
 """
 
-import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,8 +14,9 @@ from regard.attn.backends import fused
 from regard.attn.backends._block_plan import BlockSpan, spans
 from regard.attn.backends._flash_cpu import Flash, available
 from regard.attn.call import Attended, AttentionCall, equation
-from regard.attn.terms.bias import TensorBias
-from regard.attn.terms.mask import Causal
+from regard.attn.call_tensors import put_tensors, take_tensors
+from regard.attn.terms.mask import Causal, Mask
+from regard.attn.terms.position import Positions
 from regard.attn.terms.tiles import insert_head_axes
 from regard.kernels.dispatch import has_values, in_functorch_transform
 
@@ -47,6 +45,8 @@ def unsupported_reason(call: AttentionCall) -> str | None:
 
 def skip_reason(call: AttentionCall) -> str | None:
     mask = call.mask
+    if not available(call.q) and fused.unsupported_reason(call) is None and fused.skip_reason(call) is None:
+        return "one kernel of the device computes it whole, faster than a loop over blocks"
     is_corner_causal = type(mask) is Causal and _is_square(call) and _can_use_flash(call)
     may_skip_blocks = mask is not None and mask.sparse and not is_corner_causal
     if not may_skip_blocks and fused.unsupported_reason(call) is None and fused.skip_reason(call) is None:
@@ -83,9 +83,10 @@ def run(call: AttentionCall) -> Attended:
 
 def _by_flash(call: AttentionCall) -> Attended:
     q, k, v = fused.kernel_inputs(call)
-    biases = functools.partial(_bias, call, q.dtype)
+    biases = _MaskedPairs(call.mask, call.positions(), q.dtype)
     block_spans = spans(call, _ROWS)
-    out, lse = Flash.apply(q, k, v, block_spans, biases, fused.scale(call), False)
+    template, tensors = take_tensors(biases)
+    out, lse = Flash.apply(q, k, v, block_spans, template, fused.scale(call), False, *tensors)
     if call.need.lse:
         for span in block_spans:
             hidden = biases(span)
@@ -95,19 +96,26 @@ def _by_flash(call: AttentionCall) -> Attended:
     return fused.to_attended(call, out, lse)
 
 
-def _bias(call: AttentionCall, dtype: torch.dtype, span: BlockSpan) -> Tensor | None:
-    """−inf for the masked pairs of a span."""
-    if span.full or call.mask is None:
-        return None
-    i, j = call.positions()
-    mask = call.mask
-    if span.sample is not None:
-        mask = mask.sample(span.sample)
-        i, j = (t[span.sample : span.sample + 1] if t.ndim > 1 and t.shape[0] > 1 else t for t in (i, j))
-    i, j = i[..., span.rows], j[..., span.columns]
-    allowed = insert_head_axes(mask.slice(span.rows, span.columns).dense(i, j), 4)
-    hidden = torch.zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, -torch.inf)
-    return hidden.expand(*hidden.shape[:-2], i.shape[-1], j.shape[-1])
+@dataclass
+class _MaskedPairs:
+    """−inf for the masked pairs of a span, as a bias of the kernel."""
+
+    mask: Mask | None
+    positions: Positions
+    dtype: torch.dtype
+
+    def __call__(self, span: BlockSpan) -> Tensor | None:
+        if span.full or self.mask is None:
+            return None
+        i, j = self.positions
+        mask = self.mask
+        if span.sample is not None:
+            mask = mask.sample(span.sample)
+            i, j = (t[span.sample : span.sample + 1] if t.ndim > 1 and t.shape[0] > 1 else t for t in (i, j))
+        i, j = i[..., span.rows], j[..., span.columns]
+        allowed = insert_head_axes(mask.slice(span.rows, span.columns).dense(i, j), 4)
+        hidden = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, -torch.inf)
+        return hidden.expand(*hidden.shape[:-2], i.shape[-1], j.shape[-1])
 
 
 def _calls_of_spans(call: AttentionCall, block_spans: list[BlockSpan]) -> list[AttentionCall]:
@@ -121,32 +129,16 @@ def _by_equation(call: AttentionCall) -> Attended:
     weights_per_query = max(call.weights() // max(call.q.shape[-2], 1), 1)
     block_spans = spans(call, max(16, min(512, _WEIGHTS // weights_per_query)))
     seed = int(torch.randint(1 << 62, ())) if call.dropout or call.read.is_stochastic else None
-    parameters: list[Tensor] = [slots[name] for slots, name in _parameter_slots(call)]
-    if isinstance(call.bias, TensorBias):
-        parameters.append(call.bias.values)
-    results = _Recomputed.apply(call, block_spans, seed, call.q, call.queries, call.keys, call.v, *parameters)
+    q, queries, keys, v = call.q, call.queries, call.keys, call.v
+    template, tensors = take_tensors(_replace_inputs(call, None, None, None, None))
+    is_checked = torch.is_grad_enabled()
+    results = _Recomputed.apply(template, block_spans, seed, is_checked, q, queries, keys, v, *tensors)
     fields = dict(zip(_result_fields(call), results, strict=True))
     return Attended(**fields)
 
 
-def _parameter_slots(call: AttentionCall) -> list[tuple[dict[str, Any], str]]:
-    """The dictionaries and names under which the terms hold their parameters."""
-    modules = [m for term in (call.score, call.bias, call.normalize) if term is not None for m in term.modules()]
-    return [(m._parameters, name) for m in modules for name, p in m._parameters.items() if p is not None]
-
-
-@contextmanager
-def _with_parameters(call: AttentionCall, parameters: list[Tensor]) -> Iterator[None]:
-    """The terms with the parameters of the first pass: torch.func.functional_call replaces them for one call only."""
-    all_slots = _parameter_slots(call)
-    current = [slots[name] for slots, name in all_slots]
-    try:
-        for (slots, name), value in zip(all_slots, parameters, strict=False):  # a tensor bias comes last
-            slots[name] = value
-        yield
-    finally:
-        for (slots, name), value in zip(all_slots, current, strict=True):
-            slots[name] = value
+def _replace_inputs(call: AttentionCall, q: Any, queries: Any, keys: Any, v: Any) -> AttentionCall:
+    return replace(call, q=q, queries=queries, keys=keys, v=v)
 
 
 def _result_fields(call: AttentionCall) -> list[str]:
@@ -170,8 +162,15 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, call: AttentionCall, block_spans: list[BlockSpan], seed: int | None, *tensors: Tensor
+        ctx: Any,
+        template: AttentionCall,
+        block_spans: list[BlockSpan],
+        seed: int | None,
+        is_checked: bool,
+        *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
+        detached = [t.detach() for t in tensors]
+        call = _replace_inputs(put_tensors(template, detached[4:]), *detached[:4])
         names = _result_fields(call)
         n, width = call.q.shape[-2], call.v.shape[-1]
         results: dict[str, Tensor] = {}
@@ -182,29 +181,31 @@ class _Recomputed(torch.autograd.Function):
             size = (*call.batch, n, width) if name == "out" else (*call.batch, n)
             results[name] = torch.full(size, empty[name], dtype=dtype, device=call.q.device)
         for number, (span, part) in enumerate(zip(block_spans, _calls_of_spans(call, block_spans), strict=True)):
-            attended = equation(part, _generator(call, seed, number))
+            with torch.set_grad_enabled(is_checked):
+                attended = equation(part, _generator(call, seed, number))
+            if any(getattr(attended, name).requires_grad for name in names):
+                raise RuntimeError(_hidden_tensor(call))
             for name in names:
                 target = results[name] if span.sample is None else results[name][span.sample : span.sample + 1]
                 target[(..., span.rows, slice(None)) if name == "out" else (..., span.rows)] = getattr(attended, name)
         ctx.save_for_backward(*tensors)
-        ctx.rest = call, block_spans, seed
+        ctx.rest = template, block_spans, seed
         if "key_index" in names:
             ctx.mark_non_differentiable(results["key_index"])
         return tuple(results[name] for name in names)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        call, block_spans, seed = ctx.rest
+        template, block_spans, seed = ctx.rest
         tensors = ctx.saved_tensors
         create_graph = torch.is_grad_enabled()
         totals: list[Tensor | None] = [None] * len(tensors)
         for number, span in enumerate(block_spans):
             with torch.enable_grad():
-                part, leaves, cuts = _leaves(call, span, tensors, attached=create_graph)
-            with torch.enable_grad(), _with_parameters(call, leaves[4:]):
-                attended = equation(part, _generator(call, seed, number))
+                part, leaves, cuts = _leaves(template, span, tensors, attached=create_graph)
+                attended = equation(part, _generator(part, seed, number))
             outputs, upstream = [], []
-            for name, g in zip(_result_fields(call), grads, strict=True):
+            for name, g in zip(_result_fields(part), grads, strict=True):
                 value = getattr(attended, name)
                 if name != "key_index" and value.requires_grad:
                     gradient = g if span.sample is None else g[span.sample : span.sample + 1]
@@ -219,7 +220,17 @@ class _Recomputed(torch.autograd.Function):
             for n, g in zip(needed, gradients, strict=True):
                 if g is not None:
                     totals[n] = _add(totals[n], tensors[n], cuts[n], g, create_graph)
-        return (None, None, None, *totals)
+        return (None, None, None, None, *totals)
+
+
+def _hidden_tensor(call: AttentionCall) -> str:
+    """The sentence about a result that has a gradient although no tensor of the call has one."""
+    terms = [type(t).__name__ for t in (call.score, call.bias, call.normalize, call.read) if t is not None]
+    return (
+        f"one of {', '.join(terms)} computes with a trained tensor that is not among its attributes (but in a closure, "
+        "a global, another object, or a compiled or scripted module), so that backend 'blocked' would lose its "
+        "gradient; keep it as an nn.Parameter of the term, or pass backend='eager'"
+    )
 
 
 def _cut_of(t: Tensor, sample: int | None, index: Any, axes: int) -> tuple[Any, ...]:
@@ -233,20 +244,18 @@ def _cut_of(t: Tensor, sample: int | None, index: Any, axes: int) -> tuple[Any, 
 
 
 def _leaves(
-    call: AttentionCall, span: BlockSpan, tensors: tuple[Tensor, ...], attached: bool
+    template: AttentionCall, span: BlockSpan, tensors: tuple[Tensor, ...], attached: bool
 ) -> tuple[AttentionCall, list[Tensor], list[Any]]:
     """The span's part of the call on separate tensors, and the index of each in the whole."""
-    axes = len(call.batch) + 2
+    axes = len(template.batch) + 2
     cuts: list[Any] = [_cut_of(t, span.sample, span.rows, axes) for t in tensors[:2]]
     cuts += [_cut_of(t, span.sample, span.columns, axes) for t in tensors[2:4]]
     cuts += [None] * (len(tensors) - 4)
-    # as separate tensors: a parameter may also have reached the queries, or be used in two terms, and counts once for
-    # each
+    # separate tensors: a parameter that is in a term and in the queries gets a gradient from each
     leaves = [t.view_as(t) if cut is None else t[cut] for t, cut in zip(tensors, cuts, strict=True)]
     if not attached:
         leaves = [t.detach().requires_grad_(t.requires_grad) for t in leaves]
-    if isinstance(call.bias, TensorBias):
-        call = replace(call, bias=TensorBias(leaves[-1]))
+    call = _replace_inputs(put_tensors(template, leaves[4:]), *tensors[:4])
     part = (call if span.sample is None else call.sample(span.sample)).slice(span.rows, span.columns)
     part.q, part.queries, part.keys, part.v = leaves[:4]
     return part, leaves, cuts

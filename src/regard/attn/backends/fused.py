@@ -5,7 +5,7 @@ counted from the upper left corner (used only where that is correct), a bias tha
 (refused).
 """
 
-import functools
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.backends._flash_cpu import Flash, available, pad_to_same_width
 from regard.attn.call import Attended, AttentionCall
+from regard.attn.call_tensors import take_tensors
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import finite
 from regard.attn.observer import current_observer
@@ -22,10 +23,11 @@ from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Dot
-from regard.kernels.dispatch import choose_route, in_functorch_transform, is_autocasting
+from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorch_transform, is_autocasting
 
-# above this many numbers a bias should be computed block by block
-_DENSE = 1 << 24
+# above this many numbers a bias should be computed block by block; off the CPU, where blocks are a loop of launches,
+# only where it would take a gigabyte
+_DENSE, _DENSE_OFF_CPU = 1 << 24, 1 << 28
 
 
 def plain_attention(
@@ -108,6 +110,8 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "with a mask or a bias it does not return lse"
     if call.need.lse and not (_has_no_dropout(call) and available(call.q) and not needs_grad(call)):
         return "it returns lse only on a CPU, without dropout and without gradient"
+    if call.dropout == 1.0:
+        return "its kernel divides by the share of weights that dropout leaves, and none is left"
     if in_functorch_transform():
         return "torch.func has no rule for its kernel"
     if 0 in call.q.shape or 0 in call.keys.shape or 0 in call.v.shape:
@@ -133,7 +137,7 @@ def _has_no_dropout(call: AttentionCall) -> bool:
 def skip_reason(call: AttentionCall) -> str | None:
     if call.dropout and available(call.q):
         return "with dropout torch's CPU kernel forms all weights"
-    if call.bias is not None and call.weights() > _DENSE:
+    if call.bias is not None and call.weights() > (_DENSE if available(call.q) else _DENSE_OFF_CPU):
         return f"the bias would be one tensor of {call.weights()} numbers"
     return None
 
@@ -204,12 +208,15 @@ def run(call: AttentionCall) -> Attended:
         mask = additive_mask(call)
         mask = as_four_axes(mask, call, _heads(mask))
     if _has_no_dropout(call) and available(q) and (call.need.lse or needs_grad(call)):
-        biases = None if mask is None else functools.partial(_constant_bias, _float_mask(mask, q, k))
-        return to_attended(call, *Flash.apply(q, k, v, [_whole(q, k, mask is None)], biases, scale(call), causal))
+        numbers = None if mask is None else _float_mask(mask, q, k)
+        template, tensors = take_tensors(None if numbers is None else _ConstantBias(numbers))
+        span = _whole(q, k, mask is None)
+        return to_attended(call, *Flash.apply(q, k, v, [span], template, scale(call), causal, *tensors))
     has_shared_heads = q.shape[1] != k.shape[1]
-    out = F.scaled_dot_product_attention(
-        q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=has_shared_heads
-    )
+    with autocast_disabled(q.device):  # the call has the dtype of autocast already, where its terms allow it
+        out = F.scaled_dot_product_attention(
+            q, k, v, mask, call.dropout, causal, scale=scale(call), enable_gqa=has_shared_heads
+        )
     return to_attended(call, out, None)
 
 
@@ -225,8 +232,14 @@ def _float_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
     return mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2])
 
 
-def _constant_bias(numbers: Tensor, span: BlockSpan) -> Tensor:
-    return numbers
+@dataclass
+class _ConstantBias:
+    """The same numbers for every span."""
+
+    numbers: Tensor
+
+    def __call__(self, span: BlockSpan) -> Tensor:
+        return self.numbers
 
 
 def to_attended(call: AttentionCall, out: Tensor, lse: Tensor | None) -> Attended:

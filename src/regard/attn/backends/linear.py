@@ -58,7 +58,7 @@ def describe(call: AttentionCall) -> str:
 
 
 def run(call: AttentionCall) -> Attended:
-    dtype = accumulate_dtype(call.v.dtype)
+    dtype = torch.promote_types(accumulate_dtype(call.v.dtype), call.queries.dtype)
     q, k, v = call.queries.to(dtype), call.expand_kv_heads(call.keys).to(dtype), call.expand_kv_heads(call.v).to(dtype)
     for leaf in _leaves(call.mask):
         if isinstance(leaf, Lengths):
@@ -71,8 +71,8 @@ def run(call: AttentionCall) -> Attended:
     if isinstance(call.normalize, Identity):
         return _attended(call, _sums(call, q * call.score.scale_of(q.shape[-1]), k, v))
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last column sums the weights
-    out = _sums(call, q, k, v)
-    if not values_are_readable(out) or not _are_normal(out[..., -1]):
+    out = _sums(call, q, k, v) if values_are_readable(v) else None
+    if out is None or not _are_normal(out[..., -1]):
         out = _sums(call, divide_by_greatest(q), divide_by_greatest(k, (-2, -1)), v)
     total = out[..., -1:]
     empty = total == 0
@@ -101,5 +101,6 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = (torch.nn.functional.pad(t, (0, 0, 0, missing)).unflatten(-2, (-1, _CHUNK)) for t in (q, k, v))
     inside = ((q @ k.transpose(-1, -2)).tril()) @ v
     sums = k.transpose(-1, -2) @ v  # (*b, chunks, c, v)
-    before = sums.cumsum(-3) - sums
+    # the sum of the earlier chunks alone: a subtraction would let a large later key cancel it
+    before = torch.nn.functional.pad(sums[..., :-1, :, :], (0, 0, 0, 0, 1, 0)).cumsum(-3)
     return (inside + q @ before).flatten(-3, -2)[..., :n, :]

@@ -65,7 +65,8 @@ def run(call: AttentionCall) -> Attended:
     distances = torch.arange(call.keys.shape[-2]).flip(0)
     with autocast_disabled(call.q.device):
         positional, relative = call.bias.factors(call.q, distances)
-        dtype = positional.dtype
+        dtype = torch.promote_types(positional.dtype, call.queries.dtype)
+        positional, relative = positional.to(dtype), relative.to(dtype)
         if temperature != 1.0:
             positional = positional / temperature
         queries, keys, v = call.queries.to(dtype) * scale(call), call.keys.to(dtype), call.v.to(dtype)

@@ -10,7 +10,12 @@ def as_int(index: object) -> int | None:
     """The index as an int if it is a single integer of any type; otherwise None."""
     if isinstance(index, slice | list | tuple) or getattr(index, "ndim", 0) > 0:
         return None
-    return operator.index(index)  # type: ignore[arg-type]
+    if not hasattr(index, "__index__"):
+        name = "..." if index is ... else repr(index)
+        raise TypeError(
+            f"a map is indexed by integers, slices and lists, one per axis, got {name}; write : for a whole axis"
+        )
+    return operator.index(index)
 
 
 def row_index(rows: object, count: int, device: torch.device) -> Tensor | slice:

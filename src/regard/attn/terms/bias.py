@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn import checks
-from regard.attn.terms.mask import Mask
 from regard.attn.terms.tiles import insert_head_axes, offsets
 from regard.kernels.dispatch import has_values, values_are_readable
 
@@ -193,9 +192,9 @@ class RelativeXL(Bias):
         if self.clamp is None and i.numel() and j.numel() and _is_consecutive(i) and _is_consecutive(j):
             # distances descend along the keys of a query
             greatest = int(i[-1] - j[0])
-            count = len(i) + len(j) - 1
+            count = i.shape[-1] + j.shape[-1] - 1
             by_distance = self._by_distance(q, greatest - torch.arange(count, device=i.device))
-            return _shift_rows(by_distance, len(j))
+            return _shift_rows(by_distance, j.shape[-1])
         distance = -_offsets(i, j, q)
         if self.clamp is not None:
             distance = distance.clamp(-self.clamp, self.clamp)
@@ -211,7 +210,7 @@ class RelativeXL(Bias):
         heads, _, head_dim = self.u.shape
         q = q.to(checks.accumulate_dtype(q.dtype))
         waves = sinusoids(distances, self.position.in_features, q.dtype)
-        relative = F.linear(waves, self.position.weight.to(q.dtype)).view(len(distances), heads, head_dim)
+        relative = F.linear(waves, self.position.weight.to(q.dtype)).view(distances.shape[0], heads, head_dim)
         return (q + self.v.to(q.dtype)) * self.scale, relative.transpose(0, 1)
 
     def _by_distance(self, q: Tensor, distances: Tensor) -> Tensor:  # "*b h q d", "n" -> "*b h q n"
@@ -277,21 +276,6 @@ class TensorBias(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         return self.values if self.values.dtype.itemsize <= 4 else self.values.to(checks.accumulate_dtype(q.dtype))
-
-
-def split_score_mask(
-    mask: Mask | Tensor | None, bias: Bias | Tensor | None, q: Tensor
-) -> tuple[Bias | Tensor | None, Mask | Tensor | None]:
-    """The bias and the mask of a call; a mask of numbers is the bias."""
-    if not is_score_mask(mask):
-        return bias, mask
-    if bias is not None:
-        other = f"a bias of shape {checks.shape(bias)}" if isinstance(bias, Tensor) else repr(bias)
-        raise ValueError(
-            f"mask holds {mask.dtype}, numbers to be added to the scores, where {other} already adds its own; "
-            "pass booleans, True = may attend, or leave the bias out"
-        )
-    return insert_head_axes(mask, q.ndim), None
 
 
 def is_score_mask(mask: object) -> TypeGuard[Tensor]:

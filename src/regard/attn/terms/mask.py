@@ -402,15 +402,8 @@ class BooleanMask(Mask):
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         allowed = self.allowed.expand(*self.allowed.shape[:-2], i.length, j.length)
-        rows = (
-            [piece.any(-2) for piece in allowed.split(i.size, -2)],
-            [piece.all(-2) for piece in allowed.split(i.size, -2)],
-        )
-        any_allowed, all_allowed = torch.stack(rows[0], -2), torch.stack(rows[1], -2)
-        columns = any_allowed.split(j.size, -1), all_allowed.split(j.size, -1)
-        return TileCoverage(
-            torch.stack([c.any(-1) for c in columns[0]], -1), torch.stack([c.all(-1) for c in columns[1]], -1)
-        )
+        any_allowed = _any_in_tiles(_any_in_tiles(allowed, -2, i.size), -1, j.size)
+        return TileCoverage(any_allowed, ~_any_in_tiles(_any_in_tiles(~allowed, -2, i.size), -1, j.size))
 
     def slice(self, rows: Rows, columns: Rows) -> Mask:
         allowed = self.allowed if self.allowed.shape[-2] == 1 else self.allowed[..., rows, :]
@@ -435,6 +428,17 @@ class BooleanMask(Mask):
 
     def __repr__(self) -> str:
         return f"BooleanMask({checks.shape(self.allowed)})"
+
+
+def _any_in_tiles(t: Tensor, axis: int, size: int) -> Tensor:
+    """Whether a tile of `size` entries along the axis has a True; the last tile may be smaller."""
+    if size == 1:
+        return t
+    if size >= t.shape[axis]:
+        return t.any(axis, keepdim=True)
+    missing = -t.shape[axis] % size
+    t = torch.nn.functional.pad(t, (0, 0) * (-1 - axis) + (0, missing)) if missing else t
+    return t.unflatten(axis, (-1, size)).any(axis)
 
 
 def _nth(t: Tensor, n: int, own_axes: int) -> Tensor:

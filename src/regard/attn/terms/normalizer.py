@@ -245,9 +245,11 @@ class WithNullSlot(Normalizer):
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         null_score = per_head(self.score, scores, self) if isinstance(self.score, Tensor) else self.score
+        if allowed is not None:
+            scores, allowed = torch.broadcast_tensors(scores, allowed)  # the mask may have a batch that only v has
         slot = scores.new_zeros(*scores.shape[:-1], 1) + null_score
         if allowed is not None:
-            allowed = torch.cat([allowed.expand(scores.shape), torch.ones_like(slot, dtype=torch.bool)], dim=-1)
+            allowed = torch.cat([allowed, torch.ones_like(slot, dtype=torch.bool)], dim=-1)
         return self.normalize.weights(torch.cat([scores, slot], dim=-1), allowed)[..., :-1]
 
     def extra_repr(self) -> str:

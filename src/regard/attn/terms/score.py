@@ -42,16 +42,20 @@ class Score(nn.Module):
         """The factor on a dot product, given the width of the projected queries."""
         return 1.0
 
+    def operands(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """The projected tensors in the form that `compare` and the kernels take; made once both are known."""
+        return queries, keys
+
     @abstractmethod
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:  # "*b q c", "*b k c" -> "*b q k"
-        """The scores of projected queries and keys."""
+        """The scores of the operands."""
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         """Raises if q and k cannot be compared; None means that the tensor is not there yet or is already projected."""
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:  # "*b q d", "*b k e" -> "*b q k"
         self.check(q, k)
-        return self.compare(self.queries(q), self.keys(k))
+        return self.compare(*self.operands(self.queries(q), self.keys(k)))
 
 
 def widen(t: Tensor) -> Tensor:
@@ -166,61 +170,11 @@ class Cosine(Score):
         return "scale=" + format_number(self.scale if self.scale is not None else Learnable(1.0))
 
 
-def _columns(t: Tensor, *extra: Tensor) -> Tensor:
+def append_columns(t: Tensor, *extra: Tensor) -> Tensor:
     """`t` with further columns, zero-padded to a multiple of 8, for which dot kernels are fastest."""
     missing = -(t.shape[-1] + len(extra)) % 8
     zeros = [t.new_zeros(()).expand(*t.shape[:-1], missing)] if missing else []
     return torch.cat([t, *extra, *zeros], dim=-1)
-
-
-class Distance(Score):
-    """−scale · ‖q − k‖², or −scale · ‖q − k‖ with power=1; nothing is learned  (Kim et al. 2021, L2 attention).
-
-    The square is a dot product: −‖q − k‖² = [2q, −‖q‖², −1] · [k, 1, ‖k‖²].
-    """
-
-    def __init__(self, power: int = 2, scale: float = 1.0) -> None:
-        super().__init__()
-        if power not in (1, 2):
-            raise ValueError(f"power must be 1 (plain) or 2 (squared) for Distance, got {power}; try power=2")
-        checks.positive("scale", scale, "Distance")
-        self.power = power
-        self.scale = scale
-        self.comparison = "dot" if power == 2 else "own"
-
-    def queries(self, q: Tensor) -> Tensor:
-        if self.power == 1:
-            return q
-        q = widen(q)
-        square = q.square().sum(-1, keepdim=True)
-        return _columns(q * (2 * self.scale), square * -self.scale, torch.full_like(square, -self.scale))
-
-    def keys(self, k: Tensor) -> Tensor:
-        if self.power == 1:
-            return k
-        k = widen(k)
-        square = k.square().sum(-1, keepdim=True)
-        return _columns(k, torch.ones_like(square), square)
-
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        if self.power == 2:
-            return dot(queries, keys)
-        dtype = checks.accumulate_dtype(queries.dtype)
-        with autocast_disabled(queries.device):
-            # distances are invariant under translation: relative to the mean query, squares are small and keep their
-            # precision
-            middle = queries.detach().to(dtype).mean(-2, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
-            q, k = queries.to(dtype) - middle, keys.to(dtype) - middle
-            square = q.square().sum(-1, keepdim=True) + k.square().sum(-1).unsqueeze(-2) - 2 * (q @ k.transpose(-1, -2))
-        is_apart = square > 0  # the square root has no derivative at zero: take it only at positive distances
-        root = torch.where(is_apart, square, torch.ones_like(square)).sqrt() * is_apart
-        return -self.scale * root
-
-    def check(self, q: Tensor | None, k: Tensor | None) -> None:
-        checks.same_width(q, k, "Distance")
-
-    def extra_repr(self) -> str:
-        return f"power={self.power}, scale={self.scale:g}"
 
 
 class Trilinear(Score):
@@ -239,12 +193,12 @@ class Trilinear(Score):
     def queries(self, q: Tensor) -> Tensor:
         q = widen(q)
         row = (q * self.query).sum(-1, keepdim=True)
-        return _columns(q * self.both, row, torch.ones_like(row))
+        return append_columns(q * self.both, row, torch.ones_like(row))
 
     def keys(self, k: Tensor) -> Tensor:
         k = widen(k)
         column = (k * self.key).sum(-1, keepdim=True)
-        return _columns(k, torch.ones_like(column), column)
+        return append_columns(k, torch.ones_like(column), column)
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return dot(queries, keys)

@@ -25,6 +25,9 @@ class SoftCap(Score):
     def shift_keys(self, keys: Tensor, start: int) -> Tensor:
         return self.score.shift_keys(keys, start)
 
+    def operands(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        return self.score.operands(queries, keys)
+
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.cap * torch.tanh(self.score.compare(queries, keys) / self.cap)
 

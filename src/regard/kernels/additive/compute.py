@@ -42,9 +42,9 @@ def _sizes(a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
     return n, q, b.shape[1], d
 
 
-def _pointers_and_strides(a: Tensor, b: Tensor, w: Tensor) -> tuple[int, ...]:
+def _tensors_and_strides(a: Tensor, b: Tensor, w: Tensor) -> tuple[Tensor | int, ...]:
     (a_n, a_q, _), (b_n, b_k, _) = a.stride(), b.stride()
-    return *_sizes(a, b), a.data_ptr(), a_n, a_q, b.data_ptr(), b_n, b_k, w.data_ptr()
+    return *_sizes(a, b), a, a_n, a_q, b, b_n, b_k, w
 
 
 def scores_forward(a: Tensor, b: Tensor, w: Tensor, native: bool) -> Tensor:
@@ -53,7 +53,7 @@ def scores_forward(a: Tensor, b: Tensor, w: Tensor, native: bool) -> Tensor:
         return _torch_scores(a, b, w)
     a, b, w = _contiguous_rows(a), _contiguous_rows(b), w.contiguous()
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[1])
-    call_kernel("regard_additive_forward", a, *_pointers_and_strides(a, b, w), None, 0, 0, 0, out.data_ptr(), None)
+    call_kernel("regard_additive_forward", a, *_tensors_and_strides(a, b, w), None, 0, 0, 0, out, None)
     return out
 
 
@@ -64,12 +64,10 @@ def weights_forward(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, nat
     a, b, w = _contiguous_rows(a), _contiguous_rows(b), w.contiguous()
     n, q, k, _ = _sizes(a, b)
     weights, lse = a.new_empty(n, q, k), a.new_empty(n, q)
-    mask: tuple[int | None, ...] = (None, 0, 0, 0)
+    mask: tuple[Tensor | int | None, ...] = (None, 0, 0, 0)
     if allowed is not None:
-        mask = (allowed.data_ptr(), *allowed.expand(weights.shape).stride())
-    call_kernel(
-        "regard_additive_forward", a, *_pointers_and_strides(a, b, w), *mask, weights.data_ptr(), lse.data_ptr()
-    )
+        mask = (allowed, *allowed.expand(weights.shape).stride())
+    call_kernel("regard_additive_forward", a, *_tensors_and_strides(a, b, w), *mask, weights, lse)
     return weights, lse
 
 
@@ -84,8 +82,7 @@ def softmax_backward(weights: Tensor, grad: Tensor, grad_lse: Tensor | None, nat
     grad, out = grad.contiguous(), torch.empty_like(weights)
     lse = None if grad_lse is None else grad_lse.contiguous()
     rows, size = weights.shape[0] * weights.shape[1], weights.shape[2]
-    pointers = (weights.data_ptr(), grad.data_ptr(), None if lse is None else lse.data_ptr(), out.data_ptr())
-    call_kernel("regard_softmax_backward", weights, rows, size, *pointers)
+    call_kernel("regard_softmax_backward", weights, rows, size, weights, grad, lse, out)
     return out
 
 
@@ -96,8 +93,7 @@ def scores_backward(a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool)
     a, b, w, grad = _contiguous_rows(a), _contiguous_rows(b), w.contiguous(), grad.contiguous()
     n, q, k, d = _sizes(a, b)
     da, db, dw = a.new_empty(n, q, d), b.new_empty(n, k, d), w.new_empty(n, d)
-    pointers = (grad.data_ptr(), da.data_ptr(), db.data_ptr(), dw.data_ptr())
-    call_kernel("regard_additive_backward", a, *_pointers_and_strides(a, b, w), *pointers)
+    call_kernel("regard_additive_backward", a, *_tensors_and_strides(a, b, w), grad, da, db, dw)
     return da, db, dw.sum(0)
 
 

@@ -53,8 +53,7 @@ def forward(
         emissions.new_empty(b, dtype=torch.uint8),
     )
     out, inputs = emissions.new_empty(b), _contiguous(emissions, tags, mask, transitions, start, end)
-    pointers = (*map(_pointer, inputs), *map(_pointer, messages))
-    call_kernel("regard_crf", emissions, b, t, k, *pointers, out.data_ptr())
+    call_kernel("regard_crf", emissions, b, t, k, *inputs, *messages, out)
     return out, messages
 
 
@@ -77,9 +76,7 @@ def backward(
     block = max(1, -(-b // 16))
     of_emissions, of_pairs = emissions.new_empty(b, t, k), emissions.new_empty(-(-b // block), k + 2, k)
     inputs, grad = _contiguous(emissions, tags, mask, transitions, start, end), grad.contiguous()
-    pointers = (*map(_pointer, inputs), *map(_pointer, messages), grad.data_ptr())
-    outputs = (of_emissions.data_ptr(), of_pairs.data_ptr())
-    call_kernel("regard_crf_backward", emissions, b, t, k, block, *pointers, *outputs)
+    call_kernel("regard_crf_backward", emissions, b, t, k, block, *inputs, *messages, grad, of_emissions, of_pairs)
     sums = of_pairs.sum(0)
     return of_emissions, sums[:k], sums[k], sums[k + 1]
 
@@ -93,13 +90,8 @@ def viterbi(
         return _torch_viterbi(emissions, mask, transitions, start, end)
     path, score = emissions.new_empty(b, t, dtype=torch.int64), emissions.new_empty(b)
     emissions, _, mask, transitions, start, end = _contiguous(emissions, None, mask, transitions, start, end)
-    pointers = map(_pointer, (emissions, mask, transitions, start, end, path, score))
-    call_kernel("regard_viterbi", score, b, t, k, *pointers)
+    call_kernel("regard_viterbi", score, b, t, k, emissions, mask, transitions, start, end, path, score)
     return path, score
-
-
-def _pointer(t: Tensor | None) -> int | None:
-    return None if t is None else t.data_ptr()
 
 
 def _contiguous(

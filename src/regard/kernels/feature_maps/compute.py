@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.kernels.native_library import call_kernel
 
-# elements per chunk of the torch forms: 1 MB of float32
+# elements per chunk of the torch forms on a CPU: 1 MB of float32
 _CHUNK_ELEMENTS = 1 << 18
 
 
@@ -21,7 +21,10 @@ def _can_run_native(x: Tensor, native: bool) -> bool:
 
 
 def _sample_chunks(x: Tensor) -> Iterator[slice]:
-    """Slices of a few samples each."""
+    """Slices of a few samples each; off the CPU, where every operation is a launch, all of them."""
+    if x.device.type != "cpu":
+        yield slice(None)
+        return
     step = max(1, _CHUNK_ELEMENTS // max(1, x[:1].numel()))
     for start in range(0, max(1, x.shape[0]), step):
         yield slice(start, start + step)
@@ -40,10 +43,6 @@ def widen(x: Tensor) -> Tensor:
 def per_channel(w: Tensor, x: Tensor) -> Tensor:
     """w "b c" with an axis of 1 per spatial axis of x."""
     return w.view(*w.shape, *[1] * (x.ndim - 2))
-
-
-def _pointer(t: Tensor | None) -> int | None:
-    return None if t is None else t.data_ptr()
 
 
 def _sizes(x: Tensor) -> tuple[int, int, int]:
@@ -76,7 +75,7 @@ def simam(x: Tensor, lam: float, native: bool) -> tuple[Tensor, Tensor, Tensor]:
     mean, v = (torch.empty(x.shape[:2], dtype=dtype, device=x.device) for _ in range(2))
     if _can_run_native(x, native):
         b, c, n = _sizes(x)
-        call_kernel("regard_simam", x, b * c, n, lam, x.data_ptr(), None, mean.data_ptr(), v.data_ptr(), out.data_ptr())
+        call_kernel("regard_simam", x, b * c, n, lam, x, None, mean, v, out)
         return out, mean, v
     axes, n = spatial_axes(x), max(1, x.shape[2:].numel() - 1)
     for chunk in _sample_chunks(x):
@@ -96,8 +95,7 @@ def simam_backward(x: Tensor, mean: Tensor, v: Tensor, grad: Tensor, native: boo
     dx = torch.empty_like(x)
     if _can_run_native(x, native):
         b, c, n = _sizes(x)
-        pointers = (x.data_ptr(), grad.data_ptr(), mean.data_ptr(), v.data_ptr(), dx.data_ptr())
-        call_kernel("regard_simam", x, b * c, n, 0.0, *pointers)
+        call_kernel("regard_simam", x, b * c, n, 0.0, x, grad, mean, v, dx)
         return dx
     for chunk in _sample_chunks(x):
         dx[chunk] = simam_gradient(x[chunk], mean[chunk], v[chunk], grad[chunk])
@@ -134,9 +132,7 @@ def pool(x: Tensor, with_max: bool, native: bool) -> tuple[Tensor, Tensor | None
         mean = x.new_empty(b, c)
         maximum = x.new_empty(b, c) if with_max else None
         argmax = x.new_empty(b, c, dtype=_index_dtype(x)) if with_max else None
-        call_kernel(
-            "regard_pool", x, b * c, n, x.data_ptr(), mean.data_ptr(), _pointer(maximum), _pointer(argmax), None
-        )
+        call_kernel("regard_pool", x, b * c, n, x, mean, maximum, argmax, None)
         return mean, maximum, argmax
     mean = widen(x).mean(spatial_axes(x)) if x.dtype.itemsize >= 4 else x.mean(spatial_axes(x), dtype=torch.float32)
     if not with_max:
@@ -151,9 +147,9 @@ def pool_backward(dx: Tensor, dmean: Tensor, dmax: Tensor | None, argmax: Tensor
         b, c, n = _sizes(dx)
         dmean = dmean.contiguous()
         dmax = None if dmax is None else dmax.contiguous()
-        call_kernel(
-            "regard_pool", dx, b * c, n, None, dmean.data_ptr(), _pointer(dmax), _pointer(argmax), dx.data_ptr()
-        )
+        # the forward pass may have run in torch, whose indices are int64
+        argmax = None if argmax is None else argmax.to(_index_dtype(dx))
+        call_kernel("regard_pool", dx, b * c, n, None, dmean, dmax, argmax, dx)
         return dx
     rows = dx.shape[:2] + (1,) * (dx.ndim - 2)
     dx += (dmean / dx.shape[2:].numel()).view(rows)
@@ -178,8 +174,7 @@ def channel_pool(x: Tensor, w: Tensor | None, native: bool) -> tuple[Tensor, Ten
         b, c, n = _sizes(x)
         w = None if w is None else w.contiguous()
         mean, maximum, argmax = x.new_empty(shape), x.new_empty(shape), x.new_empty(shape, dtype=_index_dtype(x))
-        pointers = (mean.data_ptr(), maximum.data_ptr(), argmax.data_ptr(), None, None)
-        call_kernel("regard_across", x, b, c, n, x.data_ptr(), _pointer(w), *pointers)
+        call_kernel("regard_across", x, b, c, n, x, w, mean, maximum, argmax, None, None)
         return mean, maximum, argmax
     means, maxima, indices = [], [], []
     for chunk in _sample_chunks(x):
@@ -197,12 +192,11 @@ def channel_pool_backward(
     x: Tensor, w: Tensor | None, argmax: Tensor, dx: Tensor, dmean: Tensor, dmax: Tensor, native: bool
 ) -> tuple[Tensor, Tensor | None]:
     """dx, changed in place, plus the gradients through mean and maximum; and the gradient of w."""
-    dw = None if w is None else torch.empty_like(w)
+    dw = None if w is None else torch.empty_like(w, memory_format=torch.contiguous_format)
     if _can_run_native(x, native) and _can_run_native(dx, native):
         b, c, n = _sizes(x)
         dmean, dmax, w = dmean.contiguous(), dmax.contiguous(), None if w is None else w.contiguous()
-        pointers = (dmean.data_ptr(), dmax.data_ptr(), argmax.data_ptr(), dx.data_ptr(), _pointer(dw))
-        call_kernel("regard_across", x, b, c, n, x.data_ptr(), _pointer(w), *pointers)
+        call_kernel("regard_across", x, b, c, n, x, w, dmean, dmax, argmax.to(_index_dtype(x)), dx, dw)
         return dx, dw
     for chunk in _sample_chunks(x):
         u = channel_pool_gradient(dmean[chunk], dmax[chunk], argmax[chunk], x[chunk])
@@ -230,9 +224,7 @@ def scale(x: Tensor, w: Tensor | None, m: Tensor | None, native: bool) -> Tensor
         b, c, n = _sizes(x)
         out = torch.empty_like(x)
         w, m = (None if t is None else t.contiguous() for t in (w, m))
-        call_kernel(
-            "regard_scale", x, b, c, n, x.data_ptr(), _pointer(w), _pointer(m), None, out.data_ptr(), None, None
-        )
+        call_kernel("regard_scale", x, b, c, n, x, w, m, None, out, None, None)
         return out
     rows = x.shape[:2] + (1,) * (x.ndim - 2)
     if w is None or m is None:
@@ -253,8 +245,7 @@ def scale_backward(
     if _can_run_native(x, native):
         b, c, n = _sizes(x)
         w, m = (None if t is None else t.contiguous() for t in (w, m))
-        pointers = (grad.data_ptr(), dx.data_ptr(), _pointer(dw), _pointer(dm))
-        call_kernel("regard_scale", x, b, c, n, x.data_ptr(), _pointer(w), _pointer(m), *pointers)
+        call_kernel("regard_scale", x, b, c, n, x, w, m, grad, dx, dw, dm)
         return dx, dw, dm
     rows = x.shape[:2] + (1,) * (x.ndim - 2)
     for chunk in _sample_chunks(x):

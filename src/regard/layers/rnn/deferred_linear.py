@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.kernels.dispatch import is_autocasting
-from regard.kernels.no_double_backward import no_double_backward
+from regard.kernels.no_double_backward import no_recurrent_double_backward
 
 # inputs of the products and gradients of their outputs, per backward pass, by its number: a pass that does not reach
 # the matrix, because it computes other gradients or fails, leaves some behind
@@ -24,7 +24,7 @@ class _Gather(torch.autograd.Function):
         return weight.view_as(weight), None if bias is None else bias.view_as(bias)
 
     @staticmethod
-    @no_double_backward
+    @no_recurrent_double_backward
     def backward(ctx: Any, *other_gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         pairs = ctx.pairs.pop(torch._C._current_graph_task_id(), None)
         if pairs is None:
@@ -48,7 +48,7 @@ class _DeferredGradProduct(torch.autograd.Function):
         return F.linear(x, weight, bias) if plus is None else torch.addmm(plus, x, weight.T)
 
     @staticmethod
-    @no_double_backward
+    @no_recurrent_double_backward
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
