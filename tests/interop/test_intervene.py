@@ -197,3 +197,20 @@ def test_a_block_without_attention() -> None:
                        "scaled_dot_product_attention or by a layer of regard; widen layers=, or load a model of "
                        "transformers with attn_implementation='sdpa'$"), regard.intervene(model, uniform):  # fmt: skip
         model(torch.randn(2, 3))
+
+
+class WrittenOut(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:  # "b h t d"
+        return F.dropout((x @ x.mT).softmax(-1), 0.0) @ x
+
+
+def test_attention_that_is_written_out_is_named() -> None:
+    model, x = nn.Sequential(Fused(), WrittenOut()), torch.randn(2, 4, 5, 6)
+    with (
+        pytest.warns(UserWarning, match=r"intervene kept the weights of '1', which attends by a written-out softmax"),
+        regard.intervene(model, uniform) as intervention,
+    ):
+        model(x)
+    assert intervention.calls == {"0": 1}
+    with regard.intervene(model, uniform, layers="0"):
+        model(x)

@@ -270,3 +270,13 @@ def test_torch_encoders_multiply_by_8_bit_weights(norm_first: bool, monkeypatch:
     error = (masked - expected)[~padding].norm() / expected[~padding].norm()
     assert 0 < error < 0.02
     torch.testing.assert_close(masked[0], whole[0], rtol=0, atol=1e-5)
+
+
+def test_weights_that_cannot_have_8_bits_are_named_by_their_type() -> None:
+    with pytest.raises(
+        ValueError, match=r"the weights of Sequential are bfloat16; call model\.float\(\) before quantize"
+    ):
+        regard.quantize(nn.Sequential(nn.Linear(64, 64)).bfloat16())
+    regard.quantize(model := nn.Sequential(nn.Linear(64, 64)))
+    with pytest.raises(ValueError, match="Sequential has 8-bit weights already; quantize a model once"):
+        regard.quantize(model)

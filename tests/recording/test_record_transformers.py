@@ -119,13 +119,26 @@ def test_generated_steps_of_a_decoder_are_stitched(name: str) -> None:
         torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
 
 
-def test_a_cache_of_fixed_size_knows_its_steps() -> None:
+# transformers generates with a cache of fixed size and flex_attention only compiled
+@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("implementation", "cache"),
+    [(name, cache) for name in ("eager", "sdpa", "regard") for cache in ("dynamic", "static")]
+    + [("flex_attention", "dynamic")],
+)
+def test_every_cache_gives_the_steps_and_labels_of_one_pass(implementation: str, cache: str) -> None:
+    regard.register_with_transformers()
     made = llama()
-    text, tape = generated(made, cache_implementation="static", disable_compile=True)
-    assert [one.step for one in tape[tape.names[0]]] == [0, 7, 8, 9, 10]
+    plain: Any = made.model
+    plain.set_attn_implementation(implementation)
+    text, recording = generated(made, cache_implementation=cache, disable_compile=True)
+    recording = recording.with_labels([f"t{n}" for n in range(11)])
+    steps = recording[recording.names[0]]
+    assert [step.step for step in steps] == [0, 7, 8, 9, 10]
+    assert [recording.labels(step)[0] for step in list(steps)[1:]] == [("t7",), ("t8",), ("t9",), ("t10",)]
     with torch.no_grad(), regard.record(made.model) as whole:
         made.model(text[:, :-1])
-    for one, same in zip(tape.stitch(), whole, strict=True):
+    for one, same in zip(recording.stitch(), whole, strict=True):
         torch.testing.assert_close(one.weights.dense()[..., :11], same.weights.dense(), rtol=0.0, atol=1e-6)
         assert not one.weights.dense()[..., 11:].any()
 

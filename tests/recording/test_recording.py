@@ -320,3 +320,31 @@ def test_every_kind_has_facts() -> None:
     assert tuple(KINDS) == get_args(Kind)
     assert [kind for kind, facts in KINDS.items() if not facts.has_entropy] == ["gate", "cell"]
     assert (KINDS["gate"].rows, KINDS["gate"].columns) == ("channels", "positions")
+
+
+@pytest.mark.parametrize("count", [4, 6])
+def test_labels_that_fit_no_map_are_left_out(count: int) -> None:
+    message = rf"queries are {count} tokens, and no map has as many positions, but 5; give one token per position"
+    with pytest.warns(UserWarning, match=message):
+        recording = stack().with_labels([f"t{n}" for n in range(count)])
+    assert recording.labels(recording[0]) == (None, None)
+
+
+def test_labels_of_a_generation_may_be_longer_than_its_maps() -> None:
+    maps = (kept("layer", 1, 2, 3, 3), kept("layer", 1, 2, 1, 4, call=1, step=3))
+    recording = Recording(maps).with_labels(["a", "b", "c", "d", "e"])
+    assert recording.labels(recording[1]) == (("d",), ("a", "b", "c", "d"))
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        (lambda r: r.select(heads=[0]), "and windows of an image in an order that nothing shows; take the axis from"),
+        (lambda r: r.mean("heads"), "and windows of an image in an order that nothing shows; take the axis from"),
+        (lambda r: r.mean("maps"), "such as heads and windows of an image"),
+        (lambda r: r.rollout(), "takes a mean over heads, and the map of 'layer' has 5 axes"),
+    ],
+)
+def test_maps_of_five_axes_have_no_known_heads(method: Callable[[Recording], Recording], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        method(Recording((kept("layer", 1, 3, 2, 5, 5),)))

@@ -6,6 +6,7 @@
 out = P' · v, where P' replaces P = normalize(score(q, k) + bias, mask).
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.attn import checks, observer
 from regard.attn.call import Attended, AttentionCall, Need, equation
@@ -25,16 +27,20 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.attn.terms.read import weighted_sum
 from regard.common.uncompiled import uncompiled
 from regard.interop.replacements import Replacement, WithoutKeys
-from regard.recording.capture.module_stack import ModuleStack, checked_patterns
+from regard.recording.capture.module_stack import ModuleStack, checked_patterns, foreign_warning
 from regard.recording.capture.multihead import undispatched
 from regard.recording.capture.regard_layers import layer_frame
 from regard.recording.capture.sdpa import SdpaArguments, as_call
+from regard.recording.capture.torch_functions import CASTS, PRODUCTS, REARRANGES, functions
 
 _SDPA = (
     F.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention.default,
 )
+_SOFTMAX = {*functions("softmax"), torch.special.softmax}
+# calls that weights pass through on their way to the values
+_KEEPING = {*functions("dropout", "masked_fill"), *CASTS, *REARRANGES}
 
 
 @dataclass(frozen=True)
@@ -55,8 +61,8 @@ def intervene(
     boolean tensor or None, such as `regard.interop.uniform`, `regard.interop.Permutation()` and
     `regard.interop.WithoutKeys(keys)`; or a tensor, which broadcasts to the weights. `layers` are names or patterns of
     modules, all if left out. Gradients pass through both weights and values. Gates over feature maps keep their
-    weights. Blocks may be nested: the inner one decides about the layers of both. A block in which nothing was replaced
-    raises.
+    weights, and so do modules with a written-out softmax, which a warning names. Blocks may be nested: the inner one
+    decides about the layers of both. A block in which nothing was replaced raises.
     """
     outer = observer.current_observer()
     if outer is not None and not isinstance(outer, _Intervener):
@@ -71,6 +77,16 @@ def intervene(
         exits.callback(observer.set_observer, observer.set_observer(_Intervener(replacement, outer)))
         exits.enter_context(_InterveningMode(replacement))
         yield replacement.intervention
+    if stack.foreign_modules:
+        warnings.warn(foreign_warning("intervene", stack), UserWarning, stacklevel=3)
+    if replacement.kept and replacement.intervention.calls:
+        names = ", ".join(map(repr, list(replacement.kept)[:4])) + (", …" if len(replacement.kept) > 4 else "")
+        warnings.warn(
+            f"intervene kept the weights of {names}, which attends by a written-out softmax; load a model of "
+            "transformers with attn_implementation='sdpa', or exclude the module with layers=",
+            UserWarning,
+            stacklevel=3,
+        )
     if not replacement.intervention.calls:
         raise ValueError(
             "intervene replaced no weights: no selected module attended by scaled_dot_product_attention or by a layer "
@@ -107,9 +123,14 @@ class _Replacement:
         self.stack, self.function, self.patterns = stack, function, patterns
         self.intervention = Intervention()
         self.pauses = 0
+        self.kept: dict[str, None] = {}  # modules whose attention is written out, so that it keeps its weights
 
     def is_selected(self, name: str) -> bool:
         return self.patterns is None or any(fnmatchcase(name, pattern) for pattern in self.patterns)
+
+    def is_foreign(self, module: nn.Module) -> bool:
+        """Whether a layer of this library is not a part of the model, nor called by it."""
+        return not self.stack.has_module(module) and self.stack.is_foreign_call()
 
     def layer_name(self, module: nn.Module) -> str:
         """The layer of this library that `module` is, or whose score it is, as a recording names it."""
@@ -158,19 +179,39 @@ class _InterveningMode(TorchFunctionMode):
     def __init__(self, replacement: _Replacement) -> None:
         super().__init__()
         self.replacement = replacement
+        self.written: WeakIdKeyDictionary = WeakIdKeyDictionary()  # outputs of a softmax, with the name of its module
         self.latest: Tensor | None = None  # the weights of the latest call, "*b h q k"
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.replacement.pauses or not self.replacement.is_selected(self.replacement.stack.current.name):
+        is_attention = func in _SDPA or func is F.multi_head_attention_forward
+        if not is_attention and not self.replacement.pauses:
+            out = func(*args, **kwargs)
+            self._note_written(func, out, args)
+            return out
+        if not is_attention or self.replacement.pauses or self.replacement.stack.is_foreign_call():
+            return func(*args, **kwargs)
+        if not self.replacement.is_selected(self.replacement.stack.current.name):
             return func(*args, **kwargs)
         if func in _SDPA:
             return self._attend(SdpaArguments(*args, **kwargs))
-        if func is F.multi_head_attention_forward:
-            return self._attend_heads(args, kwargs)
-        return func(*args, **kwargs)
+        return self._attend_heads(args, kwargs)
+
+    def _note_written(self, func: Any, out: Any, args: tuple[Any, ...]) -> None:
+        """Notes the module of a softmax whose output, possibly after dropout or in another type, multiplies values."""
+        if func in _SOFTMAX:
+            stack = self.replacement.stack
+            name = stack.current.name
+            is_own = self.replacement.is_selected(name) and not stack.is_foreign_call(is_attention=False)
+            if is_own and isinstance(out, Tensor) and out.ndim > 2:
+                self.written[out] = name
+        elif self.written.data and args and isinstance(args[0], Tensor) and args[0] in self.written:
+            if func in _KEEPING and isinstance(out, Tensor):
+                self.written[out] = self.written[args[0]]
+            elif func in PRODUCTS:
+                self.replacement.kept[self.written[args[0]]] = None
 
     def _attend(self, given: SdpaArguments) -> Tensor:
         call = as_call(given.query, given.key, given.value, given.attn_mask, given.is_causal, given.scale)
@@ -205,7 +246,7 @@ class _Intervener(observer.AttentionObserver):
 
     def replace_result(self, call: AttentionCall) -> Attended | None:
         name = self.replacement.layer_name(call.score)
-        if self.replacement.is_selected(name):
+        if self.replacement.is_selected(name) and not self.replacement.is_foreign(call.score):
             return self.replacement.attended(name, call)
         return None if self.outer is None else self.outer.replace_result(call)
 
@@ -214,7 +255,7 @@ class _Intervener(observer.AttentionObserver):
 
     def mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
         name = self.replacement.layer_name(owner)
-        if self.replacement.is_selected(name):
+        if self.replacement.is_selected(name) and not self.replacement.is_foreign(owner):
             return weighted_sum(self.replacement.weights(name, weights, None), v)
         return weighted_sum(weights, v) if self.outer is None else self.outer.mix(owner, weights, v)
 

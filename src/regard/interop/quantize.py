@@ -69,7 +69,13 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Collection[st
         if kept_name := next((name for name in names if name in keep), None):
             kept.update(dict.fromkeys(names, "it was asked for" if len(names) == 1 else f"it shares {kept_name}"))
     chosen = {weight: names for weight, names in layers.items() if names[0] not in kept}
+    if not chosen and is_quantized(model):
+        raise ValueError(f"{type(model).__name__} has 8-bit weights already; quantize a model once")
     if not chosen:
+        dtypes = {m.weight.dtype for m in model.modules() if isinstance(m, nn.Linear | nn.Embedding)}
+        if dtypes and torch.float32 not in dtypes:
+            types = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
+            raise ValueError(f"the weights of {type(model).__name__} are {types}; call model.float() before quantize")
         raise ValueError(
             f"{type(model).__name__} has no Linear layer or embedding of {LEAST:,} numbers that could have 8-bit "
             "weights; keep fewer layers, or take a larger model"

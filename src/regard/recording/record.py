@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.attn import checks, observer
 from regard.recording.capture.function_mode import CaptureMode
-from regard.recording.capture.module_stack import ModuleStack, checked_patterns
+from regard.recording.capture.module_stack import ModuleStack, checked_patterns, foreign_warning
 from regard.recording.capture.recorder import CaptureOptions, Recorder
 from regard.recording.capture.regard_layers import RegardCapture
 from regard.recording.capture.tensor_store import TensorStore
@@ -93,6 +93,8 @@ def _warnings(
     stack: ModuleStack, unrecognised: list[str], recorder: Recorder, maps: list[RecordedMap]
 ) -> Iterator[str]:
     """Sentences about attention that may be missing from the recording."""
+    if stack.foreign_modules:
+        yield foreign_warning("record", stack)
     if unrecognised:
         yield (
             f"record found a softmax in {_quoted(unrecognised)} that looks like attention but could not follow how its "

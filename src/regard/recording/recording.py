@@ -1,6 +1,7 @@
 """Recording: the attention maps of a forward pass, in the order of the calls, and the tokens of its text."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,12 +65,25 @@ class Recording(Sequence[RecordedMap]):
         """With the tokens of the text, which are on both sides of self attention.
 
         Keys of any other kind are another text, the source of an alignment or the slots of a memory, and have no tokens
-        unless `keys` are given.
+        unless `keys` are given. Tokens that fit no map are left out, with a warning: their number is one per position,
+        special tokens included, or that of the whole text of a generation.
         """
         for name, tokens in (("queries", queries), ("keys", keys)):
             if isinstance(tokens, str):
                 raise TypeError(f"{name} must be tokens, got the text {tokens!r}; split it, as in {name}.split()")
-        return replace(self, queries=tuple(queries), keys=None if keys is None else tuple(keys))
+        fitting: dict[str, tuple[str, ...] | None] = {}
+        for name, tokens in (("queries", queries), ("keys", keys)):
+            fits = tokens is None or select.fits_labels(self.maps, len(tokens))
+            fitting[name] = None if tokens is None or not fits else tuple(tokens)
+            if tokens is not None and not fits:
+                lengths = ", ".join(map(str, sorted({n for m in self.maps for n in m.shape[-2:]})[:6]))
+                warnings.warn(
+                    f"{name} are {len(tokens)} tokens, and no map has as many positions, but {lengths}; "
+                    "give one token per position, special tokens included; the maps keep numbers",
+                    UserWarning,
+                    stacklevel=2,
+                )
+        return replace(self, queries=fitting["queries"], keys=fitting["keys"])
 
     def labels(self, recorded_map: RecordedMap) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
         """The tokens at the rows and at the columns of one of the maps; None where they are unknown.
@@ -146,11 +160,7 @@ class Recording(Sequence[RecordedMap]):
         checks.known("over", over, ("heads", "layers", "maps"))
         if over != "layers":
             for recorded_map in self.maps:
-                if len(recorded_map.shape) < 4:
-                    raise ValueError(
-                        f"{recorded_map.name!r} has no heads: its map is {recorded_map.shape}, (sample, query, key); "
-                        "mean(over='layers')"
-                    )
+                select.check_heads(recorded_map, "mean(over='layers')")
         if over == "heads":
             return self._map("mean", lambda m: HeadMean(m.weights))
         weights = [HeadMean(m.weights) if over == "maps" else m.weights for m in self._nonempty("mean")]

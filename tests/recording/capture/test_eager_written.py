@@ -224,3 +224,72 @@ def test_a_table_that_is_mixed_is_no_attention() -> None:
     with regard.record(model := Router()) as tape:
         model(torch.randn(Q, D))
     assert [one.shape for one in tape] == [(Q, Q)]
+
+
+class Written(nn.Module):
+    """The weights of one query, "b k", and the context that a tutorial computes by them."""
+
+    def __init__(self, context: Callable[[Tensor, Tensor], Tensor], dropout: float = 0.0) -> None:
+        super().__init__()
+        self.energy, self.context, self.dropout = nn.Linear(7, 1), context, nn.Dropout(dropout)
+
+    def forward(self, keys: Tensor) -> Tensor:  # "b k d"
+        return self.context(self.dropout(self.energy(keys).squeeze(-1).softmax(-1)), keys)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize(
+    "context",
+    [
+        lambda a, keys: torch.bmm(a[:, None], keys)[:, 0],
+        lambda a, keys: torch.bmm(a[:, None, :], keys)[:, 0],
+        lambda a, keys: (a[..., None, :] @ keys).squeeze(-2),
+        lambda a, keys: torch.einsum("bt,btd->bd", a, keys),
+        lambda a, keys: torch.einsum("btd,bt->db", keys, a),
+    ],
+)
+@torch.no_grad()
+def test_weights_of_one_query_are_recorded(context: Callable[[Tensor, Tensor], Tensor], dropout: float) -> None:
+    model, keys = Written(context, dropout), torch.randn(2, 5, 7)
+    with regard.record(model) as recording:
+        model(keys)
+    assert [m.shape for m in recording] == [(2, 1, 5)]
+    expected = model.energy(keys).squeeze(-1).softmax(-1)
+    torch.testing.assert_close(recording[0].weights.dense()[:, 0], expected)
+    assert recording[0].verified
+
+
+class Normalized(nn.Module):
+    """Self attention by another spelling of softmax."""
+
+    def __init__(self, normalize: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.project, self.normalize = nn.Linear(7, 21), normalize
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.project(x).chunk(3, -1)
+        return self.normalize(q @ k.mT) @ v
+
+
+def exp_over_sum(scores: Tensor) -> Tensor:
+    weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return weights / weights.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        lambda s: F.log_softmax(s, -1).exp(),
+        lambda s: torch.exp(s - torch.logsumexp(s, -1, keepdim=True)),
+        exp_over_sum,
+    ],
+)
+@torch.no_grad()
+def test_other_spellings_of_softmax_are_recorded(normalize: Callable[[Tensor], Tensor]) -> None:
+    model, x = Normalized(normalize), torch.randn(2, 5, 7)
+    with regard.record(model) as recording:
+        model(x)
+    q, k, _ = model.project(x).chunk(3, -1)
+    assert [m.kind for m in recording] == ["self"]
+    torch.testing.assert_close(recording[0].weights.dense(), (q @ k.mT).softmax(-1))
+    assert recording[0].verified

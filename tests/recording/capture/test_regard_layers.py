@@ -240,3 +240,36 @@ def test_learned_queries_are_not_those_of_the_text(length: int) -> None:
     with regard.record(model) as recording:
         pooling(torch.randn(1, length, 6), torch.tensor([length]))
     assert [recorded_map.kind for recorded_map in recording] == ["cross"]
+
+
+class Projected(nn.Module):
+    """Projects queries and keys itself, of one sequence or of two."""
+
+    def __init__(self, **terms: Any) -> None:
+        super().__init__()
+        self.project, self.attention = nn.Linear(6, 18), regard.Attention(**terms)
+
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+        q, k, v = self.project(x).chunk(3, -1)
+        if memory is not None:
+            _, k, v = self.project(memory).chunk(3, -1)
+        out: Tensor = self.attention(q, k, v)
+        return out
+
+
+@pytest.mark.parametrize("terms", [{}, {"mask": regard.Causal()}, {"mask": regard.Window(2, 0)}])
+@torch.no_grad()
+def test_attention_behind_projections_of_one_sequence_is_self_attention(terms: dict[str, Any]) -> None:
+    model, x = Projected(**terms), torch.randn(1, 5, 6)
+    with regard.record(model) as recording:
+        model(x)
+    assert [m.kind for m in recording] == ["self"]
+    assert recording.rollout()[0].shape[-2:] == (5, 5)
+
+
+@torch.no_grad()
+def test_attention_behind_projections_of_two_sequences_is_cross_attention() -> None:
+    model, x = Projected(), torch.randn(1, 5, 6)
+    with regard.record(model) as recording:
+        model(x, torch.randn(1, 5, 6))
+    assert [m.kind for m in recording] == ["cross"]

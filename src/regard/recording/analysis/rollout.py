@@ -111,6 +111,13 @@ def _check_stack(maps: Sequence[RecordedMap], method: str) -> None:
                 f"{recorded_map.kind} attention of {recorded_map.shape[-2]} queries to {recorded_map.shape[-1]} keys; "
                 "take one stack alone, as in select(layers='encoder*', kind='self'), and stitch() for generation"
             )
+    for recorded_map in maps:
+        if len(recorded_map.shape) > 4:
+            raise ValueError(
+                f"{method} takes a mean over heads, and the map of {recorded_map.name!r} "
+                f"has {len(recorded_map.shape)} axes, {recorded_map.shape}, such as heads and windows of an "
+                "image; select other layers"
+            )
     shapes = dict.fromkeys((*m.shape[:-3], *m.shape[-2:]) for m in maps)
     if len(shapes) > 1:
         raise ValueError(

@@ -39,12 +39,21 @@ def select_maps(
     return tuple(selected)
 
 
-def select_heads(recorded_map: RecordedMap, index: Index) -> RecordedMap:
+def check_heads(recorded_map: RecordedMap, way_out: str) -> None:
+    """Raises for a map without an axis of heads, or with one of several axes that may be it."""
     if len(recorded_map.shape) < 4:
         raise ValueError(
-            f"{recorded_map.name!r} has no heads: its map is {recorded_map.shape}, (sample, query, key); "
-            "leave heads out"
+            f"{recorded_map.name!r} has no heads: its map is {recorded_map.shape}, (sample, query, key); {way_out}"
         )
+    if len(recorded_map.shape) > 4:
+        raise ValueError(
+            f"{recorded_map.name!r} has a map of {len(recorded_map.shape)} axes, {recorded_map.shape}, such as heads "
+            "and windows of an image in an order that nothing shows; take the axis from weights.dense() instead"
+        )
+
+
+def select_heads(recorded_map: RecordedMap, index: Index) -> RecordedMap:
+    check_heads(recorded_map, "leave heads out")
     recorded = list(range(recorded_map.shape[-3])) if recorded_map.heads is None else list(recorded_map.heads)
     if recorded_map.heads is None or isinstance(index, slice):
         indices = _indices("heads", index, len(recorded), recorded_map.name)
@@ -227,3 +236,19 @@ def words_of_map(recorded_map: RecordedMap, queries: Words, keys: Words | None) 
             "stitch() joins steps, and select() takes one kind"
         )
     return queries, keys
+
+
+def fits_labels(maps: Sequence[RecordedMap], count: int) -> bool:
+    """Whether so many tokens are those of a side of some map, or of the whole text that a generation makes.
+
+    A longer text than any map serves only where the maps show a generation: steps, or calls of several lengths.
+    Selected rows do not show the length of their text.
+    """
+    lengths = {n for m in maps for n in m.shape[-2:]}
+    calls: dict[str, list[int]] = {}
+    for m in maps:
+        calls.setdefault(m.name, []).append(m.shape[-1])
+    # a decoder may attend once per word
+    lengths |= {len(keys) for keys in calls.values()}
+    is_generation = any(m.step or m.rows is not None for m in maps) or any(len(set(k)) > 1 for k in calls.values())
+    return not maps or not count or is_generation or count in lengths

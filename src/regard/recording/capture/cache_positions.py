@@ -5,8 +5,28 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attn.maps.attention_map import AttentionMap, DenseMap
+
 # this many numbers tell one sample of a batch from the others
 _FINGERPRINT = 64
+
+
+def cached_keys(weights: AttentionMap) -> int:
+    """The number of keys before the first query, if both are of one sequence.
+
+    A cache of a fixed size is longer than the sequence: the last key that the last query may attend to is its own.
+    """
+    queries, keys = weights.shape[-2:]
+    if queries >= keys:
+        return 0
+    last = slice(queries - 1, queries)
+    allowed = weights.allowed(last)
+    if allowed is None and isinstance(weights, DenseMap):
+        allowed = weights.rows(last) > 0
+    if allowed is None:
+        return keys - queries
+    positions = allowed.reshape(-1, keys).any(0).nonzero()
+    return max(int(positions[-1]) + 1 - queries, 0) if len(positions) else keys - queries
 
 
 class _PreviousCall(NamedTuple):

@@ -16,6 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from regard.attn.maps.attention_map import DenseMap, LazyMap, SnapshotMap
 from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import einsum, sdpa
+from regard.recording.capture.cache_positions import cached_keys
 from regard.recording.capture.linear_tape import ValueProduct
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import CapturedCall
@@ -31,6 +32,7 @@ from regard.recording.capture.tracked_tensors import (
     ScoresFact,
     SoftmaxFact,
     WeightsFact,
+    adds_axes,
     all_tensors,
     as_number,
     attention_call,
@@ -75,11 +77,14 @@ class EagerTracker:
     def __init__(self, mode: "CaptureMode") -> None:
         self._scores: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        # log(weights) as their scores and axis; exp(scores), which a division by their sum makes weights
+        self._logarithms: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._exponentials: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self.uses = SoftmaxUses(self._weights)
         self._parameters: set[int] | None = None  # where the parameters of the model are in memory
         self._mode = mode
         # what there is to follow, by the tensors that hold it
-        self.followed = (self._scores.data, self._weights.data, self.uses.traces.data)
+        self.followed = (self._scores.data, self._weights.data, self.uses.traces.data, self._logarithms.data)
 
     @property
     def is_idle(self) -> bool:
@@ -191,7 +196,12 @@ class EagerTracker:
             if weights in self._weights:
                 fact = self._weights[weights]
                 read = None if fact.is_transposed else einsum.read_operands(weight_letters, value_letters, parts.out)
-                return None if read is None else ValueRead(weights, fact, read.values(values), read.result, read.values)
+                if read is None:
+                    return None
+                if read.has_one_query:
+                    before = None if fact.before_dropout is None else fact.before_dropout.unsqueeze(-2)
+                    weights, fact = weights.unsqueeze(-2), replace(fact, scores=None, before_dropout=before)
+                return ValueRead(weights, fact, read.values(values), read.result, read.values)
         sides = einsum.score_operands(parts)
         if sides is not None and out.is_floating_point():
             self._scores[out] = ScoresFact(sides[0](operands[0]), sides[1](operands[1]))
@@ -203,6 +213,10 @@ class EagerTracker:
         self._scale(out, args, kwargs, divides=False)
 
     def _divide(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        scores = self._exponentials.get(args[0])
+        if scores is not None and len(args) == 2 and isinstance(args[1], Tensor) and _sums_to_one(out):
+            self._softmax(func, out, (scores, -1), {})
+            return
         self._scale(out, args, kwargs, divides=True)
 
     def _scale(self, out: Tensor, args: Args, kwargs: Kwargs, *, divides: bool) -> None:
@@ -292,6 +306,22 @@ class EagerTracker:
             transpose_scores(fact) if is_transposed else fact, None, softmax, is_transposed
         )
 
+    def _log_softmax(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        if isinstance(axis, int) and out.ndim > 1:
+            self._logarithms[out] = (args[0] if args else kwargs["input"], axis)
+
+    def _exponential(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        """exp(log_softmax(s)), exp(s − logsumexp(s)), or the numerator of exp(s) / Σ exp(s)."""
+        if args[0] in self._logarithms:
+            scores, axis = self._logarithms[args[0]]
+            self._softmax(func, out, (scores, axis), {})
+        elif args[0] in self._scores and out.ndim > 2:
+            if _sums_to_one(out):
+                self._softmax(func, out, (args[0], -1), {})
+            else:
+                self._exponentials[out] = args[0]
+
     def _is_linear_layer(self, scores: ScoresFact) -> bool:
         """Whether one side of the product is a parameter of the model, such as the embeddings of all words."""
         if in_functorch_transform():
@@ -336,6 +366,9 @@ class EagerTracker:
                 self._scores[out] = scores
 
     def _index(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+        if adds_axes(args[1]):
+            self._reshape(func, out, args, kwargs)
+            return
         fact = self._weights.get(args[0])
         if fact is not None and keeps_last_two(args[1], args[0].ndim):
             before = None if fact.before_dropout is None else fact.before_dropout[args[1]]
@@ -381,11 +414,10 @@ class EagerTracker:
                 after_dropout = after_dropout.unflatten(0, (-1, heads))
             call, formed, v, as_rows = unfold_heads(call, formed, v, as_rows, heads)
         kind = sdpa.attention_kind(frame, formed, v, False)
-        queries, keys = formed.shape[-2:]
-        step = recorder.step(frame.name, kind, queries, max(keys - queries, 0), v)
+        snapshot: SnapshotMap = DenseMap(formed) if call is None else LazyMap(call, recorder.store.frozen_copy)
+        step = recorder.step(frame.name, kind, formed.shape[-2], cached_keys(snapshot) if kind == "self" else 0, v)
         if not recorder.is_selected(frame.name):
             return None
-        snapshot: SnapshotMap = DenseMap(formed) if call is None else LazyMap(call, recorder.store.frozen_copy)
         source = mode.captured_from or ("softmax" if after_dropout is None else "softmax before dropout")
         captured = CapturedCall(
             snapshot,
@@ -402,12 +434,22 @@ class EagerTracker:
         return frame, captured
 
 
+def _sums_to_one(t: Tensor) -> bool:
+    """Whether the last axis sums to one, in all rows that are not empty."""
+    if in_functorch_transform():
+        return False
+    sums = t.detach().sum(-1)
+    return bool((((sums - 1).abs() < 1e-2) | (sums == 0) | sums.isnan()).all())
+
+
+SOFTMAX = [*functions("softmax"), torch.special.softmax]
 # calls that make scores or weights
 START: dict[Any, Handler] = {
     **dict.fromkeys([*functions("matmul", "bmm"), *operators("matmul")], EagerTracker._product),
     **dict.fromkeys(functions("baddbmm"), EagerTracker._added_product),
     torch.functional.einsum: EagerTracker._einsum,
-    **dict.fromkeys([*functions("softmax"), torch.special.softmax], EagerTracker._softmax),
+    **dict.fromkeys(SOFTMAX, EagerTracker._softmax),
+    **dict.fromkeys(functions("log_softmax"), EagerTracker._log_softmax),
 }
 # calls that change them
 FOLLOW: dict[Any, Handler] = {
@@ -417,6 +459,7 @@ FOLLOW: dict[Any, Handler] = {
     ),
     **dict.fromkeys([*functions("add"), *operators("add", "radd", "iadd")], EagerTracker._add),
     **dict.fromkeys([*functions("sub", "subtract"), *operators("sub", "isub")], EagerTracker._subtract),
+    **dict.fromkeys(functions("exp"), EagerTracker._exponential),
     **dict.fromkeys(functions("masked_fill"), EagerTracker._masked_fill),
     **dict.fromkeys(functions("dropout", "feature_dropout"), EagerTracker._dropout),
     **dict.fromkeys(RESHAPES, EagerTracker._reshape),

@@ -69,19 +69,25 @@ def score_operands(parts: EinsumParts) -> tuple[Arrange, Arrange] | None:
 
 
 class ReadOperands(NamedTuple):
-    """Arranges the values to "*b k v" and the result to "*b q v"."""
+    """Arranges the values to "*b k v" and the result to "*b q v"; weights of one query lack its axis."""
 
     values: Arrange
     result: Arrange
+    has_one_query: bool = False
 
 
 def read_operands(weights: str, values: str, out: str) -> ReadOperands | None:
-    """Values and result of a product in which weights "*b q k" sum values over k."""
+    """Values and result of a product in which weights "*b q k" sum values over k; or "*b k", of one query each."""
     if len(weights) < 2:
         return None
     lead, q, k = weights[:-2], weights[-2], weights[-1]
     width = [letter for letter in values if letter not in weights]
-    if k not in values or k in out or len(width) != 1 or q in values:
+    if k not in values or k in out or len(width) != 1:
         return None
+    if q in values:
+        v, rows = arrangement(values, weights + width[0]), arrangement(out, weights[:-1] + width[0])
+        if v is None or rows is None or q not in out:
+            return None
+        return ReadOperands(v, lambda t: rows(t).unsqueeze(-2), has_one_query=True)
     v, result = arrangement(values, lead + k + width[0]), arrangement(out, lead + q + width[0])
     return None if v is None or result is None else ReadOperands(v, result)

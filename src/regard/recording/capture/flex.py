@@ -11,6 +11,7 @@ from regard.attn.call_slicing import CopyTensor
 from regard.attn.maps.attention_map import AttentionMap, SnapshotMap
 from regard.attn.terms.normalizer import Softmax
 from regard.kernels.dispatch import autocast_disabled
+from regard.recording.capture.cache_positions import cached_keys
 from regard.recording.capture.recorder import CapturedCall
 from regard.recording.capture.sdpa import attention_kind
 
@@ -151,9 +152,8 @@ def capture(mode: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...]
     frame, recorder = mode.frame, mode.recorder
     q, k, v = arguments["query"], arguments["key"], arguments["value"]
     kind = attention_kind(frame, q, k, False)
-    step = recorder.step(frame.name, kind, q.shape[-2], max(k.shape[-2] - q.shape[-2], 0), v)
+    weights = FlexMap(q, k, arguments["scale"], arguments["score_mod"], arguments["block_mask"][-1])
+    step = recorder.step(frame.name, kind, q.shape[-2], cached_keys(weights) if kind == "self" else 0, v)
     if recorder.is_selected(frame.name):
-        score_mod, mask_mod = arguments["score_mod"], arguments["block_mask"][-1]
-        weights = FlexMap(q, k, arguments["scale"], score_mod, mask_mod)
         recorder.keep(frame, CapturedCall(weights, v, out[0], "flex_attention", kind, step, expected=out[0]))
     return out

@@ -44,7 +44,8 @@ class CaptureMode(TorchFunctionMode):
         self.heads: int | None = None
         self._enclosing: ModuleFrame | None = None
         self._images = recorder.module_stack.images.data  # empty unless the model cuts images into patches
-        self._scores, self._weights, self._traces = self.eager.followed
+        self._frames = recorder.module_stack.stack
+        self._scores, self._weights, self._traces, self._logarithms = self.eager.followed
 
     @property
     def frame(self) -> ModuleFrame:
@@ -87,13 +88,14 @@ class CaptureMode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.recorder.pauses:
+        if self.recorder.pauses or (not self._frames and self._is_foreign(func)):
             return func(*args, **kwargs)
         is_followed = (
             func in _CAPTURED
             or self._scores
             or self._weights
             or self._traces
+            or self._logarithms
             or self._images
             or type(func).__name__ == "FlexAttentionHOP"
         )
@@ -101,6 +103,14 @@ class CaptureMode(TorchFunctionMode):
         if func in LINEAR and not in_functorch_transform():
             self.tape.note(func, out, args, kwargs, self.call_number)
         return out
+
+    def _is_foreign(self, func: Any) -> bool:
+        """Whether a call that would be captured belongs to a module outside of the model."""
+        is_attention = func in _ATTENTION or type(func).__name__ == "FlexAttentionHOP"
+        if not is_attention and func not in eager.START:
+            return False
+        is_attention = is_attention or func in eager.SOFTMAX
+        return self.recorder.module_stack.is_foreign_call(is_attention=is_attention)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, captured if it attends."""

@@ -28,7 +28,7 @@ class ModulePlan:
                 self._children[name] = ref(module)
         self.attention = {n for n, module in _named_modules(model) if is_attention_name(n, type(module))}
         unique = {id(module): module for _, module in _named_modules(model) if module is not model}.values()
-        self._hooked = [ref(module) for module in unique if _may_attend(module)]
+        self._hooked = [ref(module) for module in unique if may_attend(module)]
         # images are cut into patches by convolutions
         self._convolutions = [ref(module) for module in unique if isinstance(module, nn.Conv2d)]
 
@@ -43,7 +43,7 @@ class ModulePlan:
     def hooked(self, model: nn.Module) -> list[nn.Module]:
         """The modules that may call attention themselves; not a wrapper of torch.compile, which shares its name."""
         hooked = _alive(self._hooked)
-        return [model, *hooked] if "" not in self._children and _may_attend(model) else hooked
+        return [model, *hooked] if "" not in self._children and may_attend(model) else hooked
 
     def convolutions(self, model: nn.Module) -> list[nn.Conv2d]:
         return [model] if isinstance(model, nn.Conv2d) else _alive(self._convolutions)
@@ -84,7 +84,7 @@ def _alive(references: Iterable["ref[Module]"]) -> list[Module]:
     return [module for each in references if (module := each()) is not None]
 
 
-def _may_attend(module: nn.Module) -> bool:
+def may_attend(module: nn.Module) -> bool:
     """Whether calls of the module are followed: torch's own leaves and the terms of this library attend to nothing by
     themselves, and there are many."""
     package = type(module).__module__

@@ -1,28 +1,33 @@
 """ModuleStack: the modules of a model that are running, with their names and arguments, and the grids of its images."""
 
+import itertools
 import re
 import sys
-from collections import OrderedDict
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from types import FrameType
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.attn import checks
-from regard.recording.capture.module_plan import plan_of
+from regard.recording.capture.module_plan import may_attend, plan_of
 
 # names of modules that attend to another sequence, and of their arguments
 _CROSS = re.compile(r"cross|encoder_att|enc_?dec", re.IGNORECASE)
 _SELF = re.compile(r"self", re.IGNORECASE)
+_ANY_ATTENTION = ("self", "attention", "attn")
 _SOURCES = ("key_value_states", "encoder_hidden_states")
 # tokens before an image's patches: a class, registers
 _PREFIX = 16
+# names of hooks: torch's own handles count upwards, and not safely in several threads
+_HOOK_NUMBERS = itertools.count(-1, -1)
 _CACHES = ("past_key_values", "past_key_value", "layer_past", "kv_cache", "cache_position")
+_NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 class ModuleFrame(NamedTuple):
@@ -36,7 +41,7 @@ class ModuleFrame(NamedTuple):
 
 
 class ModuleStack:
-    """The stack of a model's modules that are running, kept by hooks of its own."""
+    """The stack of a model's modules that are running in this thread, kept by hooks of its own."""
 
     def __init__(self, model: nn.Module) -> None:
         self._plan = plan_of(model)
@@ -56,13 +61,16 @@ class ModuleStack:
         self._patch_modules: tuple[nn.Module | None, ...] = ()
         self._tower: nn.Module | None = None
         self._model = model
+        self._thread = threading.get_ident()
+        self.foreign_modules: dict[str, None] = {}  # types of modules outside of the model that attended
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Follows the calls of modules while the block runs."""
+        """Follows the calls of modules in this thread while the block runs."""
+        self._thread = threading.get_ident()
         modules, model = self._plan.hooked(self._model), self._model
         # one number for the hooks of all modules: a handle for each would cost more than the hooks
-        number = RemovableHandle(OrderedDict()).id
+        number = next(_HOOK_NUMBERS)
         cuts = [each for each in self._plan.convolutions(model) if each.kernel_size == each.stride != (1, 1)]
         handles = [each.register_forward_hook(self._track_patches) for each in cuts]
         enter, leave = self._enter, self._leave
@@ -82,7 +90,10 @@ class ModuleStack:
                 module._forward_hooks.pop(number, None)
                 module._forward_hooks_always_called.pop(number, None)
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] = _NO_ARGUMENTS) -> None:
+        # another thread that runs the model has these hooks, too, and without kwargs while they are set or removed
+        if threading.get_ident() != self._thread:
+            return
         self.has_run = True
         name = self.name_of(module)
         if name in self._plan.attention:
@@ -91,6 +102,8 @@ class ModuleStack:
         self.stack.append(ModuleFrame(name, module, args, kwargs, self._count))
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         # a forward that raised may have left other frames above
         frame = None
         while self.stack and (frame is None or frame.module is not module):
@@ -105,7 +118,8 @@ class ModuleStack:
 
     def _track_patches(self, module: nn.Module, args: tuple[Any, ...], out: Any) -> None:
         """Notes the grid of a convolution that cuts an image into patches."""
-        self.images[out] = tuple(out.shape[-2:])
+        if threading.get_ident() == self._thread:
+            self.images[out] = tuple(out.shape[-2:])
 
     def track_reshape(self, image: Tensor, out: Tensor) -> None:
         """Notes a reshape of a feature map: once it has fewer than four axes, its cells are tokens with this grid."""
@@ -140,6 +154,22 @@ class ModuleStack:
     def current(self) -> ModuleFrame:
         return self.stack[-1] if self.stack else ModuleFrame("", self._model)
 
+    def is_foreign_call(self, *, is_attention: bool = True) -> bool:
+        """Whether the running call is part of a module outside of the model, such as a teacher or a draft model.
+
+        A module that the model calls, registered or not, is a part of it. Outside of its forward, the innermost method
+        of a module that is running tells: the model may attend in a method of its own. The type of a module that
+        attends is noted.
+        """
+        if self.stack:
+            return False
+        module = _running_module(sys._getframe(1))
+        if module is None or id(module) in self.names:
+            return False
+        if is_attention:
+            self.foreign_modules[type(module).__name__] = None
+        return True
+
     def name_of(self, module: nn.Module) -> str:
         """The name of a module; of one that has several, the one inside the running module."""
         names = self.names.get(id(module), [""])
@@ -150,6 +180,18 @@ class ModuleStack:
 
     def has_module(self, module: nn.Module) -> bool:
         return id(module) in self.names
+
+
+def _running_module(frame: FrameType | None) -> nn.Module | None:
+    """The module whose method, or function of a module, runs innermost; torch's own leaves belong to their caller."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_argcount:
+            first = frame.f_locals.get(code.co_varnames[0])
+            if isinstance(first, nn.Module) and may_attend(first):
+                return first
+        frame = frame.f_back
+    return None
 
 
 def is_cross_attention(frame: ModuleFrame, queries: int, keys: int) -> bool:
@@ -166,7 +208,11 @@ def is_cross_attention(frame: ModuleFrame, queries: int, keys: int) -> bool:
 @lru_cache(maxsize=4096)
 def _attention_names(name: str) -> tuple[bool, bool]:
     """Whether the name of a module is that of cross attention, and of self attention."""
-    parts = name.rsplit(".", 2)[-2:]
+    parts, count = name.split("."), 2
+    # parts that every attention has say nothing: the cross attention of Perceiver is "cross_attention.attention.self"
+    while count < len(parts) and all(part in _ANY_ATTENTION for part in parts[-count:]):
+        count += 1
+    parts = parts[-count:]
     return any(_CROSS.search(part) for part in parts), any(_SELF.search(part) for part in parts)
 
 
@@ -181,3 +227,12 @@ def checked_patterns(patterns: str | Sequence[str] | None, names: Sequence[str])
         if not any(fnmatchcase(name, pattern) for name in names):
             checks.known("layers", pattern, [name for name in names if name][:40])
     return checked
+
+
+def foreign_warning(caller: str, stack: ModuleStack) -> str:
+    """The sentence about modules outside of the model that attended in a block of `caller`."""
+    types = ", ".join(list(stack.foreign_modules)[:4]) + (", …" if len(stack.foreign_modules) > 4 else "")
+    return (
+        f"{caller} left alone the attention of {types}, which ran in the block and is no part of the model; run other "
+        "models outside of the block, or pass a module that contains them all"
+    )

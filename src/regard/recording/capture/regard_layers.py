@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.kv_cache import KVCache
+from regard.attn.layer import Attention
 from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.mechanisms.memory_hop import MemoryHop
@@ -19,6 +20,7 @@ from regard.attn.terms.mask import Causal
 from regard.attn.terms.read import Argmax
 from regard.attn.terms.score import Score
 from regard.layers.query_pooling import QueryPooling
+from regard.recording.capture.cache_positions import cached_keys
 from regard.recording.capture.module_stack import ModuleFrame, ModuleStack, is_cross_attention
 from regard.recording.capture.recorder import CapturedCall, Recorder
 from regard.recording.recorded_map import HARD, Kind
@@ -46,21 +48,24 @@ class RegardCapture(AttentionObserver):
         return None
 
     def on_attention(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
+        if self._is_foreign(call.score):
+            return
         with self.recorder.muted():
             self._capture(call, out, plain)
 
     def _capture(self, call: AttentionCall, out: Tensor, plain: Tensor | None) -> None:
         frame, head = self._frame(call.score)
         kind = self._kind(frame, call.q, call.keys, call.mask)
-        queries, keys = call.queries.shape[-2], call.keys.shape[-2]
+        queries = call.queries.shape[-2]
+        weights = LazyMap(call, self.recorder.store.frozen_copy)
         if call.explicit_positions is not None:
             step = int(call.explicit_positions[0].reshape(-1)[0]) if queries else 0
             self.recorder.step(frame.name, kind, queries, step)
         else:
-            step = self.recorder.step(frame.name, kind, queries, max(keys - queries, 0), call.v)
+            cached = cached_keys(weights) if kind == "self" else 0
+            step = self.recorder.step(frame.name, kind, queries, cached, call.v)
         if not self.recorder.is_selected(frame.name):
             return
-        weights = LazyMap(call, self.recorder.store.frozen_copy)
         # a sample may be any key; argmax reads the greatest weight
         source = HARD if isinstance(call.read, Argmax) else "regard"
         self.recorder.keep(
@@ -69,6 +74,8 @@ class RegardCapture(AttentionObserver):
         )
 
     def mix(self, owner: nn.Module, weights: Tensor, v: Tensor) -> Tensor:
+        if self._is_foreign(owner):
+            return weights @ v
         with self.recorder.muted():
             return self._capture_mix(owner, weights, v)
 
@@ -88,7 +95,7 @@ class RegardCapture(AttentionObserver):
 
     def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
-        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
+        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
             return
 
         def rows(t: Tensor) -> Tensor:  # "b c *s" -> "b 1 c n": channels are queries, cells are keys
@@ -112,7 +119,7 @@ class RegardCapture(AttentionObserver):
 
     def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
-        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
+        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
             return
         p = weights[:, None, None].flatten(3)  # "b 1 1 h·w": a glimpse is one query
         read, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
@@ -133,7 +140,7 @@ class RegardCapture(AttentionObserver):
 
     def on_memory_read(self, owner: nn.Module, weights: Tensor, matrix: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
-        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
+        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
             return
         with self.recorder.muted():
             captured = CapturedCall(
@@ -149,7 +156,7 @@ class RegardCapture(AttentionObserver):
 
     def on_memory_write(self, owner: nn.Module, weights: Tensor, add: Tensor, added: Tensor) -> None:
         frame, _ = self._frame(owner)
-        if self.recorder.pauses or not self.recorder.is_selected(frame.name):
+        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
             return
         with self.recorder.muted():
             # a location receives its share of the numbers that a head adds: in place, like a gate
@@ -184,8 +191,19 @@ class RegardCapture(AttentionObserver):
         finally:
             self._alignments -= 1
 
+    def _is_foreign(self, module: nn.Module) -> bool:
+        """Whether a layer is not a part of the model, nor called by it."""
+        stack = self.recorder.module_stack
+        return not stack.stack and not stack.has_module(module) and stack.is_foreign_call()
+
     def _frame(self, module: nn.Module) -> tuple[ModuleFrame, tuple[int, int] | None]:
         return layer_frame(self.recorder.module_stack, module)
+
+    def _caller(self, frame: ModuleFrame) -> ModuleFrame | None:
+        """The module that called the layer; None outside of modules."""
+        frames = self.recorder.module_stack.stack
+        inside = len(frames) > 1 and frames[-1].module is frame.module
+        return frames[-2] if inside else None
 
     def _kind(self, frame: ModuleFrame, q: Tensor, k: Tensor, mask: object) -> Kind:
         if self._alignments:
@@ -196,10 +214,23 @@ class RegardCapture(AttentionObserver):
         # learned queries, even where there are as many as keys
         if isinstance(frame.module, Pool) or isinstance(parent, QueryPooling):
             return "cross"
-        if len(frame.args) > 1 and isinstance(frame.args[1], Tensor) and frame.module is not None:
-            return "self" if frame.args[1] is frame.args[0] else "cross"
         causal = type(mask) is Causal
+        if len(frame.args) > 1 and isinstance(frame.args[1], Tensor) and frame.module is not None:
+            if frame.args[1] is frame.args[0]:
+                return "self"
+            caller = self._caller(frame) if isinstance(frame.module, Attention) else None
+            if caller is None:
+                return "cross"
+            # queries and keys were projected by the caller: of one sequence, if it has one alone
+            is_cross = is_cross_attention(caller, q.shape[-2], k.shape[-2])
+            return "self" if causal or (not is_cross and _sequences(caller) == 1) else "cross"
         return "cross" if is_cross_attention(frame, q.shape[-2], k.shape[-2]) and not causal else "self"
+
+
+def _sequences(frame: ModuleFrame) -> int:
+    """The number of sequences among the arguments of a module: tensors of numbers with three axes or more."""
+    values = (*frame.args, *frame.kwargs.values())
+    return sum(isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 2 for value in values)
 
 
 def layer_frame(stack: ModuleStack, module: nn.Module) -> tuple[ModuleFrame, tuple[int, int] | None]:

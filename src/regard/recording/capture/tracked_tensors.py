@@ -145,6 +145,14 @@ def transpose_scores(scores: ScoresFact | None) -> ScoresFact | None:
     return replace(scores, q=scores.k, k=scores.q, biases=biases)
 
 
+def adds_axes(index: Any) -> bool:
+    """Whether t[index] keeps every number and only adds axes of one, as t[:, None] does."""
+    items = index if isinstance(index, tuple) else (index,)
+    return any(item is None for item in items) and all(
+        item is None or item is Ellipsis or (isinstance(item, slice) and item == slice(None)) for item in items
+    )
+
+
 def keeps_last_two(index: Any, axes: int) -> bool:
     """Whether t[index], of a tensor of so many axes, keeps the last two, whole or sliced."""
     items = index if isinstance(index, tuple) else (index,)

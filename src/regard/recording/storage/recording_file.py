@@ -44,6 +44,8 @@ def file_of(path: Path) -> Path:
 
 def write(path: Path, maps: Sequence[RecordedMap], facts: Mapping[str, Any], most: int) -> Path:
     path = file_of(path)
+    if path.is_file() and not safetensors_files.has_tag(path, _KEY):
+        raise ValueError(f"{path} is no recording, and a recording replaces no other file; name another file")
     longest: dict[Hashable, Tensor] = {}
     parts = [part for m in maps for part in (m.weights, m.gradient) if part is not None]
     size = sum(map_codec.collect_tensors(part, longest) for part in parts) + sum(t.nbytes for t in longest.values())

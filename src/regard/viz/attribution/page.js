@@ -50,7 +50,7 @@ function tinted(row) {
   if (data.grid !== null) return [make("h2", {}, row.name), patches(row, greatest)];
   const chips = data.tokens.map((token, n) => {
     const tint = divergingColour(row.scores[n] / greatest);
-    const chip = make("span", { class: "token", title: row.scores[n].toPrecision(3) }, make("bdi", {}, label(token)));
+    const chip = make("span", { class: "token", title: row.scores[n].toPrecision(3) }, make("span", { class: "isolated" }, label(token)));
     Object.assign(chip.style, { backgroundColor: `rgb(${tint})`, color: ink(tint), cursor: "default" });
     return chip;
   });

@@ -2,6 +2,8 @@
 
 import unicodedata
 
+from regard.common.control_characters import code_point
+
 # Signs of invisible characters; every other one is written U+XXXX.
 _SIGNS = {" ": "␣", "\u00a0": "⍽", "\t": "⇥", "\n": "↵"}
 _MARKS = ("Mn", "Mc", "Me")  # accents and vowel signs, which combine with the letter before
@@ -20,14 +22,10 @@ _BIDI_CONTROLS = (
 )  # change the direction of the text around them
 
 
-def _code_point(character: str) -> str:
-    return f"U+{ord(character):04X}"
-
-
 def printable(text: str) -> str:
     """The text on one line, without characters that control a terminal or break a file."""
     return "".join(
-        _SIGNS.get(c, _code_point(c))
+        _SIGNS.get(c, code_point(c))
         if unicodedata.category(c) in _CONTROLS or unicodedata.bidirectional(c) in _BIDI_CONTROLS
         else c
         for c in text
@@ -37,7 +35,7 @@ def printable(text: str) -> str:
 def visible_label(token: str) -> str:
     """A token as a label that is never empty or blank and never begins with a bare accent."""
     if all(c.isspace() or unicodedata.category(c) in ("Cf", "Cn", "Co") for c in token):
-        return "".join(_SIGNS.get(c, _code_point(c)) for c in token) or "∅"
+        return "".join(_SIGNS.get(c, code_point(c)) for c in token) or "∅"
     return ("◌" if unicodedata.category(token[0]) in _MARKS else "") + printable(token)
 
 

@@ -313,3 +313,8 @@ def test_a_small_budget_says_what_it_left_out(chromium: Any, tmp_path: Path) -> 
     bound = float(seen.at.partition("at most ")[2].partition(",")[0])
     assert bound >= float(recording[0].weights.pick(0, 3)[599, 5]) - 1e-4
     seen.close()
+
+
+def test_text_begins_at_the_side_of_its_script(seen: Seen) -> None:
+    seen.tab("text")
+    assert seen.page.evaluate("getComputedStyle(document.querySelector('.running')).direction") == "rtl"

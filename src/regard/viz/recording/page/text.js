@@ -18,7 +18,7 @@ async function drawText(drawing) {
   const chips = [];
   for (let j = textStart; j < textStart + count; j++) {
     const w = weights[j];
-    const chip = make("span", { class: "chip", "data-key": j }, make("bdi", {}, shortLabel(map, "k", j)));
+    const chip = make("span", { class: "chip", "data-key": j }, make("span", { class: "isolated" }, shortLabel(map, "k", j)));
     if (w !== 0) {
       const tint = weightColour(map, w);
       Object.assign(chip.style, { backgroundColor: `rgb(${tint})`, color: ink(tint) });
