@@ -8,8 +8,10 @@ import torch
 from tests.decoding.toy import BOS, EOS, LIMITS, SENTENCES, Always, Spoken, Standing, Toy, go, said
 from torch import Tensor
 
+from regard.common.cancellation import Cancellation, cancelled_if
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
+from regard.decoding.normalized_beam import normalized_beam
 from regard.decoding.protocol import LazyLogits, Step
 from regard.decoding.sampling import sample
 from regard.kernels import native_library
@@ -32,6 +34,15 @@ def test_forbidden_tokens_and_those_of_no_probability_never_come(search: Callabl
     assert {i for one in flat for i in one.tokens} <= {3, 5, 6}
     for sentence, one in zip(SENTENCES, flat, strict=True):
         assert one.log_prob == pytest.approx(toy.alone(sentence, said(one))[0])  # not renormalised
+
+
+@pytest.mark.parametrize("search", [greedy, sample, beam, normalized_beam])
+def test_a_search_that_nobody_waits_for_ends_between_two_steps(search: Callable[..., Any]) -> None:
+    toy = Toy.random(7, 2)
+    toy.logits[:, EOS] = -20
+    with pytest.raises(Cancellation), cancelled_if(lambda: len(toy.seen) == 3):
+        go(search, toy, SENTENCES, LIMITS)
+    assert len(toy.seen) == 3
 
 
 class Broken(Toy):

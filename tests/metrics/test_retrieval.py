@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import label_ranking_average_precision_score, top_k_accuracy_score
 
+from regard.metrics.intervals import share_interval
 from regard.metrics.retrieval import (
     mean_reciprocal_rank,
     ranks,
     recall_at,
     recall_interval,
     reciprocal_rank_interval,
+    without_other_right,
 )
 
 
@@ -38,8 +40,16 @@ def test_intervals_hold_their_scores() -> None:
         (reciprocal_rank_interval(found), mean_reciprocal_rank(found)),
     ):
         assert low_high[0] < value < low_high[1]
-    assert reciprocal_rank_interval(np.array([2])) == (0, 100)
+    assert reciprocal_rank_interval(np.array([2])) == share_interval(1, 0.5)
     assert reciprocal_rank_interval(np.array([1, 1, 1, 1, 9]))[1] == 100
+
+
+def test_other_right_candidates_are_no_rivals() -> None:
+    scores, right = np.array([[0.5, 0.5, 0.1], [0.2, 0.9, 0.3]]), [0, 2]
+    found = without_other_right(scores, right, [np.array([0, 1]), np.array([2])])
+    assert found.tolist() == [[0.5, -np.inf, 0.1], [0.2, 0.9, 0.3]]
+    assert ranks(found, right).tolist() == [1, 2]
+    assert ranks(scores, right).tolist() == [2, 2], "the scores are left as they are"
 
 
 def test_errors() -> None:

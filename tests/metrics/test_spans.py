@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 import regard
 from regard.metrics import spans
+from regard.metrics.classification import accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
 
 SCHEME = regard.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y"])
@@ -46,7 +47,18 @@ def test_the_interval_holds_the_score() -> None:
     half = [["B-X", "O"], ["O", "O"]] * 15
     found = span_scores(half, sentences, SCHEME)
     assert found.interval[0] < found.f1 < found.interval[1]
-    assert span_scores([], [], SCHEME).interval == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("predicted", "f1"), [("B-X", 100.0), ("B-Y", 0.0)])
+def test_sentences_that_are_all_right_or_all_wrong_are_not_certain(predicted: str, f1: float) -> None:
+    plain = [["O"]] * 50
+    found = span_scores([[predicted]] * 3 + plain, [["B-X"]] * 3 + plain, SCHEME)
+    assert found.f1 == f1
+    assert found.interval == accuracy_interval([f1 > 0] * 3, [True] * 3), "sentences without spans say nothing"
+
+
+def test_without_spans_f1_can_be_anything() -> None:
+    assert span_scores([["O"]], [["O"]], SCHEME).interval == span_scores([], [], SCHEME).interval == (0.0, 100.0)
 
 
 def test_numbers_of_sentences_must_agree() -> None:

@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.metrics import text
-from regard.metrics.text import SCORES, bleu, chrf, cut_for, distance, exact, per, scored, signature, symbols, wer
+from regard.metrics.text import (
+    SCORES,
+    bleu,
+    chrf,
+    cut_for,
+    distance,
+    exact,
+    line_error,
+    per,
+    scored,
+    signature,
+    symbols,
+)
 
 SAID = ["the cat sat on the mat", "a dog barks at night", "nothing of this is right"]
 RIGHT = [("the cat sat on a mat",), ("a dog barks at night", "at night a dog barks"), ("all of it was wrong, then",)]
@@ -40,7 +52,7 @@ def test_all_right_and_all_wrong(name: str) -> None:
 def test_exact_and_wer_count_lines_and_take_any_answer() -> None:
     said, right = ["x", "b", "y", "d"], [("a", "x"), ("b",), ("c",), ("D",)]
     assert exact(said, right) == 50
-    assert wer(said, right) == 50
+    assert line_error(said, right) == 50
 
 
 @pytest.mark.parametrize(
@@ -96,7 +108,7 @@ def test_distance_is_the_fewest_edits(one: list[str], other: list[str]) -> None:
 
 
 def test_scores_ask_for_as_many_answers_as_lines() -> None:
-    for score in (exact, wer, per):
+    for score in (exact, line_error, per):
         with pytest.raises(ValueError, match="zip"):
             score(["a"], [])
 

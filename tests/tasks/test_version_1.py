@@ -110,5 +110,5 @@ def test_a_run_of_the_task_that_was_called_generate() -> None:
     assert config == GenerateImage.of(attention="half", width=3, noise=5, seed=1)
     assert config.name == "generate-image"
     unknown = RunRecord("Sing", {}, record.training, None, {}, record.history, format=1)
-    with pytest.raises(ValueError, match="run is a run of Sing, which this version does not know; update regard"):
+    with pytest.raises(ValueError, match="run is a run of 'Sing', which this version does not know; update regard"):
         task_from_record(unknown, Path("run"))

@@ -117,3 +117,12 @@ def test_the_option_that_is_furthest_from_its_default() -> None:
     assert largest_option(Needed(13, Toy(dim=1300))) == ("dim", 1300, 13)
     config = TASKS["translate"].of(model="transformer", max_length=10**6, feed=1000)
     assert largest_option(config) == ("max_length", 10**6, 200)
+
+
+def test_a_model_that_is_loaded_needs_its_weights_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three quarters of the memory of a training are gradients and moments."""
+    monkeypatch.setattr("regard.common.memory.available_bytes", lambda: 4 * 101)
+    device = torch.device("cpu")
+    check_model_fits(lambda: torch.nn.Linear(100, 1), None, device, training=False)
+    with pytest.raises(ValueError, match="^the task makes a model of 102 parameters, which takes at least .*; make it"):
+        check_model_fits(lambda: torch.nn.Linear(101, 1), None, device, training=False)

@@ -1,6 +1,7 @@
-"""Splits of labelled data: which examples are held out, deterministically by a seed.  No torch here."""
+"""Splits of data: which examples are held out, deterministically by a seed.  No torch here."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -30,6 +31,25 @@ def held_out_items(distinct: Sequence[Item], share: float, seed: int, least: int
     """
     count = min(max(least, round(share * len(distinct))), len(distinct) - least)
     return {distinct[n] for n in np.random.default_rng(seed).permutation(len(distinct))[:count].tolist()}
+
+
+def held_out(contents: Iterable[bytes], share: float, seed: int) -> NDArray[np.bool_]:  # -> "n"
+    """Which examples are held out: about this share of the different contents, at least one, and one stays.
+
+    Copies of an example stay together, and neither the order of the examples nor other examples decide where one
+    belongs, except at the margin of the share.
+    """
+    places = [blake2b(content, key=str(seed).encode(), digest_size=16).digest() for content in contents]
+    distinct = sorted(set(places))
+    count = min(max(round(share * len(distinct)), 1), len(distinct) - 1)
+    chosen = set(distinct[: max(count, 0)])
+    return np.array([place in chosen for place in places], bool)
+
+
+def content_groups(contents: Iterable[bytes]) -> NDArray[np.int64]:  # -> "n"
+    """Numbers of examples, equal for copies: the `groups` of `stratified_split`."""
+    numbers: dict[bytes, int] = {}
+    return np.array([numbers.setdefault(blake2b(each).digest(), len(numbers)) for each in contents], np.int64)
 
 
 def check_labels(labels: NDArray[np.int64], classes: tuple[str, ...], example: str) -> None:

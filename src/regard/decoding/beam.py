@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.module_snapshot import unchanged_modules
+from regard.common.cancellation import check_cancelled
 from regard.decoding.margins import Decision, Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, impossible, top_tokens
 from regard.decoding.paths import MIN_ALIVE
@@ -63,6 +64,7 @@ def beam(
     history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r"; the slot before "r n"; the token "r n"
     margins, alive = Margins(b, device), None  # alive: all
     for t in range(1, max(spans) + 1):
+        check_cancelled()
         if coverage:
             step = cast(AligningDecoder, decoder).step(tokens, state, weights=True)
         else:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.attn import checks
 from regard.attn.module_snapshot import unchanged_modules
+from regard.common.cancellation import check_cancelled
 from regard.decoding.beam import BYTES_PER_TOKEN, FinishedHypotheses, check_sizes
 from regard.decoding.margins import Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, top_tokens
@@ -46,6 +47,7 @@ def normalized_beam(
     history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r"; the slot before "r n"; the token "r n"
     margins = Margins(b, device)
     for t in range(1, int(limits.max()) + 1):
+        check_cancelled()
         step = decoder.step(tokens, state)
         state = step.state
         if t == 1:

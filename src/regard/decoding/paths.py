@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.module_snapshot import unchanged_modules
+from regard.common.cancellation import check_cancelled
 from regard.decoding.next_tokens import check_arguments, first_tokens
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis, Step
 
@@ -81,6 +82,7 @@ def path_steps(
     tokens, total = first_tokens(bos, limits), torch.zeros(b, 1, device=device)
     alive = torch.ones(b, 1, dtype=torch.bool, device=device)
     for t in range(1, int(limits.max()) + 1):
+        check_cancelled()
         step = decoder.step(tokens, state)
         state = step.state
         tokens, log_p = choose(step, alive, rows, t)

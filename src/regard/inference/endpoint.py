@@ -1,8 +1,11 @@
 """Endpoint: the protocol between the HTTP service and a task.
 
     request = endpoint.read(body)                   a body that was checked against endpoint.schema.request
-    request = endpoint.unpack(request, is_over)     in a thread beside other requests, where that takes long
+    request = endpoint.unpack(request)              in a thread beside other requests, where that takes long
     endpoint.answer([request, another])             one answer per request, computed together
+
+`unpack` and `answer` call `regard.common.cancellation.check_cancelled` between their steps, where those take long: the
+service ends work that nobody waits for any more.
 
 A task that has an endpoint is served by the same app: its path, its page, its limits, its batches.
 """
@@ -14,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-# takes a request, and a function that says whether nobody waits for its answer any more: a thread must end itself
-Unpack = Callable[[Any, Callable[[], bool]], Any]
+Unpack = Callable[[Any], Any]
 
 
 class EndpointRequest(Protocol):

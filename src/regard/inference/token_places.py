@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from regard.common.word_splitting import WordSplit, split_words
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
-from regard.data.text.words import WordEncoder, WordSplit, split_words
+from regard.data.text.words import WordEncoder
 
 # what sub-word vocabularies put before a piece that begins a word, and before one that continues it
 _BEGINS, _CONTINUES = ("▁", "Ġ"), "##"

@@ -5,7 +5,6 @@ spaces. Of several right answers the one with the best score counts. F1 is that 
 has no words left, it is 1 if both have none, else 0, as in SQuAD 2.0.
 """
 
-import re
 import string
 from collections import Counter
 from collections.abc import Sequence
@@ -13,23 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard.common.word_splitting import whole_words
+from regard.metrics.intervals import Interval, mean_interval, share_interval
+
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_RESAMPLES = 1000
 
 
 class AnswerScores(NamedTuple):
-    """Exact match and F1, in percent, with 95 % intervals by bootstrap over questions."""
+    """Exact match and F1, in percent, with 95 % intervals."""
 
     exact_match: float
     f1: float
-    exact_match_interval: tuple[float, float]
-    f1_interval: tuple[float, float]
+    exact_match_interval: Interval
+    f1_interval: Interval
 
 
 def normalize_answer(text: str) -> str:
     """The text as it is compared."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    return " ".join(whole_words("a|an|the").sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(prediction: str, answers: Sequence[str]) -> bool:
@@ -60,9 +60,7 @@ def answer_scores(predictions: Sequence[str], references: Sequence[Sequence[str]
         )
     if not references:
         raise ValueError("references must be one question or more, got none; give some")
-    scores = np.array([(exact_match(p, r), word_f1(p, r)) for p, r in zip(predictions, references, strict=True)])
-    n = len(scores)
-    draws = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), _RESAMPLES)
-    low, high = 100.0 * np.quantile(draws @ scores / n, (0.025, 0.975), axis=0)
-    match, f1 = (100.0 * scores.mean(0)).tolist()
-    return AnswerScores(match, f1, (float(low[0]), float(high[0])), (float(low[1]), float(high[1])))
+    matches = np.array([exact_match(p, r) for p, r in zip(predictions, references, strict=True)])
+    f1 = np.array([word_f1(p, r) for p, r in zip(predictions, references, strict=True)])
+    share = float(matches.mean())
+    return AnswerScores(100.0 * share, 100.0 * float(f1.mean()), share_interval(len(matches), share), mean_interval(f1))

@@ -1,18 +1,14 @@
 """Metrics of classification: percentages and −log p, with 95 % intervals.  No torch here."""
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# the quantile of a normal distribution that leaves 2.5 % on either side
-_Z = 1.959963984540054
+from regard.metrics.intervals import Interval, nats_interval, share_interval
+
 # resamples of a bootstrap
 _RESAMPLES = 2_000
 # a probability below this is counted as this, so that −log p is a number
 _LEAST = 1e-300
-
-Interval = tuple[float, float]
 
 
 def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:  # "n", "n"
@@ -32,10 +28,8 @@ def nll(probabilities: ArrayLike, references: ArrayLike) -> float:  # "n k", "n"
 
 
 def nll_interval(probabilities: ArrayLike, references: ArrayLike) -> Interval:  # "n k", "n"
-    """mean ± z s / √n, z = 1.96: the 95 % interval of the mean of −log p by the central limit theorem."""
-    nats = _nats(probabilities, references)
-    half = _Z * float(nats.std(ddof=1)) / math.sqrt(len(nats)) if len(nats) > 1 else math.inf
-    return float(nats.mean()) - half, float(nats.mean()) + half
+    """The 95 % interval of `nll`."""
+    return nats_interval(_nats(probabilities, references))
 
 
 def _nats(probabilities: ArrayLike, references: ArrayLike) -> NDArray[np.float64]:  # "n k", "n" -> "n"
@@ -54,21 +48,9 @@ def _nats(probabilities: ArrayLike, references: ArrayLike) -> NDArray[np.float64
 
 
 def accuracy_interval(predictions: ArrayLike, references: ArrayLike) -> Interval:  # "n", "n"
-    """(p + z²/2n ± z √(p(1 − p)/n + z²/4n²)) / (1 + z²/n), z = 1.96: the 95 % interval of a share p  (Wilson 1927).
-
-    In percent, as the accuracy.
-    """
+    """The 95 % interval of the accuracy, in percent  (Wilson 1927)."""
     predicted, right = _pairs(predictions, references)
     return share_interval(len(right), float((predicted == right).mean()))
-
-
-def share_interval(n: int, p: float) -> Interval:
-    """The 95 % interval of a share p of n examples, in percent  (Wilson 1927)."""
-    center = p + _Z**2 / (2 * n)
-    half = _Z * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-    low, high = ((center + side * half) / (1 + _Z**2 / n) for side in (-1, 1))
-    # rounding must not put the share itself outside
-    return 100.0 * min(low, p), 100.0 * max(high, p)
 
 
 def macro_f1_interval(predictions: ArrayLike, references: ArrayLike, *, seed: int = 0) -> Interval:  # "n", "n"

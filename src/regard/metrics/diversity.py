@@ -1,6 +1,8 @@
 """Metrics of the variety of generated texts.  They fall with the number of texts: compare equal numbers.
 
-distinct-n = different n-grams of all texts / n-grams of all texts        (Li et al. 2016)
+distinct-n = different n-grams of all texts / n-grams of all texts
+
+It is after Li et al. 2016, who divide by the words of all texts: the same for n = 1, and lower for greater n.
 """
 
 from collections import Counter

@@ -4,15 +4,12 @@ A candidate with the same score as the right one counts as better: a model that 
 nothing.
 """
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from regard.metrics.classification import Interval, share_interval
-
-# the quantile of a normal distribution that leaves 2.5 % on either side
-_Z = 1.959963984540054
+from regard.metrics.intervals import Interval, mean_interval, share_interval
 
 
 def ranks(scores: ArrayLike, right: ArrayLike) -> NDArray[np.int64]:  # "q c", "q" -> "q"
@@ -32,6 +29,20 @@ def ranks(scores: ArrayLike, right: ArrayLike) -> NDArray[np.int64]:  # "q c", "
     return values.shape[1] - (values < of_right).sum(1)
 
 
+def without_other_right(
+    scores: NDArray[np.float64], right: ArrayLike, answers: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:  # "q c", "q" -> "q c"
+    """The scores with −∞ for the other right candidates of a query, no rivals of it  (filtered; Bordes et al. 2013).
+
+    `answers` are all right candidates of every query, `right` the one that is sought.
+    """
+    kept = scores.copy()
+    for n, column in enumerate(np.asarray(right)):
+        kept[n, answers[n]] = -np.inf
+        kept[n, column] = scores[n, column]
+    return kept
+
+
 def recall_at(found: NDArray[np.int64], k: int) -> float:  # "q"
     """Queries whose right candidate is among the first k, in percent; `found` are ranks."""
     return 100.0 * float((found <= k).mean())
@@ -48,7 +59,5 @@ def mean_reciprocal_rank(found: NDArray[np.int64]) -> float:  # "q"
 
 
 def reciprocal_rank_interval(found: NDArray[np.int64]) -> Interval:  # "q"
-    """mean ± z s / √n, z = 1.96, within 0 to 100: the 95 % interval of the mean by the central limit theorem."""
-    values = 100.0 / found
-    half = _Z * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return max(float(values.mean()) - half, 0.0), min(float(values.mean()) + half, 100.0)
+    """The 95 % interval of `mean_reciprocal_rank`."""
+    return mean_interval(1.0 / found)

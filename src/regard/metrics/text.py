@@ -47,6 +47,14 @@ def cut_for(targets: Sequence[str]) -> Cut:
     return "zh" if 20 * (kana + others) < han else "char"
 
 
+def chosen_cut(cut: Cut | None, targets: Sequence[str]) -> Cut:
+    """The tokenizer of BLEU that was chosen, or the one that suits the targets; raises if its library is missing."""
+    if cut is None:
+        return cut_for(targets)
+    _bleu(cut)
+    return cut
+
+
 def _bleu(cut: Cut) -> "BLEU":
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -84,8 +92,8 @@ def symbols(predictions: Sequence[str], answers: Answers) -> float:
     return _percent(right, length)
 
 
-def wer(predictions: Sequence[str], answers: Answers) -> float:
-    """Lines that equal no reference: the word error rate of pronunciation, where a line is a word."""
+def line_error(predictions: Sequence[str], answers: Answers) -> float:
+    """Lines that equal no reference: "wer" of pronunciation, where a line is a word; no edits of words are counted."""
     return 100.0 - exact(predictions, answers)
 
 
@@ -115,7 +123,7 @@ SCORES: dict[str, tuple[Callable[[Sequence[str], Answers], float], bool]] = {
     "exact": (exact, True),
     "symbols": (symbols, True),
     "per": (per, False),
-    "wer": (wer, False),
+    "wer": (line_error, False),
 }
 
 

@@ -19,7 +19,7 @@ from regard.common import atomic_files, image_files
 from regard.common.dataclass_json import dataclass_from_file
 from regard.common.suggestions import known
 from regard.data.images.labelled import Images, digits, has_split, read_images
-from regard.data.splitting import relabel, stratified_split
+from regard.data.splitting import content_groups, relabel, stratified_split
 from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy, nll
 from regard.training.run_folder import initial_folder
@@ -188,7 +188,7 @@ def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
         return stratified_split(digits(), TEST, source.seed)
     train = read_images(source.train, "train", source.size)
     if not has_split(source.train, "test"):
-        return stratified_split(train, TEST, source.seed)
+        return _split(train, TEST, source.seed)
     test = read_images(source.train, "test", source.size)
     if test.pixels.shape[1:] != train.pixels.shape[1:] or not set(test.classes) <= set(train.classes):
         raise ValueError(
@@ -201,13 +201,39 @@ def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
     return train, test
 
 
-def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = None) -> Images:
-    """The images of "valid", which chose the best weights, or of "test", which training did not use.
+def _split(images: Images, share: float, seed: int) -> tuple[Images, Images]:
+    """Two parts without a common image."""
+    return stratified_split(images, share, seed, groups=content_groups(image.tobytes() for image in images.pixels))
 
-    With `classes`, those of a trained model, labels have their numbers.
+
+def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = None) -> Images:
+    """The images of "valid", which choose the best weights, or of "test", which training does not use.
+
+    With `classes`, those of a trained model, labels have their numbers. `read_held_out` is for a run that is trained.
     """
-    train, test = read_train_and_test(source, classes)
-    return test if split == "test" else stratified_split(train, VALID, source.seed)[1]
+    return _part(*read_train_and_test(source, classes), split, source.seed)
+
+
+def _part(train: Images, test: Images, split: str, seed: int) -> Images:
+    return test if split == "test" else _split(train, VALID, seed)[1]
+
+
+def read_held_out(source: ImageSource, split: str, folder: Path) -> Images:
+    """The images of "valid", which chose the best weights of the run, or of "test", which its training did not use.
+
+    Raises if the images that the run was trained on have changed: others would be held out now, and some of them were
+    trained on.
+    """
+    stats = read_stats(folder)
+    train, test = read_train_and_test(source, stats.classes)
+    has_own_files = split == "test" and source.train is not None and has_split(source.train, "test")
+    if not has_own_files and ImageStats.of(train).sha256 != stats.sha256:
+        raise ValueError(
+            f"the images of {source.train} have changed since {folder} was trained, so that other images would be held "
+            "out, some of which it has learned from; put the files back as they were, or put images that it has not "
+            "seen into a folder test"
+        )
+    return _part(train, test, split, source.seed)
 
 
 def bounded_examples(images: Images, split: str) -> tuple[Tensor, Tensor, str]:
@@ -240,7 +266,7 @@ def load_training_images(
             f"every class needs an image to train on and one to validate on, but {', '.join(few[:5])} after the "
             "test images are taken out; give more images of it, or take the class out"
         )
-    train, valid = stratified_split(train, VALID, source.seed)
+    train, valid = _split(train, VALID, source.seed)
     return train, valid, stats
 
 

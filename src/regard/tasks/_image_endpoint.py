@@ -1,11 +1,12 @@
 """ImageEndpoint: any predictor of images behind HTTP, PNG or JPEG in, its output and its attention maps out."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from regard.common import image_files
+from regard.common.cancellation import check_cancelled
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.inference.predictor import predict_recorded
@@ -196,21 +197,21 @@ class ImageEndpoint:
             )
         return ImageRequest(named, body.top if isinstance(body, RankedImageBody) else _TOP, body.maps)
 
-    def unpack(self, request: ImageRequest, over: Callable[[], bool]) -> DecodedImages:
+    def unpack(self, request: ImageRequest) -> DecodedImages:
         inputs = []
         try:
-            for where, data in self._files(request, over):
-                _check_wanted(over)
+            for where, data in self._files(request):
+                check_cancelled()
                 inputs.append(ImageInput(read_pixels(data, self.predictor.stats, name=where, formats=FORMATS)))
         except ValueError as error:
             raise RequestError(422, str(error)) from None
         return DecodedImages(inputs, request.top, request.maps)
 
-    def _files(self, request: ImageRequest, over: Callable[[], bool]) -> list[tuple[str, bytes]]:
+    def _files(self, request: ImageRequest) -> list[tuple[str, bytes]]:
         """The files with their names; raises if their first bytes declare too many pixels, before any is decoded."""
         files, total, most = [], 0, self.limits.pixels
         for where, text in request.named:
-            _check_wanted(over)
+            check_cancelled()
             data = _image_bytes(where, text)
             files.append((where, data))
             width, height = image_files.read_size(data, name=where, formats=FORMATS)
@@ -249,6 +250,7 @@ class ImageEndpoint:
 
     def _answer_with_maps(self, given: ImageInput, top: int) -> dict[str, Any]:
         """One image at a time: two equal weights of a hard attention must not be told apart by their batch."""
+        check_cancelled()
         output, maps = self._recorded(given)
         (answer,) = self._settle([output], [given], top)
         return {**answer, "maps": [_map_answer(each) for each in maps]}
@@ -257,12 +259,6 @@ class ImageEndpoint:
         model = self.predictor.model
         (output,), recording = predict_recorded(self.predictor, [given], record=lambda: record(model, budget=_BUDGET))
         return output, spatial_maps(recording, 0)
-
-
-def _check_wanted(over: Callable[[], bool]) -> None:
-    """Raises if nobody waits for the answer any more."""
-    if over():
-        raise RequestError(503, "nobody waits for these pictures any more")
 
 
 def _image_bytes(where: str, text: str) -> bytes:

@@ -245,6 +245,11 @@ class TaskConfig(ABC):
         return {**{name: options[name] for name in self.weight_fields}, "model": model}
 
     @classmethod
+    def modules(cls, options: Mapping[str, Any]) -> Sequence[str]:
+        """The modules of Python that recorded options name, and that making the task would import."""
+        return ()
+
+    @classmethod
     def from_json(cls, options: Mapping[str, Any]) -> Self:
         """The task that `to_json` wrote."""
         model = options.get("model", {"name": next(iter(cls.models))})

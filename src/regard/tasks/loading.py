@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from regard.attn import checks
@@ -15,6 +16,7 @@ from regard.interop.quantize import is_quantized, quantize, quantize_like
 from regard.tasks.base import Progress, TaskConfig
 from regard.tasks.registry import is_released, read_config, task_from_record
 from regard.training import checkpoint
+from regard.training.model_size import check_model_fits
 from regard.training.run_folder import AVERAGE, BEST, LAST, RunRecord
 from regard.training.runtime.distributed import join
 
@@ -39,6 +41,7 @@ class LoadedRun:
     evaluate: Callable[[Any, Progress], Evaluation]
     # of the options of the task's `Attack`
     attack_examples: Callable[[Any], tuple[Any, Any, str]]
+    notes: tuple[str, ...] = ()  # about entries of a released folder without effect
 
 
 def load(
@@ -74,6 +77,7 @@ def _load_run(run: Path, weights: Weights | None, device: str) -> LoadedRun:
     weights = weights or "best"
     path = weights_path(run, weights)
     task = config.load()
+    check_model_fits(task.dry_run, config, torch.device("cpu"), training=False)
     predictor = task.predictor(run)
     facts = _load_weights(predictor.model, run, weights, path)
     predictor.model.to(join(device).device).eval()
@@ -108,7 +112,7 @@ def _load_released(folder: Path, weights: Weights | None, device: str) -> Loaded
     # the predictors of all tasks
     from regard.tasks.pretrained import evaluate_released, load_released
 
-    config, predictor = read_config(folder), load_released(folder)
+    config, (predictor, notes) = read_config(folder), load_released(folder)
     predictor.model.to(join(device).device).eval()
 
     def evaluate(options: Any, progress: Progress) -> Evaluation:
@@ -121,7 +125,7 @@ def _load_released(folder: Path, weights: Weights | None, device: str) -> Loaded
             "in Python, by regard.attack(regard.load(folder), inputs, targets, attack)"
         )
 
-    return LoadedRun(config, predictor, "released", 0, None, evaluate, attack_examples)
+    return LoadedRun(config, predictor, "released", 0, None, evaluate, attack_examples, notes)
 
 
 def weights_path(run: Path, weights: Weights) -> Path:

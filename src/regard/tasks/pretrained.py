@@ -3,15 +3,21 @@
 `architectures[0]` of its config.json names the task in ARCHITECTURES, and RELEASED has the predictor of the task.
 """
 
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.common.wording import plural
 from regard.inference.evaluation import Evaluation
 from regard.inference.predictor import Predictor
-from regard.models.pretrained.folder import CONFIG, read_config
+from regard.models.bert import BERTClassifier
+from regard.models.pretrained.architecture import are_classes_numbered
+from regard.models.pretrained.folder import CONFIG, read_config, read_generation_config
+from regard.models.pretrained.generation import ignored_entries
 from regard.models.pretrained.loading import ARCHITECTURES, PretrainedModel, architecture_name, load_pretrained
+from regard.models.vit import ViTClassifier
 from regard.tasks.base import Progress
 from regard.tasks.classify_image.released import released_image_classifier
 from regard.tasks.classify_text.released import evaluate_text_classifier, released_text_classifier
@@ -30,6 +36,10 @@ class ReleasedTask:
     evaluate: Callable[[Any, Any, Progress], Evaluation] | None = None
 
 
+# the tasks that write tokens one by one
+_GENERATORS = ("language-model", "translate")
+# the tensors that a note names
+_NAMED = 5
 RELEASED: dict[str, ReleasedTask] = {
     "classify-image": ReleasedTask(released_image_classifier),
     "classify-text": ReleasedTask(released_text_classifier, evaluate_text_classifier),
@@ -54,9 +64,25 @@ def released_task(folder: Path) -> str:
     return task
 
 
-def load_released(folder: Path) -> Predictor[Any, Any]:
-    """The predictor of the model in a folder, on the CPU."""
-    return RELEASED[released_task(folder)].predictor(load_pretrained(folder))
+def load_released(folder: Path) -> tuple[Predictor[Any, Any], tuple[str, ...]]:
+    """The predictor of the model in a folder, on the CPU, and sentences about entries of the folder without effect."""
+    task = released_task(folder)
+    loaded = load_pretrained(folder)
+    return RELEASED[task].predictor(loaded), tuple(_notes(task, loaded))
+
+
+def _notes(task: str, loaded: PretrainedModel) -> Iterator[str]:
+    folder = loaded.config.folder
+    if loaded.unused:
+        names = ", ".join(loaded.unused[:_NAMED]) + (", …" if len(loaded.unused) > _NAMED else "")
+        yield f"{folder} has {plural(len(loaded.unused), 'tensor')} that the model has no place for: {names}"
+    if isinstance(loaded.model, BERTClassifier | ViTClassifier):
+        classes = loaded.model.output.out_features
+        if are_classes_numbered(loaded.config, classes):
+            yield f"id2label of {folder / CONFIG} does not name {classes} classes, so they are LABEL_0, LABEL_1, …"
+    if task in _GENERATORS and (entries := ignored_entries(read_generation_config(loaded.config))):
+        values = ", ".join(f"{key}={reprlib.repr(value)}" for key, value in entries.items())
+        yield f"{folder} asks for {values}, which regard does not apply; type options of the command instead"
 
 
 def evaluate_released(folder: Path, predictor: Predictor[Any, Any], options: Any, progress: Progress) -> Evaluation:

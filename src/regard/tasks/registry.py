@@ -1,5 +1,6 @@
 """TASKS: the tasks by the names that a command line types.  No torch here."""
 
+import sys
 from pathlib import Path
 
 from regard.tasks.agent.options import AgentConfig
@@ -62,8 +63,15 @@ def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
     """The task that a run recorded."""
     name = _VERSION_1.get(record.task, record.task)
     if name not in TASKS:
-        raise ValueError(f"{run} is a run of {record.task}, which this version does not know; update regard")
+        raise ValueError(f"{run} is a run of {record.task!r}, which this version does not know; update regard")
     config = TASKS[name]
+    for module in config.modules(record.options):
+        # the module may be a file of the run folder itself
+        if module not in sys.modules:
+            raise ValueError(
+                f"{run / RECORD} names the module {module}, and opening a run imports no module; if you trust it, add "
+                f"--trust-module {module}, or in Python import it first"
+            )
     try:
         return config.from_flat_json(record.options) if record.format == 1 else config.from_json(record.options)
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:

@@ -20,8 +20,12 @@ class _TooLarge(Exception):
     """No further parameter is counted."""
 
 
-def check_model_fits(build: Callable[[], object], task: Any, device: torch.device, processes: int = 1) -> None:
+def check_model_fits(
+    build: Callable[[], object], task: Any, device: torch.device, processes: int = 1, *, training: bool = True
+) -> None:
     """Raises if the model that `build` makes cannot be trained in the memory of the device, or of as many of them.
+
+    Without `training` the weights alone must fit.
 
     If `task` is a dataclass of options, perhaps with a `model` of further ones, the error names one of them. An error
     of `build` itself is left to the call that builds the model.
@@ -69,9 +73,10 @@ def check_model_fits(build: Callable[[], object], task: Any, device: torch.devic
         many = f"more than {_MOST_TENSORS:,} tensors of weights"
         size = "weights of more numbers than 64 bits count" if overflows else many
         raise ValueError(f"{cause} makes a model that has {size}; {way_out}")
+    size = f"{cause} makes a model of {parameters:,} parameters"
     memory.check_fits(
-        (_COPIES * parameter_bytes + other_bytes) // processes,
-        f"{cause} makes a model of {parameters:,} parameters; training it, with gradients and AdamW's moments,",
+        ((_COPIES if training else 1) * parameter_bytes + other_bytes) // processes,
+        f"{size}; training it, with gradients and AdamW's moments," if training else f"{size}, which",
         way_out,
         None if device.type != "cuda" else torch.cuda.mem_get_info(device)[0],
     )

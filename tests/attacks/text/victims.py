@@ -10,7 +10,7 @@ from regard.attacks import HotFlip
 from regard.attacks.attack import attack
 from regard.attacks.text.base import TextAttackResult
 from regard.attacks.text.victim import TextVictim
-from regard.data.text.words import split_words
+from regard.common.word_splitting import split_words
 from regard.inference.edited_text import EditedText
 from regard.inference.token_places import TokenPlace, VocabularyTexts
 from regard.inference.token_predictor import TextScores, class_numbers, margin_scores

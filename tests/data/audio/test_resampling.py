@@ -1,8 +1,11 @@
 """Resampling against sines, whose samples are known at any rate."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from regard.common.cancellation import Cancellation, cancelled_if
 from regard.data.audio.resampling import resample
 
 
@@ -27,3 +30,21 @@ def test_the_same_rate_changes_nothing() -> None:
     assert resample(samples, 8000, 8000) is samples
     with pytest.raises(ValueError, match="rate and to must be 1 or more samples per second, got 8000 and 0"):
         resample(samples, 8000, 0)
+
+
+def test_the_memory_does_not_grow_with_the_rate() -> None:
+    """Each output sample of a high rate reads thousands of samples, a part of the outputs at a time."""
+    samples = np.zeros(100_000, np.float32)
+    tracemalloc.start()
+    try:
+        resample(samples, 500_009, 8000)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_sound_that_nobody_waits_for_is_given_up_between_parts() -> None:
+    checks: list[int] = []
+    with pytest.raises(Cancellation), cancelled_if(lambda: checks.append(1) or len(checks) == 3):  # type: ignore[func-returns-value]
+        resample(np.zeros(400_000, np.float32), 500_009, 8000)
+    assert len(checks) == 3

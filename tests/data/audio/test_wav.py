@@ -76,7 +76,7 @@ def test_other_chunks_are_passed_over(tmp_path: Path) -> None:
     np.testing.assert_allclose(read_wav(path).samples, SAMPLES, atol=1e-4)
 
 
-@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFFFFF])
+@pytest.mark.parametrize("size", [0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF - 36, 0xFFFFFFFF])
 def test_a_length_that_its_writer_did_not_know(size: int) -> None:
     assert len(read_wav(riff(integers(16), size=size)).samples) == len(SAMPLES)
 
@@ -100,6 +100,12 @@ REFUSED = {
     "a.wav is truncated: it ends before its sound; copy": riff(integers(16))[:26],
     "a.wav has sound before its format": b"RIFF\4\0\0\0WAVE" + b"data\2\0\0\0ab",
     "a.wav has a sample rate of 0; write it with its rate, as in: ffmpeg -ar 16000": riff(integers(16), rate=0),
+    "a.wav has a sample rate of 768,001, and up to 768,000 is read; write it with a lower rate, as in: ffmpeg -i": riff(
+        integers(16), rate=768_001
+    ),
+    "a.wav has samples up to 3e+38, and full scale is 1; write it with samples from -1 to 1": riff(
+        struct.pack("<2f", 1.0, -3e38), code=3, bits=32
+    ),
     "a.wav has 0 channels of sound; record it again with one": riff(integers(16), channels=0),
     "a.wav has samples of 12 bits, and 8, 16, 24, 32 or float 32, 64 are read": riff(integers(16), bits=12),
     "a.wav has float samples of 16 bits": riff(integers(16), code=3),

@@ -108,6 +108,19 @@ def test_equal_answers_are_kept_once(tmp_path: Path) -> None:
     assert found.questions[0].answers == (GoldAnswer("b", 0), GoldAnswer("b", 2))
 
 
+def test_a_free_answer_is_found_as_whole_words(tmp_path: Path) -> None:
+    evidence = "Someone did not know now. No."
+    said = {"no": ("No", 26), "one": (evidence, 0), "someone": ("Someone", 0), "yes": (evidence, 0)}
+    content = {
+        "id": "s",
+        "story": evidence,
+        "questions": [{"input_text": f"{word}?"} for word in said],
+        "answers": [{"span_start": 0, "span_text": evidence, "input_text": word} for word in said],
+    }
+    questions = read_questions(write(tmp_path / "a.json", {"data": [content]})).questions
+    assert [(each.answers[0].text, each.answers[0].start) for each in questions] == list(said.values())
+
+
 def test_three_dialogues_in_the_layout_of_coqa() -> None:
     found = read_questions(FIXTURES / "coqa.json")
     assert found.num_impossible == 1

@@ -84,9 +84,16 @@ def test_what_is_wrong_with_a_file_is_told(name: str, content: str, sentence: st
 def test_a_file_that_is_not_there_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no file .*nix"):
         read_labelled(tmp_path / "nix")
-    (tmp_path / "a.txt").write_bytes("x text\n".encode("utf-16"))
-    with pytest.raises(ValueError, match=r"a\.txt:1: byte 0xff at place 1 is not UTF-8"):
+    # UTF-16 without its mark
+    (tmp_path / "a.txt").write_bytes("x text\n".encode("utf-16-le"))
+    with pytest.raises(ValueError, match=r"a\.txt:1: a zero byte, at place 2, is that of UTF-16 or of no text"):
         read_labelled(tmp_path / "a.txt")
+    (tmp_path / "a.csv").write_bytes(b"PK\x03\x04 a workbook")
+    with pytest.raises(ValueError, match=r"a\.csv is a ZIP archive or an office document, not text"):
+        read_labelled(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfex\x00,")
+    with pytest.raises(ValueError, match=r"a\.csv: begins as UTF-16 does, and is not \(truncated data\); save it as"):
+        read_labelled(tmp_path / "a.csv")
 
 
 def test_a_line_that_is_not_utf_8_is_read_as_latin_1_and_counted(tmp_path: Path) -> None:

@@ -82,7 +82,12 @@ def test_parts_have_no_first_text_in_common() -> None:
         ("yes\ta\tb\nno\t\tb\n", "x.tsv", None, r"x.tsv:2: the first text is empty, got 'no\\t\\tb'; fill it in, or"),
         ("yes\ta\t \n", "x.tsv", None, r"x.tsv:1: the second text is empty.*; fill it in, or delete the line"),
         ("\ta\tb\n", "x.tsv", None, r"x.tsv:1: the label is empty.*; fill it in, or delete the line"),
-        ("yes\ta\tb\nno\ta\n", "x.tsv", None, r"x.tsv:2: a line must have 3 columns.*got 2 in.*; replace tabs"),
+        (
+            "yes\ta\tb\nno\ta\n",
+            "x.tsv",
+            None,
+            r"x.tsv:2: a line must have 3 columns, as the first line has, got 2 in .*; replace tabs inside a text",
+        ),
         (
             "a\tb\n",
             "x.tsv",

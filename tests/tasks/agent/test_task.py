@@ -2,8 +2,10 @@
 
 import copy
 import json
+import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from regard.tasks.agent.task import AgentProblem
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
+from regard.training.run_folder import RunRecord
 
 SMALL: dict[str, Any] = {"width": 8, "batch": 6, "segment": 5, "passes": 2, "minibatches": 2, "valid_episodes": 4}
 TRAINING = {"threads": 1, "device": "cpu", "warmup": 1, "schedule": "constant", "validate_every": 3, "save_every": 1}
@@ -380,3 +383,31 @@ def test_attention_to_places_is_scored_recorded_and_shown(
     row, column = environment.target(episode.observations[0])  # type: ignore[misc]
     assert environment.describe(episode.observations[0]) == f"target in row {row // 5 + 1}, column {column // 5 + 1}"
     assert task.variants(["none", "lstm"])["none"].model.places == "none"
+
+
+def test_opening_a_run_imports_no_module_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module may be a file of the run folder; a typed one is imported."""
+    run = tmp_path / "hostile_run"
+    run.mkdir()
+    (run / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()")
+    monkeypatch.syspath_prepend(tmp_path)
+    record = RunRecord.of(small(), TrainingConfig(steps=1))
+    replace(record, options={**record.options, "env": "gym:hostile_run.code:CartPole-v1"}).write(run)
+    sentence = (
+        f"{run / 'run.json'} names the module hostile_run.code, and opening a run imports no module; if you trust it, "
+        "add --trust-module hostile_run.code, or in Python import it first"
+    )
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        regard.load(run)
+    assert main(["watch", str(run)]) == 2
+    assert not (tmp_path / "ran").exists()
+    assert main(["watch", str(run), "--trust-module", "hostile_run.code"]) == 2
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_trusted_module_that_cannot_be_imported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--trust-module=no_such_module"]) == 2
+    assert capsys.readouterr().err == (
+        "regard: --trust-module 'no_such_module' cannot be imported: No module named 'no_such_module'; install it, or "
+        "name the module that a run needs\n"
+    )

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from tests.cli.conftest import Regard
 
 from regard.cli.main import main
 from regard.cli.verbs.train import TrainOptions, parse_task
+from regard.decoding.search import Greedy
 from regard.tasks.caption.options import Caption
+from regard.tasks.caption.task import CaptionProblem, caption_scores
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import write_config
 
@@ -85,6 +89,28 @@ def test_evaluate_tells_what_weights_were_chosen_by(
     assert "6 pictures, the test split" in regard("evaluate", run).out
     assert json.loads(regard("evaluate", run, "--json").out)["split"] == "test"
     assert "1 picture, the valid split" in regard("evaluate", run, "--split", "valid").out
+
+
+def test_captions_without_spaces_are_scored_as_translations_are(regard: Regard, captions: Path, tmp_path: Path) -> None:
+    lines = (captions / "all.tsv").read_text(encoding="utf-8").splitlines()
+    chinese, japanese = captions / "chinese.tsv", captions / "japanese.tsv"
+    for file, words in ((chinese, "一只棕色的狗在雪地里跑"), (japanese, "いぬがゆきのなかをはしる")):
+        file.write_text("".join(line.split("\t")[0] + f"\t{words}\n" for line in lines), encoding="utf-8")
+    run = tmp_path / "run"
+    trained = regard("train", "caption", *TINY, "--train", chinese, "--valid", chinese, "--steps", 1, "--out", run)
+    assert trained.code == 0
+    assert "BLEU is cut by zh, as the captions are written without spaces; --bleu says otherwise" in trained.out
+    # the run records its choice, and other captions are scored by it
+    for test in (chinese, japanese):
+        assert "tok:zh" in regard("evaluate", run, "--test", test).out
+    problem = Caption.of(train=japanese, valid=japanese).prepare(tmp_path, new=True)
+    assert isinstance(problem, CaptionProblem)
+    assert problem.resolved_options() == {"bleu": "char"}
+    captioner: Any = SimpleNamespace(
+        describe=lambda pixels, search, done: [[SimpleNamespace(text=right[0])] for right in problem.valid.captions]
+    )
+    values, _ = caption_scores(captioner, problem.valid, Greedy(), cut=problem.bleu)
+    assert values["bleu"] == pytest.approx(100)
 
 
 def test_predict(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from regard.cli.main import main
 STEPS = ["--width", "2", "--depths", "1", "--steps", "1", "--warmup", "1", "--threads", "1", "--device", "cpu"]
 
 
-def gif(path: Path, frames: int = 3, size: int = 8) -> Path:
+def gif(path: Path, frames: int = 3, size: int = 8, shade: int = 0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    first, *others = [Image.new("L", (size, size), 40 * n) for n in range(frames)]
+    first, *others = [Image.new("L", (size, size), 40 * n + shade) for n in range(frames)]
     first.save(path, save_all=True, append_images=others)
     return path
 
@@ -22,7 +22,7 @@ def gif(path: Path, frames: int = 3, size: int = 8) -> Path:
 def classes(folder: Path) -> Path:
     for name in ("a", "b"):
         for n in range(4):
-            gif(folder / name / f"{n}.gif")
+            gif(folder / name / f"{n}.gif", shade=5 * n)
     return folder
 
 

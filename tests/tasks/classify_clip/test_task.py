@@ -141,7 +141,7 @@ def test_a_run_that_starts_from_another_keeps_its_statistics(tmp_path: Path) -> 
     for name in before.classes:
         (tmp_path / "clips" / name).mkdir(parents=True)
         for n in range(4):
-            np.save(tmp_path / "clips" / name / f"{n}.npy", np.zeros((2, 4, 4), np.uint8))
+            np.save(tmp_path / "clips" / name / f"{n}.npy", np.full((2, 4, 4), n, np.uint8))
     with pytest.raises(
         ValueError, match=r"have frames of \(4, 4\) and 1 channels, those of the run to start from None"
     ):

@@ -186,4 +186,4 @@ def test_a_run_of_a_later_version(regard: Regard, classifier: Path, tmp_path: Pa
     (tmp_path / "run.json").write_bytes(with_checksum({**told, "task": "paint"}))
     ran = regard("evaluate", tmp_path)
     assert ran.code == 2
-    assert "is a run of paint, which this version does not know; update regard" in ran.err
+    assert "is a run of 'paint', which this version does not know; update regard" in ran.err

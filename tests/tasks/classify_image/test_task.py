@@ -18,7 +18,9 @@ from regard.tasks._image_data import (
     ImageStats,
     class_probabilities,
     classification_scores,
+    load_training_images,
     random_shift,
+    read_held_out,
     read_split,
     read_stats,
     read_train_and_test,
@@ -279,3 +281,36 @@ def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:
         Image.fromarray(np.full((5, 4), n, np.uint8)).save(tmp_path / "cats" / f"{n}.png")
     with pytest.raises(ValueError, match="holds one class, cats, and there is nothing to tell apart; put images of an"):
         ClassifyImage.of(train=tmp_path).prepare(tmp_path / "run")
+
+
+def noise_folder(folder: Path, count: int = 12) -> Path:
+    generator = np.random.default_rng(0)
+    for name in ("a", "b"):
+        (folder / name).mkdir(parents=True)
+        for n in range(count):
+            Image.fromarray(generator.integers(0, 256, (6, 6), np.uint8)).save(folder / name / f"{n}.png")
+    return folder
+
+
+@pytest.mark.parametrize("split", ["test", "valid"])
+def test_images_of_a_folder_that_has_changed_are_not_evaluated(split: str, tmp_path: Path) -> None:
+    """Other images would be held out now, of which the run was trained on some."""
+    task = ClassifyImage.of(train=noise_folder(tmp_path / "images"))
+    load_training_images(task, tmp_path / "run", True)
+    assert len(read_held_out(task, split, tmp_path / "run"))
+    Image.new("L", (6, 6), 9).save(tmp_path / "images" / "a" / "new.png")
+    with pytest.raises(ValueError, match="so that other images would be held out, some of which it has learned from"):
+        read_held_out(task, split, tmp_path / "run")
+
+
+def test_copies_of_an_image_are_held_out_together(tmp_path: Path) -> None:
+    folder = noise_folder(tmp_path / "images")
+    for path in list(folder.glob("*/*.png")):
+        path.with_name(f"copy-{path.name}").write_bytes(path.read_bytes())
+    task = ClassifyImage.of(train=folder)
+    train, test = read_train_and_test(task)
+    parts = [train, test, read_split(task, "valid")]
+    contents = [{image.tobytes() for image in part.pixels} for part in parts]
+    assert not contents[0] & contents[1]
+    trained, _, _ = load_training_images(task, tmp_path / "run", True)
+    assert not {image.tobytes() for image in trained.pixels} & contents[2]

@@ -28,6 +28,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "cell": ({"cell": "elman"}, "unknown cell 'elman'; "),
     "data and files": ({"data": "phrases", "train": A}, "data='phrases' and train=a.tsv exclude each other"),
     "valid alone": ({"valid": A}, "valid=a.tsv belongs to texts of your own; give train as well"),
+    "column alone": ({"label_column": "A"}, "label_column=A belongs to texts of your own; give train as well"),
     "test alone": ({"test": A}, "test=a.tsv belongs to texts of your own; give train as well"),
     "hops of another": (
         {"model": "hierarchical", "hops": 2},

@@ -17,7 +17,7 @@ from regard.data.text.pairs import Pairs
 from regard.tasks.embed.data import contrastive_batch, encode_pairs, plan_pairs, with_text
 from regard.tasks.embed.options import Embed
 from regard.tasks.embed.predictor import EmbedPredictor
-from regard.tasks.embed.task import EmbedTask, retrieval_of
+from regard.tasks.embed.task import EmbedTask, evaluate_pairs, retrieval_of
 
 WORDS = ("good", "bad", "film", "trip", "it was", "to")
 LINES = [f"a {first} {second}" for first in WORDS for second in WORDS]
@@ -244,9 +244,31 @@ def test_batches_of_one_size() -> None:
 
 
 def test_candidates_are_different_texts() -> None:
-    queries, candidates, right = retrieval_of([("a", "x"), ("b", "y"), ("c", "x")])
-    assert (queries, candidates, right.tolist()) == (["a", "b", "c"], ["x", "y"], [0, 1, 0])
+    queries, candidates, right, answers = retrieval_of([("a", "x"), ("b", "y"), ("c", "x"), ("a", "y"), ("a", "y")])
+    assert (queries, candidates, right.tolist()) == (["a", "b", "c", "a", "a"], ["x", "y"], [0, 1, 0, 1, 1])
+    assert [each.tolist() for each in answers] == [[0, 1], [1], [0], [0, 1], [0, 1]]
     assert with_text(Pairs(["a", " ", "c"], ["x", "y", ""])) == [("a", "x")]
+
+
+def test_a_text_with_two_right_texts_can_score() -> None:
+    """An oracle brings every first text and all of its second texts to one vector."""
+
+    class Oracle:
+        max_length = 9
+
+        def vectors(self, texts: Any, done: Any = None) -> torch.Tensor:
+            return torch.eye(2)[[int(text[0] in "by") for text in texts]]
+
+        def num_cut(self, texts: Any) -> int:
+            return 0
+
+    pairs = Pairs(["a", "a", "b", "b"], ["x1", "x2", "y1", "y2"])
+    evaluation = evaluate_pairs(Oracle(), pairs, "pairs", lambda done, total: None, 0.05)  # type: ignore[arg-type]
+    assert evaluation.scores["recall@1"] == evaluation.scores["mrr"] == 100
+    assert evaluation.scores["nll"] < 1e-6
+    assert set(evaluation.intervals) == set(evaluation.scores)
+    assert not any("right:" in sample for sample in evaluation.samples)
+    assert any(note.startswith("the first text of 4 pairs has several right second texts") for note in evaluation.notes)
 
 
 def test_training_finds_pairs(tmp_path: Path) -> None:

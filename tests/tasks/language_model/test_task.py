@@ -47,6 +47,16 @@ def test_rows_of_successive_batches_are_contiguous_text(length: int, rows: int, 
     assert len(targets) > length - 1 - segment * (len(planned[0].starts) + 1)
 
 
+@pytest.mark.parametrize(("length", "rows", "segment"), [(500, 16, 16), (250, 8, 16), (1000, 16, 16), (29, 1, 10)])
+def test_rows_with_a_memory_read_all_of_a_short_text(length: int, rows: int, segment: int) -> None:
+    count = np.zeros(length, np.int64)
+    for epoch in range(50):
+        for each in plan_segments(length, rows, segment, 0, epoch, contiguous=True):
+            for start in each.starts:
+                count[start + 1 : start + 1 + segment] += 1
+    assert (count[1:] > 0).all(), f"tokens {np.flatnonzero(count[1:] == 0) + 1} are in no epoch"
+
+
 def test_windows_without_a_memory_are_shuffled_and_disjoint() -> None:
     stream = np.arange(1000, dtype=np.int32)
     plans = [plan_segments(1000, 4, 11, 0, epoch, contiguous=False) for epoch in range(2)]

@@ -207,7 +207,7 @@ FOLDERS: dict[str, tuple[str, Callable[[Path], object], tuple[str, ...], str]] =
     ),
     "classes without names": (
         "ViTForImageClassification",
-        lambda f: edit(f, id2label={"0": "cat", "7": "dog"}, num_labels=5),
+        lambda f: edit(f, id2label=dict.fromkeys("01237", "cat"), num_labels=5),
         ("IMAGE",),
         "must name the classes 0 to 4, each once; correct the file",
     ),

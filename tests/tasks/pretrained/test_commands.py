@@ -217,3 +217,36 @@ def test_verbs_of_one_task(released: Callable[[str], Path], capsys: pytest.Captu
         "is a released model of language-model, and regard translate is for runs of translate"
         in capsys.readouterr().err
     )
+
+
+def change_json(path: Path, **entries: object) -> None:
+    values = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**values, **entries}))
+
+
+def test_entries_without_effect_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tensors without a place, entries of generation_config.json, and classes that transformers numbers anew."""
+    from safetensors.torch import load_file, save_file
+
+    CASES["GPT2LMHeadModel"].make(tmp_path / "gpt2")
+    change_json(tmp_path / "gpt2" / "generation_config.json", repetition_penalty=1.8, no_repeat_ngram_size=2, top_k=50)
+    weights = tmp_path / "gpt2" / "model.safetensors"
+    save_file({**load_file(weights), **{f"extra.{n}": torch.zeros(1) for n in range(7)}}, weights)
+    capsys.readouterr()
+    assert main(["generate", str(tmp_path / "gpt2"), "a cat", "--tokens", "2"]) == 0
+    printed = capsys.readouterr().err
+    names = "extra.0, extra.1, extra.2, extra.3, extra.4, …"
+    assert f"has 7 tensors that the model has no place for: {names}\n" in printed
+    assert "asks for no_repeat_ngram_size=2, repetition_penalty=1.8, which regard does not apply; type" in printed
+
+    CASES["ViTForImageClassification"].make(tmp_path / "vit")
+    write_image(tmp_path / "vit" / "random.png")
+    model = load_run(tmp_path / "vit").predictor.model
+    count = len(load_run(tmp_path / "vit").predictor.classes)  # type: ignore[attr-defined]
+    assert not model.training
+    change_json(tmp_path / "vit" / "config.json", id2label={"0": "LABEL_0"}, num_labels=count)
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "vit"), str(tmp_path / "vit" / "random.png")]) == 0
+    printed = capsys.readouterr()
+    assert f"does not name {count} classes, so they are LABEL_0, LABEL_1, …\n" in printed.err
+    assert "LABEL_" in printed.out

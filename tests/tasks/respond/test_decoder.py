@@ -139,7 +139,7 @@ def test_wrong_decoders_are_one_sentence(folder: Path, tmp_path: Path, capsys: p
             memory,
             [],
             "--decoder must read a dialogue at once, and this one has a memory of 9 tokens between segments; train it "
-            "with --memory 0",
+            "with memory=0",
         ),
         (
             respond,

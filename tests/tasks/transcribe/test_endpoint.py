@@ -9,12 +9,12 @@ import pytest
 import torch
 from tests.serve.conftest import visit
 
+from regard.common.cancellation import Cancellation, cancelled_if
 from regard.data.audio.wav import Sound, wav_bytes
 from regard.data.embedded.spelling import RATE, utterance
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.limits import Limits
 from regard.models.listening.listen_attend_spell import ListenAttendSpell
-from regard.serve.errors import RequestError
 from regard.tasks.transcribe.data import Features, SpeechFingerprint
 from regard.tasks.transcribe.endpoint import SoundEndpoint, SoundRequest
 from regard.tasks.transcribe.options import Transcribe
@@ -91,5 +91,5 @@ def test_refused(message: str, predictor: Transcriber) -> None:
 
 def test_nobody_waits(predictor: Transcriber) -> None:
     endpoint = SoundEndpoint(predictor, Limits(), run="run", step=3)
-    with pytest.raises(RequestError, match="nobody waits for these sounds any more"):
-        endpoint.unpack(SoundRequest([("audio", "")], False), lambda: True)
+    with pytest.raises(Cancellation), cancelled_if(lambda: True):
+        endpoint.unpack(SoundRequest([("audio", "")], False))

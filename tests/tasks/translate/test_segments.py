@@ -35,3 +35,9 @@ def test_without_the_splitter_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
         match="split='sentences' needs sentencex; install it with: pip install 'regard.serve.', or take split='lines'",
     ):
         split_text(TEXT, "sentences")
+
+
+def test_a_text_at_which_the_splitter_panics_is_split_at_lines() -> None:
+    text = "Vitamin A\u00a0. Then b.\nOne. Two."
+    segments = split_text(text, "sentences", "en")
+    assert [segment.text for segment in segments] == ["Vitamin A\u00a0. Then b.", "One.", "Two."]

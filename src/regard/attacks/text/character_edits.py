@@ -1,7 +1,6 @@
 """CharacterEdits: misspells words by inserted, deleted, swapped and substituted letters, without gradients."""
 
 import random
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -10,10 +9,9 @@ from typing import Any, ClassVar
 from regard.attacks.text.base import AttackedText, TextAttack, check_not_negative, check_search
 from regard.attacks.text.search import LossOf, search_edits
 from regard.attacks.text.victim import TextVictim
+from regard.common.word_splitting import split_words
 from regard.inference.edited_text import EditedText
 
-# letters and digits, a letter at least
-_WORD = re.compile(r"(?=\w*[^\W\d_])[^\W_]+")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # words that are misspelled further, those where one edit raised the loss most
 _WORDS = 4
@@ -52,7 +50,7 @@ class CharacterEdits(TextAttack):
         return found
 
     def _edits(self, state: EditedText, losses: LossOf, rng: random.Random) -> Iterator[EditedText]:
-        by_word = [[*_edits_of(state, match)] for match in _WORD.finditer(state.text)]
+        by_word = [[*_edits_of(state, *span)] for span in _word_spans(state.text)]
         for edits in by_word:
             rng.shuffle(edits)
         probes = [edits[0] for edits in by_word if edits]
@@ -64,13 +62,18 @@ class CharacterEdits(TextAttack):
         yield from islice((each for row in in_turn for each in row if each is not None), self.k)
 
 
-def _edits_of(state: EditedText, match: re.Match[str]) -> Iterator[EditedText]:
+def _word_spans(text: str) -> list[tuple[int, int]]:
+    """The places of words: letters and digits, a letter at least."""
+    return [span for word, span in zip(*split_words(text, "alphanumeric"), strict=True) if any(map(str.isalpha, word))]
+
+
+def _edits_of(state: EditedText, start: int, end: int) -> Iterator[EditedText]:
     """The text with one edit in a word, each once."""
-    word = match.group()
+    word = state.text[start:end]
     spellings = {word[:i] + letter + word[i:] for i in range(len(word) + 1) for letter in _LETTERS}
     for i in range(len(word)):
         spellings |= {word[:i] + letter + word[i + 1 :] for letter in _LETTERS}
         spellings.add(word[:i] + word[i + 1 :])
         spellings.add(word[:i] + word[i + 1 : i + 2] + word[i] + word[i + 2 :])
     for spelling in sorted(spellings - {word, ""}):
-        yield state.replace(*match.span(), spelling)
+        yield state.replace(start, end, spelling)

@@ -6,10 +6,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from regard.common.cancellation import check_cancelled
+
 # zero crossings of the filter on either side, and its cutoff as a share of the lower rate's half
 _CROSSINGS, _CUTOFF = 24, 0.94
-# output samples at a time
-_CHUNK = 1 << 15
+# output samples at a time, and products of samples and taps at a time
+_CHUNK, _PRODUCTS = 1 << 15, 1 << 20
 
 
 def resample(samples: NDArray[np.float32], rate: int, to: int) -> NDArray[np.float32]:  # "n" -> "⌈n · to / rate⌉"
@@ -28,8 +30,10 @@ def resample(samples: NDArray[np.float32], rate: int, to: int) -> NDArray[np.flo
     windows = sliding_window_view(np.pad(samples, half), len(taps))
     count = -(-len(samples) * up // down)
     out = np.empty(count, np.float32)
-    for start in range(0, count, _CHUNK):
-        places = np.arange(start, min(start + _CHUNK, count)) * down
+    chunk = max(1, min(_CHUNK, _PRODUCTS // len(taps)))
+    for start in range(0, count, chunk):
+        check_cancelled()
+        places = np.arange(start, min(start + chunk, count)) * down
         # few ratios of rates have many phases
         phases, row = np.unique(places % up, return_inverse=True)
         distance = taps - phases[:, None] / up

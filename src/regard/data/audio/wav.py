@@ -38,8 +38,13 @@ _SIGNATURES = {
     b"RF64": "RF64",
     b"RIFX": "RIFX",
 }
-# sizes that a program writes which did not know the length, as into a pipe
-_UNKNOWN_SIZES = (0xFFFFFFFF, 0x7FFFFFFF)
+# A program that does not know the length, as into a pipe, writes 0 or a size from here on: sox 0x7FFFF000, others
+# 0xFFFFFFFF less the header.
+_UNKNOWN_SIZE = 0x7FFFF000
+# chunks that may follow a chunk of sound that is truly empty
+_OTHER_CHUNKS = (b"LIST", b"fact", b"id3 ", b"ID3 ", b"bext", b"cue ")
+# samples per second of the finest recorders, and the greatest sample of a file that was written without scaling
+_HIGHEST_RATE, _LOUDEST = 768_000, 1e6
 _CONVERT = "convert it, as in: ffmpeg -i {} -c:a pcm_s16le speech.wav"
 
 
@@ -92,7 +97,8 @@ def read_wav(source: Path | bytes, name: str | None = None) -> Sound:
     data = _bytes(source, label) if isinstance(source, Path) else source
     layout, start, size = wav_header(data, label)
     held = len(data) - start
-    if size in _UNKNOWN_SIZES:
+    is_empty = size == 0 and data[start : start + 4] in _OTHER_CHUNKS
+    if (held < size and size >= _UNKNOWN_SIZE) or (size == 0 and not is_empty):
         size = held
     if size > held:
         raise ValueError(
@@ -103,6 +109,10 @@ def read_wav(source: Path | bytes, name: str | None = None) -> Sound:
         raise ValueError(f"{label} is empty: it holds no sound; record it again, or leave it out")
     if not np.isfinite(samples).all():
         raise ValueError(f"{label} has samples that are no finite numbers; write it again")
+    if (peak := float(np.abs(samples).max())) > _LOUDEST:
+        raise ValueError(
+            f"{label} has samples up to {peak:.3g}, and full scale is 1; write it with samples from -1 to 1"
+        )
     return Sound(samples, layout.rate)
 
 
@@ -156,6 +166,11 @@ def _format(chunk: bytes, size: int, label: str) -> WavFormat:
     if rate == 0:
         raise ValueError(
             f"{label} has a sample rate of 0; write it with its rate, as in: ffmpeg -ar 16000 -i {label} speech.wav"
+        )
+    if rate > _HIGHEST_RATE:
+        raise ValueError(
+            f"{label} has a sample rate of {rate:,}, and up to {_HIGHEST_RATE:,} is read; write it with a lower rate, "
+            f"as in: ffmpeg -i {label} -ar 16000 speech.wav"
         )
     if channels == 0:
         raise ValueError(f"{label} has 0 channels of sound; record it again with one")

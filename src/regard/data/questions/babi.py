@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.common.word_splitting import split_words
 from regard.common.wording import plural, shortened
 from regard.data.text.pairs import read_lines
 
 _HOLDS = "stories in the format of bAbI, such as: 1 Mary moved to the bathroom."
 _NUMBERED = re.compile(r"\s*(\d+)\s+(\S.*)")
-_WORDS = re.compile(r"\w+(?:['’-]\w+)*")
 _PARTS = ("_train", "_valid", "_test")
 _SUFFIX = re.compile(r"(\.txt|\.babi)?(\.gz)?$")
 
@@ -51,7 +51,7 @@ class QuestionSplits:
 
 def words_of(text: str) -> list[str]:
     """The words of a sentence in lower case, without punctuation."""
-    return _WORDS.findall(text.lower())
+    return [*split_words(text.lower(), "hyphenated")[0]]
 
 
 def read_babi(path: Path, max_length: int | None = None) -> list[Question]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.common.word_splitting import find_phrase
 from regard.common.wording import shortened
 from regard.data.json_layout import JsonLayout
 
@@ -144,17 +145,22 @@ def _story(article: Mapping[str, Any], file: JsonLayout, place: str) -> Iterator
 
 
 def _based_on(reply: Mapping[str, Any], story: str, file: JsonLayout, turn: str) -> GoldAnswer | None:
-    """The span of a free answer: the answer itself if its evidence has it, else the evidence; None without evidence."""
-    start = file.get(reply, "span_start", int, turn)
-    if start < 0:
+    """The span of a free answer; None without evidence.
+
+    The answer itself if its evidence has it as whole words, else the evidence.
+    """
+    evidence_start = file.get(reply, "span_start", int, turn)
+    if evidence_start < 0:
         return None
     evidence = file.text(reply, "span_text", turn)
     stripped = evidence.strip()
-    answer = GoldAnswer(stripped, start + len(evidence) - len(evidence.lstrip()))
+    answer = GoldAnswer(stripped, evidence_start + len(evidence) - len(evidence.lstrip()))
     _check_place(answer, story, file.path, turn)
     said = file.text(reply, "input_text", turn).strip()
-    at = stripped.find(said) if said else -1
-    return answer if at < 0 else GoldAnswer(said, answer.start + at)
+    if not said or (place := find_phrase(said, stripped)) is None:
+        return answer
+    start, end = place
+    return GoldAnswer(stripped[start:end], answer.start + start)
 
 
 def _gold(answer: Mapping[str, Any], passage: str, file: JsonLayout, name: str) -> GoldAnswer:

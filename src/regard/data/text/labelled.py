@@ -1,17 +1,19 @@
 """Labelled texts: files with one label and one text per line, and their split into two parts.  No torch here.
 
 label, tab, text             one per line; where the file has no tab, the first space separates them
-TSV with a header            the columns `label` and `text`; other columns are ignored
-JSON lines                   objects with the keys `label` and `text`; other keys are ignored
+CSV or TSV with a header     the columns `label` and `text`, or others by name; the rest is ignored
+CSV without a header         two columns: the labels are in the one that repeats its cells
+JSON lines                   objects with the keys `label` and `text`, or others by name; the rest is ignored
 JSON with parts              one object whose keys `train`, `val` and `test` have lists of [text, label] (CLINC150);
                              other keys, such as texts that are out of scope, are ignored
 """
 
-import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from statistics import median
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +22,16 @@ from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.wording import shortened
 from regard.data.splitting import check_labels, relabel, stratified_split
+from regard.data.spreadsheets.label_columns import TextColumns, find_places
+from regard.data.spreadsheets.rows import Sheet, SheetRow, read_csv, unquote_tabs
 from regard.data.text.pairs import read_lines
 
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
 _JSON = (".jsonl", ".ndjson", ".json")
+_NAME = "name the columns by --label-column and --text-column"
+_NUMBER = f"{_NAME}, or number them from 1"
+# fewer texts than this may all have a class of their own
+_FEW = 10
 Part = Literal["train", "valid", "test"]
 # the names of each part in a file with parts
 _PART_NAMES: dict[str, tuple[str, ...]] = {
@@ -41,7 +49,8 @@ class LabelledTexts:
     labels: NDArray[np.int64]  # "n"
     classes: tuple[str, ...]
     evidence: NDArray[np.int64] | None = None  # "n"
-    num_latin1: int = 0  # lines of the file that are not UTF-8 and were read as Latin-1
+    num_latin1: int = 0  # lines of the file that are not UTF-8 and were read as Latin-1, or by another `fallback`
+    fallback: str = "Latin-1"
 
     def __post_init__(self) -> None:
         for name, numbers in (("labels", self.labels), ("evidence", self.evidence)):
@@ -57,7 +66,7 @@ class LabelledTexts:
     def __getitem__(self, index: NDArray[np.int64]) -> "LabelledTexts":
         evidence = None if self.evidence is None else self.evidence[index]
         texts = [self.texts[n] for n in index.tolist()]
-        return LabelledTexts(texts, self.labels[index], self.classes, evidence, self.num_latin1)
+        return LabelledTexts(texts, self.labels[index], self.classes, evidence, self.num_latin1, self.fallback)
 
 
 @dataclass(frozen=True)
@@ -81,18 +90,31 @@ def split(data: LabelledTexts, share: float, seed: int) -> tuple[LabelledTexts, 
     return rest, held_out
 
 
-def read_labelled(path: Path, classes: Sequence[str] | None = None, part: Part = "train") -> LabelledTexts:
-    """The texts of a UTF-8 file, `.gz` unpacked, in any of the four formats; the first line decides which. Of a file
-    with parts it is this `part`.
+def read_labelled(
+    path: Path,
+    classes: Sequence[str] | None = None,
+    part: Part = "train",
+    columns: TextColumns = TextColumns(),
+) -> LabelledTexts:
+    """The texts of a UTF-8 file, `.gz` unpacked, in any of the formats; the first line decides which, and `.csv` names
+    CSV. Of a file with parts it is this `part`. `columns` are those of a sheet, or the keys of JSON lines.
 
-    Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels must be among
-    them and have their numbers. Lines that are not UTF-8 are read as Latin-1, as older collections (TREC) need it, and
-    counted in `num_latin1`.
+    Classes are the labels in the file, sorted; more than one for two texts is an error. With `classes`, such as those
+    of a trained model, labels must be among them and have their numbers. Lines that are not UTF-8 are read as Latin-1,
+    as older collections (TREC) need it, those of `.csv` and `.tsv` as Windows' cp1252, and counted in `num_latin1`.
+    UTF-16 is read where its mark begins the file.
     """
     latin1: list[int] = []
-    rows = list(_rows(path, latin1.append, part))
+    fallback = "Windows-1252" if _is_sheet(path) else "Latin-1"
+    lines = list(read_lines(path, _HOLDS, latin1.append, reads_utf16=True, fallback=fallback))
+    rows = list(_rows(path, lines, part, columns, classes))
     if classes is None:
         classes = sorted({label for _, label, _ in rows})
+        if len(rows) >= _FEW and 2 * len(classes) > len(rows):
+            raise ValueError(
+                f"{path} has {len(classes):,} classes for {len(rows):,} texts, such as "
+                f"{', '.join(map(shortened, classes[:3]))}; if its labels are elsewhere, {_NUMBER}"
+            )
     else:
         for number, label, _ in rows:
             try:
@@ -101,35 +123,169 @@ def read_labelled(path: Path, classes: Sequence[str] | None = None, part: Part =
                 raise ValueError(f"{path}:{number}: {error}") from error
     numbers = {label: n for n, label in enumerate(classes)}
     labels = np.array([numbers[label] for _, label, _ in rows], np.int64)
-    return LabelledTexts([text for _, _, text in rows], labels, tuple(classes), num_latin1=len(latin1))
+    texts = [text for _, _, text in rows]
+    return LabelledTexts(texts, labels, tuple(classes), num_latin1=len(latin1), fallback=fallback)
 
 
 def with_classes(data: LabelledTexts, classes: Sequence[str], name: str) -> LabelledTexts:
     """The same texts with the numbers of these classes, which must have all labels of the data called `name`."""
     labels = relabel(data.labels, data.classes, classes, name)
-    return LabelledTexts(data.texts, labels, tuple(classes), data.evidence, data.num_latin1)
+    return LabelledTexts(data.texts, labels, tuple(classes), data.evidence, data.num_latin1, data.fallback)
 
 
-def _rows(path: Path, on_latin1: Callable[[int], object], part: Part) -> Iterator[tuple[int, str, str]]:
-    """The number of every line, its label and its text."""
-    lines = list(read_lines(path, _HOLDS, on_latin1))
+class _LabelledRow(NamedTuple):
+    number: int  # of the line
+    label: str
+    text: str
+
+
+def _rows(
+    path: Path, lines: Sequence[str], part: Part, columns: TextColumns, classes: Sequence[str] | None
+) -> Iterator[_LabelledRow]:
+    name = path.name.removesuffix(".gz").lower()
     if (parts := _parts(lines)) is not None:
         yield from _part_rows(path, parts, part)
         return
-    parse, header = _format(lines, is_json=path.name.removesuffix(".gz").endswith(_JSON))
-    if len(lines) == header:
-        raise ValueError(f"{path} has a header and no texts; it must hold {_HOLDS}")
-    for number, line in enumerate(lines[header:], header + 1):
+    if name.endswith(_JSON) or lines[0].lstrip().startswith("{"):
+        yield from _parsed(path, lines, lambda line: _parse_json(line, columns))
+        return
+    has_tab = any("\t" in line for line in lines)
+    is_csv = name.endswith(".csv") and not all("\t" in line for line in lines if line.strip())
+    if is_csv or (columns.is_given and not has_tab):
         try:
-            label, text = parse(line)
+            sheet = read_csv(lines)
+        except ValueError as error:
+            raise ValueError(f"{path}:{error}") from error
+    elif has_tab:
+        rows = unquote_tabs(lines)
+        skips_blank = _is_sheet(path) or rows is not None
+        rows = rows or [SheetRow(n, line.split("\t")) for n, line in enumerate(lines, 1)]
+        sheet = Sheet("\t", [row for row in rows if not skips_blank or any(map(str.strip, row.cells))])
+    else:
+        _check_words(path, lines)
+        yield from _parsed(path, lines, _parse_space)
+        return
+    yield from _sheet_rows(path, sheet, columns, classes)
+
+
+def _is_sheet(path: Path) -> bool:
+    return path.name.removesuffix(".gz").lower().endswith((".csv", ".tsv"))
+
+
+def _sheet_rows(
+    path: Path, sheet: Sheet, columns: TextColumns, classes: Sequence[str] | None
+) -> Iterator[_LabelledRow]:
+    first = sheet.rows[0]
+    try:
+        label, text, has_header = find_places(first.cells, columns)
+    except ValueError as error:
+        raise ValueError(f"{path}:{first.number}: {error}") from error
+    rows = sheet.rows[has_header:]
+    if not rows:
+        raise ValueError(f"{path} has a header and no texts; it must hold {_HOLDS}")
+    # without a header the text behind the first tab may hold tabs
+    is_pair = sheet.delimiter == "\t" and not has_header and not columns.is_given
+    if is_pair:
+        label, text = 0, 1
+        rows = [row._replace(cells=_split_label(path, row)) for row in rows]
+    width = 2 if is_pair else len(first.cells)
+    for row in rows:
+        if len(row.cells) != width:
+            line, like = shortened(sheet.delimiter.join(row.cells)), "header" if has_header else "first line"
+            way_out = "put the text in quotes"
+            if sheet.delimiter == "\t":
+                way_out = "replace tabs inside a text by spaces"
+            raise ValueError(
+                f"{path}:{row.number}: a line must have {width} columns, as the {like} has, got {len(row.cells)} in "
+                f"{line}; {way_out}"
+            )
+    if label is None and text is None and width == 2:
+        label = _label_place(rows, classes)
+        text = None if label is None else 1 - label
+    if label is None or text is None:
+        seen = ", ".join(map(shortened, first.cells))
+        missing = " and ".join(f"the {name}" for name, at in (("label", label), ("text", text)) if at is None)
+        raise ValueError(f"{path}:{first.number}: no column is known as {missing} in {seen}; {_NUMBER}")
+    if not has_header and classes is None:
+        _check_header(path, rows, label, text, is_certain=is_pair or columns.is_given)
+    for row in rows:
+        line = sheet.delimiter.join(row.cells)
+        yield _checked(path, _LabelledRow(row.number, row.cells[label].strip(), row.cells[text].strip()), line)
+
+
+def _split_label(path: Path, row: SheetRow) -> list[str]:
+    """The label, and the rest of the line."""
+    if len(row.cells) < 2:
+        raise ValueError(
+            f"{path}:{row.number}: a line must be label, tab, text, got no tab in {shortened(row.cells[0])}; "
+            "other lines have one"
+        )
+    return [row.cells[0], "\t".join(row.cells[1:])]
+
+
+def _label_place(rows: Sequence[SheetRow], classes: Sequence[str] | None) -> int | None:
+    """The one of two columns that has the known classes, or repeats its cells; None if both or neither do."""
+    cells = [[row.cells[n].strip() for row in rows] for n in range(2)]
+    if classes is None:
+        has_labels = [2 * len(set(column)) <= len(column) for column in cells]
+    else:
+        has_labels = [any(cell in classes for cell in column) for column in cells]
+    return has_labels.index(True) if sum(has_labels) == 1 else None
+
+
+def _check_header(path: Path, rows: Sequence[SheetRow], label: int, text: int, is_certain: bool) -> None:
+    """Raises if the first row is a header with unknown names: its label occurs once.
+
+    The only row of a class may also be the first of a file: where the columns are certain, it is a header if every
+    other label occurs again, and its text is shorter than most.
+    """
+    labels = Counter(row.cells[label].strip() for row in rows)
+    first = rows[0]
+    if labels[first.cells[label].strip()] > 1 or len(rows) < 3:
+        return
+    if is_certain:
+        middle = median(len(row.cells[text].strip()) for row in rows)
+        is_alone = sum(count == 1 for count in labels.values()) == 1
+        if len(rows) < _FEW // 2 or not is_alone or len(first.cells[text].strip()) >= middle:
+            return
+    raise ValueError(
+        f"{path}:{first.number}: the first row, {', '.join(map(shortened, first.cells))}, may be a header, for no "
+        f"other row has its label; if it is one, {_NAME}, if not, move the row down"
+    )
+
+
+def _check_words(path: Path, lines: Sequence[str]) -> None:
+    """Raises for lines without tabs whose first words are no labels: CSV, or a header."""
+    words = [line.strip().partition(" ")[0] for line in lines]
+    joined = [word for word in words if any(mark in word.strip(",;") for mark in ",;")]
+    if 3 * len(joined) > len(words):
+        raise ValueError(
+            f"{path} has no tab, and in {len(joined):,} of {len(words):,} lines the first word, which would be the "
+            f"label, has a comma or semicolon, such as {shortened(joined[0])}; if it is CSV, {_NUMBER}"
+        )
+    if sorted(lines[0].lower().split()) == ["label", "text"]:
+        raise ValueError(
+            f"{path}:1: {shortened(lines[0])} is a header, and no tab separates the columns; delete the line, or "
+            "separate them by tabs"
+        )
+
+
+def _parsed(path: Path, lines: Sequence[str], parse: Callable[[str], tuple[str, str]]) -> Iterator[_LabelledRow]:
+    for number, line in enumerate(lines, 1):
+        try:
+            row = _LabelledRow(number, *parse(line))
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from error
-        if not label or not text:
-            raise ValueError(
-                f"{path}:{number}: the {'text' if label else 'label'} is empty, got {shortened(line)}; "
-                "fill it in, or delete the line"
-            )
-        yield number, label, text
+        yield _checked(path, row, line)
+
+
+def _checked(path: Path, row: _LabelledRow, line: str) -> _LabelledRow:
+    if not row.label or not row.text:
+        raise ValueError(
+            f"{path}:{row.number}: the {'text' if row.label else 'label'} is empty, got {shortened(line)}; "
+            "fill it in, or delete the line"
+        )
+    return row
 
 
 def _parts(lines: Sequence[str]) -> dict[str, Any] | None:
@@ -143,7 +299,7 @@ def _parts(lines: Sequence[str]) -> dict[str, Any] | None:
     return content if isinstance(content, dict) and "train" in content else None
 
 
-def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[tuple[int, str, str]]:
+def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[_LabelledRow]:
     name = next((name for name in _PART_NAMES[part] if name in parts), None)
     if name is None:
         found = ", ".join(sorted(parts))
@@ -160,50 +316,26 @@ def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[tup
                 f"{path}: item {number} of the part {name!r} must be [text, label], two strings that are not empty, "
                 f"got {shortened(repr(row))}; correct it"
             )
-        yield number, row[1].strip(), row[0].strip()
+        yield _LabelledRow(number, row[1].strip(), row[0].strip())
 
 
-def _format(lines: Sequence[str], is_json: bool) -> tuple[Callable[[str], tuple[str, str]], int]:
-    """How a line is parsed into label and text, and how many lines are a header."""
-    if is_json or lines[0].lstrip().startswith("{"):
-        return _parse_json, 0
-    columns = [column.strip().lower() for column in lines[0].split("\t")]
-    if {"label", "text"} <= set(columns):
-        positions = columns.index("label"), columns.index("text")
-        return functools.partial(_parse_columns, positions=positions, count=len(columns)), 1
-    return (_parse_tab if any("\t" in line for line in lines) else _parse_space), 0
-
-
-def _parse_json(line: str) -> tuple[str, str]:
+def _parse_json(line: str, columns: TextColumns) -> tuple[str, str]:
+    label_key, text_key = columns.label or "label", columns.text or "text"
     try:
         row = json_files.parse(line)
     except ValueError as error:
         raise ValueError(f"a line must be one JSON object, got {shortened(line)} ({error}); fix the line") from error
-    if not isinstance(row, dict) or not {"label", "text"} <= row.keys():
-        raise ValueError(f"a line must be a JSON object with the keys label and text, got {shortened(line)}")
-    label, text = row["label"], row["text"]
+    if not isinstance(row, dict) or not {label_key, text_key} <= row.keys():
+        raise ValueError(
+            f"a line must be a JSON object with the keys {label_key} and {text_key}, got {shortened(line)}; "
+            "name its keys by --label-column and --text-column"
+        )
+    label, text = row[label_key], row[text_key]
     if isinstance(label, bool) or not isinstance(label, str | int) or not isinstance(text, str):
         raise ValueError(
-            f"label must be a string or a whole number and text a string, got {shortened(line)}; quote them"
+            f"{label_key} must be a string or a whole number and {text_key} a string, got {shortened(line)}; quote them"
         )
     return str(label).strip(), text.strip()
-
-
-def _parse_columns(line: str, positions: tuple[int, int], count: int) -> tuple[str, str]:
-    cells = line.split("\t")
-    if len(cells) != count:
-        raise ValueError(
-            f"a line must have {count} columns, as the header has, got {len(cells)} in {shortened(line)}; "
-            "replace tabs inside a text by spaces"
-        )
-    return cells[positions[0]].strip(), cells[positions[1]].strip()
-
-
-def _parse_tab(line: str) -> tuple[str, str]:
-    if "\t" not in line:
-        raise ValueError(f"a line must be label, tab, text, got no tab in {shortened(line)}; other lines have one")
-    label, text = line.split("\t", 1)
-    return label.strip(), text.strip()
 
 
 def _parse_space(line: str) -> tuple[str, str]:

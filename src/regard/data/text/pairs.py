@@ -4,6 +4,7 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import BufferedReader, TextIOWrapper
 from itertools import zip_longest
 from pathlib import Path
 
@@ -110,10 +111,16 @@ def read_pairs(paths: Sequence[Path], *, held: int = HELD, columns: str = "sourc
 
 
 def read_lines(
-    path: Path, holds: str = "one sentence per line", on_latin1: Callable[[int], object] | None = None
+    path: Path,
+    holds: str = "one sentence per line",
+    on_latin1: Callable[[int], object] | None = None,
+    *,
+    reads_utf16: bool = False,
+    fallback: str = "Latin-1",
 ) -> Iterator[str]:
     """The lines of a UTF-8 file, one at a time; `holds` describes the expected content in the error for an empty
-    file. A line that is not UTF-8 is an error; with `on_latin1`, which gets its number, it is read as Latin-1.
+    file. A line that is not UTF-8 is an error; with `on_latin1`, which gets its number, it is read as Latin-1, or as
+    another `fallback`. With `reads_utf16`, a file that begins with the mark of UTF-16 is read as such.
     """
     if path.is_dir():
         raise ValueError(f"{path} is a directory; name the file in it")
@@ -125,6 +132,8 @@ def read_lines(
     most = max_unpacked(path) if is_packed else 0
     with gzip.open(path, "rb") if is_packed else path.open("rb") as file:
         lines = iter(lambda: file.readline(MAX_LINE + 1), b"")
+        if reads_utf16 and not is_packed and file.peek(2)[:2] in _UTF16_MARKS:
+            lines = _utf16_lines(file)
         while True:
             try:
                 line = next(lines)
@@ -147,9 +156,34 @@ def read_lines(
                 if on_latin1 is None or is_binary:
                     raise
                 on_latin1(number)
-                yield line.rstrip(b"\r\n").decode("latin-1")
+                yield _decode_fallback(line.rstrip(b"\r\n"), path, number, fallback)
     if not number:
         raise ValueError(f"{path} is empty; it must hold {holds}")
+
+
+def _utf16_lines(file: BufferedReader | gzip.GzipFile) -> Iterator[bytes]:
+    """The lines of a UTF-16 file in UTF-8."""
+    text = TextIOWrapper(file, "utf-16", newline="\n")
+    try:
+        for line in iter(lambda: text.readline(MAX_LINE + 1), ""):
+            yield line.encode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{file.name}: begins as UTF-16 does, and is not ({error.reason}); save it as UTF-8"
+        ) from error
+    finally:
+        # who opened the file closes it
+        text.detach()
+
+
+def _decode_fallback(line: bytes, path: Path, number: int, encoding: str) -> str:
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}:{number}: byte 0x{line[error.start]:02x} at place {error.start + 1} is neither UTF-8 nor "
+            f"{encoding}; save the file as UTF-8"
+        ) from error
 
 
 def check_length(line: bytes, name: Path | str, number: int) -> None:

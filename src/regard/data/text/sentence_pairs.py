@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from regard.common import json_files
 from regard.common.suggestions import known
+from regard.common.word_splitting import split_words
 from regard.common.wording import shortened
 from regard.data.splitting import check_labels, relabel, stratified_split
 from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.text.pairs import read_lines
-from regard.data.text.words import split_words
 
 _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the keys gold_label, sentence1, sentence2"
 _JSON = (".jsonl", ".ndjson", ".json")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from regard.common.panics import panics_as_errors
 from regard.data.text.library_vocabulary import LibraryVocabulary, library_vocabulary
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.data.text.tokenizer import Tokenizer, utf8_errors
@@ -209,7 +210,8 @@ class PretrainedSubwords(SubwordTokenizer):
         self._library = library
         numbers = library.get_vocab(with_added_tokens=True)
         self.size = max(numbers.values(), default=-1) + 1
-        self.frame = _frame_of(library)
+        with panics_as_errors("the tokenizer fails on a text", "restore its tokenizer.json"):
+            self.frame = _frame_of(library)
         unknown = json.loads(library.to_str())["model"].get("unk_token")
         self.unknown = None if unknown is None else numbers.get(unknown)
         self.mask = numbers.get("[MASK]", numbers.get("<mask>"))
@@ -298,7 +300,5 @@ def read_subwords(text: str) -> SubwordTokenizer:
         return RunSubwords(Tokenizer.from_json(tokenizer))
     from tokenizers import Tokenizer as Library
 
-    try:
+    with panics_as_errors("text must be a tokenizer of sub-words", "write it again"):
         return PretrainedSubwords(Library.from_str(tokenizer))
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"text must be a tokenizer of sub-words ({error}); write it again") from error

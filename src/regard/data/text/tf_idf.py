@@ -4,19 +4,18 @@ w(t, word) = (1 + log count) · (1 + log((1 + N) / (1 + texts with the word))), 
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-_WORD = re.compile(r"\w+|[^\w\s]")
+from regard.common.word_splitting import split_words
 
 
 def words_of(text: str) -> list[str]:
     """The words and signs of a text, in lower case."""
-    return _WORD.findall(text.lower())
+    return [*split_words(text.lower(), "alphanumeric")[0]]
 
 
 class TfIdf:

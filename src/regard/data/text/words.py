@@ -1,9 +1,9 @@
-"""Words of running text, with their places, as numbers and as characters."""
+"""Words as numbers and as characters."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,25 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
-
-WordSplit = Literal["punctuation", "spaces", "marks"]
-
-# words and single marks; letters, digits and the marks inside numbers stay together
-_PATTERNS: dict[WordSplit, re.Pattern[str]] = {
-    "punctuation": re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_|\S"),
-    "spaces": re.compile(r"\S+"),
-    # apostrophes inside words, too
-    "marks": re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\w\s]|_|\S"),
-}
-
-
-def split_words(text: str, how: WordSplit = "punctuation") -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """The words of a text and their places in it: words and single marks, or what spaces separate.
-
-    "marks" also parts words at their apostrophes, so that "Ford" is a word of "Ford's".
-    """
-    found = list(_PATTERNS[how].finditer(text))
-    return tuple(match.group() for match in found), tuple(match.span() for match in found)
 
 
 def normal(word: str) -> str:

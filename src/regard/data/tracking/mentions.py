@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from regard.data.text.words import split_words
+from regard.common.word_splitting import split_words
 from regard.data.tracking.corrections import CORRECTIONS
 from regard.data.tracking.dialogue import Ontology, State, SystemAct
 

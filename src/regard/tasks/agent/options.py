@@ -361,6 +361,12 @@ class AgentConfig(TaskConfig):
         windows = {value: None if value in _FIXED_WINDOW else self.model.window for value in values}
         return {value: self.with_options(memory=value, places=places[value], window=windows[value]) for value in values}
 
+    @classmethod
+    def modules(cls, options: Mapping[str, Any]) -> Sequence[str]:
+        env = options.get("env")
+        module = env.removeprefix(GYM).rpartition(":")[0] if isinstance(env, str) and env.startswith(GYM) else ""
+        return (module,) if module else ()
+
     def cli_arguments(self) -> list[str]:
         return [*super().cli_arguments(), "--places", self.model.places]
 

@@ -15,6 +15,7 @@ from regard.common.wording import plural, shortened
 from regard.data.questions.babi import Question, match_files, read_babi
 from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy_interval
+from regard.metrics.intervals import nats_interval
 from regard.models.reading.memn2n import StoryInputs
 from regard.tasks._classification import is_baseline_saved, write_baseline
 from regard.tasks.answer.baseline import bag_of_words_answers, fit_baselines, last_named, read_baselines
@@ -217,10 +218,11 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
         everything = [pair for name in questions for pair in zip(questions[name], answers[name], strict=True)]
         right = [question.answer for question, _ in everything]
         low, high = accuracy_interval([answer.best for _, answer in everything], right)
+        nats = -np.log([max(answer.probability(question.answer), 1e-30) for question, answer in everything])
         scores = {
             "error": float(np.mean([row.error for row in rows])),
             "failed tasks": float(sum(row.error > FAILED for row in rows)),
-            "nll": float(np.mean([-np.log(max(answer.probability(q.answer), 1e-30)) for q, answer in everything])),
+            "nll": float(nats.mean()),
         }
         supported = [row.support for row in rows if row.support is not None]
         notes = [_line(row) for row in rows]
@@ -231,6 +233,7 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
         samples = [_sample(*everything[n]) for n in range(0, count, max(1, count // _SAMPLES))[:_SAMPLES]]
         # one task: the interval is that of its error
         intervals = {"error": (100 - high, 100 - low)} if len(rows) == 1 else {}
+        intervals["nll"] = nats_interval(nats)
         facts: dict[str, Any] = {"tasks": [row._asdict() for row in rows]}
         predictions = [answer.best for _, answer in everything]
         return Evaluation(scores, count, "questions", split, seconds, predictions, samples, notes, facts, intervals)

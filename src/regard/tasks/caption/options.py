@@ -276,6 +276,8 @@ class Caption(TaskConfig):
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
     batch: int = 640
     """Tokens per batch, padding included, at most; short, middling and long captions are in separate batches."""
+    bleu: Literal["13a", "char", "zh", "ja-mecab"] | None = left_open("13a; zh or char for captions without spaces")
+    """The tokenisation of BLEU."""
     valid_lines: int = 500
     """Images to validate on, at most."""
     seed: int = 0

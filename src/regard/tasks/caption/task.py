@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from regard.attn.call import NOTHING, Need
 from regard.data.embedded.scenes import NAMES, CaptionedImages, scenes
 from regard.data.images.captions import read_captions
+from regard.data.splitting import held_out
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import BOS, PAD
 from regard.data.text.tokenizer import Tokenizer
@@ -21,7 +23,7 @@ from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation
 from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
-from regard.metrics.text import scored
+from regard.metrics.text import Cut, chosen_cut, scored, signature
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
 from regard.tasks._image_data import (
     ImageStats,
@@ -82,6 +84,7 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
     stats: ImageStats
     summary: str
     encoder: PretrainedImageEncoder | None = None
+    bleu: Cut = "13a"
     unit: str = "tokens"
 
     @staticmethod
@@ -115,10 +118,17 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
         summary = f"{len(pairs):,} captions of {images:,} images to train on, {len(valid):,} images to validate, "
         summary += f"{len(tokenizer):,} tokens"
         summary += f"; dropped {dropped:,} captions of more than {task.max_length} tokens" if dropped else ""
-        return CaptionProblem(task, train, valid[: task.valid_lines], pairs, tokenizer, stats, summary, encoder)
+        valid = valid[: task.valid_lines]
+        cut = _bleu_tokens(task, valid)
+        if task.bleu is None and cut != "13a":
+            summary += f"; BLEU is cut by {cut}, as the captions are written without spaces; --bleu says otherwise"
+        return CaptionProblem(task, train, valid, pairs, tokenizer, stats, summary, encoder, cut)
 
     def build_model(self) -> ImageCaptioner:
         return build_captioner(self.task, self.stats, self.tokenizer, self.encoder)
+
+    def resolved_options(self) -> dict[str, Any] | None:
+        return {"bleu": self.bleu} if self.task.train is not None else None
 
     def warnings(self) -> Sequence[str]:
         return long_sample_warnings([np.array([len(ids) for _, ids in self.pairs])], self.task.batch)
@@ -166,7 +176,7 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
 
     def validate(self, model: ImageCaptioner) -> ValidationResult:
         captioner = Captioner(model, self.tokenizer, self.stats, self.task.max_length)
-        values, captions = caption_scores(captioner, self.valid, Greedy())
+        values, captions = caption_scores(captioner, self.valid, Greedy(), cut=self.bleu)
         values["nll"] = self._nll(model)
         n = min(3, len(captions) - 1)
         sample = f"{captions[n].text}   (right: {' / '.join(self.valid.captions[n])})"
@@ -210,9 +220,10 @@ class CaptionTask(Task[Caption, Captioner]):
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
         progress(0, len(data))
         start = time.perf_counter()
-        scores, captions = caption_scores(predictor, data, search, lambda done: progress(done, len(data)))
+        cut = _bleu_tokens(self.config, data)
+        scores, captions = caption_scores(predictor, data, search, lambda done: progress(done, len(data)), cut)
         seconds = time.perf_counter() - start
-        notes = []
+        notes = [signature(data.captions, cut)]
         if split == "valid" != options.split and not options.test:
             notes.append(
                 f"{folder} has no test pictures; the scores are of its validation pictures, which chose its weights"
@@ -227,7 +238,7 @@ class CaptionTask(Task[Caption, Captioner]):
             predictions=[caption.text for caption in captions],
             samples=[_sample(data, captions, n) for n in shown],
             notes=notes,
-            facts={"split": split, "beam": options.beam},
+            facts={"split": split, "beam": options.beam, "signature": notes[0]},
         )
 
     def _data(self, stats: ImageStats, options: EvaluateCaptions) -> tuple[CaptionedImages, str]:
@@ -238,19 +249,35 @@ class CaptionTask(Task[Caption, Captioner]):
         else:
             split = options.split if has_test(self.config) else "valid"
             data, name = read_captioned(self.config, split), f"the {split} split"
+            is_from_train = split == "valid" and self.config.train is not None and self.config.valid is None
+            if is_from_train and _digest(data) != stats.valid_sha256:
+                raise ValueError(
+                    f"the pictures of {self.config.train} have changed since the run was trained, so that others would "
+                    "be held out, some of which it has learned from; put the files back as they were, or give --test"
+                )
         _check_same_shape(data, name, stats)
         return data, split
 
 
+def _bleu_tokens(task: Caption, data: CaptionedImages) -> Cut:
+    """The tokenisation of BLEU: the option, which a run of files records, or one that suits the captions."""
+    lines = [line for captions in data.captions for line in captions]
+    return chosen_cut(task.bleu, lines if task.train is not None else ())
+
+
 def caption_scores(
-    captioner: Captioner, data: CaptionedImages, search: Search, done: Callable[[int], object] | None = None
+    captioner: Captioner,
+    data: CaptionedImages,
+    search: Search,
+    done: Callable[[int], object] | None = None,
+    cut: Cut = "13a",
 ) -> tuple[dict[str, float], list[GeneratedText]]:
     """BLEU against all captions of each image; where the objects are known, also exact captions and pointing."""
     captions = [hypotheses[0] for hypotheses in captioner.describe(data.pixels, search, done=done)]
     lines = [caption.text for caption in captions]
     if data.boxes is None:
-        return scored(["bleu"], lines, data.captions), captions
-    values = scored(["bleu", "exact"], lines, data.captions)
+        return scored(["bleu"], lines, data.captions, cut), captions
+    values = scored(["bleu", "exact"], lines, data.captions, cut)
     alignments = captioner.align(data.pixels, captions)
     tokens, weights = [each.target for each in alignments], [each.weights.cpu().double().numpy() for each in alignments]
     attended = (tokens, weights, data.boxes, NAMES, captioner.grid(), data.pixels.shape[1:3])
@@ -284,13 +311,12 @@ def read_train_and_valid(task: Caption) -> tuple[CaptionedImages, CaptionedImage
     data = read_captions(task.train, task.size)
     if task.valid is not None:
         return data, read_captions(task.valid, task.size)
-    order = np.random.default_rng(task.seed).permutation(len(data))
-    held = max(round(_VALID * len(data)), 1)
-    if held >= len(data):
+    held = held_out((image.tobytes() for image in data.pixels), _VALID, task.seed)
+    if not held.any():
         raise ValueError(
-            f"{task.train} names {len(data)} image, and one is needed to validate on; name more, or give valid"
+            f"{task.train} names {len(data)} image, and another is needed to validate on; name more, or give valid"
         )
-    return data[np.sort(order[held:])], data[np.sort(order[:held])]
+    return data[np.flatnonzero(~held)], data[np.flatnonzero(held)]
 
 
 def caption_stats(train: CaptionedImages, valid: CaptionedImages) -> ImageStats:

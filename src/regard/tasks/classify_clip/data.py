@@ -16,7 +16,7 @@ from regard.data.clips.labelled import Clip, Clips
 from regard.data.embedded.clips.moving_digits import camouflage, directions, meetings
 from regard.data.embedded.clips.signals import signals
 from regard.data.images.digit_splits import Split
-from regard.data.splitting import relabel, stratified_split
+from regard.data.splitting import content_groups, relabel, stratified_split
 from regard.tasks._data_fingerprint import DataFingerprint
 
 EMBEDDED: Mapping[str, Callable[[Split, int], Clips]] = {
@@ -71,10 +71,15 @@ def read_splits(source: ClipSource, classes: Sequence[str] | None = None) -> Cli
             )
         test = _with_classes(test, train.classes, f"the test split of {source.train}")
     else:
-        train, test = stratified_split(train, _TEST, source.seed)
+        train, test = _split(train, _TEST, source.seed)
     if classes is not None:
         train, test = (_with_classes(part, classes, source.train) for part in (train, test))
-    return ClipSplits(*stratified_split(train, _VALID, source.seed), test)
+    return ClipSplits(*_split(train, _VALID, source.seed), test)
+
+
+def _split(clips: Clips, share: float, seed: int) -> tuple[Clips, Clips]:
+    """Two parts without a common clip."""
+    return stratified_split(clips, share, seed, groups=content_groups(clip.tobytes() for clip in clips.clips))
 
 
 def _with_classes(clips: Clips, classes: Sequence[str], name: object) -> Clips:

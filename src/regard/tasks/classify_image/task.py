@@ -27,7 +27,7 @@ from regard.tasks._image_data import (
     image_scores,
     load_training_images,
     plan_image_batches,
-    read_split,
+    read_held_out,
     read_stats,
     read_train_and_test,
     require_two_classes,
@@ -130,7 +130,7 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     def evaluate(
         self, predictor: ImageClassifier, folder: Path, options: EvaluateImages, progress: Progress
     ) -> Evaluation:
-        images = read_split(self.config, options.split, predictor.stats.classes)
+        images = read_held_out(self.config, options.split, folder)
         progress(0, len(images))
         start = time.perf_counter()
         probabilities = class_probabilities(
@@ -153,7 +153,7 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     def attack_examples(
         self, predictor: ImageClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        return bounded_examples(read_split(self.config, options.split, predictor.stats.classes), options.split)
+        return bounded_examples(read_held_out(self.config, options.split, folder), options.split)
 
 
 def _build(task: ClassifyImage, stats: ImageStats, encoder: PretrainedImageEncoder | None) -> nn.Module:

@@ -39,7 +39,7 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
         parts = (with_classes(part, classes, config.dataset) for part in (splits.train, splits.valid, splits.test))
         return LabelledSplits(*parts)
     assert config.train is not None
-    train = read_labelled(config.train, classes)
+    train = read_labelled(config.train, classes, columns=config.columns)
     if len(train.classes) < 2:
         raise ValueError(
             f"train={config.train} has one class, {train.classes[0]!r}, so there is nothing to learn; "
@@ -48,8 +48,10 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
     if config.valid is None:
         train, valid = split(train, config.valid_share, config.seed)
     else:
-        valid = read_labelled(config.valid, train.classes, "valid")
-    test = valid if config.test is None else read_labelled(config.test, train.classes, "test")
+        valid = read_labelled(config.valid, train.classes, "valid", config.columns)
+    test = valid
+    if config.test is not None:
+        test = read_labelled(config.test, train.classes, "test", config.columns)
     return LabelledSplits(train, valid, test)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
+from regard.data.spreadsheets.label_columns import TextColumns
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import (
     RECALL,
@@ -274,8 +275,13 @@ class ClassifyText(RecallOptions, TextFileConfig):
     sixteen words -> the topic that two or three of them decide, strings with a question -> the digit some places
     back."""
     train: Path | None = None
-    """Your own texts: label, tab or space, text per line; a .tsv with a header; JSON lines, or JSON with parts. .gz is
-    unpacked."""
+    """Your own texts: label, tab or space, text per line; CSV or TSV of a spreadsheet; JSON lines, or JSON with parts.
+    .gz is unpacked."""
+    text_column: str | None = None
+    """The column of the texts in CSV and TSV, or their key in JSON lines: a name, or its number from 1; if left out, by
+    name."""
+    label_column: str | None = None
+    """The column or key of the labels, likewise."""
 
     tokens: Literal["words", "characters", "bpe"] = left_open()
     """The kind of tokens; a pretrained encoder has its own, and these are those of the baseline."""
@@ -299,6 +305,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_files_given(["text_column", "label_column"], "texts", "train")
         check_at_least(self, 1, {"vocabulary": 8000, "min_count": _MIN_COUNT, "max_length": 400, "batch": 1024})
         check_share(self, {"smoothing": 0.1, "word_dropout": 0.2})
         self._check_recall(self.dataset, self.tokens, ("characters",))
@@ -307,6 +314,10 @@ class ClassifyText(RecallOptions, TextFileConfig):
                 f"min_count={self.min_count} counts words, and tokens={self.tokens!r} are none; leave it out, or "
                 "choose tokens='words'"
             )
+
+    @property
+    def columns(self) -> TextColumns:
+        return TextColumns(self.text_column, self.label_column)
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words unless they are those of an encoder."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.attn.call import Need
 from regard.common.wording import plural
 from regard.data.embedded import recall
+from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.labelled import LabelledTexts, read_labelled
 from regard.data.text.special_tokens import UNK
@@ -132,7 +133,9 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
             are = "is" if count == 1 else "are"
             summary += f"; {plural(count, 'text')} {are} cut off after {max_length:,} tokens"
         if count := splits.train.num_latin1:
-            summary += f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as Latin-1"
+            summary += (
+                f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as {splits.train.fallback}"
+            )
         rest = (encoded.texts, labels, valid, summary, max_length, encoder)
         return ClassifyTextProblem(task, facts.classes, reader, *rest)
 
@@ -265,11 +268,11 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         """The texts to classify, and their name."""
         config = self.config
         if options.test:
-            return read_files(options.test, classes)
+            return read_files(options.test, classes, config.columns)
         if config.test is not None and options.split == "test":
-            return read_labelled(config.test, classes, "test"), f"the test texts of {folder}"
+            return read_labelled(config.test, classes, "test", config.columns), f"the test texts of {folder}"
         if config.valid is not None:
-            texts = read_labelled(config.valid, classes, "valid")
+            texts = read_labelled(config.valid, classes, "valid", config.columns)
         else:
             splits = read(config, classes)
             texts = splits.test if options.split == "test" else splits.valid
@@ -281,9 +284,11 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         return texts, f"the validation texts of {folder}{none}"
 
 
-def read_files(paths: Sequence[Path], classes: Sequence[str]) -> tuple[LabelledTexts, str]:
+def read_files(
+    paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns()
+) -> tuple[LabelledTexts, str]:
     """The texts of files with labels among these classes, and their names."""
-    parts = [read_labelled(path, classes, "test") for path in paths]
+    parts = [read_labelled(path, classes, "test", columns) for path in paths]
     texts, labels = [text for part in parts for text in part.texts], np.concatenate([part.labels for part in parts])
     return LabelledTexts(texts, labels, tuple(classes)), " ".join(map(str, paths))
 

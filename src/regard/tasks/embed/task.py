@@ -19,12 +19,14 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.layers.packed_texts import PackedTexts
 from regard.losses import info_nce
+from regard.metrics.intervals import nats_interval
 from regard.metrics.retrieval import (
     mean_reciprocal_rank,
     ranks,
     recall_at,
     recall_interval,
     reciprocal_rank_interval,
+    without_other_right,
 )
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
@@ -170,14 +172,18 @@ def _predictor(task: Embed, encoder: PretrainedEncoder, model: TextEmbedder) -> 
 
 @dataclass(frozen=True, eq=False)
 class Retrieval:
-    """The second text of every pair, sought by the first among all different second texts."""
+    """The second text of every pair, sought by the first among all different second texts.
+
+    Other second texts of the same first text are right, too, and left out of its candidates.
+    """
 
     queries: list[str]
     candidates: list[str]
     right: NDArray[np.int64]  # "q"
+    answers: list[NDArray[np.int64]]  # all right candidates of every query
     ranks: NDArray[np.int64]  # "q"
     best: NDArray[np.int64]  # "q", the nearest candidate
-    scores: dict[str, float]
+    nats: NDArray[np.float64]  # "q"
 
     @staticmethod
     def of(
@@ -186,7 +192,7 @@ class Retrieval:
         temperature: float,
         progress: Progress | None = None,
     ) -> "Retrieval":
-        queries, candidates, right = retrieval_of(pairs)
+        queries, candidates, right, answers = retrieval_of(pairs)
         total = len(queries) + len(candidates)
 
         def done(before: int) -> Any:
@@ -199,23 +205,40 @@ class Retrieval:
         for start in range(0, len(queries), _QUERIES):
             rows = right[start : start + _QUERIES]
             cosines = vectors[0][start : start + _QUERIES] @ vectors[1].t()
-            found.append(ranks(cosines.numpy(), rows))
             best.append(cosines.argmax(-1).numpy())
-            nats.append(F.cross_entropy(cosines / temperature, torch.from_numpy(rows), reduction="none"))
-        places = np.concatenate(found)
-        scores = {**retrieval_scores(places), "nll": float(torch.cat(nats).mean())}
-        return Retrieval(queries, candidates, right, places, np.concatenate(best), scores)
+            rivals = without_other_right(cosines.numpy(), rows, answers[start : start + _QUERIES])
+            found.append(ranks(rivals, rows))
+            logits = torch.from_numpy(rivals) / temperature
+            nats.append(F.cross_entropy(logits, torch.from_numpy(rows), reduction="none").numpy())
+        places, nearest = np.concatenate(found), np.concatenate(best)
+        return Retrieval(queries, candidates, right, answers, places, nearest, np.concatenate(nats))
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return {**retrieval_scores(self.ranks), "nll": float(self.nats.mean())}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        return {**retrieval_intervals(self.ranks), "nll": nats_interval(self.nats)}
 
     def sample(self, n: int) -> str:
         nearest, right = self.candidates[self.best[n]], self.candidates[self.right[n]]
-        return f"{self.queries[n]} → {nearest}" + ("" if nearest == right else f"   right: {right}")
+        return f"{self.queries[n]} → {nearest}" + ("" if self.best[n] in self.answers[n] else f"   right: {right}")
 
 
-def retrieval_of(pairs: Sequence[tuple[str, str]]) -> tuple[list[str], list[str], NDArray[np.int64]]:
-    """The queries, the different candidates, and the right candidate of every query."""
+def retrieval_of(
+    pairs: Sequence[tuple[str, str]],
+) -> tuple[list[str], list[str], NDArray[np.int64], list[NDArray[np.int64]]]:
+    """The queries, the different candidates, the candidate of every pair, and all right candidates of its query."""
     numbers: dict[str, int] = {}
     right = [numbers.setdefault(target, len(numbers)) for _, target in pairs]
-    return [source for source, _ in pairs], list(numbers), np.array(right, np.int64)
+    by_query: dict[str, dict[int, None]] = {}
+    for (source, _), number in zip(pairs, right, strict=True):
+        by_query.setdefault(source, {})[number] = None
+    # one array per different query, however many pairs it has
+    answers = {source: np.array(list(columns), np.int64) for source, columns in by_query.items()}
+    queries = [source for source, _ in pairs]
+    return queries, list(numbers), np.array(right, np.int64), [answers[source] for source in queries]
 
 
 def retrieval_scores(places: NDArray[np.int64]) -> dict[str, float]:
@@ -296,7 +319,7 @@ def evaluate_pairs(
     retrieval = Retrieval.of(predictor, texts, temperature, progress)
     seconds = time.perf_counter() - start
     baseline = _baseline_ranks(retrieval)
-    intervals = retrieval_intervals(retrieval.ranks)
+    intervals = retrieval.intervals
     of_baseline = retrieval_scores(baseline), retrieval_intervals(baseline)
     facts = {
         "candidates": len(retrieval.candidates),
@@ -306,6 +329,11 @@ def evaluate_pairs(
         f"sought among {len(retrieval.candidates):,} different texts; ties count against the model",
         _baseline_note(*of_baseline),
     ]
+    if several := sum(len(each) > 1 for each in retrieval.answers):
+        notes.append(
+            f"the first text of {plural(several, 'pair')} has several right second texts; the others are no candidates "
+            "while one is sought"
+        )
     if dropped := len(pairs) - len(texts):
         notes.append(f"{plural(dropped, 'pair')} without text on both sides left out")
     if cut := predictor.num_cut([*retrieval.queries, *retrieval.candidates]):
@@ -320,9 +348,12 @@ def evaluate_pairs(
 def _baseline_ranks(retrieval: Retrieval) -> NDArray[np.int64]:  # -> "q"
     """The rank of the right candidate of every query by tf-idf."""
     index = TfIdf(retrieval.candidates)
-    both = zip(retrieval.queries, retrieval.right, strict=True)
+    found = []
     # query by query: a matrix of all queries and candidates may not fit into memory
-    return np.concatenate([ranks(index.similarity(query)[None], right[None]) for query, right in both])
+    for query, right, answers in zip(retrieval.queries, retrieval.right, retrieval.answers, strict=True):
+        rivals = without_other_right(index.similarity(query)[None], right[None], [answers])
+        found.append(ranks(rivals, right[None]))
+    return np.concatenate(found)
 
 
 def _baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:

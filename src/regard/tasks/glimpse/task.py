@@ -31,6 +31,7 @@ from regard.tasks._image_data import (
     image_tensor,
     load_training_images,
     plan_image_batches,
+    read_held_out,
     read_split,
     read_stats,
     require_two_classes,
@@ -143,7 +144,7 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
         self, predictor: GlimpseClassifier, folder: Path, options: EvaluateGlimpses, progress: Progress
     ) -> Evaluation:
         """The mean over sampled paths, beside a single path at the means."""
-        images = read_scenes(self.config, options.split, predictor.stats.classes)
+        images = _held_out_scenes(self.config, options.split, folder)
         progress(0, len(images))
         start = time.perf_counter()
         with torch.random.fork_rng(devices=[]):
@@ -167,7 +168,7 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
     def attack_examples(
         self, predictor: GlimpseClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        return bounded_examples(read_scenes(self.config, options.split, predictor.stats.classes), options.split)
+        return bounded_examples(_held_out_scenes(self.config, options.split, folder), options.split)
 
 
 def build_ram(task: Glimpse, stats: ImageStats) -> RAM:
@@ -185,12 +186,14 @@ def scene_stats(task: Glimpse, stats: ImageStats) -> ImageStats:
     return replace(stats, mean=0.0, height=height, width=width)
 
 
-def read_scenes(task: Glimpse, split: str, classes: Sequence[str] | None = None) -> Images:
-    """The scenes of "valid", which chose the best weights, or of "test", which training did not use.
+def read_scenes(task: Glimpse, split: str) -> Images:
+    """The scenes of "valid", which choose the best weights, or of "test", which training does not use."""
+    return _evaluation_scenes(task, read_split(task, split), split)
 
-    With `classes`, those of a trained model, labels have their numbers.
-    """
-    return _evaluation_scenes(task, read_split(task, split, classes), split)
+
+def _held_out_scenes(task: Glimpse, split: str, folder: Path) -> Images:
+    """The same of a run that is trained; raises if its images have changed."""
+    return _evaluation_scenes(task, read_held_out(task, split, folder), split)
 
 
 def _evaluation_scenes(task: Glimpse, images: Images, split: str) -> Images:

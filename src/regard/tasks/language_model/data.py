@@ -29,19 +29,23 @@ def plan_segments(
     """The batches of an epoch over a stream of `length` tokens; a pure function of its arguments.
 
     If `contiguous`, row r of a batch continues row r of the batch before it, so that a memory can be carried on;
-    otherwise every batch has other windows. Where the first segment begins is drawn per epoch, so that windows differ
-    from epoch to epoch.
+    otherwise every batch has other windows. Where they begin is drawn per epoch, so that windows differ from epoch to
+    epoch, and the tokens that an epoch leaves out are in others.
     """
     rng = np.random.default_rng([seed, epoch])
     rows = num_rows(length, rows, segment)
     steps = (length - 1) // (rows * segment)
     spare = length - 1 - rows * steps * segment
-    first = int(rng.integers(min(spare, segment - 1) + 1))
     if not contiguous:
+        first = int(rng.integers(min(spare, segment - 1) + 1))
         count = (length - 1 - first) // segment
         windows = first + segment * rng.permutation(count)
         return [PlannedSegments(windows[n : n + rows], True) for n in range(0, count - rows + 1, rows)]
-    row_starts = first + steps * segment * np.arange(rows)
+    # The tokens that no row reads lie before, between and behind the rows, elsewhere in every epoch. Clipped draws make
+    # the first and the last tokens of the text as frequent as others.
+    margin = spare // rows + 1
+    skipped = np.sort(rng.integers(-margin, spare + margin + 1, rows)).clip(0, spare)
+    row_starts = skipped + steps * segment * np.arange(rows)
     return [PlannedSegments(row_starts + n * segment, n == 0) for n in range(steps)]
 
 

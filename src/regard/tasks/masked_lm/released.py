@@ -13,6 +13,7 @@ from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subwords import PretrainedSubwords
 from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy, accuracy_interval
+from regard.metrics.intervals import nats_interval
 from regard.models.bert import BERTMaskedLM
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
@@ -53,7 +54,7 @@ def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateTextFiles,
             nll.append(-log_p[torch.arange(len(log_p)), torch.from_numpy(row[chosen])].numpy())
             progress(n, len(rows))
     seconds = time.perf_counter() - start
-    right, found = np.concatenate(targets), np.concatenate(guesses)
+    right, found, nats = np.concatenate(targets), np.concatenate(guesses), np.concatenate(nll)
     common = int(np.bincount(np.concatenate(rows)[np.isin(np.concatenate(rows), candidates)]).argmax())
     baseline = accuracy(np.full_like(right, common), right)
     notes = [
@@ -62,7 +63,7 @@ def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateTextFiles,
     ]
     pieces = zip(texts.pieces(right.tolist()), texts.pieces(found.tolist()), strict=True)
     return Evaluation(
-        {"accuracy": accuracy(found, right), "nll": float(np.concatenate(nll).mean())},
+        {"accuracy": accuracy(found, right), "nll": float(nats.mean())},
         len(right),
         "masked tokens",
         " ".join(map(str, options.test)),
@@ -70,7 +71,7 @@ def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateTextFiles,
         [f"{token}\t{guess}" for token, guess in pieces],
         notes=notes,
         facts={"mask_share": _SHARE, "most_frequent": baseline},
-        intervals={"accuracy": accuracy_interval(found, right)},
+        intervals={"accuracy": accuracy_interval(found, right), "nll": nats_interval(nats)},
     )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from regard.common.eval_mode import eval_mode
 from regard.data.text.special_tokens import SPECIAL
 from regard.metrics.classification import accuracy, accuracy_interval
+from regard.metrics.intervals import nats_interval
 from regard.models.bert import BERTMaskedLM
 from regard.tasks.masked_lm.baseline import UNSEEN, NeighbourCounts
 from regard.tasks.masked_lm.data import Masking, evaluation_batches
@@ -36,7 +37,8 @@ class MaskedScores:
 
     def intervals(self) -> dict[str, tuple[float, float]]:
         guesses = {"accuracy": self.guesses, **self.baselines}
-        return {name: accuracy_interval(each, self.targets) for name, each in guesses.items()}
+        accuracies = {name: accuracy_interval(each, self.targets) for name, each in guesses.items()}
+        return {**accuracies, "nll": nats_interval(self.nll)}
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from regard.common.word_splitting import split_words
 from regard.common.wording import shortened
 from regard.data.embedded import quantifiers
 from regard.data.text.pair_columns import Columns
@@ -19,7 +20,7 @@ from regard.data.text.sentence_pairs import (
     split_pairs,
     with_pair_classes,
 )
-from regard.data.text.words import repeated_characters, repeated_words, split_words
+from regard.data.text.words import repeated_characters, repeated_words
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.match.options import Match
 

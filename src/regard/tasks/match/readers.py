@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.common.word_splitting import split_words
 from regard.data.text.special_tokens import UNK
-from regard.data.text.words import WordEncoder, normal, split_words
+from regard.data.text.words import WordEncoder, normal
 from regard.inference.embedded_classifier import TokenInput
 from regard.inference.token_places import TokenPlace, VocabularyTexts, word_places
 

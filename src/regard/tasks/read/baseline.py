@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from regard.common.word_splitting import split_words
 from regard.data.text.sentences import split_sentences
-from regard.data.text.words import split_words
 
 
 class BaselineAnswers(NamedTuple):

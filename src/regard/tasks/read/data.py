@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.embedded import timetables
 from regard.data.questions.squad import GoldAnswer, SpanQuestion, SpanQuestions, SpanQuestionSplits, read_questions
 from regard.data.splitting import held_out_items
 from regard.data.text.special_tokens import SPECIAL
-from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words, split_words
+from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
 from regard.models.reading.bidaf import ReaderSizes
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.read.options import ReadConfig

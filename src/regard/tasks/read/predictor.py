@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
@@ -176,11 +178,11 @@ class ReadPredictor(Predictor[str, ReadOutput]):
             return span_nll(*self._scores(questions), spans)
 
     @torch.no_grad()
-    def mean_nll(self, questions: Sequence[SpanQuestion]) -> float:
-        """−(log p1 + log p2), the mean over the questions whose answers begin and end with words."""
+    def nats(self, questions: Sequence[SpanQuestion]) -> NDArray[np.float64]:  # "n"
+        """−(log p1 + log p2) of the questions whose answers begin and end with words."""
         known = [each for each in split_questions(questions, self.config.history) if each.span is not None]
         parts = (known[n : n + self.batch] for n in range(0, len(known), self.batch))
-        return sum(float(self._nll(part).cpu().double().sum()) for part in parts) / max(1, len(known))
+        return np.concatenate([np.zeros(0), *(self._nll(part).cpu().double().numpy() for part in parts)])
 
     @property
     def embedding(self) -> nn.Module:

@@ -17,6 +17,7 @@ from regard.data.text.words import WordEncoder, WordInputs
 from regard.inference.evaluation import Evaluation
 from regard.losses.span import span_nll
 from regard.metrics.answers import AnswerScores, answer_scores, exact_match
+from regard.metrics.intervals import nats_interval
 from regard.models.reading.bidaf import BiDAF, ReaderSizes
 from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
@@ -119,7 +120,7 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
         questions = self.valid.questions
         outputs = predictor.answer(questions)
         scores = _named(score([output.best.text for output in outputs], questions))
-        scores["nll"] = predictor.mean_nll(questions)
+        scores["nll"] = _mean(predictor.nats(questions))
         return ValidationResult(scores, "exact match", True, _sample(questions[0], outputs[0]))
 
     def locate(self, planned: Sequence[PlannedSpans]) -> str:
@@ -173,11 +174,14 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
             "baselines": {name: _named(scores) for name, scores in baselines.items()},
             "impossible": found.num_impossible,
         }
+        nats = predictor.nats(questions)
         intervals = {"exact match": result.exact_match_interval, "f1": result.f1_interval}
+        if len(nats):
+            intervals["nll"] = nats_interval(nats)
         step = max(1, len(questions) // _SAMPLES)
         samples = [_sample(questions[n], outputs[n]) for n in range(0, len(questions), step)[:_SAMPLES]]
         return Evaluation(
-            {**_named(result), "nll": predictor.mean_nll(questions)},
+            {**_named(result), "nll": _mean(nats)},
             len(questions),
             "questions",
             split,
@@ -221,6 +225,10 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
 def score(predictions: Sequence[str], questions: Sequence[SpanQuestion]) -> AnswerScores:
     """Exact match and F1 of one predicted answer per question."""
     return answer_scores(predictions, [[answer.text for answer in question.answers] for question in questions])
+
+
+def _mean(nats: NDArray[np.float64]) -> float:  # "n"
+    return float(nats.mean()) if len(nats) else 0.0
 
 
 def _named(scores: AnswerScores) -> dict[str, float]:

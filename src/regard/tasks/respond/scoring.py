@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from regard.common.word_splitting import split_words
 from regard.data.dialogues import Dialogue
 from regard.data.embedded import bookings
-from regard.data.text.words import split_words
 from regard.metrics.diversity import distinct, most_common_share
 from regard.tasks.respond.data import EncodedReply
 

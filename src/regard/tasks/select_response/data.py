@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.common.word_splitting import split_words
 from regard.common.wording import shortened
 from regard.data.dialogues import CandidateGroup, Dialogue, build_groups
 from regard.data.text.sentence_pairs import count_words
 from regard.data.text.tf_idf import TfIdf
-from regard.data.text.words import repeated_words, split_words
+from regard.data.text.words import repeated_words
 from regard.tasks._dialogue_data import DialogueFingerprint, DialogueSplits
 from regard.tasks.select_response.options import SelectResponse
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.text.words import WordEncoder, WordInputs, split_words
+from regard.common.word_splitting import split_words
+from regard.data.text.words import WordEncoder, WordInputs
 from regard.models.matching.response_selector import DialogueInputs, TokenTexts
 from regard.tasks._encoder import PretrainedEncoder
 

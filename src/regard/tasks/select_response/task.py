@@ -16,6 +16,7 @@ from regard.common.wording import plural
 from regard.data.dialogues import CandidateGroup, Context, contexts_of
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.inference.evaluation import Evaluation
+from regard.metrics.intervals import nats_interval
 from regard.metrics.retrieval import (
     mean_reciprocal_rank,
     ranks,
@@ -273,15 +274,18 @@ def ranking_scores(scores: NDArray[np.float64]) -> dict[str, float]:  # "n c", t
     """Recall at k and the mean reciprocal rank in percent, ties counted as wrong, and −log softmax of the right one."""
     places = ranks(scores, np.zeros(len(scores), np.int64))
     found = {f"recall at {k}": recall_at(places, k) for k in _RECALLS if k < scores.shape[1]}
-    shifted = scores - scores.max(1, keepdims=True)
-    nll = float((np.log(np.exp(shifted).sum(1)) - shifted[:, 0]).mean())
-    return {**found, "mrr": mean_reciprocal_rank(places), "nll": nll}
+    return {**found, "mrr": mean_reciprocal_rank(places), "nll": float(_nats(scores).mean())}
 
 
 def ranking_intervals(scores: NDArray[np.float64]) -> dict[str, tuple[float, float]]:  # "n c"
     places = ranks(scores, np.zeros(len(scores), np.int64))
     found = {f"recall at {k}": recall_interval(places, k) for k in _RECALLS if k < scores.shape[1]}
-    return {**found, "mrr": reciprocal_rank_interval(places)}
+    return {**found, "mrr": reciprocal_rank_interval(places), "nll": nats_interval(_nats(scores))}
+
+
+def _nats(scores: NDArray[np.float64]) -> NDArray[np.float64]:  # "n c" -> "n"
+    shifted = scores - scores.max(1, keepdims=True)
+    return np.log(np.exp(shifted).sum(1)) - shifted[:, 0]
 
 
 def _best(scores: NDArray[np.float64]) -> int:  # "c"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data.text.words import WordSplit, split_words
+from regard.common.word_splitting import WordSplit, split_words
 from regard.inference.edited_text import EditedText
 from regard.inference.token_predictor import TextScores
 from regard.kernels import crf

@@ -26,7 +26,7 @@ from regard.data.text.tagged import (
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
 from regard.models.tagger import TaggerSizes
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
-from regard.tasks.tag.options import Tag
+from regard.tasks.tag.options import Tag, TransformerTaggerOptions
 
 
 def read(config: Tag) -> TaggedSplits:
@@ -46,6 +46,8 @@ def read_file(config: Tag, path: Path) -> list[TaggedSentence]:
     """The sentences of one file in the format of the run, none too long."""
     sentences = read_tagged(path, config.column, config.word_column)
     check_lengths(sentences, path, config.max_length)
+    if isinstance(config.model, TransformerTaggerOptions):
+        _check_positions(sentences, path, config.model)
     return sentences
 
 
@@ -78,10 +80,12 @@ class TagVocabulary(DataFingerprint):
 
     @staticmethod
     def of(config: Tag, splits: TaggedSplits) -> "TagVocabulary":
+        # a tag or an intent that only validation has is known too: it counts as missed, and is no error of the file
+        both = [*splits.train, *splits.valid]
         scheme = find_scheme(splits.train) if config.scheme == "auto" else config.scheme
         if config.scheme == "auto" and scheme == NO_SCHEME and config.train is not None:
             check_scheme_is_whole(splits.train, config.train)
-        tags = tags_of(splits.train)
+        tags = tags_of(both)
         if scheme != NO_SCHEME:
             # every label has all its tags, so that a decoder can write any span of it
             tags = _complete(scheme, tags, config)
@@ -93,7 +97,7 @@ class TagVocabulary(DataFingerprint):
         vocabulary = TagVocabulary(
             scheme=scheme,
             tags=tags,
-            intents=sorted({sentence.intent for sentence in splits.train if sentence.intent is not None}),
+            intents=sorted({sentence.intent for sentence in both if sentence.intent is not None}),
             words=repeated_words(sentences, config.vocabulary),
             characters=repeated_characters(sentences),
             train=len(splits.train),
@@ -135,6 +139,24 @@ class TagVocabulary(DataFingerprint):
     @property
     def sizes(self) -> TaggerSizes:
         return TaggerSizes(SPECIAL + len(self.words), SPECIAL + len(self.characters), len(self.tags), len(self.intents))
+
+    def knows(self, sentence: TaggedSentence) -> bool:
+        """Whether all tags and the intent of a sentence are those of this run."""
+        return set(sentence.tags) <= set(self.tags) and (not self.intents or sentence.intent in self.intents)
+
+    def unknown(self, sentences: Sequence[TaggedSentence]) -> list[str]:
+        """Tags and intents of sentences that this run does not know, in their order."""
+        tags = sorted({tag for sentence in sentences for tag in sentence.tags} - set(self.tags))
+        intents = {sentence.intent for sentence in sentences if sentence.intent is not None} if self.intents else set()
+        return [*tags, *sorted(intents - set(self.intents))]
+
+    def check_form(self, sentences: Sequence[TaggedSentence], path: Path) -> None:
+        """Raises at the first tag that the scheme forbids there; tags that the run does not know may occur."""
+        for sentence in sentences:
+            for tag, line in zip(sentence.tags, sentence.lines, strict=True):
+                if (problem := self.tag_scheme.problem(tag)) is not None:
+                    raise ValueError(f"{path}:{line}: {problem}")
+        check_tags(sentences, path, TagScheme(self.scheme, tags_of(sentences)))
 
     def check(self, sentences: Sequence[TaggedSentence], path: Path) -> None:
         """Raises at the first tag or intent that this run does not know, or that its scheme forbids there."""
@@ -178,3 +200,13 @@ class TagBatch:
     def to(self, device: torch.device) -> "TagBatch":
         intents = None if self.intents is None else self.intents.to(device)
         return TagBatch(self.inputs.to(device), self.tags.to(device), intents)
+
+
+def _check_positions(sentences: Sequence[TaggedSentence], path: Path, model: TransformerTaggerOptions) -> None:
+    """Raises if a sentence has more words than the model has positions."""
+    count = max((len(sentence) for sentence in sentences), default=0)
+    if model.positions in ("learned", "half-wave") and count > model.longest:
+        raise ValueError(
+            f"{path} has a sentence of {count} words, and positions={model.positions!r} has longest={model.longest} "
+            f"positions; shorten it, or train with longest={count} or positions='sinusoidal'"
+        )

@@ -94,6 +94,8 @@ class RecurrentTaggerOptions(TaggerOptions):
 class TransformerTaggerOptions(TaggerOptions):
     """Layers of self-attention over the words  (Vaswani et al. 2017)."""
 
+    before_recorded: ClassVar[dict[str, Any]] = {"longest": 512}
+
     attention: str = "scaled-dot"
     """The attention of all heads: a mechanism by name (see `regard list`)."""
     width: int = 128
@@ -104,11 +106,13 @@ class TransformerTaggerOptions(TaggerOptions):
     """Heads per layer."""
     positions: PositionName = "sinusoidal"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
+    longest: int = 2000
+    """learned, half-wave: the number of positions; longer sentences are an error before training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choices(self)
-        check_at_least(self, 1, {"width": 128, "layers": 2, "heads": 4})
+        check_at_least(self, 1, {"width": 128, "layers": 2, "heads": 4, "longest": 2000})
         check_even_heads(self.width, self.heads)
 
     def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
@@ -123,6 +127,7 @@ class TransformerTaggerOptions(TaggerOptions):
             heads=self.heads,
             attention=self.attention,
             positions=self.positions,
+            longest=self.longest,
             crf=self.output == "crf",
             scheme=scheme,
             dropout=self.dropout,

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.common.tag_schemes import OUTSIDE, TaggedSpan
+from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence
-from regard.data.text.words import WordEncoder, split_words
+from regard.data.text.words import WordEncoder
 from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits

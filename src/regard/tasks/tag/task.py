@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from regard.common.tag_schemes import TagScheme
+from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence
-from regard.data.text.words import WordEncoder, WordInputs, split_words
+from regard.data.text.words import WordEncoder, WordInputs
 from regard.inference.evaluation import Evaluation
 from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
@@ -219,12 +220,19 @@ class TagTask(Task[Tag, TagPredictor]):
         seconds = time.perf_counter() - start
         scheme = predictor.vocabulary.tag_scheme
         scores, intervals = score(found, sentences, scheme)
-        scores["nll"] = predictor.mean_nll(sentences)
+        known = [sentence for sentence in sentences if predictor.vocabulary.knows(sentence)]
+        scores["nll"] = predictor.mean_nll(known)
         malformed = count_malformed([each.tags for each in found], scheme)
         notes = [
             "strict f1 leaves malformed spans out, lenient f1 reads them as conlleval; precision and recall are strict",
             f"{malformed:,} of {len(found):,} predicted sequences {'is' if malformed == 1 else 'are'} malformed",
         ]
+        if unknown := predictor.vocabulary.unknown(sentences):
+            listed = ", ".join(unknown[:5]) + (" and more" if len(unknown) > 5 else "")
+            notes.append(
+                f"tags or intents that the run never saw count as missed: {len(unknown):,} ({listed}); nll leaves out "
+                f"{plural(len(sentences) - len(known), 'sentence')} with them"
+            )
         predictions = [" ".join(each.tags) for each in found]
         step = max(1, len(found) // _SAMPLES)
         samples = [_sample(sentences[n], found[n], scheme) for n in range(0, len(found), step)[:_SAMPLES]]
@@ -249,7 +257,7 @@ class TagTask(Task[Tag, TagPredictor]):
         path = options.test or (config.test if options.split == "test" else None) or config.valid
         if path is not None:
             sentences = read_file(config, path)
-            vocabulary.check(sentences, path)
+            vocabulary.check_form(sentences, path)
             if isinstance(predictor.encoder, SubwordEncoder):
                 check_tokens(predictor.encoder, sentences, path)
             return sentences, str(path)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+from regard.common.word_splitting import split_words
 from regard.data.embedded import bookings
 from regard.data.splitting import held_out_items
-from regard.data.text.words import normal, repeated_words, split_words
+from regard.data.text.words import normal, repeated_words
 from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedSplits, TrackedTurn
 from regard.data.tracking.files import TrackedFile, read_ontology, read_tracked
 from regard.data.tracking.mentions import MentionFinder

@@ -19,6 +19,7 @@ from regard.data.text.words import WordEncoder
 from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedTurn
 from regard.data.tracking.files import read_ontology
 from regard.inference.evaluation import Evaluation
+from regard.metrics.intervals import nats_interval
 from regard.metrics.tracking import DEFINITIONS, TurnLabels, states, tracking_scores
 from regard.models.tracking.inputs import TrackingInputs
 from regard.models.tracking.slot_tracker import SlotTracker
@@ -284,7 +285,8 @@ def track_dialogues(
     labels = labels_of([[next(decisions) for _ in dialogue] for dialogue in encoded])
     named, intervals = tracking_scores(labels, right_labels(dialogues))
     turns = [turn for dialogue in dialogues for turn in dialogue.turns]
-    named["nll"] = float(predictor.candidates.nll(scores, *predictor.candidates.targets(turns)).mean())
+    nats = predictor.candidates.nll(scores, *predictor.candidates.targets(turns)).cpu().double().numpy()
+    named["nll"], intervals["nll"] = float(nats.mean()), nats_interval(nats)
     return TrackedLabels(labels, named, intervals)
 
 

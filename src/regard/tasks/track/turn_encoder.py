@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from regard.common.word_splitting import split_words
 from regard.data.text.subword_inputs import SubwordEncoder
-from regard.data.text.words import WordEncoder, split_words
+from regard.data.text.words import WordEncoder
 from regard.data.tracking.dialogue import SystemAct, TrackedTurn
 from regard.data.tracking.mentions import Mention, MentionFinder
 from regard.models.tracking.inputs import AGES, PLACES, ActInputs, TrackingInputs, TurnWords

@@ -20,6 +20,7 @@ from regard.data.audio.spec_augment import spec_augment
 from regard.data.audio.transcripts import SpokenFile, read_transcripts
 from regard.data.audio.wav import Sound, read_wav
 from regard.data.embedded import spelling
+from regard.data.splitting import held_out
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
@@ -175,13 +176,13 @@ def read_train_and_valid(task: Transcribe) -> tuple[Speech, Speech]:
     speech = SpeechFiles.read(task.train)
     if task.valid is not None:
         return speech, SpeechFiles.read(task.valid)
-    held = max(round(_VALID * len(speech)), 1)
-    if held >= len(speech):
+    held = held_out((file.path.read_bytes() for file in speech.files), _VALID, task.seed)
+    if not held.any():
         raise ValueError(
-            f"{task.train} names {len(speech)} file, and one is needed to validate on; name more, or give valid"
+            f"{task.train} names {len(np.unique(speech.texts))} different file, and another is needed to validate on; "
+            "name more, or give valid"
         )
-    order = np.random.default_rng(task.seed).permutation(len(speech))
-    return speech.take(np.sort(order[held:])), speech.take(np.sort(order[:held]))
+    return speech.take(np.flatnonzero(~held)), speech.take(np.flatnonzero(held))
 
 
 def fingerprint(task: Transcribe, train: Speech, valid: Speech) -> SpeechFingerprint:

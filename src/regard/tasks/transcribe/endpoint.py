@@ -1,12 +1,13 @@
 """SoundEndpoint: a transcriber behind HTTP, WAV in, its transcript and the attention of its letters out."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from regard.common.cancellation import check_cancelled
 from regard.data.audio.wav import Sound, read_wav, wav_bytes
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
@@ -139,11 +140,10 @@ class SoundEndpoint:
             )
         return SoundRequest(named, body.alignment)
 
-    def unpack(self, request: SoundRequest, over: Callable[[], bool]) -> DecodedSounds:
+    def unpack(self, request: SoundRequest) -> DecodedSounds:
         inputs, total = [], 0.0
         for where, text in request.named:
-            if over():
-                raise RequestError(503, "nobody waits for these sounds any more")
+            check_cancelled()
             try:
                 sound = read_wav(decode_base64(where, text, _KIND), where)
                 check_long_enough(sound, where)

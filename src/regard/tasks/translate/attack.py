@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.attacks.text.target_words import OutputWord
+from regard.common.word_splitting import split_words
 from regard.data.text.text_tokenizer import TextTokenizer
-from regard.data.text.words import split_words
 
 
 @dataclass(frozen=True)

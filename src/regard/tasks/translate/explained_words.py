@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
+from regard.common.word_splitting import split_words
 from regard.data.text.batching import source_batch
-from regard.data.text.words import split_words
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.structured_predictor import OTHER, find_words, log_odds
 from regard.recording.analysis.select import is_encoder

@@ -17,7 +17,7 @@ from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation
-from regard.metrics.text import SCORES, Cut, cut_for, scored, signature
+from regard.metrics.text import SCORES, Cut, chosen_cut, cut_for, scored, signature
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks._text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.base import Progress, Task
@@ -338,10 +338,7 @@ def _scores(task: Translate, by_dataset: dict[str, tuple[str, ...]]) -> tuple[st
 
 def _bleu_tokens(task: Translate, valid: Pairs) -> Cut:
     """The tokenisation of BLEU: the option, or one that suits the targets."""
-    if task.bleu is None:
-        return cut_for(valid.target[: task.valid_lines]) if task.dataset == "files" else "13a"
-    signature([("a",)], task.bleu)  # raises now, not at the first validation, if a library is missing
-    return task.bleu
+    return chosen_cut(task.bleu, valid.target[: task.valid_lines] if task.dataset == "files" else ())
 
 
 def _check_positions(task: Translate, valid: Corpus) -> None:

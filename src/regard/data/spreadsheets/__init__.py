@@ -1,0 +1,1 @@
+"""Spreadsheets: their rows, and the columns of labelled texts."""
