@@ -309,7 +309,7 @@ def test_what_is_wrong_is_told() -> None:
         ),
         "same_length=True counts the keys of a memory, got memory=0; give memory=128": gpt2(same_length=True),
         "memory must be 0 or more tokens, got -3; try 3": xl(memory=-3),
-        "cannot be used with RelativeXL.*one attention for all heads": gpt2(
+        "cannot be used with RelativeXL.*which serves all heads of one attention": gpt2(
             attention=["dot"] * 3, positions="relative"
         ),
         "unknown norm 'before'": xl(norm="before"),

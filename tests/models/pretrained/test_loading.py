@@ -208,6 +208,21 @@ def test_older_entries_of_rotary_positions(tmp_path: Path) -> None:
     assert load_pretrained(tmp_path).model.stack.layers[0].attention.rotate.base == 700.0
 
 
+@pytest.mark.parametrize("window", [{"sliding_window": 4}, {"sliding_window": None}, {}], ids=str)
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "MistralForCausalLM"])
+@torch.no_grad()
+def test_windows_are_those_of_transformers(name: str, window: dict[str, int | None], tmp_path: Path) -> None:
+    """An entry of a Llama is ignored; a Mistral without one has the default."""
+    theirs = saved(name, tmp_path)
+    path = tmp_path / "config.json"
+    values = {key: value for key, value in json.loads(path.read_text()).items() if key != "sliding_window"}
+    path.write_text(json.dumps({**values, **window}))
+    ours = load_pretrained(tmp_path).model
+    compare(ours, type(theirs).from_pretrained(tmp_path).eval())
+    expected = window.get("sliding_window", 4096) if name.startswith("Mistral") else None
+    assert (ours.stack.memory or None) == expected
+
+
 def edit(folder: Path, **entries: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
@@ -222,6 +237,9 @@ def test_names_of_classes_are_kept(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="id2label must name 5 classes, got 1; name each class once"):
         save_pretrained(model, tmp_path / "wrong", {"id2label": {"0": "a"}})
     assert not (tmp_path / "wrong").exists()
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 
 
 class Runs:
@@ -318,7 +336,72 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a quantized tensor": (
         "BertModel",
         lambda f: rewrite(f, lambda name, t: {name: t.to(torch.int8) if "word" in name else t}),
-        "has the type torch.int8, and regard reads floating-point weights",
+        "has the type torch.int8, and regard reads float64, float32, float16 and bfloat16; take a checkpoint that",
+    ),
+    "a tensor of eight bits": (
+        "LlamaForCausalLM",
+        lambda f: rewrite(f, lambda name, t: {name: t.to(torch.float8_e4m3fn) if "q_proj" in name else t}),
+        "has the type torch.float8_e4m3fn, and regard reads float64, float32, float16 and bfloat16",
+    ),
+    "quantized weights": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, quantization_config={"quant_method": "fp8"}),
+        "has a quantization_config, and regard reads weights that are not quantized; take the checkpoint that",
+    ),
+    "a layer beyond the config": (
+        "GPT2LMHeadModel",
+        lambda f: edit(f, n_layer=1),
+        "has n_layer=1, and the weights beside it have 2 layers, up to transformer.h.1; restore the config.json",
+    ),
+    "layers that no file has": (
+        "BertModel",
+        lambda f: edit(f, num_hidden_layers=10**8),
+        "has num_hidden_layers=100000000, and the weights beside it have 2 layers, up to bert.encoder.layer.1",
+    ),
+    "a translator of no layers": (
+        "MarianMTModel",
+        lambda f: edit(f, decoder_layers=10**9),
+        "has decoder_layers=1000000000, and the weights beside it have 1 layers, up to model.decoder.layers.0",
+    ),
+    "positions that no memory has": (
+        "MarianMTModel",
+        lambda f: edit(f, max_position_embeddings=10**15),
+        "the model of .* takes at least .* of memory, and .* are available; take a smaller checkpoint",
+    ),
+    "a size of too many digits": (
+        "BertModel",
+        lambda f: edit(f, hidden_size=3 * 10**30),
+        r"the sizes in .*config.json make no model \(.*\); restore the config.json of these weights",
+    ),
+    "a negative eps": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, rms_norm_eps=-1.0),
+        "rms_norm_eps of .*config.json must be 0 or more, got -1.0; correct the file",
+    ),
+    "an eps that is no number": (
+        "BertModel",
+        lambda f: edit(f, layer_norm_eps=float("nan")),
+        "layer_norm_eps of .*config.json must be a finite number, got nan; correct the file",
+    ),
+    "a number beyond floating point": (
+        "BertModel",
+        lambda f: edit(f, layer_norm_eps=10**400),
+        "layer_norm_eps of .*config.json must be a finite number, got inf; correct the file",
+    ),
+    "an architecture that is no text": (
+        "BertModel",
+        lambda f: edit(f, architectures=[["BertModel"]]),
+        r"names the architecture \['BertModel'\], and regard loads",
+    ),
+    "a pointer of Git LFS": (
+        "BertModel",
+        lambda f: (f / "model.safetensors").write_text(POINTER),
+        "model.safetensors is a pointer of Git LFS instead of the file itself; run `git lfs pull` where it was cloned",
+    ),
+    "a config that is a pointer of Git LFS": (
+        "BertModel",
+        lambda f: (f / "config.json").write_text(POINTER),
+        "config.json is a pointer of Git LFS instead of the file itself",
     ),
     "tables that differ": (
         "GPT2LMHeadModel",
@@ -361,6 +444,23 @@ BROKEN |= {
         "holds the Python object argparse.Namespace, and unpickling it could run code",
     ),
     "a pickle of no tensors": ("BertModel", lambda f: pickled(f, {"a": 1}), "must hold a dict of tensors by name"),
+    "a pickle with numbers for names": (
+        "BertModel",
+        lambda f: pickled(f, {1: torch.zeros(2)}),
+        "a dict of tensors by name",
+    ),
+    **{
+        f"a pickle with {kind}": (
+            "GPT2LMHeadModel",
+            lambda f, tensor=tensor: pickled(f, {"transformer.wte.weight": tensor, "lm_head.weight": tensor}),
+            r"tensor 'transformer.wte.weight' of .*bin is sparse, quantized or without its numbers; save it as",
+        )
+        for kind, tensor in {
+            "a sparse tensor": torch.eye(3).to_sparse(),
+            "a tensor of meta": torch.zeros(3, 3, device="meta"),
+            "a tensor of one number": torch.zeros(1, 1).expand(10**6, 10**6),
+        }.items()
+    },
     "a damaged pickle": (
         "BertModel",
         lambda f: (pickled(f, {}), (f / "pytorch_model.bin").write_bytes(b"nothing")),

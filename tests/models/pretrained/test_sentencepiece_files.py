@@ -1,6 +1,8 @@
 """MarianTokenizer, held to transformers' and to the library sentencepiece."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,16 @@ def test_a_loaded_translator_has_it(tmp_path: Path) -> None:
     saved("MarianMTModel", tmp_path)
     with pytest.raises(FileNotFoundError, match="holds no source.spm, which the tokenizer of a Marian model needs"):
         load_pretrained(tmp_path).load_tokenizer()
+
+
+def test_checks_hold_without_assert_statements(tmp_path: Path) -> None:
+    """`python -O` leaves out assert statements: a number where a piece has its text is refused all the same."""
+    (tmp_path / "x.spm").write_bytes(b"\x0a\x02\x08\x07")
+    code = (
+        "import sys; from pathlib import Path; from regard.models.pretrained.sentencepiece_files import read_pieces\n"
+        "try: read_pieces(Path(sys.argv[1]))\n"
+        "except ValueError as error: print(error)"
+    )
+    words = [sys.executable, "-O", "-c", code, str(tmp_path / "x.spm")]
+    printed = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert printed.stdout.endswith("x.spm is no model of sentencepiece; restore the file\n"), printed.stderr

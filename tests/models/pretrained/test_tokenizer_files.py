@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,7 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     (tmp_path / "masked" / "vocab.txt").unlink()
     (tmp_path / "masked" / "vocab.json").write_text("[1]")
     (tmp_path / "masked" / "merges.txt").write_text("x")
+    (tmp_path / "masked" / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
     with pytest.raises(ValueError, match=r"vocab.json and merges.txt of .* are no byte pairs \(.*\); restore them"):
         loaded(tmp_path / "masked")
 
@@ -118,4 +120,53 @@ def test_the_library_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     word_pieces(tmp_path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"tokenizers of folders need: pip install 'regard\[train\]'"):
+        loaded(tmp_path)
+
+
+BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a template without its token": lambda content: content["post_processor"].update(special_tokens={}),
+    "an unknown token that is none": lambda content: content["model"].update(unk_token="nowhere"),
+    "a map of characters that is none": lambda content: content.update(
+        normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    ),
+    "no pieces": lambda content: content.update(model={"type": "Unigram", "unk_id": 0, "vocab": []}),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_tokenizer_that_fails_on_texts_is_refused(case: str, tmp_path: Path) -> None:
+    """Also where the library panics, which no `except Exception` catches."""
+    word_pieces(tmp_path).save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    BROKEN[case](content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"tokenizer.json is no tokenizer \(.*\); restore the file") as caught:
+        loaded(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_vocabularies_of_another_family_are_refused(tmp_path: Path) -> None:
+    word_pieces(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "model_type": "gpt2"}))
+    with pytest.raises(
+        ValueError, match=r"vocab.txt would be read as the word pieces of bert, and the folder is of 'gpt2'; save"
+    ):
+        loaded(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    assert loaded(tmp_path).encode("the").tokens == ["[CLS]", "the", "[SEP]"]
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": 1, "tokenizer_class": "BertTokenizer"}')
+    with pytest.raises(ValueError, match="do_lower_case of .*tokenizer_config.json must be true or false, got 1"):
+        loaded(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    path.write_text(json.dumps({**config, "model_type": "bert"}))
+    (tmp_path / "vocab.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"vocab.txt is no UTF-8 \(.*\); restore the file"):
+        loaded(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    (tmp_path / "vocab.json").write_text("{}")
+    (tmp_path / "merges.txt").write_text("")
+    with pytest.raises(ValueError, match="vocab.json would be read as the byte pairs of gpt2, and .* of 'bert'"):
         loaded(tmp_path)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.text.words import WordEncoder, split_words
+from regard.common.word_splitting import split_words
+from regard.data.text.words import WordEncoder
 from regard.data.tracking.dialogue import Ontology, TrackedTurn
 from regard.models.tracking.context import CONTEXTS, AttentiveContext, RecurrentContext
 from regard.models.tracking.inputs import TrackingInputs

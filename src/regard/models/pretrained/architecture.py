@@ -1,7 +1,8 @@
 """Architecture: how one class of transformers is built, read and written as a model of regard."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,14 +26,41 @@ class Architecture:
     config: Callable[[Any], dict[str, Any]]  # of a model, for config.json
     rename: Callable[[str], str] = lambda name: name  # of names in files to those of the maps
     aliases: Callable[[Any], Mapping[str, str]] = lambda model: {}  # second names of shared tensors
+    # the entry of config.json that counts the layers, by the name before a layer's number
+    layers: Mapping[str, str] = field(default_factory=dict)
     buffers: str = "(?!)"  # a pattern of tensors that are constants
     strip: str = ""  # a prefix of the names in the maps that transformers does not write
     prepare: Callable[[Any], None] = lambda model: None  # sets parameters that no tensor holds
 
 
+def check_layers(architecture: Architecture, config: CheckpointConfig, names: Iterable[str]) -> None:
+    """Raises unless config.json has as many layers as the tensors of these names, before a layer is built."""
+    for prefix, entry in architecture.layers.items():
+        pattern = re.compile(re.escape(prefix) + r"\.(\d{1,9})\.")
+        numbers = {int(match[1]) for match in map(pattern.match, names) if match}
+        count = config.integer(entry)
+        if len(numbers) != count or max(numbers, default=-1) >= count:
+            layers = f"{len(numbers)} layers" + (f", up to {prefix}.{max(numbers)}" if numbers else "")
+            raise ValueError(
+                f"{config.folder / CONFIG} has {entry}={count}, and the weights beside it have {layers}; restore the "
+                "config.json of these weights"
+            )
+
+
+def are_classes_numbered(config: CheckpointConfig, count: int) -> bool:
+    """Whether id2label names another number of classes than the model has, so that transformers numbers them anew."""
+    labels = config.values.get("id2label")
+    return isinstance(labels, dict) and 0 < len(labels) != count
+
+
 def class_names(config: CheckpointConfig, count: int) -> list[str]:
-    """The names of the classes by id2label; a name that several classes have is followed by the number of each."""
-    labels = config.values.get("id2label") or {str(n): f"LABEL_{n}" for n in range(count)}
+    """The names of the classes by id2label; a name that several classes have is followed by the number of each.
+
+    If id2label names another number of classes they are LABEL_0, LABEL_1, … as in transformers.
+    """
+    labels = config.values.get("id2label")
+    if not labels or are_classes_numbered(config, count):
+        labels = {str(n): f"LABEL_{n}" for n in range(count)}
     if not isinstance(labels, dict) or set(labels) != {str(n) for n in range(count)}:
         raise ValueError(
             f"id2label of {config.folder / CONFIG} must name the classes 0 to {count - 1}, each once; correct the file"

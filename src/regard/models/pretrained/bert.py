@@ -38,7 +38,7 @@ def build_encoder(config: CheckpointConfig, names: frozenset[str], *, pooler: bo
         longest=config.integer("max_position_embeddings"),
         types=config.integer("type_vocab_size", 2),
         activation=activation_of(config, "hidden_act", "gelu"),
-        eps=config.number("layer_norm_eps", 1e-12),
+        eps=config.epsilon("layer_norm_eps", 1e-12),
         pooler="bert.pooler.dense.weight" in names if pooler is None else pooler,
         dropout=config.number("hidden_dropout_prob", 0.1),
     )
@@ -47,7 +47,7 @@ def build_encoder(config: CheckpointConfig, names: frozenset[str], *, pooler: bo
 def build_masked_lm(config: CheckpointConfig, names: frozenset[str]) -> BERTMaskedLM:
     # the pooler of BertForPreTraining belongs to its next-sentence head
     encoder = build_encoder(config, names, pooler=False)
-    activation, eps = activation_of(config, "hidden_act", "gelu"), config.number("layer_norm_eps", 1e-12)
+    activation, eps = activation_of(config, "hidden_act", "gelu"), config.epsilon("layer_norm_eps", 1e-12)
     return BERTMaskedLM(encoder, activation=activation, eps=eps)
 
 
@@ -142,17 +142,18 @@ def _masked_lm_aliases(model: BERTMaskedLM) -> dict[str, str]:
     }
 
 
+_LAYERS = {"bert.encoder.layer": "num_hidden_layers"}
 _BUFFERS = r"bert\.embeddings\.(position_ids|token_type_ids)"
 _MASKED_LM = Architecture(
-    "masked-lm", build_masked_lm, masked_lm_maps, masked_lm_config, rename, _masked_lm_aliases, _BUFFERS
+    "masked-lm", build_masked_lm, masked_lm_maps, masked_lm_config, rename, _masked_lm_aliases, _LAYERS, _BUFFERS
 )
 BERT_ARCHITECTURES = {
     "BertModel": Architecture(
-        "embed", build_encoder, encoder_maps, encoder_config, rename, buffers=_BUFFERS, strip="bert."
+        "embed", build_encoder, encoder_maps, encoder_config, rename, layers=_LAYERS, buffers=_BUFFERS, strip="bert."
     ),
     "BertForMaskedLM": _MASKED_LM,
     "BertForPreTraining": _MASKED_LM,
     "BertForSequenceClassification": Architecture(
-        "classify-text", build_classifier, classifier_maps, classifier_config, rename, buffers=_BUFFERS
+        "classify-text", build_classifier, classifier_maps, classifier_config, rename, layers=_LAYERS, buffers=_BUFFERS
     ),
 }

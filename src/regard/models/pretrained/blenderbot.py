@@ -4,6 +4,7 @@ from typing import Any
 
 from regard.models.pretrained.architecture import Architecture
 from regard.models.pretrained.translator_layout import (
+    LAYERS,
     build_pre_norm,
     pre_norm_aliases,
     pre_norm_config,
@@ -19,6 +20,6 @@ def config_of(model: Transformer) -> dict[str, Any]:
 
 BLENDERBOT_ARCHITECTURES = {
     "BlenderbotForConditionalGeneration": Architecture(
-        None, build_pre_norm, pre_norm_maps, config_of, aliases=pre_norm_aliases
+        None, build_pre_norm, pre_norm_maps, config_of, aliases=pre_norm_aliases, layers=LAYERS
     )
 }

@@ -1,6 +1,7 @@
 """A folder in transformers' layout: config.json and weights, read without running any code and written atomically."""
 
 import json
+import math
 import pickle
 import re
 import warnings
@@ -16,6 +17,7 @@ from regard.common import atomic_files, safetensors_files
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class CheckpointConfig:
 
     folder: Path
     values: Mapping[str, Any]
+    file: str = CONFIG  # that errors name
 
     def integer(self, key: str, default: int | None = None) -> int:
         value = self._value(key, default)
@@ -35,7 +38,20 @@ class CheckpointConfig:
         value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(key, value, "a number")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise self._wrong(key, number, "a finite number")
+        return number
+
+    def epsilon(self, key: str, default: float) -> float:
+        """The constant that a norm adds to a variance."""
+        value = self.number(key, default)
+        if value < 0:
+            raise self._wrong(key, value, "0 or more")
+        return value
 
     def flag(self, key: str, default: bool) -> bool:
         value = self._value(key, default)
@@ -59,18 +75,28 @@ class CheckpointConfig:
                     "take another checkpoint"
                 )
 
+    def refuse_quantized(self) -> None:
+        """Raises if the config describes quantized weights, whose scales would be left out."""
+        for key in ("quantization_config", "compression_config"):
+            if self.values.get(key) is not None:
+                raise ValueError(
+                    f"{self.folder / CONFIG} has a {key}, and regard reads weights that are not quantized; "
+                    "take the checkpoint that these weights were made from"
+                )
+
     def _value(self, key: str, default: Any) -> Any:
         value = self.values.get(key)
         if value is None:
             value = default
         if value is None:
             raise ValueError(
-                f"{self.folder / CONFIG} has no entry {key!r}; save the model again with transformers' save_pretrained"
+                f"{self.folder / self.file} has no entry {key!r}; save the model again with transformers' "
+                "save_pretrained"
             )
         return value
 
     def _wrong(self, key: str, value: object, kind: str) -> ValueError:
-        return ValueError(f"{key} of {self.folder / CONFIG} must be {kind}, got {value!r}; correct the file")
+        return ValueError(f"{key} of {self.folder / self.file} must be {kind}, got {value!r}; correct the file")
 
 
 def read_config(folder: Path) -> CheckpointConfig:
@@ -95,6 +121,7 @@ def read_generation_config(config: CheckpointConfig) -> CheckpointConfig:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object of a file."""
+    refuse_pointer(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -130,7 +157,18 @@ def _read_parts(index: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def refuse_pointer(path: Path) -> None:
+    """Raises if a file is the pointer that Git LFS leaves where the content was not fetched."""
+    with open(path, "rb") as file:
+        is_pointer = file.read(len(_POINTER)) == _POINTER
+    if is_pointer:
+        raise ValueError(
+            f"{path} is a pointer of Git LFS instead of the file itself; run `git lfs pull` where it was cloned"
+        )
+
+
 def _read_file(path: Path) -> dict[str, Tensor]:
+    refuse_pointer(path)
     if path.suffix == ".safetensors":
         return safetensors_files.read_tensors(path, "checkpoint")
     try:
@@ -145,12 +183,25 @@ def _read_file(path: Path) -> dict[str, Tensor]:
             f"{path} holds {content}, and unpickling it could run code; "
             "load it where you trust it, and save its tensors as safetensors with save_pretrained"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+    except Exception as error:  # torch raises many kinds for damaged files
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path} is damaged or no checkpoint of torch ({reason!r}); restore it") from error
-    if not isinstance(values, dict) or not all(isinstance(value, Tensor) for value in values.values()):
+    if not isinstance(values, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in values.items()
+    ):
         raise ValueError(f"{path} must hold a dict of tensors by name; save model.state_dict() there")
+    for name, tensor in values.items():
+        _check_stored(name, tensor, path)
     return values
+
+
+def _check_stored(name: str, tensor: Tensor, path: Path) -> None:
+    """Raises unless every number of the tensor is in the file: none is sparse, without data, or repeated by strides."""
+    is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    if not is_plain or tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
+        raise ValueError(
+            f"tensor {name!r} of {path} is sparse, quantized or without its numbers; save it as tensor.contiguous()"
+        )
 
 
 def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

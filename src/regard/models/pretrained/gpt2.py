@@ -34,7 +34,7 @@ def build(config: CheckpointConfig, names: frozenset[str]) -> GPT2:
         feed=config.integer("n_inner", 4 * width),
         longest=config.integer("n_positions"),
         activation=activation_of(config, "activation_function", "gelu_new"),
-        eps=config.number("layer_norm_epsilon", 1e-5),
+        eps=config.epsilon("layer_norm_epsilon", 1e-5),
         dropout=config.number("resid_pdrop", 0.1),
     )
 
@@ -90,6 +90,13 @@ def _aliases(model: GPT2) -> dict[str, str]:
 
 
 _GPT2 = Architecture(
-    "language-model", build, maps, config_of, rename, _aliases, r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"
+    "language-model",
+    build,
+    maps,
+    config_of,
+    rename,
+    _aliases,
+    {"transformer.h": "n_layer"},
+    r"transformer\.h\.\d+\.attn\.(bias|masked_bias)",
 )
 GPT2_ARCHITECTURES = {"GPT2LMHeadModel": _GPT2, "GPT2Model": _GPT2}

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,14 +21,21 @@ from regard.models.pretrained.architecture import (
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig
 from regard.models.pretrained.tensor_map import TensorMap, linear_maps
 
+# the window of a Mistral whose config.json has no entry
+_WINDOW = 4096
+
 
 def build(config: CheckpointConfig, names: frozenset[str]) -> Llama:
-    window = config.values.get("sliding_window")
+    """A Llama has no window, whatever its config.json says; transformers does not read that entry either."""
+    bias, feed_bias = config.flag("attention_bias", False), config.flag("mlp_bias", False)
+    return _build(config, window=None, bias=bias, feed_bias=feed_bias)
+
+
+def build_mistral(config: CheckpointConfig, names: frozenset[str]) -> Llama:
+    """A window of null is none; without the entry it is transformers' default."""
+    has_window = config.values.get("sliding_window", _WINDOW) is not None
     return _build(
-        config,
-        window=None if window is None else config.integer("sliding_window"),
-        bias=config.flag("attention_bias", False),
-        feed_bias=config.flag("mlp_bias", False),
+        config, window=config.integer("sliding_window", _WINDOW) if has_window else None, bias=False, feed_bias=False
     )
 
 
@@ -55,7 +63,7 @@ def _build(config: CheckpointConfig, *, window: int | None, bias: bool, feed_bia
         feed_bias=feed_bias,
         tied=config.flag("tie_word_embeddings", False),
         activation=activation_of(config, "hidden_act", "silu"),
-        eps=config.number("rms_norm_eps", 1e-6),
+        eps=config.epsilon("rms_norm_eps", 1e-6),
     )
 
 
@@ -163,10 +171,11 @@ def rename(name: str) -> str:
 
 
 _BUFFERS = r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\..*"
-_LLAMA = Architecture("language-model", build, maps, config_of, rename, _aliases, _BUFFERS)
+_LAYERS = {"model.layers": "num_hidden_layers"}
+_LLAMA = Architecture("language-model", build, maps, config_of, rename, _aliases, _LAYERS, _BUFFERS)
 LLAMA_ARCHITECTURES = {
     "LlamaForCausalLM": _LLAMA,
-    "MistralForCausalLM": _LLAMA,
+    "MistralForCausalLM": replace(_LLAMA, build=build_mistral),
     # saved as a Llama, whose output of attention has a bias as well
     "Qwen2ForCausalLM": Architecture(
         "language-model",
@@ -175,6 +184,7 @@ LLAMA_ARCHITECTURES = {
         config_of,
         rename,
         _aliases,
+        _LAYERS,
         _BUFFERS,
         prepare=without_out_bias,
     ),

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from regard.attn import checks
+from regard.common import memory
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.gpt2 import GPT2
 from regard.models.llama import Llama
-from regard.models.pretrained.architecture import Architecture
+from regard.models.pretrained.architecture import Architecture, check_layers
 from regard.models.pretrained.bert import BERT_ARCHITECTURES
 from regard.models.pretrained.blenderbot import BLENDERBOT_ARCHITECTURES
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig, read_config, read_tensors, write_folder
@@ -24,7 +25,13 @@ from regard.models.pretrained.llama import LLAMA_ARCHITECTURES
 from regard.models.pretrained.marian import MARIAN_ARCHITECTURES
 from regard.models.pretrained.pegasus import PEGASUS_ARCHITECTURES
 from regard.models.pretrained.sentencepiece_files import MarianTokenizer, load_marian_tokenizer
-from regard.models.pretrained.tensor_map import check_tensors, load_tensors, resolve_aliases, unused_tensors
+from regard.models.pretrained.tensor_map import (
+    check_copies,
+    check_tensors,
+    load_tensors,
+    resolve_aliases,
+    unused_tensors,
+)
 from regard.models.pretrained.tokenizer_files import load_tokenizer
 from regard.models.pretrained.translator_layout import in_layout, translator_class
 from regard.models.pretrained.vit import VIT_ARCHITECTURES
@@ -86,18 +93,35 @@ def load_pretrained(folder: str | Path, architecture: str | None = None) -> Pret
     name = architecture_name(config) if architecture is None else architecture
     checks.known("architecture", name, ARCHITECTURES)
     kind = ARCHITECTURES[name]
+    config.refuse_quantized()
     tensors = {kind.rename(key): tensor for key, tensor in read_tensors(config.folder).items()}
     names = frozenset(tensors)
-    with torch.device("meta"):  # the sizes of the config are checked before any memory is taken
-        shapes = kind.build(config, names)
-    maps = kind.maps(shapes)
-    resolve_aliases(tensors, kind.aliases(shapes), config.folder)
+    check_layers(kind, config, names)
+    shapes = _build_shapes(kind, config, names)
+    maps, aliases = kind.maps(shapes), kind.aliases(shapes)
+    resolve_aliases(tensors, aliases, config.folder)
     check_tensors(shapes, tensors, maps, config.folder)
+    check_copies(tensors, aliases, config.folder)
+    # positions may be computed, so that no tensor bounds their number
+    size = sum(tensor.nbytes for tensor in shapes.state_dict(keep_vars=True).values())
+    memory.check_fits(size, f"the model of {config.folder}", "take a smaller checkpoint")
     model = kind.build(config, names)
     load_tensors(model, tensors, maps)
     kind.prepare(model)
     unused = unused_tensors(tensors, maps, kind.buffers)
     return PretrainedModel(model.eval(), name, kind.task, config, unused)
+
+
+def _build_shapes(kind: Architecture, config: CheckpointConfig, names: frozenset[str]) -> nn.Module:
+    """The model without numbers: the sizes of the config are checked before any memory is taken."""
+    try:
+        with torch.device("meta"):
+            return kind.build(config, names)
+    except (RuntimeError, TypeError, ArithmeticError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"the sizes in {config.folder / CONFIG} make no model ({reason}); restore the config.json of these weights"
+        ) from error
 
 
 def architecture_name(config: CheckpointConfig) -> str:
@@ -109,13 +133,12 @@ def architecture_name(config: CheckpointConfig) -> str:
             f'{config.folder / CONFIG} names no architecture; write "architectures": ["…"] into it, with one of '
             f"{', '.join(ARCHITECTURES)}, or pass it to load_pretrained"
         )
-    if name not in ARCHITECTURES:
+    if not isinstance(name, str) or name not in ARCHITECTURES:
         raise ValueError(
             f"{config.folder / CONFIG} names the architecture {name!r}, and regard loads {', '.join(ARCHITECTURES)}; "
             "name a folder of one of these"
         )
-    assert isinstance(name, str)
-    return name
+    return str(name)
 
 
 def save_pretrained(model: nn.Module, folder: str | Path, config: Mapping[str, Any] | None = None) -> None:

@@ -7,6 +7,7 @@ from regard.models.pretrained.folder import CheckpointConfig
 from regard.models.pretrained.sentencepiece_files import special_tokens
 from regard.models.pretrained.tensor_map import TensorMap, linear_maps
 from regard.models.pretrained.translator_layout import (
+    LAYERS,
     build_translator,
     has_sinusoids,
     is_pre_norm,
@@ -95,6 +96,7 @@ MARIAN_ARCHITECTURES = {
         maps,
         config_of,
         aliases=_aliases,
+        layers=LAYERS,
         buffers=r"model\.(encoder|decoder)\.embed_positions\.weight",
         prepare=set_sinusoids,
     )

@@ -4,6 +4,7 @@ from typing import Any
 
 from regard.models.pretrained.architecture import Architecture
 from regard.models.pretrained.translator_layout import (
+    LAYERS,
     build_pre_norm,
     freeze_positions,
     pre_norm_aliases,
@@ -20,6 +21,12 @@ def config_of(model: Transformer) -> dict[str, Any]:
 
 PEGASUS_ARCHITECTURES = {
     "PegasusForConditionalGeneration": Architecture(
-        None, build_pre_norm, pre_norm_maps, config_of, aliases=pre_norm_aliases, prepare=freeze_positions
+        None,
+        build_pre_norm,
+        pre_norm_maps,
+        config_of,
+        aliases=pre_norm_aliases,
+        layers=LAYERS,
+        prepare=freeze_positions,
     )
 }

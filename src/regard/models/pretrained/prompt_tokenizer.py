@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, final
 
+from regard.common.panics import panics_as_errors
 from regard.data.text.library_vocabulary import LibraryVocabulary
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizer import utf8_errors
@@ -32,10 +33,8 @@ class ReleasedTokenizer:
         """The tokenizer that `library_json` wrote."""
         from tokenizers import Tokenizer
 
-        try:
+        with panics_as_errors("the text is no tokenizer.json", "restore it"):
             return ReleasedTokenizer(Tokenizer.from_str(text), special)
-        except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"the text is no tokenizer.json ({error}); restore it") from error
 
     def library_json(self) -> str:
         """The content of its tokenizer.json."""

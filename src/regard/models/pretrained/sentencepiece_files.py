@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
+from regard.common.panics import panics_as_errors
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizer import utf8_errors
-from regard.models.pretrained.folder import CheckpointConfig, read_json
+from regard.models.pretrained.folder import CheckpointConfig, read_json, refuse_pointer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -101,7 +102,7 @@ def load_marian_tokenizer(config: CheckpointConfig) -> MarianTokenizer:
     target_ids = _ids(other, target_size) if other.exists() else source_ids
     return MarianTokenizer(
         *(
-            MarianVocabulary(_unigram(read_pieces(folder / name)), ids, special_tokens(config, ids["<unk>"]))
+            MarianVocabulary(_unigram(folder / name), ids, special_tokens(config, ids["<unk>"]))
             for name, ids in ((SOURCE, source_ids), (TARGET, target_ids))
         )
     )
@@ -132,7 +133,15 @@ def _split_language(line: str) -> tuple[list[str], str]:
     return ([line[:end]], line[end:]) if line.startswith(">>") and end > 1 else ([], line)
 
 
-def _unigram(model: SentencePieces) -> "Tokenizer":
+def _unigram(path: Path) -> "Tokenizer":
+    model = read_pieces(path)
+    with panics_as_errors(f"{path} is no model of sentencepiece", "restore the file"):
+        tokenizer = _build_unigram(model)
+        tokenizer.encode("a")
+    return tokenizer
+
+
+def _build_unigram(model: SentencePieces) -> "Tokenizer":
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
     # pieces of control cannot be written: no text is encoded as one
@@ -148,26 +157,29 @@ def _unigram(model: SentencePieces) -> "Tokenizer":
 
 def read_pieces(path: Path) -> SentencePieces:
     """The pieces of a .spm file with a unigram model."""
+    refuse_pointer(path)
     pieces, charsmap, kind = [], b"", _UNIGRAM
     try:
         for number, value in _fields(path.read_bytes()):
             if number == 1 and isinstance(value, bytes):
                 part = dict(_fields(value))
-                text, score = part[1], part.get(2, b"\0" * 4)
-                assert isinstance(text, bytes)
-                assert isinstance(score, bytes)
-                pieces.append((text.decode(), struct.unpack("<f", score)[0], int(part.get(3, 1))))
+                score = struct.unpack("<f", _bytes(part.get(2, b"\0" * 4)))[0]
+                pieces.append((_bytes(part[1]).decode(), score, int(part.get(3, 1))))
             elif number == 2 and isinstance(value, bytes):
                 kind = int(dict(_fields(value)).get(3, _UNIGRAM))
             elif number == 3 and isinstance(value, bytes):
-                found = dict(_fields(value)).get(2, b"")
-                assert isinstance(found, bytes)
-                charsmap = found
-    except (AssertionError, IndexError, KeyError, ValueError, struct.error) as error:
+                charsmap = _bytes(dict(_fields(value)).get(2, b""))
+    except (IndexError, KeyError, ValueError, struct.error) as error:
         raise ValueError(f"{path} is no model of sentencepiece; restore the file") from error
     if kind != _UNIGRAM or not any(piece[2] == _UNKNOWN for piece in pieces):
         raise ValueError(f"{path} must hold a unigram model with an unknown piece; take the released file")
     return SentencePieces(pieces, charsmap)
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("a field of bytes holds a number")
+    return value
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:

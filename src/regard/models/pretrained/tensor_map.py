@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from regard.attn import checks
 
+# the types of weights that stand for themselves: smaller ones need scales
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
 
 @dataclass(frozen=True)
 class TensorMap:
@@ -52,18 +55,32 @@ def linear_maps(pairs: Sequence[tuple[str, str]], *, bias: bool = True) -> Itera
 
 
 def resolve_aliases(tensors: dict[str, Tensor], aliases: Mapping[str, str], folder: Path) -> None:
-    """Removes copies of shared tensors: each alias is renamed to the name that it stands for, or equals its tensor."""
+    """Renames each alias to the name that it stands for, if the checkpoint has no tensor of this name.
+
+    A copy stays, for `check_copies` to compare once the shapes are checked; one of another shape raises.
+    """
     for alias, name in aliases.items():
-        copy = tensors.pop(alias, None)
-        if copy is None:
+        if alias not in tensors:
             continue
         if name not in tensors:
-            tensors[name] = copy
-        elif copy.shape != tensors[name].shape or not torch.equal(copy, tensors[name]):
-            raise ValueError(
-                f"{alias!r} and {name!r} of {folder} must be one tensor, as regard's model shares it, but they differ; "
-                "take a checkpoint with tied embeddings"
-            )
+            tensors[name] = tensors.pop(alias)
+        elif tensors[alias].shape != tensors[name].shape:
+            raise _differ(alias, name, folder)
+
+
+def check_copies(tensors: dict[str, Tensor], aliases: Mapping[str, str], folder: Path) -> None:
+    """Removes copies of shared tensors, and raises if one differs from the tensor that the model shares."""
+    for alias, name in aliases.items():
+        copy = tensors.pop(alias, None)
+        if copy is not None and not torch.equal(copy, tensors[name]):
+            raise _differ(alias, name, folder)
+
+
+def _differ(alias: str, name: str, folder: Path) -> ValueError:
+    return ValueError(
+        f"{alias!r} and {name!r} of {folder} must be one tensor, as regard's model shares it, but they differ; "
+        "take a checkpoint with tied embeddings"
+    )
 
 
 def check_tensors(model: nn.Module, tensors: Mapping[str, Tensor], maps: Sequence[TensorMap], folder: Path) -> None:
@@ -82,10 +99,10 @@ def check_tensors(model: nn.Module, tensors: Mapping[str, Tensor], maps: Sequenc
                 f"tensor {tensor_map.theirs!r} of {folder} has shape {checks.shape(tensor)}, "
                 f"and its config.json asks for {_shape(shape)}; restore the config.json of these weights"
             )
-        if not tensor.is_floating_point():
+        if tensor.dtype not in _DTYPES:
             raise ValueError(
                 f"tensor {tensor_map.theirs!r} of {folder} has the type {tensor.dtype}, and regard reads "
-                "floating-point weights; take a checkpoint that is not quantized"
+                "float64, float32, float16 and bfloat16; take a checkpoint that is not quantized"
             )
 
 

@@ -17,6 +17,8 @@ from regard.models.transformer import Transformer
 LONGEST = 2048
 # the logit of a row that only fills up a vocabulary; its probability is 0
 _NEVER = -1e9
+# the entries of config.json that hold the numbers of layers
+LAYERS = {"model.encoder.layers": "encoder_layers", "model.decoder.layers": "decoder_layers"}
 _PROJECTIONS = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
 _ATTENTIONS = {
     "encoder": {"self_attn": ("attention", "around_attention")},

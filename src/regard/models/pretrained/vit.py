@@ -32,7 +32,7 @@ def build_encoder(config: CheckpointConfig, names: frozenset[str], *, pooler: bo
         heads=config.integer("num_attention_heads"),
         feed=config.integer("intermediate_size"),
         activation=activation_of(config, "hidden_act", "gelu"),
-        eps=config.number("layer_norm_eps", 1e-12),
+        eps=config.epsilon("layer_norm_eps", 1e-12),
         pooler="vit.pooler.dense.weight" in names if pooler is None else pooler,
         dropout=config.number("hidden_dropout_prob", 0.0),
     )
@@ -110,9 +110,10 @@ def classifier_config(model: ViTClassifier) -> dict[str, Any]:
     }
 
 
+_LAYERS = {"vit.encoder.layer": "num_hidden_layers"}
 VIT_ARCHITECTURES = {
-    "ViTModel": Architecture(None, build_encoder, encoder_maps, encoder_config, rename, strip="vit."),
+    "ViTModel": Architecture(None, build_encoder, encoder_maps, encoder_config, rename, layers=_LAYERS, strip="vit."),
     "ViTForImageClassification": Architecture(
-        "classify-image", build_classifier, classifier_maps, classifier_config, rename
+        "classify-image", build_classifier, classifier_maps, classifier_config, rename, layers=_LAYERS
     ),
 }
