@@ -121,7 +121,7 @@ class Served:
 
     def request(self, body: dict[str, Any]) -> Any:
         request = self.endpoint.read(validate(self.endpoint.schema.request, body))
-        return request if self.endpoint.unpack is None else self.endpoint.unpack(request, lambda: False)
+        return request if self.endpoint.unpack is None else self.endpoint.unpack(request)
 
     def exchanges(self) -> list[Exchange]:
         """The requests, every eighth with its attention, and the answer to each alone."""

@@ -3,13 +3,16 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from tests.cli.conftest import Regard
 
 import regard as package
-from regard.cli.main import VERBS, main, sentence
+from regard.cli.main import VERBS, _options, main, sentence
 from regard.cli.parsing.option_names import with_cli_option_names
+from regard.cli.run_options import load
 from regard.tasks.translate.options import Translate
 from regard.training.config import TrainingConfig
 
@@ -242,3 +245,24 @@ def test_every_verb_names_its_own_options(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     ran = regard(*verb, trained, "--device", "cuda")
     assert ran == (2, "", "regard: --device cuda is not on this machine; try --device auto or --device cpu\n")
+
+
+def test_errors_name_options_of_the_typed_task_alone() -> None:
+    text = "build the model with longest=600"
+    assert with_cli_option_names(text, _options("train", "translate")) == "build the model with --longest 600"
+    assert with_cli_option_names(text, _options("train", "read")) == text
+
+
+@pytest.mark.parametrize(("recorded", "expected"), [(65_536, 3), (2, 2), (None, 5)])
+def test_a_run_uses_no_more_threads_than_there_are_cores(
+    recorded: int | None, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = SimpleNamespace(model=torch.nn.Linear(2, 2), device=torch.device("meta"))
+    loaded = SimpleNamespace(predictor=predictor, threads=recorded, notes=())
+    threads: list[int] = []
+    monkeypatch.setattr("regard.tasks.loading.load_run", lambda *_, **__: loaded)
+    monkeypatch.setattr("regard.training.runtime.threads.available", lambda: 3)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 5)
+    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    load(Path("run"), {})
+    assert threads == [expected]

@@ -283,3 +283,15 @@ def test_examples_are_counted_by_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyP
     with progress.example_progress("line", out) as update:
         update(100, 400)
     assert "100 of 400 lines" in out.getvalue()
+
+
+def test_no_thread_is_left_for_a_delayed_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    out = io.StringIO()
+    with pytest.raises(ValueError, match="one sentence"), progress.setup_notice(out):
+        raise ValueError("one sentence")
+    with screen(out) as shown:
+        assert show_events(all_events(), shown) == EVENTS[-1]

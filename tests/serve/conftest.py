@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from regard.cli.main import main
+from regard.common.cancellation import check_cancelled
 from regard.inference.endpoint import Endpoint, PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.serve.app import build
@@ -89,6 +90,10 @@ class Shouted(AnswerModel):
     said: str
 
 
+class Panic(BaseException):
+    """As a panic of an extension in Rust: no Exception."""
+
+
 class Gated:
     """Another task: says a word back, louder, once the gate is open; remembers what it was asked together."""
 
@@ -109,6 +114,8 @@ class Gated:
     def read(self, body: WordBody) -> Word:
         if body.word == "broken":
             raise RuntimeError("a fault in reading, with the text 'secret'")
+        if body.word == "panic in reading":
+            raise Panic("a library in Rust failed at the text 'secret'")
         return Word(body.word, body.count)
 
     def answer(self, asked: Sequence[Word]) -> list[dict[str, object]]:
@@ -117,6 +124,11 @@ class Gated:
         assert self.gate.wait(30)
         if any(one.word == "poison" for one in asked):
             raise RuntimeError("it does not go down")
+        if any(one.word == "endless" for one in asked):
+            while True:
+                check_cancelled()
+        if any(one.word == "panic" for one in asked):
+            raise Panic("a library in Rust failed")
         return [{"said": one.word.upper()} for one in asked]
 
 

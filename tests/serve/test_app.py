@@ -6,12 +6,13 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.serve.conftest import LINES, Gated, Make, advance, get, post, visit
+from tests.serve.conftest import LINES, Gated, Make, Panic, advance, get, post, visit
 from tests.serve.http.test_metrics import samples
 
 from regard.decoding.search import Beam
 from regard.inference.endpoint import Schema
 from regard.inference.limits import Limits
+from regard.serve.batcher import Batcher
 from regard.tasks.loading import LoadedRun
 from regard.tasks.translate.endpoint import TranslateAnswer, TranslateEndpoint
 
@@ -213,3 +214,40 @@ def test_the_model_stays_in_one_thread(gated: Gated) -> None:
 
     visit(gated, act)
     assert threads == {"regard-model"}
+
+
+def test_a_panic_is_500_with_the_headers_of_every_answer(gated: Gated) -> None:
+    async def ask(client: httpx.AsyncClient) -> None:
+        for word, sentence in (
+            ("panic in reading", "the service failed, which is its fault; see its log"),
+            ("panic", "the model failed on this request, which is a fault of the service; see its log"),
+        ):
+            answer = await client.post("/v1/shout", json={"word": word})
+            assert (answer.status_code, answer.json()) == (500, {"error": sentence})
+            assert answer.headers["x-content-type-options"] == "nosniff"
+        assert (await client.post("/v1/shout", json={"word": "fine"})).status_code == 200
+        assert (await client.get("/health")).status_code == 200
+
+    visit(gated, ask)
+
+
+def test_health_says_that_a_model_failed(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Batcher) -> None:
+        raise Panic("no way on")
+
+    def start(self: Batcher) -> Batcher:
+        self._thread.start()
+        self._thread.join()
+        return self
+
+    monkeypatch.setattr(Batcher, "_answer_all", fail)
+    monkeypatch.setattr(Batcher, "__enter__", start)
+
+    async def ask(client: httpx.AsyncClient) -> httpx.Response:
+        return await client.get("/health")
+
+    answer = visit(gated, ask)
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"error": "the model failed, and the service ends; see its log"},
+    )

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.serve.conftest import Gated, Word
+from tests.serve.conftest import Gated, Panic, Word
 
 from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError
@@ -89,9 +89,27 @@ def test_what_is_forgotten_makes_room_and_is_not_answered(worker: Batcher, gated
     assert gated.calls == [["first"], ["b"]]
 
 
-def test_one_that_fails_takes_no_other_with_it(worker: Batcher, gated: Gated, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_that_nobody_waits_for_ends_between_steps(worker: Batcher, gated: Gated) -> None:
     busy(worker, gated)
-    jobs = [worker.submit(Word(word)) for word in ("a", "poison", "b")]
+    endless = [worker.submit(Word("endless")), worker.submit(Word("b"))]
+    later = worker.submit(Word("c", 5))
+    gated.gate.set()
+    while len(gated.calls) < 2:
+        time.sleep(0.01)
+    worker.cancel(endless[1])
+    time.sleep(0.05)
+    assert not later.answer.done()  # one of both is still waited for
+    worker.cancel(endless[0])
+    assert json.loads(later.answer.result(60)) == {"said": "C"}
+    assert gated.calls == [["first"], ["endless", "b"], ["c"]]
+
+
+@pytest.mark.parametrize("word", ["poison", "panic"])
+def test_one_that_fails_takes_no_other_with_it(
+    word: str, worker: Batcher, gated: Gated, caplog: pytest.LogCaptureFixture
+) -> None:
+    busy(worker, gated)
+    jobs = [worker.submit(Word(word)) for word in ("a", word, "b")]
     gated.gate.set()
     assert json.loads(jobs[0].answer.result(60)) == {"said": "A"}
     with pytest.raises(RequestError, match="the model failed on this request") as caught:
@@ -143,3 +161,26 @@ def test_the_end_waits_for_no_company(gated: Gated) -> None:
         worker._expected_requests, worker._max_wait = 3, 6000.0
         job = worker.submit(Word("a"))
     assert job.answer.done()
+
+
+def test_a_thread_that_ends_says_so(
+    worker: Batcher, gated: Gated, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(jobs: object) -> None:
+        raise Panic("no way on")
+
+    failures: list[bool] = []
+    worker.on_failure = lambda: failures.append(worker.has_failed)
+    busy(worker, gated)
+    monkeypatch.setattr(worker, "_answer", fail)
+    jobs = [worker.submit(Word("a", 5)), worker.submit(Word("b", 5))]
+    gated.gate.set()
+    for job in jobs:
+        with pytest.raises(RequestError, match="the model failed, and the service ends; see its log") as caught:
+            job.answer.result(60)
+        assert caught.value.status == 503
+    worker._thread.join(60)
+    assert failures == [True]
+    with pytest.raises(RequestError, match="the model failed, and the service ends; see its log"):
+        worker.submit(Word("c"))
+    assert [record.levelno for record in caplog.records] == [logging.CRITICAL]

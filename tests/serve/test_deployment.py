@@ -105,3 +105,10 @@ def test_the_unit_starts_the_service() -> None:
     (command,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
     options = parse(ServeOptions, "regard serve", command.split()[2:])
     assert options.token_file == Path("${CREDENTIALS_DIRECTORY}/token")
+
+
+def test_the_image_has_pinned_versions_and_a_health_check() -> None:
+    _, install = instructions("RUN")
+    assert "--constraint wheels/constraints.txt" in install
+    (check,) = instructions("HEALTHCHECK")
+    assert "http://127.0.0.1:8080/health" in json.loads(check.partition("CMD ")[2])[2]

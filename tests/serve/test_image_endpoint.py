@@ -19,11 +19,11 @@ from tests.serve.pictures import captioner, drawn, endpoint, glimpse_classifier,
 from regard.attn.maps.attention_map import DenseMap
 from regard.cli.main import main
 from regard.common import image_files
+from regard.common.cancellation import Cancellation, cancelled_if
 from regard.inference.limits import Limits
 from regard.recording.record import record
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.serve.errors import RequestError
 from regard.tasks._image_data import class_probabilities, image_tensor, read_pixels
 from regard.tasks._image_endpoint import ImageEndpoint
 from regard.tasks._image_maps import CELLS, spatial_maps
@@ -292,11 +292,11 @@ def test_nothing_is_unpacked_for_who_is_gone(strict: ImageEndpoint, monkeypatch:
 
 def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = read(strict, {"images": [SMALL] * 3})
-    assert [given.pixels.shape for given in strict.unpack(asked, lambda: False).inputs] == [(7, 11, 1)] * 3
+    assert [given.pixels.shape for given in strict.unpack(asked).inputs] == [(7, 11, 1)] * 3
     unpack, done = image_files.read, []
     monkeypatch.setattr("regard.tasks._image_data.image_files.read", lambda *a, **k: done.append(1) or unpack(*a, **k))  # type: ignore[func-returns-value]
-    with pytest.raises(RequestError, match="nobody waits for these pictures any more"):
-        strict.unpack(asked, lambda: len(done) == 2)
+    with pytest.raises(Cancellation), cancelled_if(lambda: len(done) == 2):
+        strict.unpack(asked)
     assert len(done) == 2
 
 

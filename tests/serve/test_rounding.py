@@ -77,7 +77,7 @@ DETAIL = {"seq2seq": "alignment", "transformer": "alignment", "texts": "attentio
 def requests_of(endpoint: Endpoint, bodies: Sequence[dict[str, Any]]) -> list[Any]:
     requests = [read(endpoint, body) for body in bodies]
     if endpoint.unpack is not None:
-        requests = [endpoint.unpack(request, lambda: False) for request in requests]
+        requests = [endpoint.unpack(request) for request in requests]
     return requests
 
 

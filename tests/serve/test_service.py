@@ -12,14 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.serve.conftest import LINES, Gated, Service
+from tests.serve.conftest import LINES, Gated, Panic, Service
 from tests.serve.http.test_h11_timeouts import WHOLE, until, waiting
 from tests.serve.http.test_metrics import samples
 
 from regard.decoding.search import Beam
 from regard.inference.limits import Limits
+from regard.serve.batcher import Batcher
 from regard.serve.served_model import ServedModel
-from regard.serve.server import listen, serve, server
+from regard.serve.server import ModelFailed, listen, serve, server
 from regard.tasks.loading import LoadedRun
 
 JSON = {"content-type": "application/json"}
@@ -176,3 +177,14 @@ def test_a_second_interrupt_does_not_wait(gated: Gated, servers: list[Any]) -> N
 
 def test_it_says_where_it_is(service: Service, run: Path) -> None:
     assert service.said == f"{run} is served at {service.address} (Ctrl-C stops it)\n"
+
+
+def test_the_end_of_a_models_thread_ends_the_service(
+    gated: Gated, servers: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Batcher) -> None:
+        raise Panic("no way on")
+
+    monkeypatch.setattr(Batcher, "_answer_all", fail)
+    with listen("127.0.0.1", 0) as at, pytest.raises(ModelFailed):
+        serve([ServedModel(gated, Limits())], at, host="127.0.0.1")

@@ -9,6 +9,7 @@ from typing import Any
 from regard.cli.chat_display import answer_lines, has_colour, speaker_label
 from regard.cli.input_lines import piped_lines, prompted_line
 from regard.cli.output import note
+from regard.cli.terminal_output import write_styled
 from regard.common.atomic_files import write_atomically
 from regard.common.suggestions import known
 from regard.inference.chat import Chat
@@ -82,7 +83,7 @@ class ChatSession:
             self._say(_plain(text.removeprefix("/")) if text.startswith("//") else _plain(text))
 
     def _say(self, text: str) -> None:
-        reply = _ReplyLine(speaker_label(self.name, colour=self.colour))
+        reply = _ReplyLine(speaker_label(labels.printable(self.name), colour=self.colour))
         try:
             answer = self.conversation.say(text, None if self.as_json else reply.write)
             if answer.text == "" and not self.as_json:
@@ -98,7 +99,7 @@ class ChatSession:
         else:
             previous = self.conversation.previous_state
             lines = list(answer_lines(answer, previous, colour=self.colour))
-        sys.stdout.write("".join(f"{each}\n" for each in lines))
+        write_styled("".join(f"{each}\n" for each in lines))
         sys.stdout.flush()
         self._save()
 
@@ -164,7 +165,7 @@ class _ReplyLine:
         self.label, self.is_begun = label, False
 
     def write(self, piece: str) -> None:
-        sys.stdout.write(("" if self.is_begun else self.label) + labels.printable(piece))
+        write_styled(("" if self.is_begun else self.label) + labels.printable(piece))
         sys.stdout.flush()
         self.is_begun = True
 

@@ -53,7 +53,8 @@ def train(name: str, task: TaskConfig, out: Path, config: Path) -> int:
     folder = out / name
     print(f"regard: {name}", file=sys.stderr, flush=True)
     if (folder / RECORD).exists():
-        options = ["--resume", str(folder)]
+        trusted = [word for module in task.modules(task.to_json()) for word in ("--trust-module", module)]
+        options = ["--resume", str(folder), *trusted]
     else:
         positions = getattr(task.model, "positions", None)
         variant = [*task.cli_arguments(), *(["--positions", positions] if positions else []), "--seed", str(task.seed)]
@@ -70,7 +71,8 @@ def train(name: str, task: TaskConfig, out: Path, config: Path) -> int:
 
 def _process(args: list[str]) -> int:
     """The exit code of a command in a process of its own."""
-    child = subprocess.Popen([sys.executable, "-m", "regard", *args], stdout=sys.stderr.fileno())
+    # -P: no file of the working directory is imported instead of a library
+    child = subprocess.Popen([sys.executable, "-P", "-m", "regard", *args], stdout=sys.stderr.fileno())
     while True:
         try:
             return child.wait()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from regard.attribution import Attribution, Faithfulness, FaithfulnessReport
+from regard.cli.terminal_output import write_styled
 from regard.viz.attribution.page import FaithfulnessPage, MethodRow
 from regard.viz.recording.page.packing import png_data_url
 from regard.viz.text.terminal import heatmap
@@ -23,13 +24,15 @@ def check_explained(run: Path, loaded: Any, verb: str, tasks: Sequence[str]) -> 
         )
 
 
-def scores_text(results: Sequence[Attribution]) -> str:
-    """A line of blocks per method, each scaled to its greatest score; the highest scores of a picture."""
-    lines = [_heatmap(results), ""] if results[0].grid is None else [_patches(results[0].grid)]
+def print_scores(results: Sequence[Attribution]) -> None:
+    """Prints a line of blocks per method, each scaled to its greatest score; the highest scores of a picture."""
+    if results[0].grid is None:
+        write_styled(_heatmap(results) + "\n\n")
+    else:
+        print(_patches(results[0].grid))
     for result in results:
         best = ", ".join(f"{result.tokens[n]} {float(result.scores[n]):+.3f}" for n in result.ranking()[:5])
-        lines.append(f"{result.method}: {best}{_completeness(result)}")
-    return "\n".join(lines)
+        print(f"{result.method}: {best}{_completeness(result)}")
 
 
 def _heatmap(results: Sequence[Attribution]) -> str:

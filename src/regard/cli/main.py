@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import __version__
+from regard.cli.terminal_output import escape_terminals
 from regard.common.suggestions import known
 
 VERBS = {
@@ -48,11 +49,15 @@ def main(args: Sequence[str] | None = None) -> int:
     end = words.index("--") if "--" in words else len(words)
     debug = "--debug" in words[:end]
     words = [word for n, word in enumerate(words) if n > end or word != "--debug"]
+    words, modules = _trusted_modules(words)
     for stream in (sys.stdout, sys.stderr):
         # a terminal without a character shows its number instead of failing
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    escape_terminals()
     try:
+        for module in modules:
+            _import_trusted(module)
         return _run(words)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 2 if stop.code else 0
@@ -68,10 +73,10 @@ def main(args: Sequence[str] | None = None) -> int:
         if debug or not _is_bad_input(error):
             raise
         text = sentence(error)
-        if words[0] in VERBS:
+        if words and words[0] in VERBS:
             from regard.cli.parsing.option_names import with_cli_option_names
 
-            text = with_cli_option_names(text, _options(words[0]))
+            text = with_cli_option_names(text, _options(*words[:2]))
         print_error(text)
         return 2
 
@@ -82,7 +87,8 @@ def _run(words: list[str]) -> int:
         return 0
     about = (
         "Attention for PyTorch: train models with any mechanism, and see their attention.\n\n"
-        "`regard VERB --help` lists the options of a verb. With any verb, --debug shows the traceback of an error.\n"
+        "`regard VERB --help` lists the options of a verb. With any verb, --debug shows the traceback of an error,\n"
+        "and --trust-module MODULE imports a module that a run of yours needs, which opening a run never does.\n"
         "regard --version prints the version."
     )
     verb = choose("regard", "VERB", VERBS, words, about)
@@ -97,6 +103,29 @@ def _run(words: list[str]) -> int:
     return int(_module(verb).run(words[1:]))
 
 
+def _trusted_modules(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words without each --trust-module MODULE before "--", and those modules."""
+    end = words.index("--") if "--" in words else len(words)
+    kept, modules = [], []
+    before = iter(words[:end])
+    for word in before:
+        option, equals, value = word.partition("=")
+        if option == "--trust-module":
+            modules.append(value if equals else next(before, ""))
+        else:
+            kept.append(word)
+    return [*kept, *words[end:]], modules
+
+
+def _import_trusted(module: str) -> None:
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # of the module itself, which may raise anything
+        raise ValueError(
+            f"--trust-module {module!r} cannot be imported: {error}; install it, or name the module that a run needs"
+        ) from error
+
+
 def _module(verb: str) -> Any:
     return importlib.import_module(f"regard.cli.verbs.{verb}")
 
@@ -107,15 +136,15 @@ def options_class(verb: str) -> type:
     return options
 
 
-def _options(verb: str) -> list[type]:
-    """The dataclasses that have the options of a verb."""
+def _options(verb: str, task: str = "") -> list[type]:
+    """The dataclasses that have the options of a verb, and of its task if one is named."""
     if verb in _BASE_VERBS:
         return [options_class(verb)]
     from regard.tasks.registry import TASKS
     from regard.training.config import TrainingConfig
 
     if verb in ("train", "compare"):
-        return [TrainingConfig, *TASKS.values()]
+        return [TrainingConfig, *([TASKS[task]] if task in TASKS else TASKS.values())]
     from regard.cli.run_options import LoadOptions
 
     nested = {

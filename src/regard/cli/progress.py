@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any, Protocol, TextIO
 
 from regard.cli.main import is_main_process
+from regard.cli.terminal_output import escape_terminals, unfiltered
+from regard.common.control_characters import escape_controls
 from regard.common.wording import plural
 from regard.training.events import (
     Ahead,
@@ -81,6 +83,7 @@ class Bar:
 
     def __enter__(self) -> "Bar":
         self._progress.start()
+        escape_terminals()  # rich has replaced the streams, and stop() puts them back
         self._bar = self._progress.add_task("getting ready", total=None)
         return self
 
@@ -88,11 +91,13 @@ class Bar:
         self._progress.stop()
 
     def print_line(self, text: str) -> None:
-        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._progress.console.print(escape_controls(text), markup=False, highlight=False, soft_wrap=True)
 
     def show_step(self, event: StepLogged) -> None:
         total = None if event.remaining is None else event.elapsed + event.remaining
-        self._progress.update(self._bar, description=step_line(event), completed=event.elapsed, total=total)
+        self._progress.update(
+            self._bar, description=escape_controls(step_line(event)), completed=event.elapsed, total=total
+        )
 
     show_interim = show_step
 
@@ -107,7 +112,7 @@ def _bars(out: TextIO) -> Any:
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        console=Console(file=out),
+        console=Console(file=unfiltered(out)),
         transient=True,
     )
 
@@ -135,6 +140,7 @@ def example_progress(noun: str, out: TextIO) -> Iterator[Callable[[int, int], No
         yield print_line
         return
     with _bars(out) as bars:
+        escape_terminals()
         bar = bars.add_task(f"{noun}s", total=None)
         yield lambda done, total: bars.update(bar, description=line(done, total), completed=done, total=total)
 
@@ -218,8 +224,11 @@ class _DelayedLine:
     def schedule(self, text: str, is_printed: bool = False) -> None:
         """`is_printed`: the line is on the screen already."""
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._announce, args=(text, is_printed, self._done), daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._announce, args=(text, is_printed, self._done), daemon=True)
+        # a system without a free thread goes without the line
+        with contextlib.suppress(RuntimeError):
+            thread.start()
+            self._thread = thread
 
     def _announce(self, text: str, is_printed: bool, done: threading.Event) -> None:
         start = time.monotonic()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from regard.cli.terminal_output import write_styled
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -155,12 +157,12 @@ def image_under(recording: "Recording", image: "Tensor | None", out: Path, what:
     return image if drawn and has_grids(recording) else None
 
 
-def print_recording(recording: "Recording") -> str:
-    """The recording as wide as the terminal, in colour if it is one."""
+def print_recording(recording: "Recording") -> None:
+    """Prints the recording as wide as the terminal, in colour if it is one."""
     from regard.viz.show import show
 
     width = max(shutil.get_terminal_size((100, 24)).columns, 40)
-    return show(recording).text(width=width, colour=sys.stdout.isatty())
+    write_styled(show(recording).text(width=width, colour=sys.stdout.isatty()))
 
 
 def count_maps(recording: "Recording") -> str:

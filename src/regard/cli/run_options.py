@@ -76,18 +76,21 @@ def _joined(options: Sequence[type]) -> type:
 
 
 def load(run: Path, options: dict[str, Any]) -> LoadedRun:
-    """The run with its weights, on as many threads as typed, or as it was trained with."""
+    """The run with its weights, on as many threads as typed, or as it was trained with if there are as many cores."""
     import torch
 
     from regard.interop.quantize import is_native_model, is_quantized, kernel_sentence
     from regard.tasks.loading import load_run
-    from regard.training.runtime import malloc
+    from regard.training.runtime import malloc, threads
 
     load_options = LoadOptions(**options)
     loaded = load_run(run, load_options.weights, load_options.device, load_options.quantization)
+    for sentence in loaded.notes:
+        note(sentence)
     if is_quantized(loaded.predictor.model) and not is_native_model(loaded.predictor.model):
         note(kernel_sentence(loaded.predictor.model))
     if loaded.predictor.device.type == "cpu":
         malloc.retain_freed_memory()
-    torch.set_num_threads(load_options.threads or loaded.threads or torch.get_num_threads())
+    recorded = None if loaded.threads is None else min(loaded.threads, threads.available())
+    torch.set_num_threads(load_options.threads or recorded or torch.get_num_threads())
     return loaded

@@ -83,6 +83,17 @@ def read_tagged(
     return tensors, facts
 
 
+def has_tag(path: Path, key: str) -> bool:
+    """Whether a file is a safetensors file with metadata under this key; its tensors are not read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return key in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return False
+
+
 def read_tensors(path: Path, kind: str) -> "dict[str, Tensor]":
     """The tensors of any safetensors file; raises ValueError in one printable sentence if it is damaged."""
     try:

@@ -11,7 +11,8 @@ from starlette.responses import PlainTextResponse
 
 from regard import __version__
 from regard.serve.access import check_origin, check_token
-from regard.serve.errors import RequestError, error_body
+from regard.serve.batcher import FAILED
+from regard.serve.errors import FAULT, RequestError, error_body
 from regard.serve.http.bearer_token import BearerToken
 from regard.serve.http.metrics import CONTENT_TYPE, Metrics
 from regard.serve.http.security_middleware import Log, SecurityMiddleware
@@ -76,10 +77,12 @@ def build(
 
 
 def _service_routes(app: FastAPI, routes: Sequence[ModelRoutes], metrics: Metrics) -> None:
-    stopping = error_answers({503: "The service is stopping."})
+    stopping = error_answers({503: "The service is stopping, or a model failed."})
 
     @app.get("/health", summary="Whether the service answers", responses=stopping)
     async def health() -> Response:
+        if any(each.batcher.has_failed for each in routes):
+            raise RequestError(503, FAILED, retry=5)
         if not all(each.batcher.is_alive for each in routes):
             raise RequestError(503, "the service is stopping", retry=5)
         return json_response(to_bytes({"status": "ok"}))
@@ -115,4 +118,4 @@ def _errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def server_error(_: Request, __: Exception) -> Response:
-        return Response(error_body("the service failed, which is its fault; see its log"), 500, {}, "application/json")
+        return Response(error_body(FAULT), 500, {}, "application/json")

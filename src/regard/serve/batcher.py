@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
+from regard.common.cancellation import Cancellation, cancelled_if
 from regard.inference.endpoint import Endpoint, EndpointRequest, StreamingEndpoint
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import ModelMetrics
@@ -18,6 +19,7 @@ from regard.serve.http.metrics import ModelMetrics
 _log = logging.getLogger("regard.serve")
 # how long a batch may wait for more requests, as a share of the time that the last batch took
 _MAX_WAIT_SHARE = 0.25
+FAILED = "the model failed, and the service ends; see its log"
 
 
 @dataclass(eq=False)
@@ -47,9 +49,12 @@ class Batcher:
         self.waiting = 0  # sentences or images
         self._unpacking = 0  # of those that wait
         self._jobs: deque[Job] = deque()
+        self._running: list[Job] = []  # of the thread
         self._streams: list[tuple[Job, Iterator[dict[str, object]]]] = []  # of the thread
         self._ready = threading.Condition()
         self._is_stopping = False
+        self.has_failed = False  # whether the thread ended by an error
+        self.on_failure: Callable[[], object] = lambda: None  # called by the thread when it ends by an error
         self._expected_requests, self._max_wait = 1, 0.0  # in the next batch; and in seconds
         self._thread = threading.Thread(target=self._run, name="regard-model", daemon=True)
 
@@ -90,6 +95,8 @@ class Batcher:
                 self._unpacking -= count
 
     def _reserve(self, count: int) -> None:
+        if self.has_failed:
+            raise RequestError(503, FAILED, retry=5)
         if not self.is_alive:
             raise RequestError(503, "the service is stopping; try again when it is back", retry=5)
         if self.waiting + count > self.max_waiting:
@@ -100,7 +107,8 @@ class Batcher:
         self.waiting += count
 
     def cancel(self, job: Job) -> None:
-        """Removes a job from the queue, or drops its answer if it is already running."""
+        """Removes a job from the queue, or drops its answer if it is already running: a batch of which every job is
+        cancelled ends at its next step."""
         job.is_cancelled = True
         with self._ready:
             if job in self._jobs:
@@ -109,7 +117,22 @@ class Batcher:
         job.answer.cancel()
 
     def _run(self) -> None:
+        try:
+            self._answer_all()
+        except BaseException as error:
+            self.has_failed = True
+            _log.critical("the thread of a model ended", exc_info=error)
+            with self._ready:
+                jobs = [*self._running, *self._jobs, *(job for job, _ in self._streams)]
+                self._jobs.clear()
+            for job in jobs:
+                if not job.answer.done():
+                    job.answer.set_exception(RequestError(503, FAILED, retry=5))
+            self.on_failure()
+
+    def _answer_all(self) -> None:
         while (jobs := self._next_jobs()) or self._streams:
+            self._running = jobs
             if whole := [job for job in jobs if job.emit is None]:
                 self._answer(whole)
             endpoint = cast(StreamingEndpoint, self.endpoint)
@@ -124,7 +147,7 @@ class Batcher:
             piece = None if job.is_cancelled else next(pieces, None)
             if piece is not None:
                 job.emit(_json(piece))
-        except Exception as error:
+        except BaseException as error:  # a panic of an extension in Rust is no Exception
             self._fail(job, error)
             return False
         self.metrics.busy(time.perf_counter() - start)
@@ -167,9 +190,15 @@ class Batcher:
         start = time.perf_counter()
         try:
             # encoded in this thread too: a long answer must not block the event loop
-            bodies = [_json(answer) for answer in self.endpoint.answer([job.request for job in jobs])]
+            with cancelled_if(lambda: all(job.is_cancelled for job in jobs)):
+                bodies = [_json(answer) for answer in self.endpoint.answer([job.request for job in jobs])]
             assert len(bodies) == len(jobs)
-        except Exception as error:
+        except Cancellation:
+            for job in jobs:
+                job.answer.set_exception(RequestError(503, "the request was cancelled"))
+            self.metrics.busy(time.perf_counter() - start)
+            return
+        except BaseException as error:  # a panic of an extension in Rust is no Exception
             if len(jobs) > 1:
                 # a request that fails must not fail the others
                 for job in jobs:
@@ -186,7 +215,7 @@ class Batcher:
         for job, answer in zip(jobs, bodies, strict=True):
             job.answer.set_result(answer)
 
-    def _fail(self, job: Job, error: Exception) -> None:
+    def _fail(self, job: Job, error: BaseException) -> None:
         if isinstance(error, RequestError):  # the endpoint refused the request
             job.answer.set_exception(error)
             return

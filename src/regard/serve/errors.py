@@ -2,6 +2,8 @@
 
 import json
 
+FAULT = "the service failed, which is its fault; see its log"
+
 
 class RequestError(Exception):
     """Becomes {"error": sentence} with this status; `retry` is the value of Retry-After, in seconds, and `challenge`

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.responses import RedirectResponse
 
+from regard.common.cancellation import cancelled_if, check_cancelled
 from regard.inference.endpoint import Schema, Unpack
 from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError
@@ -122,13 +123,14 @@ def _documentation(schema: Schema, reader: BodyReader, *, streams: bool, asks_to
 async def _answer(
     endpoint_request: Any, unpack: Unpack | None, batcher: Batcher, unpack_pool: ThreadPoolExecutor
 ) -> bytes:
-    """The answer, however long it takes; if it is cancelled, a request that has not begun never begins."""
+    """The answer, however long it takes; if it is cancelled, a request that has not begun never begins, and one
+    that has ends at its next step."""
     if unpack is not None:
         cancelled = threading.Event()
         with batcher.unpacking(endpoint_request.count):
             try:
                 endpoint_request = await asyncio.get_running_loop().run_in_executor(
-                    unpack_pool, unpack, endpoint_request, cancelled.is_set
+                    unpack_pool, _unpack, unpack, endpoint_request, cancelled
                 )
             finally:
                 cancelled.set()
@@ -137,6 +139,12 @@ async def _answer(
         return await asyncio.wrap_future(job.answer)
     finally:
         batcher.cancel(job)
+
+
+def _unpack(unpack: Unpack, endpoint_request: Any, cancelled: threading.Event) -> Any:
+    with cancelled_if(cancelled.is_set):
+        check_cancelled()
+        return unpack(endpoint_request)
 
 
 async def _answer_in_time(request: Request, answer_task: Coroutine[Any, Any, bytes], seconds: float) -> bytes:

@@ -16,7 +16,12 @@ from regard.serve.served_model import ServedModel
 if TYPE_CHECKING:
     import uvicorn
 
+    from regard.serve.batcher import Batcher
     from regard.serve.http.security_middleware import Log
+
+
+class ModelFailed(Exception):
+    """The thread of a model ended by an error, and the service with it."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -102,12 +107,22 @@ def serve(
 ) -> int:
     """Serves until Ctrl-C or SIGTERM, then answers the open requests; a second Ctrl-C does not wait.
 
-    Returns the number of requests. `ready` is called when the service can be reached and stopped.
+    Returns the number of requests; raises ModelFailed if the thread of a model ended by an error.
+    `ready` is called when the service can be reached and stopped.
     """
     running = server(models, host=host, allowed=allowed, origins=origins, token=token, log=log)
+    batchers: list[Batcher] = running.config.app.app.state.batchers  # type: ignore[union-attr]
+
+    def stop() -> None:
+        running.should_exit = True
+
+    for batcher in batchers:
+        batcher.on_failure = stop
     with _stop_on_signals(running):
         ready()
         running.run(sockets=[at])
+    if any(batcher.has_failed for batcher in batchers):
+        raise ModelFailed
     if running.force_exit:
         raise KeyboardInterrupt
     return int(running.server_state.total_requests)

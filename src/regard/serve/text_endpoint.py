@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
+from regard.common.cancellation import check_cancelled
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.inference.predictor import Predictor, labelled_recording
@@ -217,6 +218,7 @@ class TextEndpoint:
 
     def _attended(self, text: str, options: Any) -> dict[str, Any]:
         """The answer about one text with its maps; a recording has the labels of one text alone."""
+        check_cancelled()
         try:
             output, recording = labelled_recording(self.predictor, text, options)
         except (ValueError, MemoryError) as error:

@@ -487,3 +487,13 @@ def test_checks_name_the_option_and_the_remedy() -> None:
 )
 def test_errors_name_options_as_they_are_typed(text: str, typed: str) -> None:
     assert with_cli_option_names(text, [Training, Learning, Translating]) == typed
+
+
+def test_an_empty_path_is_no_working_directory() -> None:
+    from regard.cli.verbs.record import RecordOptions
+
+    for words in (["m", "a", "--out", ""], ["m", "a", "--out="]):
+        with pytest.raises(
+            ValueError, match=r"^--out must be a path, got ''; name one, such as \. for the working dir"
+        ):
+            parse(RecordOptions, "regard record", words)

@@ -98,6 +98,7 @@ def test_tables_or_none_and_names_as_typed() -> None:
         ("train = 3", "train in own.toml must be a list of names of files, got 3; write it in brackets, such as"),
         ("train = [1, 2]", "train in own.toml must be the name of a file in quotes, got 1; write it such as"),
         ("betas = [0.5]", "betas in own.toml must be a list of two numbers, got \\[0.5\\]"),
+        ("steps = " + "1" * 5000, "own.toml is not TOML \\(.*digits.*\\); write lines such as: lr = 1e-3"),
         ("lr = = 3", "own.toml is not TOML \\(.*\\); write lines such as: lr = 1e-3"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.conftest import TINY, Ran, Regard
 
 from regard.attn.catalogue import MECHANISMS
+from regard.cli import comparison
 from regard.cli.comparison import check
 from regard.cli.main import main
 from regard.cli.verbs.compare import split_values, with_seeds
@@ -303,3 +304,12 @@ def test_damaged_results(regard: Regard, pairs: Path, tmp_path: Path, content: s
     assert ran.code == 2
     assert f"{tmp_path / 'results.json'} cannot be read ({cause}" in ran.err
     assert "); remove it, and every training is checked again" in ran.err
+
+
+def test_trainings_import_no_file_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "msgspec.py").write_text("open('ran', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "stderr").open("w") as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        assert comparison._process(["train", "nothing"]) == 2
+    assert not (tmp_path / "ran").exists()

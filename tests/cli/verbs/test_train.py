@@ -1,6 +1,7 @@
 """regard train: new runs, resumed runs, and how they end."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -238,7 +239,7 @@ def test_resume_of_an_unknown_task(regard: Regard, trained: Path, tmp_path: Path
     (tmp_path / "run.json").write_bytes(with_checksum({**record, "task": "paint"}))
     ran = regard("train", "--resume", tmp_path)
     assert ran.code == 2
-    assert ran.err == f"regard: {tmp_path} is a run of paint, which this version does not know; update regard\n"
+    assert ran.err == f"regard: {tmp_path} is a run of 'paint', which this version does not know; update regard\n"
 
 
 def test_a_resumed_run_keeps_its_task(regard: Regard, trained: Path) -> None:
@@ -347,3 +348,24 @@ def test_a_new_run_writes_over_nothing(regard: Regard, pairs: Path, tmp_path: Pa
     assert f"{tmp_path} has a file {name}, which a training would write over; name another folder by --out" in ran.err
     assert (tmp_path / name).read_text() == "my own"
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    "words", [["train", "translate", "--out", ""], ["train", "--resume", ""], ["train", "--resume="]]
+)
+def test_an_empty_folder(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = regard(*words)
+    assert ran.code == 2
+    assert "must be a path, got ''; name one, such as . for the working directory" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_named_pipe_as_a_record(regard: Regard, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    ran = regard("train", "--resume", tmp_path)
+    assert ran.code == 2
+    assert ran.err == f"regard: {tmp_path}/run.json is no file; restore it, or name the folder of a training\n"

@@ -377,7 +377,7 @@ def test_a_run_of_another_task(regard: Regard, trained: Path, tmp_path: Path, mo
     record = json.loads((trained / "run.json").read_text(encoding="utf-8"))
     (tmp_path / "run.json").write_bytes(with_checksum({**record, "task": "paint"}))
     assert regard("translate", tmp_path, "a").err == (
-        f"regard: {tmp_path} is a run of paint, which this version does not know; update regard\n"
+        f"regard: {tmp_path} is a run of 'paint', which this version does not know; update regard\n"
     )
     monkeypatch.setitem(TASKS, "paint", Paint)
     sentence = (

@@ -59,6 +59,7 @@ def test_a_sound_is_written_down(seen: Seen) -> None:
     page.keyboard.press("ArrowRight")
     assert " at 0.04 s: " in page.inner_text("#sound-status")
     page.click("summary")
+    page.wait_for_selector("#attention th[scope=row]")  # the table is filled when it opens
     assert page.locator("#attention th[scope=row]").count() == len(output.tokens)
     assert violations(page) == []
     assert not overflow(page)

@@ -30,6 +30,8 @@ def _inputs_of(folder: Path) -> dict[str, list[Path | str]]:
 
 def _data_files(record: Path) -> list[Path | str]:
     """The data files that a record names; none if it cannot be read, which loading the run reports."""
+    if not record.is_file():  # reading a named pipe would wait for its writer
+        return []
     try:
         content = json_files.parse(record.read_bytes())
         # version 1 has the options under "task", where version 2 has the name of the task

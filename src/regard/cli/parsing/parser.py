@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.cli.main import is_main_process
@@ -191,6 +192,9 @@ def _value(option: Option, text: str) -> Any:
     called = (option.field.metadata.get("called") or option.name) if option.positional else option.flag
     if option.choices:
         known(called, text, option.choices)
+    if option.kind is Path and not text:
+        # an empty path would be the working directory; an unset variable of a shell gives one
+        raise ValueError(f"{called} must be a path, got ''; name one, such as . for the working directory")
     if option.kind is bool:
         if text not in ("True", "False"):
             raise ValueError(f"{option.flag} must be {_VALUE_KINDS[bool]}, got {text!r}; write one of them")

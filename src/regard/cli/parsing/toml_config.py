@@ -28,7 +28,7 @@ def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
         raise ValueError(f"{path} is nested too deeply; write lines such as: lr = 1e-3") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # numbers of too many digits as well
         raise ValueError(f"{path} is not TOML ({error}); write lines such as: lr = 1e-3") from error
     values: dict[str, Any] = {}
     every_option = by_name(section_options(sections), "")

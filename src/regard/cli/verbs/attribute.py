@@ -50,7 +50,7 @@ def run(args: Sequence[str]) -> int:
     not_an_input("--picture", options.picture, options.run, {"the picture": [options.text]})
     loaded = run_options.load(options.run, options.load)
     import regard
-    from regard.cli.explanations import as_json, check_explained, scores_text
+    from regard.cli.explanations import as_json, check_explained, print_scores
     from regard.viz.attribution.figure import draw_attributions
     from regard.viz.attribution.picture_figure import draw_picture_attributions
 
@@ -64,7 +64,7 @@ def run(args: Sequence[str]) -> int:
             print(json.dumps({"text": options.text, **as_json(result)}, ensure_ascii=False))
     else:
         print(f"{first.target} {100 * first.probability:.1f} %, logit {first.output:.3f}")
-        print(scores_text(results))
+        print_scores(results)
     warn([f"{result.method}: {sentence}" for result in results for sentence in result.warnings])
     if options.picture is not None:
         title = f"{first.target} {100 * first.probability:.1f} %"

@@ -1,7 +1,6 @@
 """regard record: the attention of a model while it reads a text or an image."""
 
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,5 +73,5 @@ def run(args: Sequence[str]) -> int:
         more = f"; view it: {command}" if path.suffix == ".safetensors" else ""
         note(f"the recording is in {path}{more}")
     if options.out is None and options.alignment is None:
-        sys.stdout.write(print_recording(recording))
+        print_recording(recording)
     return 0

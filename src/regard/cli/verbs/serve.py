@@ -91,7 +91,7 @@ def run(args: Sequence[str]) -> int:
             )
     token = _read_token(options)
     models = _models(options, configs)
-    from regard.serve.server import address, listen, serve
+    from regard.serve.server import ModelFailed, address, listen, serve
     from regard.viz.html.security import is_loopback
 
     with listen(options.host, options.port) as socket:
@@ -103,16 +103,20 @@ def run(args: Sequence[str]) -> int:
             names = ", ".join(map(str, options.run))
             print(f"{names} {verb} served at {address(socket)} (Ctrl-C stops it)", flush=True)
 
-        count = serve(
-            models,
-            socket,
-            host=options.host,
-            allowed=options.allow_host,
-            origins=options.allow_origin,
-            token=token,
-            log=_print if options.log else None,
-            ready=ready,
-        )
+        try:
+            count = serve(
+                models,
+                socket,
+                host=options.host,
+                allowed=options.allow_host,
+                origins=options.allow_origin,
+                token=token,
+                log=_print if options.log else None,
+                ready=ready,
+            )
+        except ModelFailed:
+            _note("a model failed, as the log says; start the service again")
+            return 1
     _note(f"stopped; {count} request{'s' * (count != 1)} answered")
     return 0
 

@@ -158,7 +158,7 @@ def _resume(args: Sequence[str], name: str | None) -> int:
     _check_training_only(args)
     sections: dict[str, type] = {"training": TrainingConfig}
     run = unchecked_value("--resume", ResumeOptions, args, sections=sections)
-    record = None if run is None else RunRecord.read(Path(run))
+    record = RunRecord.read(Path(run)) if run else None
     recorded = {} if record is None else dict(vars(record.training))
     # prints the help with the values of the run, or raises for the run that is missing
     parse(ResumeOptions, "regard train", args, sections=sections, defaults=recorded)

@@ -148,7 +148,7 @@ def run(args: Sequence[str]) -> int:
     if other is not None:
         recording = recording.difference(other)
     if layer is None and options.head is None:
-        sys.stdout.write(print_recording(recording))
+        print_recording(recording)
         return 0
     from regard.viz.recording import terminal
 

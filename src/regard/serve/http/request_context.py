@@ -27,6 +27,7 @@ class RequestContext:
         self._body_complete = "content-length" not in received and "transfer-encoding" not in received
         self._expects_continue = "expect" in received
         self.status = 499
+        self.has_started = False  # whether the start of an answer was sent
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -35,7 +36,7 @@ class RequestContext:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status, self.has_started = message["status"], True
             headers = MutableHeaders(scope=message)
             for name, value in self._headers.items():
                 headers.setdefault(name, value)

@@ -1,5 +1,7 @@
 """SecurityMiddleware: refuses requests of other sites, sets security headers, and counts and logs every request."""
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection
 
@@ -7,13 +9,14 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from regard.serve.errors import RequestError
+from regard.serve.errors import FAULT, RequestError
 from regard.serve.http.metrics import Metrics
 from regard.serve.http.request_context import RequestContext
 from regard.serve.http.trusted_host import TrustedHost
 from regard.viz.html.page import content_security_policy
 from regard.viz.html.security import SECURITY_HEADERS, host_name
 
+_log = logging.getLogger("regard.serve")
 # takes one line per request, without its text
 Log = Callable[[str], None]
 # no resources of other sites, and no frame around the page
@@ -72,6 +75,13 @@ class SecurityMiddleware:
                 await context.send_error(error)
                 return
             await self._answer(scope, context.receive, context.send)
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as failure:
+            # a panic of an extension in Rust, which no handler of starlette catches
+            _log.error("a request failed", exc_info=failure)
+            if not context.has_started:
+                await context.send_error(RequestError(500, FAULT))
         finally:
             self._count(scope, context.status, time.perf_counter() - start)
 
