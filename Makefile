@@ -18,7 +18,7 @@ help:
 	@echo "make test-all   all tests with whole products and more random cases (long)"
 	@echo "make check      formatting, lint, types, import order of the packages"
 	@echo "make fuzz       compare 2000 random attentions with explicit loops, on every backend (about a minute)"
-	@echo "make stress     damage 500 run folders and kill two trainings 50 times (about four minutes)"
+	@echo "make stress     damage 500 run folders, read 300 hostile files and kill two trainings 50 times (about four minutes)"
 	@echo "make bench      compare the speed with other libraries on this machine"
 	@echo "make docs       build the documentation into site/"
 	@echo "make licences   print the licences of all packages per extra; fail on the GPL in extras for users"
@@ -51,6 +51,7 @@ fuzz: .venv/.test
 
 stress: .venv/.test
 	@$(BIN)/python -m benchmarks.robustness.damage
+	@$(BIN)/python -m benchmarks.robustness.hostile
 	@$(BIN)/python -m benchmarks.robustness.kills
 
 bench: .venv/.bench

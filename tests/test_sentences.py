@@ -48,6 +48,7 @@ SOURCE = Path(regard.__file__).parent
 INTERNAL = {
     "attn/explicit_weights.py": "a bare call is compared by its mechanism",
     "kernels/native_library.py": "found no memory for its scratch rows",
+    "models/pretrained/sentencepiece_files.py": "a field of bytes holds a number",
     "viz/recording/tile_server.py": "the server stops",
 }
 # shorter parts of a sentence say nothing, and so many letters in a row are no accident
@@ -150,7 +151,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "one captioned picture": (
         ValueError,
         lambda at: Caption(train=captioned(at)).prepare(at),
-        "names 1 image, and one is needed to validate on; name more, or give valid",
+        "names 1 image, and another is needed to validate on; name more, or give valid",
     ),
     "a shifted scene": (
         ValueError,
