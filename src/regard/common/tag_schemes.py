@@ -110,10 +110,14 @@ class TagScheme:
         label = split_tag(tag)[1]
         return self.name == "IOB1" and previous not in (None, OUTSIDE) and split_tag(str(previous))[1] == label
 
+    def stray(self, tags: Sequence[str]) -> list[int]:
+        """The indices whose tags the scheme forbids there, and len(tags) if the text may not end so."""
+        edges: list[str | None] = [None, *tags, None]
+        return [index for index, pair in enumerate(pairwise(edges)) if tags and not self.allows(*pair)]
+
     def violation(self, tags: Sequence[str]) -> int | None:
         """The first index whose tag the scheme forbids there, len(tags) if the text may not end so; None if none."""
-        edges: list[str | None] = [None, *tags, None]
-        return next((index for index, pair in enumerate(pairwise(edges)) if tags and not self.allows(*pair)), None)
+        return next(iter(self.stray(tags)), None)
 
     def spans(self, tags: Sequence[str], reading: Reading = "lenient") -> list[TaggedSpan]:
         """The spans of a sequence. Lenient: a span begins wherever none continues; strict: without malformed ones."""

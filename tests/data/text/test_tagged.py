@@ -13,7 +13,9 @@ from regard.data.text.tagged import (
     check_tags,
     find_scheme,
     read_tagged,
+    stray_tags_warning,
     tags_of,
+    with_well_formed_tags,
 )
 
 CONLLU = """\
@@ -85,7 +87,7 @@ def test_a_folder_of_lines_with_intents(tmp_path: Path) -> None:
         (["NOUN", "VERB"], "none"),
         (["X-NOUN", "Y-VERB"], "none"),
         (["O", "O"], "none"),
-        (["I-X", "O", "B-X"], "IOB2"),  # no scheme allows it, so the commonest is named in the error
+        (["I-X", "O", "B-X"], "IOB2"),  # one tag breaks either
     ],
 )
 def test_the_scheme_is_found(tags: list[str], scheme: str) -> None:
@@ -180,22 +182,40 @@ def test_bad_conllu_and_folders(tmp_path: Path) -> None:
         read_tagged(tmp_path)
 
 
-def test_forbidden_and_unknown_tags(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "tags", "spans", "place"),
+    [
+        ("IOB2", "O I-X", "O B-X", "line 2: 'I-X' after 'O'"),
+        ("IOB2", "I-X I-X B-X", "B-X I-X B-X", "line 1: 'I-X' at the start of a sentence"),
+        ("IOB1", "O B-X I-X", "O I-X I-X", "line 2: 'B-X' after 'O'"),
+        ("BIOES", "O B-X", "O S-X", "line 2: 'B-X' at the end of a sentence"),
+    ],
+)
+def test_stray_tags_are_counted_and_read_as_conlleval_reads_them(
+    tmp_path: Path, name: str, tags: str, spans: str, place: str
+) -> None:
+    path = write(tmp_path / "a.tsv", "".join(f"w\t{tag}\n" for tag in tags.split()))
+    sentences, scheme = read_tagged(path), TagScheme(name, ["O", "B-X", "I-X"])
+    warning = stray_tags_warning(sentences, path, scheme)
+    assert warning is not None
+    assert f"a.tsv has 1 tag that {name} forbids, the first in {place}" in warning
+    (repaired,) = with_well_formed_tags(sentences, scheme)
+    assert " ".join(repaired.tags) == spans
+    assert stray_tags_warning([repaired], path, TagScheme(name, ())) is None
+
+
+def test_the_scheme_that_the_fewest_tags_break_is_chosen() -> None:
+    """CoNLL-2003 as published is IOB1 with two B- behind O."""
+    rows = [["I-PER", "O"]] * 5 + [["I-X", "B-X", "O", "B-X"], ["O", "B-PER"]]
+    assert find_scheme([TaggedSentence.of(["w"] * len(tags), tags) for tags in rows]) == "IOB1"
+
+
+def test_unknown_tags_and_long_sentences(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "a\tO\nb\tI-X\n\nc\tB-X\n")
-    scheme = TagScheme("IOB2", ["O", "B-X", "I-X"])
-    with pytest.raises(
-        ValueError, match="a.tsv:2: IOB2 forbids the tag 'I-X' after 'O'; correct the tag, or name another"
-    ):
-        check_tags(read_tagged(path), path, scheme)
-    path = write(tmp_path / "b.tsv", "b\tI-X\n")
-    with pytest.raises(ValueError, match="b.tsv:1: IOB2 forbids the tag 'I-X' at the start of a sentence"):
-        check_tags(read_tagged(path), path, scheme)
-    path = write(tmp_path / "c.tsv", "b\tO\nc\tB-X\n")
-    with pytest.raises(ValueError, match="c.tsv:2: BIOES forbids the tag 'B-X' at the end of a sentence"):
-        check_tags(read_tagged(path), path, TagScheme("BIOES", ["O", "B-X"]))
+    check_tags(read_tagged(path), path, ["O", "B-X", "I-X"])
     path = write(tmp_path / "d.tsv", "b\tB-XX\n")
     with pytest.raises(ValueError, match="d.tsv:1: unknown tag 'B-XX'; did you mean 'B-X'"):
-        check_tags(read_tagged(path), path, scheme)
+        check_tags(read_tagged(path), path, ["O", "B-X", "I-X"])
     with pytest.raises(
         ValueError, match="a.tsv:1: the sentence has 2 words, more than max_length=1; put an empty line"
     ):

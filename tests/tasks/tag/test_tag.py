@@ -156,7 +156,6 @@ def test_parts_of_speech_and_intents(tmp_path: Path) -> None:
 
 BAD = {
     "columns": ("a\tO\nb\n", "train.tsv:2: a line must have 2 columns"),
-    "forbidden": ("a\tO\nb\tI-X\n\nc\tB-X\nd\tO\n\nd\tO\n", "forbids the tag"),
     "typo": ("a\tO\nb\tB-\nc\tI-X\n\nb\tB-\nc\tI-X\n\nc\tO\nb\tB-\nd\tI-X\n", "the tag 'B-' is none of IOB2, as 'I-X'"),
     "one column": ("fly7\nto\n\nfly8\n", "train.tsv:1: there is only one column in 'fly7'; the file must hold one"),
     "encoding": (b"a\tO\n\xff\tO\n", "UTF-8"),
@@ -174,12 +173,25 @@ def test_bad_files_are_one_sentence(name: str, tmp_path: Path, capsys: pytest.Ca
     text, error = BAD[name]
     path = tmp_path / "train.tsv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    options = ["--scheme", "IOB2"] if name == "forbidden" else []
-    args = ["train", "tag", "--train", str(path), "--out", str(tmp_path / "run"), "--steps", "1", *options]
+    args = ["train", "tag", "--train", str(path), "--out", str(tmp_path / "run"), "--steps", "1"]
     assert main(args) == 2
     said = capsys.readouterr().err
     assert error in said
     assert "Traceback" not in said
+
+
+def test_conll_2003_as_published_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """IOB1 with a stray B- behind O: a counted warning, in training and in evaluation."""
+    path, run = tmp_path / "eng.train", tmp_path / "run"
+    rows = ["EU I-ORG\nrejects O", "Peter I-PER\nBlackburn I-PER\nleft O", "at O\nRome B-LOC", "U.N. I-ORG\nsaid O"]
+    path.write_text("\n\n".join(rows * 3) + "\n", encoding="utf-8")
+    args = ["--train", str(path), "--valid", str(path), "--embedding", "4", "--hidden", "4", "--threads", "1"]
+    assert main(["train", "tag", *args, "--steps", "2", "--out", str(run)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "7 tags in IOB1" in said
+    assert "eng.train has 3 tags that IOB1 forbids, the first in line 9: 'B-LOC' after 'O'" in said
+    assert main(["evaluate", str(run)]) == 0
+    assert "has 3 tags that IOB1 forbids" in " ".join(capsys.readouterr().out.split())
 
 
 def test_bad_input_of_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,12 +10,12 @@ All are UTF-8, plain or `.gz`. Words keep their place in the text: `offsets` are
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regard.common.suggestions import known
-from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, SCHEMES, TagScheme, split_tag
-from regard.common.wording import shortened
+from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme, split_tag
+from regard.common.wording import plural, shortened
 from regard.data.text.pairs import read_lines
 
 _HOLDS = "one word and its tag per line, with an empty line after every sentence"
@@ -78,16 +78,13 @@ def tags_of(sentences: Sequence[TaggedSentence]) -> list[str]:
 
 
 def find_scheme(sentences: Sequence[TaggedSentence]) -> str:
-    """The scheme of tags: by their prefixes, and IOB1 rather than IOB2 if only that one allows all sentences."""
+    """The scheme of tags: by their prefixes, and of several with these the one that the fewest tags break."""
     tags = tags_of(sentences)
     prefixes = {split_tag(tag)[0] for tag in tags if tag != OUTSIDE}
     if not prefixes or not all(split_tag(tag)[1] for tag in tags if tag != OUTSIDE):
         return NO_SCHEME
-    candidates = [name for name in SCHEMES if name != NO_SCHEME and _has_prefixes(name, prefixes)]
-    if not candidates:
-        return NO_SCHEME
-    order = sorted(candidates, key=["IOB2", "IOB1", "BIOES", "BILOU"].index)
-    return next((name for name in order if not _violations(TagScheme(name, tags), sentences)), order[0])
+    candidates = [name for name in ("IOB2", "IOB1", "BIOES", "BILOU") if _has_prefixes(name, prefixes)]
+    return min(candidates, key=lambda name: _count_stray(TagScheme(name, tags), sentences), default=NO_SCHEME)
 
 
 def check_scheme_is_whole(sentences: Sequence[TaggedSentence], path: Path) -> None:
@@ -119,28 +116,45 @@ def _has_prefixes(name: str, prefixes: set[str]) -> bool:
     return all(TagScheme(name, ()).problem(f"{prefix}-X") is None for prefix in prefixes)
 
 
-def _violations(scheme: TagScheme, sentences: Sequence[TaggedSentence]) -> bool:
-    return any(scheme.violation(sentence.tags) is not None for sentence in sentences)
+def _count_stray(scheme: TagScheme, sentences: Iterable[TaggedSentence]) -> int:
+    return sum(len(scheme.stray(sentence.tags)) for sentence in sentences)
 
 
-def check_tags(sentences: Sequence[TaggedSentence], path: Path, scheme: TagScheme) -> None:
-    """Raises at the first tag that is none of the scheme's, or that it forbids where it stands."""
+def check_tags(sentences: Sequence[TaggedSentence], path: Path, tags: Sequence[str]) -> None:
+    """Raises at the first tag that is none of these."""
     for sentence in sentences:
         for tag, line in zip(sentence.tags, sentence.lines, strict=True):
             try:
-                known("tag", tag, scheme.tags)
+                known("tag", tag, tags)
             except ValueError as error:
                 raise ValueError(f"{path}:{line}: {error}") from error
-        index = scheme.violation(sentence.tags)
-        if index is not None:
-            at = min(index, len(sentence) - 1)
-            place = f"after {sentence.tags[at - 1]!r}"
-            if index in (0, len(sentence)):
-                place = f"at the {'end' if index else 'start'} of a sentence"
-            raise ValueError(
-                f"{path}:{sentence.lines[at]}: {scheme.name} forbids the tag {sentence.tags[at]!r} {place}; "
-                "correct the tag, or name another --scheme"
-            )
+
+
+def with_well_formed_tags(sentences: Sequence[TaggedSentence], scheme: TagScheme) -> list[TaggedSentence]:
+    """The sentences with the spans that conlleval reads in their tags, written by the rules of the scheme."""
+    return [
+        replace(sentence, tags=tuple(scheme.write(scheme.spans(sentence.tags), len(sentence))))
+        if scheme.stray(sentence.tags)
+        else sentence
+        for sentence in sentences
+    ]
+
+
+def stray_tags_warning(sentences: Sequence[TaggedSentence], path: Path, scheme: TagScheme) -> str | None:
+    """The number of tags that the scheme forbids where they stand, and the first of them; None without one."""
+    if not (count := _count_stray(scheme, sentences)):
+        return None
+    sentence = next(each for each in sentences if scheme.stray(each.tags))
+    index = scheme.stray(sentence.tags)[0]
+    at = min(index, len(sentence) - 1)
+    place = f"after {sentence.tags[at - 1]!r}"
+    if index in (0, len(sentence)):
+        place = f"at the {'end' if index else 'start'} of a sentence"
+    return (
+        f"{path} has {plural(count, 'tag')} that {scheme.name} forbids, the first in line {sentence.lines[at]}: "
+        f"{sentence.tags[at]!r} {place}; their spans are read as conlleval reads them: correct the file, or name "
+        "another --scheme, if they mean others"
+    )
 
 
 def check_lengths(sentences: Sequence[TaggedSentence], path: Path, most: int) -> None:

@@ -16,7 +16,7 @@ from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
-from regard.data.text.tagged import TaggedSentence
+from regard.data.text.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
 from regard.data.text.words import WordEncoder, WordInputs
 from regard.inference.evaluation import Evaluation
 from regard.kernels import crf
@@ -55,6 +55,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     valid: Sequence[TaggedSentence]
     summary: str
     pretrained: PretrainedEncoder | None = None
+    stray: Sequence[str] = ()
     unit: str = "words"
 
     @staticmethod
@@ -71,23 +72,29 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         else:
             vocabulary = vocabulary.check_same(folder)
         longest = max(map(len, splits.train))
-        scheme = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
+        named = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
         summary = f"{plural(len(splits.train), 'sentence')} to train on, the longest of {plural(longest, 'word')}, "
-        summary += f"{len(splits.valid):,} to validate, {plural(len(vocabulary.tags), 'tag')}{scheme}, "
+        summary += f"{len(splits.valid):,} to validate, {plural(len(vocabulary.tags), 'tag')}{named}, "
         summary += plural(len(vocabulary.words), "word")
         if vocabulary.intents:
             summary += f", {plural(len(vocabulary.intents), 'intent')}"
         encoder = word_encoder(vocabulary, pretrained)
+        parts = ((splits.train, task.train), (splits.valid, task.valid or task.train))
         if isinstance(encoder, SubwordEncoder):
-            for part, path in ((splits.train, task.train), (splits.valid, task.valid or task.train)):
+            for part, path in parts:
                 check_tokens(encoder, part, path)
-        return TagProblem(task, vocabulary, encoder, splits.train, splits.valid, summary, pretrained)
+        scheme = vocabulary.tag_scheme
+        stray = [stray_tags_warning(part, path, scheme) for part, path in parts if path is not None]
+        train, valid = (with_well_formed_tags(part, scheme) for part, _ in parts)
+        return TagProblem(
+            task, vocabulary, encoder, train, valid, summary, pretrained, [each for each in stray if each is not None]
+        )
 
     def build_model(self) -> Tagger:
         return build(self.task, self.vocabulary, self.pretrained)
 
     def warnings(self) -> Sequence[str]:
-        return long_sample_warnings([self._lengths()], self.task.batch)
+        return [*self.stray, *long_sample_warnings([self._lengths()], self.task.batch)]
 
     def _lengths(self) -> NDArray[np.integer]:  # "n"
         return np.array([len(sentence) for sentence in self.train])
@@ -211,7 +218,7 @@ class TagTask(Task[Tag, TagPredictor]):
     def evaluate(
         self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
-        sentences, split = self._sentences(predictor, folder, options)
+        sentences, split, stray = self._sentences(predictor, folder, options)
         progress(0, len(sentences))
         start = time.perf_counter()
         found = predictor.tag_words(
@@ -227,6 +234,8 @@ class TagTask(Task[Tag, TagPredictor]):
             "strict f1 leaves malformed spans out, lenient f1 reads them as conlleval; precision and recall are strict",
             f"{malformed:,} of {len(found):,} predicted sequences {'is' if malformed == 1 else 'are'} malformed",
         ]
+        if stray is not None:
+            notes.append(stray)
         if unknown := predictor.vocabulary.unknown(sentences):
             listed = ", ".join(unknown[:5]) + (" and more" if len(unknown) > 5 else "")
             notes.append(
@@ -245,14 +254,23 @@ class TagTask(Task[Tag, TagPredictor]):
         self, predictor: TagPredictor, folder: Path, options: AttackTextFile
     ) -> tuple[list[str], list[str], str]:
         """The sentences whose words the predictor splits as their file does; tags of others have no words."""
-        sentences, split = self._sentences(predictor, folder, options)
+        sentences, split, _ = self._sentences(predictor, folder, options)
         whole = [each for each in sentences if split_words(each.text, self.config.words)[0] == tuple(each.words)]
         return [each.text for each in whole], [" ".join(each.tags) for each in whole], split
 
     def _sentences(
         self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile
-    ) -> tuple[Sequence[TaggedSentence], str]:
-        """The sentences to tag, and their name."""
+    ) -> tuple[Sequence[TaggedSentence], str, str | None]:
+        """The sentences to tag, their name, and a sentence about tags that their scheme forbids."""
+        sentences, split, path = self._sentences_as_written(predictor, folder, options)
+        scheme = TagScheme(predictor.vocabulary.scheme, tags_of(sentences))
+        stray = None if path is None else stray_tags_warning(sentences, path, scheme)
+        return with_well_formed_tags(sentences, scheme), split, stray
+
+    def _sentences_as_written(
+        self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile
+    ) -> tuple[Sequence[TaggedSentence], str, Path | None]:
+        """The sentences to tag, their name and their file."""
         config, vocabulary = self.config, predictor.vocabulary
         path = options.test or (config.test if options.split == "test" else None) or config.valid
         if path is not None:
@@ -260,14 +278,14 @@ class TagTask(Task[Tag, TagPredictor]):
             vocabulary.check_form(sentences, path)
             if isinstance(predictor.encoder, SubwordEncoder):
                 check_tokens(predictor.encoder, sentences, path)
-            return sentences, str(path)
+            return sentences, str(path), path
         splits = read(config)
         if config.dataset != "files":
             part = "test" if options.split == "test" else "validation"
-            return splits.test if part == "test" else splits.valid, f"the {part} sentences of {config.dataset}"
+            return splits.test if part == "test" else splits.valid, f"the {part} sentences of {config.dataset}", None
         vocabulary.check_held_out(digest(splits.valid), folder)
         none = ", which has no test sentences" if options.split == "test" else ""
-        return splits.valid, f"the validation sentences of {folder}{none}"
+        return splits.valid, f"the validation sentences of {folder}{none}", config.train
 
 
 def score(
