@@ -7,6 +7,8 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.unseen_labels import renumber
+
 
 class LabelledExamples(Protocol):
     """Examples with one class each."""
@@ -74,8 +76,7 @@ def relabel(
             f"{name} has the class {listed}, which the model does not know; it knows {', '.join(known[:20])}"
             f"{' and more' if len(known) > 20 else ''}: take the class out, or train from scratch"
         )
-    numbers = {each: n for n, each in enumerate(known)}
-    return np.array([numbers.get(each, -1) for each in classes], np.int64)[labels]
+    return renumber(labels, classes, known)
 
 
 def stratified_split(data: L, share: float, seed: int, *, groups: NDArray[np.int64] | None = None) -> tuple[L, L]:

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.common import atomic_files, safetensors_files
+from regard.common.wording import plural
+from regard.data.splitting import LabelledExamples
+from regard.data.unseen_labels import unseen, unseen_notes
 from regard.metrics.classification import (
     accuracy,
     accuracy_interval,
@@ -34,23 +37,37 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 def class_scores(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:  # "n k", "n"
-    predicted = probabilities.argmax(-1)
+    """Labels from k on are those that the run never saw: they count as missed, and nll leaves them out."""
+    predicted, known = probabilities.argmax(-1), known_rows(labels, probabilities.shape[1])
     return {
         "accuracy": accuracy(predicted, labels),
         "macro f1": macro_f1(predicted, labels),
-        "nll": nll(probabilities, labels),
+        "nll": nll(probabilities[known], labels[known]),
     }
 
 
 def class_intervals(
     probabilities: NDArray[np.float64], labels: NDArray[np.int64]
 ) -> dict[str, tuple[float, float]]:  # "n k", "n"
-    predicted = probabilities.argmax(-1)
+    """The 95 % intervals of `class_scores`."""
+    predicted, known = probabilities.argmax(-1), known_rows(labels, probabilities.shape[1])
     return {
         "accuracy": accuracy_interval(predicted, labels),
         "macro f1": macro_f1_interval(predicted, labels),
-        "nll": nll_interval(probabilities, labels),
+        "nll": nll_interval(probabilities[known], labels[known]),
     }
+
+
+def known_rows(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:  # "n" -> "m"
+    """The examples whose label is one of the classes of the run, which stand first."""
+    return np.flatnonzero(labels < classes)
+
+
+def unseen_class_notes(data: LabelledExamples, known: Sequence[str]) -> list[str]:
+    """A sentence about the classes of data to evaluate that the run never saw; none if there are none."""
+    unknown = np.flatnonzero(data.labels >= len(known))
+    names = unseen((data.classes[n] for n in data.labels[unknown].tolist()), known)
+    return unseen_notes("labels", names, f"{plural(len(unknown), 'example')} with them")
 
 
 def baseline_note(

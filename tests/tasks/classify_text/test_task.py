@@ -372,7 +372,7 @@ def test_evaluation_prints_the_baseline_and_intervals(model: str, tmp_path: Path
     evaluation = task.evaluate(predictor, tmp_path, EvaluateTextFiles(test=(other, other)), lambda done, count: None)
     assert (evaluation.count, evaluation.split) == (2, f"{other} {other}")
     other.write_text("goode\tA film.\n")
-    with pytest.raises(ValueError, match=r"other\.tsv:1: unknown label 'goode'; did you mean 'good'\?"):
+    with pytest.raises(ValueError, match=r"other\.tsv has no label that the run knows, only 'goode'; the run knows "):
         task.evaluate(predictor, tmp_path, EvaluateTextFiles(test=(other,)), lambda done, count: None)
 
 

@@ -152,7 +152,9 @@ def test_labels_and_files_that_do_not_fit(run: Path, tmp_path: Path, capsys: pyt
     path = tmp_path / "other.tsv"
     path.write_text("unrelated\ta\tb\n")
     assert main(["evaluate", str(run), "--test", str(path)]) == 2
-    assert "other.tsv:1: unknown label 'unrelated'; known are: differs, entails" in capsys.readouterr().err
+    assert "other.tsv has no label that the run knows, only 'unrelated'; the run knows differs, entails" in (
+        capsys.readouterr().err
+    )
     assert main(["train", "match", "--train", str(path), "--steps", "1", "--out", str(tmp_path / "run")]) == 2
     assert "'unrelated', so there is nothing to learn; give pairs of another class as well" in capsys.readouterr().err
     for message, target in (("unknown target 'x'", "x"),):

@@ -229,7 +229,7 @@ def test_unknown_tags_of_a_test_file_count_as_missed(
     assert unknown["scores"]["recall"] < known["scores"]["recall"]
     assert unknown["scores"]["nll"] == pytest.approx(known["scores"]["nll"], rel=1e-4)
     assert main(["evaluate", str(run), "--test", str(other)]) == 0
-    note = "tags or intents that the run never saw count as missed: 1 (B-TOWN); nll leaves out 1 sentence with them"
+    note = "tags or intents that the run never saw count as missed: 1 ('B-TOWN'); nll leaves out 1 sentence with them"
     assert note in " ".join("".join(capsys.readouterr()).split())
 
 

@@ -25,6 +25,7 @@ from regard.data.splitting import check_labels, relabel, stratified_split
 from regard.data.spreadsheets.label_columns import TextColumns, find_places
 from regard.data.spreadsheets.rows import Sheet, SheetRow, read_csv, unquote_tabs
 from regard.data.text.pairs import read_lines
+from regard.data.unseen_labels import extend_classes
 
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
 _JSON = (".jsonl", ".ndjson", ".json")
@@ -95,12 +96,15 @@ def read_labelled(
     classes: Sequence[str] | None = None,
     part: Part = "train",
     columns: TextColumns = TextColumns(),
+    *,
+    with_unseen: bool = False,
 ) -> LabelledTexts:
     """The texts of a UTF-8 file, `.gz` unpacked, in any of the formats; the first line decides which, and `.csv` names
     CSV. Of a file with parts it is this `part`. `columns` are those of a sheet, or the keys of JSON lines.
 
     Classes are the labels in the file, sorted; more than one for two texts is an error. With `classes`, such as those
-    of a trained model, labels must be among them and have their numbers. Lines that are not UTF-8 are read as Latin-1,
+    of a trained model, labels must be among them and have their numbers; `with_unseen`, as data to evaluate may have
+    them, other labels are classes behind these. Lines that are not UTF-8 are read as Latin-1,
     as older collections (TREC) need it, those of `.csv` and `.tsv` as Windows' cp1252, and counted in `num_latin1`.
     UTF-16 is read where its mark begins the file.
     """
@@ -115,6 +119,8 @@ def read_labelled(
                 f"{path} has {len(classes):,} classes for {len(rows):,} texts, such as "
                 f"{', '.join(map(shortened, classes[:3]))}; if its labels are elsewhere, {_NUMBER}"
             )
+    elif with_unseen:
+        classes = extend_classes((row.label for row in rows), classes, path)
     else:
         for number, label, _ in rows:
             try:
@@ -206,7 +212,7 @@ def _sheet_rows(
         seen = ", ".join(map(shortened, first.cells))
         missing = " and ".join(f"the {name}" for name, at in (("label", label), ("text", text)) if at is None)
         raise ValueError(f"{path}:{first.number}: no column is known as {missing} in {seen}; {_NUMBER}")
-    if not has_header and classes is None:
+    if not has_header and (classes is None or rows[0].cells[label].strip() not in classes):
         _check_header(path, rows, label, text, is_certain=is_pair or columns.is_given)
     for row in rows:
         line = sheet.delimiter.join(row.cells)

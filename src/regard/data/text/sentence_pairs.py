@@ -21,6 +21,7 @@ from regard.common.wording import shortened
 from regard.data.splitting import check_labels, relabel, stratified_split
 from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.text.pairs import read_lines
+from regard.data.unseen_labels import extend_classes
 
 _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the keys gold_label, sentence1, sentence2"
 _JSON = (".jsonl", ".ndjson", ".json")
@@ -89,11 +90,14 @@ def read_labelled_pairs(
     classes: Sequence[str] | None = None,
     columns: Columns | None = None,
     max_length: int | None = None,
+    *,
+    with_unseen: bool = False,
 ) -> LabelledPairs:
     """The pairs of a UTF-8 file, `.gz` unpacked; the first line decides the format.
 
     Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels must be among
-    them. Pairs with the label "-" are left out and counted. A text of more than `max_length` words is an error.
+    them; `with_unseen`, as data to evaluate may have them, other labels are classes behind these. Pairs with the label
+    "-" are left out and counted. A text of more than `max_length` words is an error.
     """
     rows = list(_rows(path, columns))
     for row in rows:
@@ -108,6 +112,8 @@ def read_labelled_pairs(
         raise ValueError(f"{path} has no pair with a label: all {len(rows):,} have {NO_LABEL!r}; name another file")
     if classes is None:
         classes = sorted({row.label for row in labelled})
+    elif with_unseen:
+        classes = extend_classes((row.label for row in labelled), classes, path)
     for row in labelled:
         try:
             known("label", row.label, classes)

@@ -30,7 +30,8 @@ Sentences = list[list[int]]
 def read(config: ClassifyText, classes: Sequence[str] | None = None) -> LabelledSplits:
     """The texts to train on, to validate and to test on; no text that is held out is also one to train on.
 
-    With `classes`, such as those of a trained model, labels must be among them and have their numbers.
+    With `classes`, such as those of a trained model, labels of the training texts must be among them. Files to validate
+    and to test on may have others, which count as missed.
     """
     if config.dataset != "files":
         splits = TEXTS[config.dataset].splits(config.seed, **config.recall_sizes)
@@ -48,10 +49,10 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
     if config.valid is None:
         train, valid = split(train, config.valid_share, config.seed)
     else:
-        valid = read_labelled(config.valid, train.classes, "valid", config.columns)
+        valid = read_labelled(config.valid, train.classes, "valid", config.columns, with_unseen=True)
     test = valid
     if config.test is not None:
-        test = read_labelled(config.test, train.classes, "test", config.columns)
+        test = read_labelled(config.test, train.classes, "test", config.columns, with_unseen=True)
     return LabelledSplits(train, valid, test)
 
 

@@ -22,6 +22,7 @@ from regard.data.text.labelled import LabelledTexts, read_labelled
 from regard.data.text.special_tokens import UNK
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
+from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation import Evaluation
 from regard.losses import frobenius_penalty, reinforce
 from regard.models.hierarchical import HierarchicalAttention
@@ -33,7 +34,9 @@ from regard.tasks._classification import (
     class_scores,
     hardest_classes,
     is_baseline_saved,
+    known_rows,
     load_baseline,
+    unseen_class_notes,
     write_baseline,
 )
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
@@ -156,7 +159,8 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         return [PlannedTexts((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def warnings(self) -> Sequence[str]:
-        return long_sample_warnings([np.array([sum(map(len, text)) for text in self.texts])], self.task.batch)
+        lengths = np.array([sum(map(len, text)) for text in self.texts])
+        return [*long_sample_warnings([lengths], self.task.batch), *unseen_class_notes(self.valid, self.classes)]
 
     def load_batch(self, planned: PlannedTexts, rank: int, world: int) -> TextBatch | None:
         rows = planned.rows[rank::world]
@@ -262,6 +266,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         self, predictor: ClassifyTextPredictor, folder: Path, options: AttackTextFiles
     ) -> tuple[list[str], list[str], str]:
         data, split = self._texts(folder, options, predictor.classes)
+        data = data[known_rows(data.labels, len(predictor.classes))]
         return list(data.texts), [data.classes[n] for n in data.labels], split
 
     def _texts(self, folder: Path, options: EvaluateTextFiles, classes: Sequence[str]) -> tuple[LabelledTexts, str]:
@@ -270,9 +275,10 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         if options.test:
             return read_files(options.test, classes, config.columns)
         if config.test is not None and options.split == "test":
-            return read_labelled(config.test, classes, "test", config.columns), f"the test texts of {folder}"
+            texts = read_labelled(config.test, classes, "test", config.columns, with_unseen=True)
+            return texts, f"the test texts of {folder}"
         if config.valid is not None:
-            texts = read_labelled(config.valid, classes, "valid", config.columns)
+            texts = read_labelled(config.valid, classes, "valid", config.columns, with_unseen=True)
         else:
             splits = read(config, classes)
             texts = splits.test if options.split == "test" else splits.valid
@@ -287,10 +293,11 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
 def read_files(
     paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns()
 ) -> tuple[LabelledTexts, str]:
-    """The texts of files with labels among these classes, and their names."""
-    parts = [read_labelled(path, classes, "test", columns) for path in paths]
-    texts, labels = [text for part in parts for text in part.texts], np.concatenate([part.labels for part in parts])
-    return LabelledTexts(texts, labels, tuple(classes)), " ".join(map(str, paths))
+    """The texts of files, labels that are not among these classes behind them, and the names of the files."""
+    parts = [read_labelled(path, classes, "test", columns, with_unseen=True) for path in paths]
+    together = extend_classes((name for part in parts for name in part.classes), classes, " ".join(map(str, paths)))
+    labels = np.concatenate([renumber(part.labels, part.classes, together) for part in parts])
+    return LabelledTexts([text for part in parts for text in part.texts], labels, together), " ".join(map(str, paths))
 
 
 def evaluate_texts(
@@ -313,7 +320,7 @@ def evaluate_texts(
         scores_below, of_baseline = class_scores(found, data.labels), class_intervals(found, data.labels)
         facts[name] = {"scores": scores_below, "intervals": of_baseline}
         notes.append(baseline_note(scores_below, of_baseline, _BASELINES[name]))
-    notes.append(hardest_classes(probabilities, data.labels, data.classes))
+    notes += [hardest_classes(probabilities, data.labels, data.classes), *unseen_class_notes(data, predictor.classes)]
     if count := sum(map(bool, num_cut)):
         were = "was" if count == 1 else "were"
         notes.append(f"{plural(count, 'text')} {were} cut off after {predictor.max_length:,} tokens")

@@ -30,7 +30,8 @@ _PARTS = ("first", "second")
 def read(config: Match, classes: Sequence[str] | None = None) -> PairSplits:
     """The pairs to train on, to validate and to test on.
 
-    With `classes`, such as those of a trained model, labels must be among them and have their numbers.
+    With `classes`, such as those of a trained model, labels of the training pairs must be among them. Files to validate
+    and to test on may have others, which count as missed.
     """
     if config.dataset != "files":
         splits = quantifiers.splits(config.seed)
@@ -48,14 +49,17 @@ def read(config: Match, classes: Sequence[str] | None = None) -> PairSplits:
     if config.valid is None:
         train, valid = split_pairs(train, config.valid_share, config.seed)
     else:
-        valid = read_file(config, config.valid, train.classes)
-    return PairSplits(train, valid, valid if config.test is None else read_file(config, config.test, train.classes))
+        valid = read_file(config, config.valid, train.classes, with_unseen=True)
+    test = valid if config.test is None else read_file(config, config.test, train.classes, with_unseen=True)
+    return PairSplits(train, valid, test)
 
 
-def read_file(config: Match, path: Path, classes: Sequence[str] | None = None) -> LabelledPairs:
+def read_file(
+    config: Match, path: Path, classes: Sequence[str] | None = None, *, with_unseen: bool = False
+) -> LabelledPairs:
     """The pairs of one file in the format of the run."""
     columns = None if config.columns is None else Columns.parse(config.columns)
-    return read_labelled_pairs(path, classes, columns, config.max_length)
+    return read_labelled_pairs(path, classes, columns, config.max_length, with_unseen=with_unseen)
 
 
 @dataclass(frozen=True, kw_only=True)

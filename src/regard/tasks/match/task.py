@@ -22,6 +22,8 @@ from regard.tasks._classification import (
     class_scores,
     hardest_classes,
     is_baseline_saved,
+    known_rows,
+    unseen_class_notes,
     write_baseline,
 )
 from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
@@ -114,7 +116,8 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         return [PlannedPairs((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def warnings(self) -> Sequence[str]:
-        return long_sample_warnings(self._lengths(), self.task.batch)
+        long = long_sample_warnings(self._lengths(), self.task.batch)
+        return [*long, *unseen_class_notes(self.valid, self.facts.classes)]
 
     def load_batch(self, planned: PlannedPairs, rank: int, world: int) -> MatchBatch | None:
         rows = planned.rows[rank::world]
@@ -188,6 +191,7 @@ class MatchTask(Task[Match, MatchPredictor]):
         baseline = bag.probabilities(reader.tokenize(data.first, data.second))
         of_baseline = class_scores(baseline, data.labels), class_intervals(baseline, data.labels)
         notes = [baseline_note(*of_baseline), hardest_classes(probabilities, data.labels, data.classes)]
+        notes += unseen_class_notes(data, facts.classes)
         if data.num_unlabelled:
             notes.append(f"{plural(data.num_unlabelled, 'pair')} without a label left out")
         step = max(1, len(data) // _SAMPLES)
@@ -208,6 +212,7 @@ class MatchTask(Task[Match, MatchPredictor]):
         self, predictor: MatchPredictor, folder: Path, options: AttackTextFile
     ) -> tuple[list[str], list[str], str]:
         data, split = self._pairs(PairFacts.read(folder), folder, options)
+        data = data[known_rows(data.labels, len(predictor.classes))]
         texts = [f"{first}\t{second}" for first, second in zip(data.first, data.second, strict=True)]
         return texts, [data.classes[n] for n in data.labels], split
 
@@ -216,7 +221,7 @@ class MatchTask(Task[Match, MatchPredictor]):
         config = self.config
         path = options.test or (config.test if options.split == "test" else None) or config.valid
         if path is not None:
-            return read_file(config, path, facts.classes), str(path)
+            return read_file(config, path, facts.classes, with_unseen=True), str(path)
         splits = read(config, facts.classes)
         if config.dataset != "files":
             part = "test" if options.split == "test" else "validation"

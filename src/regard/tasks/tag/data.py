@@ -24,6 +24,7 @@ from regard.data.text.tagged import (
     tags_of,
 )
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
+from regard.data.unseen_labels import unseen
 from regard.models.tagger import TaggerSizes
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.tag.options import Tag, TransformerTaggerOptions
@@ -146,9 +147,9 @@ class TagVocabulary(DataFingerprint):
 
     def unknown(self, sentences: Sequence[TaggedSentence]) -> list[str]:
         """Tags and intents of sentences that this run does not know, in their order."""
-        tags = sorted({tag for sentence in sentences for tag in sentence.tags} - set(self.tags))
-        intents = {sentence.intent for sentence in sentences if sentence.intent is not None} if self.intents else set()
-        return [*tags, *sorted(intents - set(self.intents))]
+        intents = (sentence.intent for sentence in sentences if self.intents and sentence.intent is not None)
+        tags = (tag for sentence in sentences for tag in sentence.tags)
+        return [*unseen(tags, self.tags), *unseen(intents, self.intents)]
 
     def check_form(self, sentences: Sequence[TaggedSentence], path: Path) -> None:
         """Raises at the first tag that is none of the scheme; tags that the run does not know may occur."""

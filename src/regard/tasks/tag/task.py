@@ -18,6 +18,7 @@ from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
 from regard.data.text.words import WordEncoder, WordInputs
+from regard.data.unseen_labels import unseen_notes
 from regard.inference.evaluation import Evaluation
 from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
@@ -236,12 +237,8 @@ class TagTask(Task[Tag, TagPredictor]):
         ]
         if stray is not None:
             notes.append(stray)
-        if unknown := predictor.vocabulary.unknown(sentences):
-            listed = ", ".join(unknown[:5]) + (" and more" if len(unknown) > 5 else "")
-            notes.append(
-                f"tags or intents that the run never saw count as missed: {len(unknown):,} ({listed}); nll leaves out "
-                f"{plural(len(sentences) - len(known), 'sentence')} with them"
-            )
+        left_out = f"{plural(len(sentences) - len(known), 'sentence')} with them"
+        notes += unseen_notes("tags or intents", predictor.vocabulary.unknown(sentences), left_out)
         predictions = [" ".join(each.tags) for each in found]
         step = max(1, len(found) // _SAMPLES)
         samples = [_sample(sentences[n], found[n], scheme) for n in range(0, len(found), step)[:_SAMPLES]]
@@ -255,7 +252,8 @@ class TagTask(Task[Tag, TagPredictor]):
     ) -> tuple[list[str], list[str], str]:
         """The sentences whose words the predictor splits as their file does; tags of others have no words."""
         sentences, split, _ = self._sentences(predictor, folder, options)
-        whole = [each for each in sentences if split_words(each.text, self.config.words)[0] == tuple(each.words)]
+        known = filter(predictor.vocabulary.knows, sentences)
+        whole = [each for each in known if split_words(each.text, self.config.words)[0] == tuple(each.words)]
         return [each.text for each in whole], [" ".join(each.tags) for each in whole], split
 
     def _sentences(

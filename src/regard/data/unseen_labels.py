@@ -1,0 +1,53 @@
+"""Labels of data to evaluate that a run never saw: they count as missed, as scikit-learn, seqeval and conlleval count.
+
+No torch here.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.common.suggestions import listed
+from regard.common.wording import shortened
+
+# unseen labels that a sentence lists
+_LISTED = 5
+
+
+def unseen(labels: Iterable[str], known: Collection[str]) -> list[str]:
+    """The labels that a run does not know, sorted."""
+    return sorted(set(labels) - set(known))
+
+
+def extend_classes(labels: Iterable[str], known: Sequence[str], name: object) -> tuple[str, ...]:
+    """The classes of a run, and behind them the labels that it never saw, so that no prediction can equal these.
+
+    Raises if the run knows none of the labels: then the data called `name` are of another kind, or read wrongly.
+    """
+    labels = set(labels)
+    if labels and not labels & set(known):
+        raise ValueError(
+            f"{name} has no label that the run knows, only {_shown(sorted(labels))}; the run knows "
+            f"{listed(known)}: name other data, or other columns"
+        )
+    return (*known, *unseen(labels, known))
+
+
+def renumber(labels: NDArray[np.int64], classes: Sequence[str], others: Sequence[str]) -> NDArray[np.int64]:  # "n"
+    """Numbers of `classes` as numbers of `others`, which have all that occur."""
+    numbers = {each: n for n, each in enumerate(others)}
+    return np.array([numbers.get(each, -1) for each in classes], np.int64)[labels]
+
+
+def unseen_notes(kind: str, labels: Sequence[str], left_out: str) -> list[str]:
+    """A sentence about unseen labels, called `kind`, and the examples that nll leaves out; none if there are none."""
+    if not labels:
+        return []
+    return [
+        f"{kind} that the run never saw count as missed: {len(labels):,} ({_shown(labels)}); nll leaves out {left_out}"
+    ]
+
+
+def _shown(labels: Sequence[str]) -> str:
+    return ", ".join(map(shortened, labels[:_LISTED])) + (" and more" if len(labels) > _LISTED else "")

@@ -1,0 +1,53 @@
+"""Labels that a run never saw count as missed in files to evaluate, with a note; training refuses them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.tasks.cases import CASES, with_paths, write_files
+
+from regard.cli.main import main
+
+# by task: the file of its case, a line with an unseen label, the kind and the label in the note, and the examples that
+# nll leaves out
+UNSEEN = {
+    "classify-text": ("texts.txt", "mixed\ta mixed film\n", "labels", "mixed", "1 example"),
+    "match": ("sentences.tsv", "contrary\ta b\tb a\n", "labels", "contrary", "1 example"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unseen")
+    write_files(folder)
+    return folder
+
+
+def evaluate(run: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--test", str(path), "--json"]) == 0
+    evaluation = json.loads(capsys.readouterr().out)
+    (count,) = (value for unit, value in evaluation.items() if f"{unit}_per_second" in evaluation)
+    return {**evaluation["scores"], "count": count}
+
+
+@pytest.mark.parametrize("task", UNSEEN)
+def test_unseen_labels_of_a_test_file_count_as_missed(
+    task: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, line, kind, label, left_out = UNSEEN[task]
+    known, run = files / name, files / f"run-{task}"
+    with_unseen = known.with_name(f"unseen_{name}")
+    with_unseen.write_text(known.read_text() + line)
+    # the best weights are chosen by a file that has the label, too
+    options = [*with_paths(CASES[task].options, files), "--valid", str(with_unseen), "--steps", "1", "--threads", "1"]
+    assert main(["train", task, *options, "--out", str(run)]) == 0
+    note = f"{kind} that the run never saw count as missed: 1 ({label!r}); nll leaves out {left_out} with them"
+    assert note in " ".join("".join(capsys.readouterr()).split())
+    before, after = (evaluate(run, path, capsys) for path in (known, with_unseen))
+    assert after["count"] == before["count"] + 1
+    right, right_too = (each["accuracy"] * each["count"] for each in (before, after))
+    assert right_too == pytest.approx(right)
+    assert after["nll"] == pytest.approx(before["nll"], rel=1e-5)
+    assert main(["evaluate", str(run), "--test", str(with_unseen)]) == 0
+    assert note in " ".join("".join(capsys.readouterr()).split())
