@@ -61,6 +61,8 @@ def train(
         facts = checkpoint.read(run / BEST).facts
         scores = ", ".join(f"{name} {number(value)}" for name, value in facts.get("score", {}).items())
         print(f"The best weights, of step {facts['step']:,}, are in {run / BEST}: {scores}.")
+    for note in stopped.notes:
+        print(note)
     if (samples := run / SAMPLES / f"{stopped.step}.png").exists():
         print(f"Samples of the model are in {samples}.")
     if command is None:

@@ -6,10 +6,13 @@ character before it, and the joiners U+200C and U+200D are part of the word arou
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
 WordSplit = Literal["punctuation", "spaces", "marks", "alphanumeric", "hyphenated"]
+# a text -> its words and their places in it
+WordSplitter = Callable[[str], tuple[tuple[str, ...], tuple[tuple[int, int], ...]]]
 
 # ranges of codes that hold the combining marks: scripts, and the variation selectors of plane 14
 _MARK_RANGES = (range(0x300, 0x1F000), range(0xE0100, 0xE01F0))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from regard.common.word_splitting import WordSplit, split_words
+from regard.common.word_splitting import WordSplitter, split_words
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.text_tokenizer import TextTokenizer
@@ -85,9 +85,9 @@ def token_places(tokenizer: TextTokenizer | SubwordTokenizer, texts: Sequence[st
     return [[TokenPlace(*span, n) for n, span in zip(ids, spans, strict=True)] for ids, spans in read]
 
 
-def word_places(encoder: WordEncoder, text: str, how: WordSplit = "punctuation") -> list[TokenPlace]:
+def word_places(encoder: WordEncoder, text: str, splitter: WordSplitter = split_words) -> list[TokenPlace]:
     """The words of a text by their numbers; unknown ones have that of UNK."""
-    words, spans = split_words(text, how)
+    words, spans = splitter(text)
     return [TokenPlace(*span, encoder.number(word)) for word, span in zip(words, spans, strict=True)]
 
 

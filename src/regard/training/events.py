@@ -92,11 +92,12 @@ class Warned:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The last event, with a sentence for people."""
+    """The last event, with a sentence for people, and further ones about the trained model."""
 
     step: int
     reason: Literal["done", "minutes", "patience", "interrupted", "nothing left"]
     text: str
+    notes: Sequence[str] = ()
 
 
 Event = Ahead | Prepared | Started | StepLogged | InterimReport | Validated | Saved | Warned | Stopped

@@ -224,7 +224,10 @@ class _Trainer:
             self.folder.check_in_place()
             peak_memory.write(self.run)
         nothing_left = self.resume and self.state.step == self.first_step and reason != "interrupted"
-        yield messages.stopped(reason, nothing_left, self.state, self.steps, self.training, self.run)
+        stopped = messages.stopped(reason, nothing_left, self.state, self.steps, self.training, self.run)
+        if self.processes.is_first and reason != "interrupted":
+            stopped = replace(stopped, notes=tuple(self.problem.closing_notes()))
+        yield stopped
 
     def _step(self) -> str | None:
         """Updates the weights once, or returns the reason why not."""

@@ -134,6 +134,10 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
         """Sentences about options that may not be intended for this data."""
         return ()
 
+    def closing_notes(self) -> Sequence[str]:
+        """Sentences for the end of a training, such as about the way the model reads its inputs."""
+        return ()
+
     def resolved_options(self) -> dict[str, Any] | None:
         """Options that only the data could decide, in the layout of TrainableTask.to_json; None if there are none."""
         return None

@@ -194,6 +194,30 @@ def test_conll_2003_as_published_is_read(tmp_path: Path, capsys: pytest.CaptureF
     assert "has 3 tags that IOB1 forbids" in " ".join(capsys.readouterr().out.split())
 
 
+def test_text_is_split_as_the_training_file_splits_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Marks that are words of their own in the file are words of a text to tag; the end of the training says so."""
+    path = tmp_path / "train.tsv"
+    cities = [city for city in CITIES if " " not in city]
+    rows = [f"{name}\tB-PER\nwas\tO\nin\tO\n{city}\tB-LOC\n.\tO\n" for name in ("Anna", "Bob") for city in cities]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    args = ["train", "tag", "--train", str(path), "--embedding", "8", "--hidden", "8", "--threads", "1", "--lr", "0.02"]
+    assert main([*args, "--steps", "30", "--out", str(tmp_path / "a")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Text to tag is split at spaces, and . is split off words, as in the training file." in said
+    assert main(["predict", str(tmp_path / "a"), "Anna was in Oslo."]) == 0
+    assert "LOC: Oslo " in capsys.readouterr().out
+    path.write_text("\n".join([*rows, "10-B\tB-PER\nwas\tO\n"]), encoding="utf-8")
+    args += ["--valid", str(path), "--steps", "1", "--words"]
+    assert main([*args, "punctuation", "--out", str(tmp_path / "b")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Text to tag is split at spaces and punctuation." in said
+    assert (
+        "Of 9 training sentences, the text of 1 would be split otherwise than the file splits it, as '10 - B was'"
+        in said
+    )
+    assert "for '10-B was'." in said
+
+
 def test_bad_input_of_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.tsv"
     other.write_text("Rome\tX-TOWN\n", encoding="utf-8")

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.common.word_splitting import WordSplit, split_words
+from regard.common.word_splitting import WordSplitter
 from regard.inference.edited_text import EditedText
 from regard.inference.token_predictor import TextScores
 from regard.kernels import crf
 
 
-def kept_tags(edited: EditedText, tags: Sequence[int], how: WordSplit) -> list[int | None] | None:
+def kept_tags(edited: EditedText, tags: Sequence[int], splitter: WordSplitter) -> list[int | None] | None:
     """The tag of each word of the edited text; None for one that an edit touched, or in place of all if the words
     beside the edits are split otherwise than before.
     """
-    before = {span[0]: n for n, span in enumerate(split_words(edited.original, how)[1])}
+    before = {span[0]: n for n, span in enumerate(splitter(edited.original)[1])}
     kept: list[int | None] = []
-    for start, end in split_words(edited.text, how)[1]:
+    for start, end in splitter(edited.text)[1]:
         if edited.is_edited(start, end):
             kept.append(None)
             continue

@@ -1,15 +1,17 @@
 """The sentences of a run: their splits, the vocabulary that the run records, and tensors of batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme
+from regard.common.word_splitting import WordSplitter, split_words
 from regard.data.embedded import fields
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subword_inputs import SubwordInputs
@@ -23,6 +25,7 @@ from regard.data.text.tagged import (
     read_tagged,
     tags_of,
 )
+from regard.data.text.word_affixes import WordAffixes
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
 from regard.data.unseen_labels import unseen
 from regard.models.tagger import TaggerSizes
@@ -78,6 +81,7 @@ class TagVocabulary(DataFingerprint):
     intents: list[str]
     words: list[str]
     characters: list[str]
+    affixes: WordAffixes = field(default_factory=WordAffixes)  # of --words file
 
     @staticmethod
     def of(config: Tag, splits: TaggedSplits) -> "TagVocabulary":
@@ -95,12 +99,14 @@ class TagVocabulary(DataFingerprint):
                 f"train={config.train} has one tag, {tags[0]!r}, so there is nothing to learn; name another --column"
             )
         sentences = [sentence.words for sentence in splits.train]
+        affixes = WordAffixes.of(sentences) if config.words == "file" else WordAffixes()
         vocabulary = TagVocabulary(
             scheme=scheme,
             tags=tags,
             intents=sorted({sentence.intent for sentence in both if sentence.intent is not None}),
             words=repeated_words(sentences, config.vocabulary),
             characters=repeated_characters(sentences),
+            affixes=affixes,
             train=len(splits.train),
             valid=len(splits.valid),
             train_sha256=digest(splits.train),
@@ -133,6 +139,10 @@ class TagVocabulary(DataFingerprint):
     @property
     def tag_scheme(self) -> TagScheme:
         return TagScheme(self.scheme, self.tags)
+
+    def splitter(self, how: Literal["file", "spaces", "punctuation"]) -> WordSplitter:
+        """The function that splits a text into words."""
+        return self.affixes.split if how == "file" else partial(split_words, how=how)
 
     def encoder(self) -> WordEncoder:
         return WordEncoder(self.words, self.characters)

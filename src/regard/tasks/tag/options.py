@@ -250,7 +250,7 @@ class Tag(TextFileConfig):
             "dropout": 0.5,
             "word_dropout": 0.1,
             "batch": 512,
-            "words": "spaces",
+            "words": "file",
         },
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {
@@ -281,8 +281,9 @@ class Tag(TextFileConfig):
     """The column of words, counted from 1."""
     scheme: Literal["auto", "IOB1", "IOB2", "BIOES", "BILOU", "none"] = "auto"
     """How tags write spans: auto finds it in the training sentences; none has tags without prefixes."""
-    words: Literal["spaces", "punctuation"] = left_open()
-    """How `regard predict` splits a text into words: at spaces, or also before and after punctuation."""
+    words: Literal["file", "spaces", "punctuation"] = left_open()
+    """How `regard predict` splits a text into words: as the training file, which may hold marks as words of their own,
+    at spaces, or also before and after punctuation."""
 
     vocabulary: int = 30_000
     """The largest number of word vectors; words that occur once share one. A pretrained encoder has its own."""

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.common.tag_schemes import OUTSIDE, TaggedSpan
-from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.tagged import TaggedSentence
@@ -62,6 +61,7 @@ class TagPredictor(Predictor[str, TagOutput]):
         self.model, self.vocabulary, self.config, self.batch = model, vocabulary, config, batch
         self.encoder = vocabulary.encoder() if encoder is None else encoder
         self.scheme = vocabulary.tag_scheme
+        self.split = vocabulary.splitter(config.words)
 
     # Prediction
 
@@ -70,7 +70,7 @@ class TagPredictor(Predictor[str, TagOutput]):
         return argument
 
     def _check_length(self, text: str) -> None:
-        words = split_words(text, self.config.words)[0]
+        words = self.split(text)[0]
         count = len(words)
         if count > self.config.max_length:
             raise ValueError(
@@ -93,7 +93,7 @@ class TagPredictor(Predictor[str, TagOutput]):
     @torch.no_grad()
     def outputs(self, texts: Sequence[str], paths: int = 1) -> list[TagOutput]:
         """The output of every text."""
-        split = [split_words(text, self.config.words) for text in texts]
+        split = [self.split(text) for text in texts]
         found: list[TagOutput | None] = [None] * len(texts)
         for index, mask, output in self._batches([words for words, _ in split]):
             emissions, potentials = output.emissions.cpu().double(), self._potentials(output)
@@ -253,7 +253,7 @@ class TagPredictor(Predictor[str, TagOutput]):
         self, texts: Sequence[str], targets: Sequence[str]
     ) -> tuple[list[tuple[str, ...]], list[list[str]]]:
         """The words of every text and their tags; raises for tags that do not fit."""
-        split = [split_words(text, self.config.words)[0] for text in texts]
+        split = [self.split(text)[0] for text in texts]
         tags = [target.split() for target in targets]
         for words, row in zip(split, tags, strict=True):
             if len(words) != len(row):
@@ -290,7 +290,7 @@ class TagPredictor(Predictor[str, TagOutput]):
         return self.model.embedding
 
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
-        split = [split_words(text, self.config.words)[0] or _NOTHING for text in inputs]
+        split = [self.split(text)[0] or _NOTHING for text in inputs]
         encoded = self.encoder.inputs(split)
         ids = encoded.tokens if isinstance(encoded, SubwordInputs) else encoded.words
         return self.model.embedding(ids.to(self.device))
@@ -304,8 +304,8 @@ class TagPredictor(Predictor[str, TagOutput]):
 
     def token_places(self, text: str) -> list[TokenPlace]:
         if not isinstance(self.encoder, SubwordEncoder):
-            return word_places(self.encoder, text, self.config.words)
-        words, spans = split_words(text, self.config.words)
+            return word_places(self.encoder, text, self.split)
+        words, spans = self.split(text)
         encoded = self.encoder.encode(words or _NOTHING)
         rows = zip(encoded.ids, encoded.words, encoded.offsets, strict=True)
         return [
@@ -322,7 +322,7 @@ class TagPredictor(Predictor[str, TagOutput]):
     def attack_targets(self, texts: Sequence[str], targets: Sequence[str] | None) -> list[tuple[int, ...]]:
         """The numbers of the tags of every word, given by their names with spaces between them."""
         if targets is None:
-            tagged = self.tag_words([split_words(text, self.config.words)[0] for text in texts])
+            tagged = self.tag_words([self.split(text)[0] for text in texts])
             targets = [" ".join(each.tags) for each in tagged]
         _, tags = self._named_tags(texts, targets)
         return [tuple(map(self.vocabulary.tags.index, row)) for row in tags]
@@ -331,8 +331,8 @@ class TagPredictor(Predictor[str, TagOutput]):
         """One trigger for all sentences."""
 
     def attack_scores(self, texts: Sequence[EditedText], targets: Sequence[tuple[int, ...]]) -> TextScores:
-        kept = [kept_tags(text, tags, self.config.words) for text, tags in zip(texts, targets, strict=True)]
-        words = [split_words(each.text, self.config.words)[0] or _NOTHING for each in texts]
+        kept = [kept_tags(text, tags, self.split) for text, tags in zip(texts, targets, strict=True)]
+        words = [self.split(each.text)[0] or _NOTHING for each in texts]
         emissions = self.model(self.encoder.inputs(words).to(self.device)).emissions
         return tag_scores(emissions, self.model.potentials(emissions), kept)
 
@@ -341,7 +341,7 @@ class TagPredictor(Predictor[str, TagOutput]):
     def output_part(self, text: str, target: str | None) -> OutputPart:
         """The tags of a word or a span: see `tag_target`."""
         self._check_length(text)
-        words = split_words(text, self.config.words)[0]
+        words = self.split(text)[0]
         if not words:
             raise ValueError(f"the text {text!r} has no words, so there is nothing to explain; give a sentence")
         explained = ExplainedTags(self, words, tag_target(self, words, target))

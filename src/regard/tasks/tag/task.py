@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from regard.common.tag_schemes import TagScheme
-from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
@@ -96,6 +95,22 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
 
     def warnings(self) -> Sequence[str]:
         return [*self.stray, *long_sample_warnings([self._lengths()], self.task.batch)]
+
+    def closing_notes(self) -> Sequence[str]:
+        """How `regard predict` will split text, and the number of training sentences that it would split otherwise."""
+        split = self.vocabulary.splitter(self.task.words)
+        how = {"file": f"{self.vocabulary.affixes}, as in the training file", "spaces": "at spaces"}
+        notes = [f"Text to tag is split {how.get(self.task.words, 'at spaces and punctuation')}."]
+        changed = [each for each in self.train if split(each.text)[0] != tuple(each.words)]
+        if changed:
+            pairs = enumerate(zip(split(changed[0].text)[0], changed[0].words, strict=False))
+            at = next((n for n, (word, right) in pairs if word != right), 0)
+            shown = (" ".join(words[at : at + 4]) for words in (split(changed[0].text)[0], changed[0].words))
+            notes.append(
+                f"Of {plural(len(self.train), 'training sentence')}, the text of {len(changed):,} would be split "
+                f"otherwise than the file splits it, as {next(shown)!r} for {next(shown)!r}."
+            )
+        return notes
 
     def _lengths(self) -> NDArray[np.integer]:  # "n"
         return np.array([len(sentence) for sentence in self.train])
@@ -253,7 +268,7 @@ class TagTask(Task[Tag, TagPredictor]):
         """The sentences whose words the predictor splits as their file does; tags of others have no words."""
         sentences, split, _ = self._sentences(predictor, folder, options)
         known = filter(predictor.vocabulary.knows, sentences)
-        whole = [each for each in known if split_words(each.text, self.config.words)[0] == tuple(each.words)]
+        whole = [each for each in known if predictor.split(each.text)[0] == tuple(each.words)]
         return [each.text for each in whole], [" ".join(each.tags) for each in whole], split
 
     def _sentences(
