@@ -24,3 +24,8 @@ def test_scores_by_hand() -> None:
     assert scores == {"joint goal": 50.0, "turn inform": 25.0, "turn request": 75.0}
     assert all(low <= scores[name] <= high for name, (low, high) in intervals.items())
     assert set(tracking_scores(right, right)[0].values()) == {100.0}
+
+
+def test_nothing_is_scored_where_nothing_is_asked_for() -> None:
+    scores, intervals = tracking_scores([[turn("phone", food="thai")]], [[turn(food="thai")]])
+    assert list(scores) == list(intervals) == ["joint goal", "turn inform"]

@@ -23,15 +23,21 @@ def unseen(labels: Iterable[str], known: Collection[str]) -> list[str]:
 def extend_classes(labels: Iterable[str], known: Sequence[str], name: object) -> tuple[str, ...]:
     """The classes of a run, and behind them the labels that it never saw, so that no prediction can equal these.
 
-    Raises if the run knows none of the labels: then the data called `name` are of another kind, or read wrongly.
+    Raises as `check_any_known` does.
     """
+    labels = set(labels)
+    check_any_known("label", labels, known, name)
+    return (*known, *unseen(labels, known))
+
+
+def check_any_known(kind: str, labels: Iterable[str], known: Sequence[str], name: object) -> None:
+    """Raises if a run knows none of the labels: then the data called `name` are of another kind, or read wrongly."""
     labels = set(labels)
     if labels and not labels & set(known):
         raise ValueError(
-            f"{name} has no label that the run knows, only {_shown(sorted(labels))}; the run knows "
-            f"{listed(known)}: name other data, or other columns"
+            f"{name} has no {kind} that the run knows, only {_shown(sorted(labels))}; the run knows {listed(known)}: "
+            "name other data, or correct them"
         )
-    return (*known, *unseen(labels, known))
 
 
 def renumber(labels: NDArray[np.int64], classes: Sequence[str], others: Sequence[str]) -> NDArray[np.int64]:  # "n"
@@ -40,13 +46,12 @@ def renumber(labels: NDArray[np.int64], classes: Sequence[str], others: Sequence
     return np.array([numbers.get(each, -1) for each in classes], np.int64)[labels]
 
 
-def unseen_notes(kind: str, labels: Sequence[str], left_out: str) -> list[str]:
+def unseen_notes(kind: str, labels: Sequence[str], left_out: str = "") -> list[str]:
     """A sentence about unseen labels, called `kind`, and the examples that nll leaves out; none if there are none."""
     if not labels:
         return []
-    return [
-        f"{kind} that the run never saw count as missed: {len(labels):,} ({_shown(labels)}); nll leaves out {left_out}"
-    ]
+    rest = f"; nll leaves out {left_out} with them" if left_out else ""
+    return [f"{kind} that the run never saw count as missed: {len(labels):,} ({_shown(labels)}){rest}"]
 
 
 def _shown(labels: Sequence[str]) -> str:

@@ -34,13 +34,15 @@ Intervals = dict[str, tuple[float, float]]
 def tracking_scores(
     predicted: Sequence[Sequence[TurnLabels]], right: Sequence[Sequence[TurnLabels]]
 ) -> tuple[Scores, Intervals]:
-    """The metrics of dialogues, given turn by turn, and their intervals."""
+    """The metrics of dialogues, given turn by turn, and their intervals; no `turn request` if nothing is asked for."""
     hits: dict[str, list[bool]] = {name: [] for name in DEFINITIONS}
     for guesses, labels in zip(predicted, right, strict=True):
         for guess, state, label, gold in zip(guesses, states(guesses), labels, states(labels), strict=True):
             hits["joint goal"].append(state == gold)
             hits["turn inform"].append(guess.informs == label.informs)
             hits["turn request"].append(guess.requests == label.requests)
+    if not any(label.requests for labels in right for label in labels):
+        del hits["turn request"]
     truths = [True] * len(hits["joint goal"])
     return (
         {name: accuracy(values, truths) for name, values in hits.items()},

@@ -67,7 +67,7 @@ def unseen_class_notes(data: LabelledExamples, known: Sequence[str]) -> list[str
     """A sentence about the classes of data to evaluate that the run never saw; none if there are none."""
     unknown = np.flatnonzero(data.labels >= len(known))
     names = unseen((data.classes[n] for n in data.labels[unknown].tolist()), known)
-    return unseen_notes("labels", names, f"{plural(len(unknown), 'example')} with them")
+    return unseen_notes("labels", names, plural(len(unknown), "example"))
 
 
 def baseline_note(

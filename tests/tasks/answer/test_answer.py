@@ -169,7 +169,7 @@ def test_unknown_answers_are_one_sentence(run: Path, tmp_path: Path, capsys: pyt
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("regard: ")) == ("", 1)
     expected = (
-        "qa1_where_test.txt:2: the answer 'moon' is none of the training; this run knows attic, hall, park; correct"
+        "qa1_where_test.txt has no answer that the run knows, only 'moon'; the run knows attic, hall, park: name other"
     )
     assert expected in printed.err
 

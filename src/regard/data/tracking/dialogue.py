@@ -91,6 +91,14 @@ class Ontology:
                 except ValueError as error:
                     raise ValueError(f"{path}: turn {number} of dialogue {dialogue.name}: {error}") from error
 
+    def unseen(self, turn: TrackedTurn) -> list[str]:
+        """The values and requests of a turn that are not in the ontology, in their order."""
+        values = {**turn.state, **turn.informs}.items()
+        named = [
+            f"{slot}={value}" for slot, value in values if slot not in self.slots or value not in self.values(slot)
+        ]
+        return [*named, *(request for request in turn.requests if request not in self.requests)]
+
     def check_turn(self, turn: TrackedTurn) -> None:
         """Raises at a slot, value or request that is not in the ontology."""
         for slot, value in (*turn.informs.items(), *turn.state.items()):

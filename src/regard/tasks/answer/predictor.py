@@ -56,8 +56,9 @@ class StoryAnswer:
     def best(self) -> str:
         return self.probabilities[0][0]
 
-    def probability(self, answer: str) -> float:
-        return dict(self.probabilities).get(answer, 0.0)
+    def probability(self, answer: str) -> float | None:
+        """The probability of an answer; None for one that the network cannot give."""
+        return dict(self.probabilities).get(answer)
 
     @property
     def attended(self) -> tuple[int, ...]:

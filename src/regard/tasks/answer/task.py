@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from regard.common.wording import plural, shortened
 from regard.data.questions.babi import Question, match_files, read_babi
+from regard.data.unseen_labels import check_any_known, unseen_notes
 from regard.inference.evaluation import Evaluation
 from regard.metrics.classification import accuracy_interval
 from regard.metrics.intervals import nats_interval
@@ -218,7 +219,8 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
         everything = [pair for name in questions for pair in zip(questions[name], answers[name], strict=True)]
         right = [question.answer for question, _ in everything]
         low, high = accuracy_interval([answer.best for _, answer in everything], right)
-        nats = -np.log([max(answer.probability(question.answer), 1e-30) for question, answer in everything])
+        shares = [answer.probability(question.answer) for question, answer in everything]
+        nats = -np.log([max(share, 1e-30) for share in shares if share is not None])
         scores = {
             "error": float(np.mean([row.error for row in rows])),
             "failed tasks": float(sum(row.error > FAILED for row in rows)),
@@ -230,6 +232,8 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
             scores["support"] = float(np.mean(supported))
             notes.append("support: questions whose largest weight of all hops is on a line that supports the answer")
         notes.append(f"failed tasks: those with an error above {FAILED:g} %")
+        unknown = {question.answer for (question, _), share in zip(everything, shares, strict=True) if share is None}
+        notes += unseen_notes("answers", sorted(unknown), plural(shares.count(None), "question"))
         samples = [_sample(*everything[n]) for n in range(0, count, max(1, count // _SAMPLES))[:_SAMPLES]]
         # one task: the interval is that of its error
         intervals = {"error": (100 - high, 100 - low)} if len(rows) == 1 else {}
@@ -280,7 +284,8 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
             found: dict[str, Sequence[Question]] = {}
             for name, path in files.items():
                 found[name] = read_babi(path, config.max_length)
-                predictor.encoders[facts.network(name)].check(found[name], path)
+                answers = (question.answer for question in found[name])
+                check_any_known("answer", answers, predictor.encoders[facts.network(name)].answers, path)
             return found, " ".join(map(str, paths))
         splits = read(config)
         if config.dataset != "files":

@@ -252,7 +252,7 @@ class TagTask(Task[Tag, TagPredictor]):
         ]
         if stray is not None:
             notes.append(stray)
-        left_out = f"{plural(len(sentences) - len(known), 'sentence')} with them"
+        left_out = plural(len(sentences) - len(known), "sentence")
         notes += unseen_notes("tags or intents", predictor.vocabulary.unknown(sentences), left_out)
         predictions = [" ".join(each.tags) for each in found]
         step = max(1, len(found) // _SAMPLES)

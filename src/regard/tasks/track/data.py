@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from regard.common.word_splitting import split_words
+from regard.common.wording import plural
 from regard.data.embedded import bookings
 from regard.data.splitting import held_out_items
 from regard.data.text.words import normal, repeated_words
 from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedSplits, TrackedTurn
-from regard.data.tracking.files import TrackedFile, read_ontology, read_tracked
+from regard.data.tracking.files import read_ontology, read_tracked
 from regard.data.tracking.mentions import MentionFinder
+from regard.data.unseen_labels import unseen_notes
 from regard.metrics.tracking import TurnLabels
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.track.options import Track
@@ -27,7 +29,10 @@ class OntologySplits(TrackedSplits):
 
 
 def read(config: Track) -> OntologySplits:
-    """The dialogues to train on, to validate and to test on, all of whose labels are in the ontology."""
+    """The dialogues to train on, to validate and to test on; labels of the first are in the ontology.
+
+    Labels of files to validate and to test on may be outside: they count as missed.
+    """
     if config.dataset != "files":
         parts = bookings.splits(config.seed)
         train, valid, test = (
@@ -49,17 +54,9 @@ def read(config: Track) -> OntologySplits:
     else:
         valid = files[config.valid].dialogues
     ontology = _ontology(config, [*train, *valid])
-    for path, file in files.items():
-        ontology.check(file.dialogues, path)
+    ontology.check(files[config.train].dialogues, config.train)
     test = valid if config.test is None else files[config.test].dialogues
     return OntologySplits(train, valid, test, ontology, corrections)
-
-
-def read_file(path: Path, ontology: Ontology) -> TrackedFile:
-    """The dialogues of a file, all of whose labels are in the ontology."""
-    file = read_tracked(path)
-    ontology.check(file.dialogues, path)
-    return file
 
 
 def _ontology(config: Track, dialogues: Sequence[TrackedDialogue]) -> Ontology:
@@ -120,9 +117,8 @@ class TrackingFacts(DataFingerprint):
         return empty.for_data(splits)
 
     def for_data(self, splits: OntologySplits) -> "TrackingFacts":
-        """The same ontology and words for other dialogues, whose labels must be in the ontology."""
-        for part in (splits.train, splits.valid):
-            self.ontology.check(part, Path("the data"))
+        """The same ontology and words for other dialogues; labels to train on must be in the ontology."""
+        self.ontology.check(splits.train, Path("the data"))
         return replace(
             self,
             train=len(splits.train),
@@ -134,6 +130,13 @@ class TrackingFacts(DataFingerprint):
     @property
     def ontology(self) -> Ontology:
         return Ontology({slot: tuple(values) for slot, values in self.slots.items()}, tuple(self.requests))
+
+
+def unseen_value_notes(dialogues: Sequence[TrackedDialogue], ontology: Ontology) -> list[str]:
+    """A sentence about the values and requests that are not in the ontology; none if there are none."""
+    outside = [labels for dialogue in dialogues for turn in dialogue.turns if (labels := ontology.unseen(turn))]
+    names = sorted({name for labels in outside for name in labels})
+    return unseen_notes("values or requests", names, plural(len(outside), "turn"))
 
 
 def digest(dialogues: Sequence[TrackedDialogue]) -> str:

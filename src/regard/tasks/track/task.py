@@ -16,8 +16,8 @@ from regard.common.wording import plural
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
-from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedTurn
-from regard.data.tracking.files import read_ontology
+from regard.data.tracking.dialogue import TrackedDialogue, TrackedTurn
+from regard.data.tracking.files import read_ontology, read_tracked
 from regard.inference.evaluation import Evaluation
 from regard.metrics.intervals import nats_interval
 from regard.metrics.tracking import DEFINITIONS, TurnLabels, states, tracking_scores
@@ -33,8 +33,8 @@ from regard.tasks.track.data import (
     digest,
     matched_labels,
     read,
-    read_file,
     right_labels,
+    unseen_value_notes,
     write_conversation,
 )
 from regard.tasks.track.options import EvaluateStates, Track
@@ -146,7 +146,8 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
         return build(self.task, self.facts, self.pretrained)
 
     def warnings(self) -> Sequence[str]:
-        return [self.corrections] if self.corrections else []
+        unseen = unseen_value_notes(self.valid, self.facts.ontology)
+        return [*([self.corrections] if self.corrections else []), *unseen]
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedTurns]:
         order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.examples))
@@ -217,7 +218,7 @@ class TrackTask(Task[Track, TrackPredictor]):
         if options.ontology is not None:
             predictor = predictor.with_ontology(read_ontology(options.ontology))
         ontology = predictor.candidates.ontology
-        dialogues, split, corrections = self._dialogues(facts, folder, options, ontology)
+        dialogues, split, corrections = self._dialogues(facts, folder, options)
         encoded = encode_all(predictor.encoder, dialogues)
         count = sum(map(len, encoded))
         progress(0, count)
@@ -226,10 +227,12 @@ class TrackTask(Task[Track, TrackPredictor]):
         seconds, found = time.perf_counter() - start, tracked.labels
         of_baseline, _ = tracking_scores(matched_labels(dialogues, ontology), right_labels(dialogues))
         named = ", ".join(f"{name} {value:.2f}" for name, value in of_baseline.items())
+        definitions = {name: definition for name, definition in DEFINITIONS.items() if name in tracked.scores}
         notes = [
-            *(f"{name}: the share of {definition}" for name, definition in DEFINITIONS.items()),
+            *(f"{name}: the share of {definition}" for name, definition in definitions.items()),
             f"string matching on the words of the user, the baseline: {named}",
             *([corrections] if corrections else []),
+            *unseen_value_notes(dialogues, ontology),
         ]
         step = max(1, len(dialogues) // _SAMPLES)
         samples = [_sample(dialogues[n], found[n]) for n in range(0, len(dialogues), step)[:_SAMPLES]]
@@ -243,18 +246,18 @@ class TrackTask(Task[Track, TrackPredictor]):
             predictions,
             samples,
             notes,
-            {"baseline": {"scores": of_baseline}, "definitions": DEFINITIONS},
+            {"baseline": {"scores": of_baseline}, "definitions": definitions},
             tracked.intervals,
         )
 
     def _dialogues(
-        self, facts: TrackingFacts, folder: Path, options: EvaluateStates, ontology: Ontology
+        self, facts: TrackingFacts, folder: Path, options: EvaluateStates
     ) -> tuple[Sequence[TrackedDialogue], str, str]:
         """The dialogues to evaluate, their name, and the corrections of their labels."""
         config = self.config
         path = options.test or (config.test if options.split == "test" else None) or config.valid
         if path is not None:
-            file = read_file(path, ontology)
+            file = read_tracked(path)
             return file.dialogues, str(path), describe(file.corrections)
         splits = read(config)
         if config.dataset != "files":
@@ -279,14 +282,16 @@ def track_dialogues(
     encoded: Sequence[Sequence[EncodedTurn]],
     done: Callable[[int], object] = lambda count: None,
 ) -> TrackedLabels:
-    """The labels of all turns, their metrics, and −log p of the right ones per turn."""
+    """The labels of all turns, their metrics, and −log p of the right ones per turn, of those in the ontology."""
     scores = predictor.all_scores(encoded, done)
     decisions = iter(predictor.candidates.decide(scores))
     labels = labels_of([[next(decisions) for _ in dialogue] for dialogue in encoded])
     named, intervals = tracking_scores(labels, right_labels(dialogues))
-    turns = [turn for dialogue in dialogues for turn in dialogue.turns]
-    nats = predictor.candidates.nll(scores, *predictor.candidates.targets(turns)).cpu().double().numpy()
-    named["nll"], intervals["nll"] = float(nats.mean()), nats_interval(nats)
+    candidates, turns = predictor.candidates, [turn for dialogue in dialogues for turn in dialogue.turns]
+    known = [n for n, turn in enumerate(turns) if not candidates.ontology.unseen(turn)]
+    if known:
+        nats = candidates.nll(scores[known], *candidates.targets([turns[n] for n in known])).cpu().double().numpy()
+        named["nll"], intervals["nll"] = float(nats.mean()), nats_interval(nats)
     return TrackedLabels(labels, named, intervals)
 
 

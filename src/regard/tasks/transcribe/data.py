@@ -23,6 +23,7 @@ from regard.data.embedded import spelling
 from regard.data.splitting import held_out
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
+from regard.data.unseen_labels import unseen_notes
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.transcribe.options import Transcribe
 
@@ -213,11 +214,20 @@ def valid_digest(valid: Speech) -> str:
     return sha256_of(f"{text}\n" for text in valid.texts)
 
 
+def unseen_letters(text: str, tokenizer: Tokenizer) -> list[str]:
+    """The letters of a text that the model cannot write, in their order."""
+    return [letter for letter in dict.fromkeys(text) if tokenizer.encode([letter])[0] == [UNK]]
+
+
+def unseen_letter_notes(texts: Sequence[str], tokenizer: Tokenizer) -> list[str]:
+    """A sentence about the letters of texts to evaluate that the model cannot write; none if there are none."""
+    return unseen_notes("letters", sorted(unseen_letters("".join(texts), tokenizer)))
+
+
 def check_alphabet(speech: Speech, tokenizer: Tokenizer, source: object) -> None:
     """Raises for a transcript with a letter that the model cannot write."""
     for n, text in enumerate(speech.texts):
-        unknown = [letter for letter in dict.fromkeys(text) if tokenizer.encode([letter])[0] == [UNK]]
-        if unknown:
+        if unknown := unseen_letters(text, tokenizer):
             where = speech.files[n].line if isinstance(speech, SpeechFiles) else source
             raise ValueError(
                 f"{where}: the transcript {text[:40]!r} has {unknown[0]!r}, which is outside the alphabet of the run; "

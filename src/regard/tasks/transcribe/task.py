@@ -42,6 +42,8 @@ from regard.tasks.transcribe.data import (
     padded,
     read_split,
     read_train_and_valid,
+    unseen_letter_notes,
+    unseen_letters,
     valid_digest,
 )
 from regard.tasks.transcribe.options import EvaluateTranscripts, Transcribe
@@ -85,8 +87,9 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
         else:
             tokenizer = read_tokenizer(folder / TOKENS)
         # test files are needed only after training, but raise before it
-        tested = [read_split(task, "test")] if new and task.test is not None else []
-        for speech in (train, valid, *tested):
+        if new and task.test is not None:
+            read_split(task, "test")
+        for speech in (train, valid) if task.valid is None else (train,):
             check_alphabet(speech, tokenizer, task.dataset_label)
         data = fingerprint(task, train, valid)
         if new:
@@ -110,7 +113,8 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
         return self.task.model.build(self.task.mels, len(self.tokenizer))
 
     def warnings(self) -> Sequence[str]:
-        return long_sample_warnings([frame_counts(self.train.seconds)], self.task.batch)
+        long = long_sample_warnings([frame_counts(self.train.seconds)], self.task.batch)
+        return [*long, *unseen_letter_notes(self.valid.texts, self.tokenizer)]
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedSpeech]:
         lengths = frame_counts(self.train.epoch(epoch).seconds)
@@ -145,7 +149,9 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
         sounds = [self.valid.sound(n, self.task.rate) for n in range(count)]
         texts = self.valid.texts[:count]
         values, transcripts = error_rates(transcriber, sounds, texts, Greedy())
-        values["nll"] = self._nll(model, sounds, texts)
+        # letters that the model cannot write have no probability
+        if known := [n for n in range(count) if not unseen_letters(texts[n], self.tokenizer)]:
+            values["nll"] = self._nll(model, [sounds[n] for n in known], [texts[n] for n in known])
         n = min(3, count - 1)
         sample = f"{transcripts[n].text}   (right: {texts[n]})"
         return ValidationResult(values, self.task.metric, self.task.metrics[self.task.metric], sample)
@@ -184,7 +190,6 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
         self, predictor: Transcriber, folder: Path, options: EvaluateTranscripts, progress: Progress
     ) -> Evaluation:
         speech, split = self._speech(folder, options)
-        check_alphabet(speech, predictor.tokenizer, split)
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
         progress(0, len(speech))
         sounds = [speech.sound(n, self.config.rate) for n in range(len(speech))]
@@ -193,7 +198,7 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
         scores, transcripts = error_rates(predictor, sounds, speech.texts, search, done)
         seconds = time.perf_counter() - start
         facts: dict[str, object] = {"beam": options.beam, "times": options.times}
-        notes = []
+        notes = unseen_letter_notes(speech.texts, predictor.tokenizer)
         if self.config.model.is_online and (delays := listening_delays(predictor, speech, self.config.rate)).size:
             mean, high = float(delays.mean()), float(np.percentile(delays, 95))
             facts |= {"delay_ms": mean, "delay_ms_95": high}
