@@ -1,5 +1,6 @@
 """Other attention weights inside a model: laws, over torch's, transformers' and this library's attention."""
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 
 import regard
 from regard.interop import Permutation, uniform
@@ -199,18 +201,43 @@ def test_a_block_without_attention() -> None:
         model(torch.randn(2, 3))
 
 
+# one attention each, "b t d" -> "b t d", that intervene does not replace
+WRITTEN_OUT: dict[str, Callable[[Tensor], Tensor]] = {
+    "dropout": lambda x: F.dropout((x @ x.mT).softmax(-1), 0.0) @ x,
+    "einsum": lambda x: torch.einsum("bij,bjd->bid", (x @ x.mT).softmax(-1), x),
+    "named": lambda x: torch.matmul(input=(x @ x.mT).softmax(-1), other=x),
+    "one query": lambda x: torch.bmm((x @ x[:, -1, :, None])[..., 0].softmax(-1)[:, None], x).expand_as(x),
+    "transposed": lambda x: (x.mT @ (x @ x.mT).softmax(-2)).mT,
+    "logarithms": lambda x: (x @ x.mT).log_softmax(-1).exp() @ x,
+    "exponentials": lambda x: ((e := (x @ x.mT).exp()) / e.sum(-1, keepdim=True)) @ x,
+    "sums": lambda x: ((x @ x.mT).softmax(-1)[..., None] * x[:, None]).sum(2),
+    "flex": lambda x: flex_attention(x[:, None], x[:, None], x[:, None])[:, 0],
+}
+
+
 class WrittenOut(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:  # "b h t d"
-        return F.dropout((x @ x.mT).softmax(-1), 0.0) @ x
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.form = form
+
+    def forward(self, x: Tensor) -> Tensor:
+        return WRITTEN_OUT[self.form](x)
 
 
-def test_attention_that_is_written_out_is_named() -> None:
-    model, x = nn.Sequential(Fused(), WrittenOut()), torch.randn(2, 4, 5, 6)
-    with (
-        pytest.warns(UserWarning, match=r"intervene kept the weights of '1', which attends by a written-out softmax"),
-        regard.intervene(model, uniform) as intervention,
-    ):
-        model(x)
-    assert intervention.calls == {"0": 1}
-    with regard.intervene(model, uniform, layers="0"):
-        model(x)
+def test_attention_that_keeps_its_weights_is_named() -> None:
+    x, silent = torch.randn(2, 5, 8), []
+    for form in WRITTEN_OUT:
+        model = nn.Sequential(regard.MultiHead(8, 2), WrittenOut(form)).eval()
+        with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+            warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+            with regard.intervene(model, uniform) as intervention:
+                model(x)
+            warned = [str(warning.message) for warning in caught]
+            with regard.intervene(model, uniform, layers="0"):
+                model(x)
+            assert len(caught) == len(warned)
+        if not any("intervene kept the weights of '1', which attends by a written-out softmax" in w for w in warned):
+            silent.append(form)
+        assert list(intervention.calls) == ["0"]
+    assert not silent

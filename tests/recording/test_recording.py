@@ -93,6 +93,16 @@ def test_some_calls() -> None:
     assert [one.call for one in tape.select(calls=[0, 3])] == [0, 3]
 
 
+def test_labels_of_a_generation_are_those_of_its_text() -> None:
+    # 4 tokens of a prompt and two steps read 6 tokens; generate returns 7
+    steps = Recording((kept("a", 1, 1, 4, 4), kept("a", 1, 1, 1, 5, step=4), kept("a", 1, 1, 1, 6, step=5)))
+    for count in (4, 6, 7):
+        assert steps.with_labels([f"t{n}" for n in range(count)]).queries is not None
+    for count in (5, 8):
+        with pytest.warns(UserWarning, match=f"^queries are {count} tokens, and no map has as many positions"):
+            assert steps.with_labels([f"t{n}" for n in range(count)]).queries is None
+
+
 def test_labels_are_those_of_the_map() -> None:
     target, source = PAIR.queries, PAIR.keys
     assert [PAIR.labels(one) for one in PAIR] == [(source, source), (target, target), (target, source)]

@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.attn import checks, observer
 from regard.attn.call import Attended, AttentionCall, Need, equation
@@ -27,20 +26,17 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.attn.terms.read import weighted_sum
 from regard.common.uncompiled import uncompiled
 from regard.interop.replacements import Replacement, WithoutKeys
+from regard.recording.capture.eager import START, EagerTracker
 from regard.recording.capture.module_stack import ModuleStack, checked_patterns, foreign_warning
 from regard.recording.capture.multihead import undispatched
 from regard.recording.capture.regard_layers import layer_frame
 from regard.recording.capture.sdpa import SdpaArguments, as_call
-from regard.recording.capture.torch_functions import CASTS, PRODUCTS, REARRANGES, functions
 
 _SDPA = (
     F.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention,
     torch.ops.aten.scaled_dot_product_attention.default,
 )
-_SOFTMAX = {*functions("softmax"), torch.special.softmax}
-# calls that weights pass through on their way to the values
-_KEEPING = {*functions("dropout", "masked_fill"), *CASTS, *REARRANGES}
 
 
 @dataclass(frozen=True)
@@ -79,11 +75,12 @@ def intervene(
         yield replacement.intervention
     if stack.foreign_modules:
         warnings.warn(foreign_warning("intervene", stack), UserWarning, stacklevel=3)
-    if replacement.kept and replacement.intervention.calls:
-        names = ", ".join(map(repr, list(replacement.kept)[:4])) + (", …" if len(replacement.kept) > 4 else "")
+    kept = list(dict.fromkeys([*replacement.kept, *replacement.tracker.uses.unrecognised()]))
+    if kept and replacement.intervention.calls:
+        names = ", ".join(repr(name or "the model") for name in kept[:4]) + (", …" if len(kept) > 4 else "")
         warnings.warn(
-            f"intervene kept the weights of {names}, which attends by a written-out softmax; load a model of "
-            "transformers with attn_implementation='sdpa', or exclude the module with layers=",
+            f"intervene kept the weights of {names}, which attends by a written-out softmax or by flex_attention; load "
+            "a model of transformers with attn_implementation='sdpa', or exclude the module with layers=",
             UserWarning,
             stacklevel=3,
         )
@@ -123,7 +120,8 @@ class _Replacement:
         self.stack, self.function, self.patterns = stack, function, patterns
         self.intervention = Intervention()
         self.pauses = 0
-        self.kept: dict[str, None] = {}  # modules whose attention is written out, so that it keeps its weights
+        self.tracker = EagerTracker(stack, self.is_selected)
+        self.kept: dict[str, None] = {}  # modules whose attention is not replaced, though it was asked for
 
     def is_selected(self, name: str) -> bool:
         return self.patterns is None or any(fnmatchcase(name, pattern) for pattern in self.patterns)
@@ -179,7 +177,6 @@ class _InterveningMode(TorchFunctionMode):
     def __init__(self, replacement: _Replacement) -> None:
         super().__init__()
         self.replacement = replacement
-        self.written: WeakIdKeyDictionary = WeakIdKeyDictionary()  # outputs of a softmax, with the name of its module
         self.latest: Tensor | None = None  # the weights of the latest call, "*b h q k"
 
     def __torch_function__(
@@ -189,7 +186,7 @@ class _InterveningMode(TorchFunctionMode):
         is_attention = func in _SDPA or func is F.multi_head_attention_forward
         if not is_attention and not self.replacement.pauses:
             out = func(*args, **kwargs)
-            self._note_written(func, out, args)
+            self._note_written(func, out, args, kwargs)
             return out
         if not is_attention or self.replacement.pauses or self.replacement.stack.is_foreign_call():
             return func(*args, **kwargs)
@@ -199,19 +196,16 @@ class _InterveningMode(TorchFunctionMode):
             return self._attend(SdpaArguments(*args, **kwargs))
         return self._attend_heads(args, kwargs)
 
-    def _note_written(self, func: Any, out: Any, args: tuple[Any, ...]) -> None:
-        """Notes the module of a softmax whose output, possibly after dropout or in another type, multiplies values."""
-        if func in _SOFTMAX:
-            stack = self.replacement.stack
+    def _note_written(self, func: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Notes a module whose attention is written out, or flex_attention: it keeps its weights."""
+        replacement, stack = self.replacement, self.replacement.stack
+        is_flex = type(func).__name__ == "FlexAttentionHOP"
+        if (is_flex or func in START) and stack.is_foreign_call(is_attention=False):
+            return
+        if is_flex or replacement.tracker.attends(func, out, args, kwargs):
             name = stack.current.name
-            is_own = self.replacement.is_selected(name) and not stack.is_foreign_call(is_attention=False)
-            if is_own and isinstance(out, Tensor) and out.ndim > 2:
-                self.written[out] = name
-        elif self.written.data and args and isinstance(args[0], Tensor) and args[0] in self.written:
-            if func in _KEEPING and isinstance(out, Tensor):
-                self.written[out] = self.written[args[0]]
-            elif func in PRODUCTS:
-                self.replacement.kept[self.written[args[0]]] = None
+            if replacement.is_selected(name):
+                replacement.kept[name] = None
 
     def _attend(self, given: SdpaArguments) -> Tensor:
         call = as_call(given.query, given.key, given.value, given.attn_mask, given.is_causal, given.scale)

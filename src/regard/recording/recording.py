@@ -76,7 +76,7 @@ class Recording(Sequence[RecordedMap]):
             fits = tokens is None or select.fits_labels(self.maps, len(tokens))
             fitting[name] = None if tokens is None or not fits else tuple(tokens)
             if tokens is not None and not fits:
-                lengths = ", ".join(map(str, sorted({n for m in self.maps for n in m.shape[-2:]})[:6]))
+                lengths = ", ".join(map(str, sorted({n for m in self.maps for n in m.shape[-2:]})[-6:]))
                 warnings.warn(
                     f"{name} are {len(tokens)} tokens, and no map has as many positions, but {lengths}; "
                     "give one token per position, special tokens included; the maps keep numbers",

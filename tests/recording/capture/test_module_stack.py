@@ -154,8 +154,8 @@ def running(run: object) -> Iterator[None]:
 class Waiting(Stack):
     """Waits inside its second layer for another thread, if that is asked for."""
 
-    def __init__(self) -> None:
-        super().__init__(Fused)
+    def __init__(self, kind: type[nn.Module] = Fused) -> None:
+        super().__init__(kind)
         self.waits = threading.local()
         self.layers[1].register_forward_pre_hook(self._wait)
 
@@ -194,6 +194,34 @@ def test_two_threads_record_one_model_each_for_itself() -> None:
     with regard.record(model) as recording, running(run):
         model(x)
     assert [r.names for r in (recording, *recordings)] == [NAMES, NAMES]
+
+
+@torch.no_grad()
+def test_two_threads_change_one_model_each_for_itself() -> None:
+    model, interventions = Waiting(), []
+
+    def run(entered: threading.Event, left: threading.Event) -> None:
+        with regard.intervene(model, uniform, layers="layers.0") as intervention:
+            model.run_and_wait(entered, left)
+        interventions.append(intervention)
+
+    expected = model(x)
+    with regard.intervene(model, uniform, layers="layers.2") as intervention, running(run):
+        model(x)
+    assert intervention.calls == {"layers.2": 1}
+    assert interventions[0].calls == {"layers.0": 1}
+    assert torch.equal(model(x), expected)
+
+
+@torch.no_grad()
+def test_swapped_terms_are_recorded_while_another_thread_runs_the_model() -> None:
+    model = Waiting(Layer)
+    with regard.swap(model, normalize=regard.Sparsemax()):
+        with regard.record(model) as recording, running(model.run_and_wait):
+            swapped = model(x)
+        assert torch.equal(model(x), swapped)
+    assert names(recording) == NAMES
+    assert all(recorded.verified for recorded in recording)
 
 
 @torch.no_grad()

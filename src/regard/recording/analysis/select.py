@@ -239,16 +239,20 @@ def words_of_map(recorded_map: RecordedMap, queries: Words, keys: Words | None) 
 
 
 def fits_labels(maps: Sequence[RecordedMap], count: int) -> bool:
-    """Whether so many tokens are those of a side of some map, or of the whole text that a generation makes.
+    """Whether so many tokens are those of a side of some map, or of the whole text of a generation.
 
-    A longer text than any map serves only where the maps show a generation: steps, or calls of several lengths.
-    Selected rows do not show the length of their text.
+    A generation reads its text but for the last token that it makes. Selected rows do not show the length of their
+    text, and a decoder may attend once per word.
     """
-    lengths = {n for m in maps for n in m.shape[-2:]}
-    calls: dict[str, list[int]] = {}
+    if not maps or not count or any(m.rows is not None for m in maps):
+        return True
+    modules: dict[str, list[RecordedMap]] = {}
     for m in maps:
-        calls.setdefault(m.name, []).append(m.shape[-1])
-    # a decoder may attend once per word
-    lengths |= {len(keys) for keys in calls.values()}
-    is_generation = any(m.step or m.rows is not None for m in maps) or any(len(set(k)) > 1 for k in calls.values())
-    return not maps or not count or is_generation or count in lengths
+        modules.setdefault(m.name, []).append(m)
+    lengths = set()
+    for calls in modules.values():
+        lengths |= {len(calls), *calls[0].shape[-2:], calls[-1].shape[-1]}
+        if any(m.step for m in calls) or len({m.shape[-1] for m in calls}) > 1:
+            end = max(m.step + m.shape[-2] for m in calls)
+            lengths |= {end, end + 1}
+    return count in lengths

@@ -18,7 +18,7 @@ from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import einsum, sdpa
 from regard.recording.capture.cache_positions import cached_keys
 from regard.recording.capture.linear_tape import ValueProduct
-from regard.recording.capture.module_stack import ModuleFrame
+from regard.recording.capture.module_stack import ModuleFrame, ModuleStack
 from regard.recording.capture.recorder import CapturedCall
 from regard.recording.capture.softmax_uses import SoftmaxUses
 from regard.recording.capture.torch_functions import (
@@ -74,7 +74,12 @@ Handler = Callable[["EagerTracker", Any, Tensor, Args, Kwargs], ValueRead | None
 class EagerTracker:
     """Follows scores and weights by the tensors that hold them, for as long as these live."""
 
-    def __init__(self, mode: "CaptureMode") -> None:
+    def __init__(
+        self, stack: ModuleStack, is_selected: Callable[[str], bool], frame: Callable[[], ModuleFrame] | None = None
+    ) -> None:
+        self._stack, self._is_selected = stack, is_selected
+        # the module that a call belongs to
+        self._frame = frame or (lambda: stack.current)
         self._scores: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._weights: WeakIdKeyDictionary = WeakIdKeyDictionary()
         # log(weights) as their scores and axis; exp(scores), which a division by their sum makes weights
@@ -82,7 +87,6 @@ class EagerTracker:
         self._exponentials: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self.uses = SoftmaxUses(self._weights)
         self._parameters: set[int] | None = None  # where the parameters of the model are in memory
-        self._mode = mode
         # what there is to follow, by the tensors that hold it
         self.followed = (self._scores.data, self._weights.data, self.uses.traces.data, self._logarithms.data)
 
@@ -102,18 +106,40 @@ class EagerTracker:
         if fact is not None:
             fact.softmax.is_recorded = True
 
+    def handler(self, func: Any) -> Handler | None:
+        """Follows calls of this function; None if nothing in them matters."""
+        return START.get(func) or (None if self.is_idle else FOLLOW.get(func))
+
+    def attends(self, func: Any, out: Any, args: Args, kwargs: Kwargs) -> bool:
+        """Whether a call mixes values by weights; follows the scores and weights in it."""
+        handler = self.handler(func)
+        try:
+            read = handler(self, func, out, args, kwargs) if handler is not None and isinstance(out, Tensor) else None
+            is_attention = read is not None and _is_attention(read)
+        except Exception:
+            self._forget(out)
+            return False
+        if is_attention and read is not None:
+            read.fact.softmax.is_recorded = True
+        elif self.has_weights and out not in self._weights:
+            self.uses.note_use(func, out, args, kwargs)
+        return is_attention
+
+    def _forget(self, out: Tensor) -> None:
+        """Gives up to follow the result of a call, which itself succeeded: the model runs on."""
+        self._scores.pop(out, None)
+        self._weights.pop(out, None)
+
     def run(self, handler: Handler, mode: "CaptureMode", func: Any, args: Args, kwargs: Kwargs) -> Any:
-        """Runs a call and follows the scores and weights in it."""
+        """Runs a call, follows the scores and weights in it, and captures it if it attends."""
         out = func(*args, **kwargs)
         if not isinstance(out, Tensor):
             return out
         try:
             read = handler(self, func, out, args, kwargs)
-            captured = None if read is None else self._captured_call(read, out)
+            captured = None if read is None else self._captured_call(mode, read, out)
         except Exception:
-            # the call itself succeeded: following it is given up, and the model runs on
-            self._scores.pop(out, None)
-            self._weights.pop(out, None)
+            self._forget(out)
             return out
         if captured is not None:
             self._keep(mode, func, out, args, kwargs, read, captured)
@@ -293,13 +319,13 @@ class EagerTracker:
         if not isinstance(axis, int) or scores.ndim < 2 or axis % scores.ndim < scores.ndim - 2:
             return
         fact = self._scores.get(scores)
-        frame = self._mode.frame
+        frame = self._frame()
         is_score = fact is not None and not self._is_linear_layer(fact)
-        in_attention = frame.name in self._mode.recorder.module_stack.attention_modules
+        in_attention = frame.name in self._stack.attention_modules
         softmax = SoftmaxFact(frame.name, in_attention, fact is not None, out.shape[axis], is_score)
         # layers of this library report their attention themselves
         is_regard_layer = type(frame.module).__module__.startswith("regard.")
-        if scores.ndim in (3, 4) and not is_regard_layer and self._mode.recorder.is_selected(softmax.name):
+        if scores.ndim in (3, 4) and not is_regard_layer and self._is_selected(softmax.name):
             self.uses.softmaxes.append(softmax)
         is_transposed = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
         self._weights[out] = WeightsFact(
@@ -327,7 +353,7 @@ class EagerTracker:
         if in_functorch_transform():
             return False
         if self._parameters is None:
-            modules = self._mode.recorder.module_stack.modules.values()
+            modules = self._stack.modules.values()
             parameters = [p for module in modules for p in module.parameters(recurse=False)]
             self._parameters = {p.untyped_storage().data_ptr() for p in parameters} - {0}
         # a tensor that is the same for all samples may be a parameter in another type
@@ -396,15 +422,16 @@ class EagerTracker:
                 return self._scores[value]
         return None
 
-    def _captured_call(self, read: ValueRead, out: Tensor) -> tuple[ModuleFrame, CapturedCall] | None:
+    def _captured_call(
+        self, mode: "CaptureMode", read: ValueRead, out: Tensor
+    ) -> tuple[ModuleFrame, CapturedCall] | None:
         """The read as a recorder takes it; None where it is no attention, or its module is not selected."""
-        mode, recorder = self._mode, self._mode.recorder
+        if not _is_attention(read):
+            return None
+        recorder = mode.recorder
         weights, fact, v, as_rows, _ = read
         after_dropout = None if fact.before_dropout is None else weights
         formed = weights if fact.before_dropout is None else fact.before_dropout
-        # weights of two axes, such as a router's, are attention only if their scores came from a product
-        if v.ndim < 2 or formed.ndim < 2 or (formed.ndim == 2 and not fact.softmax.from_product):
-            return None
         fact.softmax.is_recorded = True
         frame = mode.frame
         call = attention_call(fact.scores, v, formed)
@@ -432,6 +459,12 @@ class EagerTracker:
             after_dropout=after_dropout,
         )
         return frame, captured
+
+
+def _is_attention(read: ValueRead) -> bool:
+    """Whether weights read a sequence: those of two axes, such as a router's, only if a product made their scores."""
+    axes = (read.weights if read.fact.before_dropout is None else read.fact.before_dropout).ndim
+    return read.v.ndim > 1 and axes > 1 and (axes > 2 or read.fact.softmax.from_product)
 
 
 def _sums_to_one(t: Tensor) -> bool:

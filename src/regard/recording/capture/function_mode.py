@@ -36,7 +36,7 @@ class CaptureMode(TorchFunctionMode):
         super().__init__()
         self.recorder = recorder
         recorder.mode = self
-        self.eager = eager.EagerTracker(self)
+        self.eager = eager.EagerTracker(recorder.module_stack, recorder.is_selected, lambda: self.frame)
         self.tape = LinearTape()
         recorder.module_stack.on_leave = self._leave
         # the attention that the running calls are part of, where their arguments do not show it
@@ -115,11 +115,7 @@ class CaptureMode(TorchFunctionMode):
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, captured if it attends."""
         capture = _ATTENTION.get(func)
-        handler = None
-        if capture is None:
-            handler = eager.START.get(func)
-            if handler is None and not self.eager.is_idle:
-                handler = eager.FOLLOW.get(func)
+        handler = self.eager.handler(func) if capture is None else None
         images = self.recorder.module_stack.images
         if self._images and args and isinstance(args[0], torch.Tensor) and args[0] in images and func in REARRANGES:
             out = func(*args, **kwargs)
