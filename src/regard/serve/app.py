@@ -1,6 +1,6 @@
 """The FastAPI application: the routes of its models, their index, /health, /metrics, /openapi.json and /docs."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 
@@ -12,9 +12,10 @@ from starlette.responses import PlainTextResponse
 from regard import __version__
 from regard.serve.access import check_origin, check_token
 from regard.serve.batcher import FAILED
-from regard.serve.errors import FAULT, RequestError, error_body
+from regard.serve.errors import FAULT, STOPPING, RequestError, error_body
 from regard.serve.http.bearer_token import BearerToken
 from regard.serve.http.metrics import CONTENT_TYPE, Metrics
+from regard.serve.http.reserved_connections import HEALTH
 from regard.serve.http.security_middleware import Log, SecurityMiddleware
 from regard.serve.http.trusted_host import allowed_names
 from regard.serve.model_routes import UNAUTHORIZED, ModelRoutes, add_files, error_answers, json_response, to_bytes
@@ -57,7 +58,7 @@ def build(
     )
     for each in routes:
         each.add(app, unpack_pool)
-    _service_routes(app, routes, metrics)
+    _service_routes(app, routes, metrics, lambda: service.is_stopping)
     if any(model.name for model in models):
         add_files(app, assets.index_files({model.name: model.endpoint.page.title for model in models}))
     add_files(app, assets.documentation_files(title))
@@ -65,7 +66,7 @@ def build(
     _answer_head(app)
     paths = {route.path for route in app.routes if hasattr(route, "path")}
     app.state.batchers, app.state.metrics = [each.batcher for each in routes], metrics
-    return SecurityMiddleware(
+    service = SecurityMiddleware(
         app,
         names=allowed_names(host, allowed),
         origins=[check_origin(origin) for origin in origins],
@@ -74,17 +75,20 @@ def build(
         metrics=metrics,
         log=log,
     )
+    return service
 
 
-def _service_routes(app: FastAPI, routes: Sequence[ModelRoutes], metrics: Metrics) -> None:
+def _service_routes(
+    app: FastAPI, routes: Sequence[ModelRoutes], metrics: Metrics, is_stopping: Callable[[], bool]
+) -> None:
     stopping = error_answers({503: "The service is stopping, or a model failed."})
 
-    @app.get("/health", summary="Whether the service answers", responses=stopping)
+    @app.get(HEALTH, summary="Whether the service answers", responses=stopping)
     async def health() -> Response:
         if any(each.batcher.has_failed for each in routes):
             raise RequestError(503, FAILED, retry=5)
-        if not all(each.batcher.is_alive for each in routes):
-            raise RequestError(503, "the service is stopping", retry=5)
+        if is_stopping() or not all(each.batcher.is_alive for each in routes):
+            raise RequestError(503, STOPPING, retry=5)
         return json_response(to_bytes({"status": "ok"}))
 
     @app.get(

@@ -6,14 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import cast
 
 from regard.common.cancellation import Cancellation, cancelled_if
 from regard.inference.endpoint import Endpoint, EndpointRequest, StreamingEndpoint
-from regard.serve.errors import RequestError
+from regard.serve.errors import STOPPING, RequestError
 from regard.serve.http.metrics import ModelMetrics
 
 _log = logging.getLogger("regard.serve")
@@ -98,7 +98,7 @@ class Batcher:
         if self.has_failed:
             raise RequestError(503, FAILED, retry=5)
         if not self.is_alive:
-            raise RequestError(503, "the service is stopping; try again when it is back", retry=5)
+            raise RequestError(503, STOPPING, retry=5)
         if self.waiting + count > self.max_waiting:
             unit = self.endpoint.unit
             raise RequestError(
@@ -121,14 +121,14 @@ class Batcher:
             self._answer_all()
         except BaseException as error:
             self.has_failed = True
+            self.on_failure()
             _log.critical("the thread of a model ended", exc_info=error)
             with self._ready:
                 jobs = [*self._running, *self._jobs, *(job for job, _ in self._streams)]
                 self._jobs.clear()
             for job in jobs:
-                if not job.answer.done():
+                with suppress(InvalidStateError):  # answered, or cancelled at this moment
                     job.answer.set_exception(RequestError(503, FAILED, retry=5))
-            self.on_failure()
 
     def _answer_all(self) -> None:
         while (jobs := self._next_jobs()) or self._streams:
@@ -144,9 +144,13 @@ class Batcher:
         start = time.perf_counter()
         assert job.emit is not None
         try:
-            piece = None if job.is_cancelled else next(pieces, None)
+            # a piece may take many tokens, such as those of one character
+            with cancelled_if(lambda: job.is_cancelled):
+                piece = None if job.is_cancelled else next(pieces, None)
             if piece is not None:
                 job.emit(_json(piece))
+        except Cancellation:
+            piece = None
         except BaseException as error:  # a panic of an extension in Rust is no Exception
             self._fail(job, error)
             return False

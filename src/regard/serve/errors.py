@@ -3,6 +3,8 @@
 import json
 
 FAULT = "the service failed, which is its fault; see its log"
+STOPPING = "the service is stopping; try again when it is back"
+BUSY = "too many connections; try again in a moment"
 
 
 class RequestError(Exception):

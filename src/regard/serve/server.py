@@ -1,10 +1,12 @@
 """Runs the service with uvicorn on a socket, until a signal stops it."""
 
+import asyncio
 import dataclasses
 import logging
 import math
 import signal
 import socket
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -64,13 +66,25 @@ def server(
     class Limited(Connection):
         pass
 
+    class DrainingServer(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Refuses new requests until the open ones are answered, so that /health says 503 meanwhile; then stops."""
+            app.is_stopping = True
+            pending, end = list(self.server_state.tasks), time.monotonic() + timeout
+            while not self.force_exit and time.monotonic() < end and not all(task.done() for task in pending):
+                await asyncio.sleep(0.05)
+            self.config.timeout_graceful_shutdown = math.ceil(max(end - time.monotonic(), 1))
+            await super().shutdown(sockets)
+
     limits = _connection_limits([model.limits for model in models])
     Limited.limits, Limited.lingering = limits, set()
     # errors go to stderr; requests are not logged, because their texts are private
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of characters of forms
+    app = build(models, host=host, allowed=allowed, origins=origins, token=token, log=log)
+    timeout = math.ceil(limits.seconds + limits.arrival) + 1
     config = uvicorn.Config(
-        build(models, host=host, allowed=allowed, origins=origins, token=token, log=log),
+        app,
         http=Limited,
         ws="none",
         loop="asyncio",
@@ -79,9 +93,8 @@ def server(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=math.ceil(limits.seconds + limits.arrival) + 1,
     )
-    return uvicorn.Server(config)
+    return DrainingServer(config)
 
 
 def _connection_limits(limits: Sequence[Limits]) -> Limits:

@@ -181,3 +181,15 @@ def test_an_animation_that_does_not_fit_into_memory(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(memory, "available_bytes", lambda: 300)
     with pytest.raises(ValueError, match=r"x.gif, with 3 frames, takes at least 0.0 MB of memory, and 0.0 MB are"):
         image_files.read_frames(path)
+
+
+def test_an_array_beyond_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """A hole of 4 TB on the disk, which takes no space there."""
+    path = tmp_path / "x.npy"
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**3, 10**3)}
+        )
+        file.truncate(file.tell() + 4 * 10**12)
+    with pytest.raises(ValueError, match=r"x.npy, an array of shape .* takes at least 4.0 TB of memory"):
+        read_clip(path)

@@ -1,6 +1,8 @@
 """Tokenizers of folders, held to transformers': the same ids from tokenizer.json and from vocabulary files."""
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,10 @@ import pytest
 import transformers
 from tests.models.pretrained.released import saved
 
+from regard.data.text.special_tokens import SpecialTokens
+from regard.data.text.subwords import PretrainedSubwords
 from regard.models.pretrained import load_pretrained
+from regard.models.pretrained.prompt_tokenizer import ReleasedTokenizer
 
 TEXTS = ["The cat sat, on the mat.", "unseen Wörter ÇA 中文字", "", "a [MASK] b", "it's  two   spaces\n"]
 PIECES = [
@@ -144,6 +149,60 @@ def test_a_tokenizer_that_fails_on_texts_is_refused(case: str, tmp_path: Path) -
     with pytest.raises(ValueError, match=r"tokenizer.json is no tokenizer \(.*\); restore the file") as caught:
         loaded(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_that_inflates_texts_is_refused(tmp_path: Path) -> None:
+    """Three replacements of one letter by a thousand make a gigabyte of a letter."""
+    word_pieces(tmp_path).save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    step = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}
+    for part in ("normalizer", "decoder"):
+        steps = {"type": "Sequence", f"{part}s": [step] * 3}
+        path.write_text(json.dumps({**content, part: steps}))
+        sentence = f"the {part} of .*tokenizer.json makes up to 1,000,000,000 characters of one, and 1,000 are read; "
+        with pytest.raises(ValueError, match=sentence + "restore the file"):
+            loaded(tmp_path)
+
+
+def test_a_text_at_which_a_tokenizer_panics_is_refused(tmp_path: Path) -> None:
+    """Every reader of texts, and every writer: the library panics where a regular expression takes too many steps."""
+    word_pieces(tmp_path).save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["pre_tokenizer"] = {
+        "type": "Split",
+        "pattern": {"Regex": "(a+)+$| "},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    content["decoder"] = {"type": "Strip", "content": "a", "start": 10**18, "stop": 10**18}
+    path.write_text(json.dumps(content))
+    library, text = loaded(tmp_path), "a" * 40 + "!"
+    special = SpecialTokens(0, -1, -1, None, ())
+    subwords, prompts = PretrainedSubwords(library), ReleasedTokenizer(library, special)
+    calls = [
+        lambda: subwords.encode([text]),
+        lambda: prompts.encode_text(text),
+        lambda: prompts.encode_prompt(text),
+        lambda: subwords.decode(library.encode("a").ids),
+        lambda: prompts.decode(library.encode("a").ids),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"the tokenizer fails on this text \(.*\); give another text"):
+            call()
+
+
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    word_pieces(tmp_path)
+    for name in ("config.json", "model.safetensors", "vocab.txt"):
+        folder = tmp_path / f"with pipe {name}"
+        shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("with*"))
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        read = load_pretrained if name == "model.safetensors" else loaded
+        with pytest.raises(ValueError, match=f"{name} is no file; restore it"):
+            read(folder)
 
 
 def test_vocabularies_of_another_family_are_refused(tmp_path: Path) -> None:

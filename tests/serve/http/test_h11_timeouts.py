@@ -17,6 +17,7 @@ from tests.serve.http.test_metrics import samples
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.serve.http import h11_timeouts
+from regard.serve.http.security_middleware import HEADERS
 from regard.serve.served_model import ServedModel
 from regard.serve.server import address, listen
 
@@ -75,8 +76,14 @@ def connected(port: int) -> socket.socket:
 
 def answered(at: socket.socket) -> tuple[int, dict[str, Any]]:
     """Status and JSON of what comes until the other side closes or the body is whole."""
+    head, body = whole_answer(at)
+    return int(head.split(b" ")[1]), json.loads(body)
+
+
+def whole_answer(at: socket.socket) -> tuple[bytes, bytes]:
+    """Head and body of an answer."""
     head = b""
-    while not head.endswith(b"\r\n\r\n"):  # byte by byte: the next answer may already be there
+    while not head.endswith(b"\r\n\r\n"):
         more = at.recv(1)
         assert more, head
         head += more
@@ -84,16 +91,13 @@ def answered(at: socket.socket) -> tuple[int, dict[str, Any]]:
     body = b""
     while len(body) < length:
         body += at.recv(length - len(body))
-    return int(head.split(b" ")[1]), json.loads(body)
+    return head.removesuffix(b"\r\n\r\n"), body
 
 
-def refuses(port: int) -> bool:
-    """Whether no new connection is accepted."""
-    try:
-        connected(port).close()
-    except OSError:
-        return True
-    return False
+def health(port: int) -> tuple[int, dict[str, Any]]:
+    with connected(port) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        return answered(client)
 
 
 def closed(at: socket.socket) -> bool:
@@ -141,13 +145,37 @@ def test_two_requests_at_once(gated: Gated) -> None:
         assert answered(one) == (200, {"said": "A"})
 
 
-@pytest.mark.parametrize(
-    "sent", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"GET /\r\n\r\n", b"x" * 70_000]
-)
-def test_what_is_no_http(sent: bytes, gated: Gated) -> None:
-    with running(gated) as (port, _), connected(port) as one:
-        one.sendall(sent + b"\r\n\r\n")
-        assert answered(one) == (400, {"error": "the service does not understand this HTTP request"})
+def test_malformed_http_is_answered_in_json_with_the_headers_of_every_answer(gated: Gated) -> None:
+    """Also a body that breaks off its chunks, of which the app waits for the rest."""
+    chunked = b"transfer-encoding: chunked\r\n\r\n"
+    cases = {
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n": 400,
+        b"GET / HTTP/1.1\r\n\r\n": 400,
+        b"GET /\r\n\r\n": 400,
+        b"x" * 100 + b"\r\n\r\n": 400,
+        HEAD + b"content-length: 6\r\ncontent-length: 5\r\n\r\n": 400,
+        HEAD + chunked + b"no number\r\n": 400,
+        HEAD + b"a: " + b"a" * 70_000: 431,
+        HEAD + b"transfer-encoding: gzip\r\n\r\n": 501,
+        b"GET /none HTTP/1.1\r\nhost: localhost\r\n\r\n": 404,
+        b"PUT /v1/shout HTTP/1.1\r\nhost: localhost\r\n\r\n": 405,
+        HEAD + b"content-length: 99999999\r\nexpect: 100-continue\r\n\r\n": 413,
+        b"GET / HTTP/1.1\r\nhost: other.example\r\n\r\n": 403,
+    }
+    with running(gated) as (port, _):
+        for sent, status in cases.items():
+            with connected(port) as client:
+                client.sendall(sent)
+                head, body = whole_answer(client)
+            assert head.startswith(b"HTTP/1.1 %d " % status), (sent[-60:], head)
+            assert list(json.loads(body)) == ["error"]
+            received = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+            assert received[b"content-type"] == b"application/json"
+            for name, value in HEADERS.items():
+                assert received[name.lower().encode()] == value.lower().encode(), (sent[-60:], name)
+        with connected(port) as client:
+            client.sendall(WHOLE)
+            assert answered(client) == (200, {"said": "A"})
 
 
 def test_who_never_reads(gated: Gated) -> None:
@@ -172,6 +200,24 @@ def test_too_many_connections(gated: Gated) -> None:
             assert answered(one) == (503, {"error": "too many connections; try again in a moment"})
         for one in several:
             one.close()
+
+
+def test_some_connections_are_kept_for_health_checks(gated: Gated) -> None:
+    """An eighth: while all others are open, /health is answered, and nothing else."""
+    with running(gated, connections=16) as (port, made), contextlib.ExitStack() as stack:
+        for _ in range(14):
+            stack.enter_context(connected(port)).sendall(HEAD)
+        until(lambda: len(made.server_state.connections) == 14)
+        for _ in range(3):
+            assert health(port) == (200, {"status": "ok"})
+            with connected(port) as client:
+                client.sendall(WHOLE)
+                head, body = whole_answer(client)
+                assert head.startswith(b"HTTP/1.1 503")
+                assert b"retry-after: 1" in head
+                assert json.loads(body) == {"error": "too many connections; try again in a moment"}
+                assert closed(client)
+            until(lambda: len(made.server_state.connections) == 14)
 
 
 def test_too_many_connections_are_not_reset(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +313,12 @@ def test_the_end_waits_for_what_was_asked(gated: Gated) -> None:
         assert gated.begun.wait(60)
         until(lambda: waiting(port) == 4)
         made.should_exit = True
-        until(lambda: refuses(port))
+        until(lambda: health(port)[0] == 503)
+        assert health(port) == (503, {"error": "the service is stopping; try again when it is back"})
+        with connected(port) as late:
+            late.sendall(WHOLE)
+            assert answered(late) == (503, {"error": "the service is stopping; try again when it is back"})
+            assert closed(late)
         gated.gate.set()
         for one in several:
             assert answered(one) == (200, {"said": "A"})

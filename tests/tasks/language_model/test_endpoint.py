@@ -148,7 +148,21 @@ def test_the_model_is_described(endpoint: GenerateEndpoint) -> None:
         "texts": 32,
         "characters": 4000,
         "tokens": 40,
+        "long_texts": 32,
         "body": 1_000_000,
         "seconds": 30.0,
     }
     assert endpoint.model_info()["context"] == 16
+
+
+def test_long_continuations_are_fewer(endpoint: GenerateEndpoint) -> None:
+    """The tokens of a request are bounded: texts times count times tokens."""
+    long = GenerateEndpoint(endpoint.predictor, Limits(), run="tiny", step=2)
+    assert long.model_info()["limits"]["long_texts"] == 6  # type: ignore[index]
+    for body in ({"texts": ["a"] * 7}, {"texts": ["a"] * 2, "count": 4}, {"text": "a", "count": 7}):
+        response = post(long, {**body, "tokens": 201})
+        assert response.status_code == 422
+        assert "more than 200 tokens are generated for at most 6 continuations per request" in response.json()["error"]
+        assert read(long, {**body, "tokens": 200}).options.tokens == 200
+    assert read(long, {"texts": ["a"] * 6, "tokens": 1000}).count == 6
+    assert read(long, {"texts": ["a"] * 32}).count == 32

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.common import image_files
+from regard.common import image_files, memory
 from regard.data.clips.labelled import Clip
 from regard.data.images.labelled import stack_images
 
@@ -72,16 +72,19 @@ def _stacked(path: Path, frames: list[NDArray[np.uint8]], names: list[str]) -> N
 def _array(path: Path, size: tuple[int, int] | None, mode: str | None) -> Clip:
     """A file of numpy; objects, which would be unpickled, are refused."""
     try:
-        array = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error}); name a file that is there") from error
     except Exception as error:  # numpy evaluates the header, whose faults have many kinds
         raise ValueError(f"{path} is no whole array of numpy ({error}); save it again with numpy.save") from error
-    if array.ndim not in (1, 2, 3, 4) or array.dtype.kind not in "uif" or 0 in array.shape:
+    if stored.ndim not in (1, 2, 3, 4) or stored.dtype.kind not in "uif" or 0 in stored.shape:
         raise ValueError(
-            f"{path} holds {array.dtype} of shape {array.shape}; save pictures as (frames, height, width) or (frames, "
-            "height, width, channels), or a signal as (samples, channels)"
+            f"{path} holds {stored.dtype} of shape {stored.shape}; save pictures as (frames, height, width) or "
+            "(frames, height, width, channels), or a signal as (samples, channels)"
         )
+    # a file may be a hole of any size on the disk
+    memory.check_fits(stored.nbytes, f"{path}, an array of shape {stored.shape},", "cut it into shorter clips")
+    array = np.array(stored)
     if len(array) < 2:
         raise ValueError(f"{path} has one {'sample' if array.ndim < 3 else 'frame'}, and a clip needs two; give more")
     if not np.isfinite(array).all():

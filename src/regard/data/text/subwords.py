@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from regard.common.panics import panics_as_errors
+from regard.common.panics import failures_as_errors, panics_as_errors
+from regard.data.text.checked_library import TEXT_FAILURE, check_growth
 from regard.data.text.library_vocabulary import LibraryVocabulary, library_vocabulary
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.data.text.tokenizer import Tokenizer, utf8_errors
@@ -210,7 +211,7 @@ class PretrainedSubwords(SubwordTokenizer):
         self._library = library
         numbers = library.get_vocab(with_added_tokens=True)
         self.size = max(numbers.values(), default=-1) + 1
-        with panics_as_errors("the tokenizer fails on a text", "restore its tokenizer.json"):
+        with failures_as_errors("the tokenizer fails on a text", "restore its tokenizer.json"):
             self.frame = _frame_of(library)
         unknown = json.loads(library.to_str())["model"].get("unk_token")
         self.unknown = None if unknown is None else numbers.get(unknown)
@@ -220,7 +221,7 @@ class PretrainedSubwords(SubwordTokenizer):
         self._library.encode_special_tokens = True
 
     def subwords(self, texts: Sequence[str]) -> list[Subwords]:
-        with utf8_errors(texts):
+        with utf8_errors(texts), panics_as_errors(*TEXT_FAILURE):
             encodings = self._library.encode_batch(list(texts), add_special_tokens=False)
         return [Subwords(list(each.ids), list(each.offsets)) for each in encodings]
 
@@ -229,7 +230,8 @@ class PretrainedSubwords(SubwordTokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of tokens, special ones included."""
-        return str(self._library.decode(list(ids), skip_special_tokens=False))
+        with panics_as_errors(*TEXT_FAILURE):
+            return str(self._library.decode(list(ids), skip_special_tokens=False))
 
     def to_json(self) -> str:
         return json.dumps({"kind": "pretrained", "tokenizer": json.loads(self._library.to_str())}, ensure_ascii=False)
@@ -300,5 +302,6 @@ def read_subwords(text: str) -> SubwordTokenizer:
         return RunSubwords(Tokenizer.from_json(tokenizer))
     from tokenizers import Tokenizer as Library
 
-    with panics_as_errors("text must be a tokenizer of sub-words", "write it again"):
+    check_growth(content["tokenizer"], "the tokenizer")
+    with failures_as_errors("text must be a tokenizer of sub-words", "write it again"):
         return PretrainedSubwords(Library.from_str(tokenizer))

@@ -159,6 +159,9 @@ def _read_parts(index: Path) -> dict[str, Tensor]:
 
 def refuse_pointer(path: Path) -> None:
     """Raises if a file is the pointer that Git LFS leaves where the content was not fetched."""
+    if path.exists() and not path.is_file():
+        # reading a named pipe would wait for its writer
+        raise ValueError(f"{path} is no file; restore it")
     with open(path, "rb") as file:
         is_pointer = file.read(len(_POINTER)) == _POINTER
     if is_pointer:

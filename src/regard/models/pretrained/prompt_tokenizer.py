@@ -1,9 +1,11 @@
 """ReleasedTokenizer: the tokenizer of a released language model, as its predictor uses it."""
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, final
 
-from regard.common.panics import panics_as_errors
+from regard.common.panics import failures_as_errors, panics_as_errors
+from regard.data.text.checked_library import TEXT_FAILURE, check_growth
 from regard.data.text.library_vocabulary import LibraryVocabulary
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizer import utf8_errors
@@ -33,7 +35,8 @@ class ReleasedTokenizer:
         """The tokenizer that `library_json` wrote."""
         from tokenizers import Tokenizer
 
-        with panics_as_errors("the text is no tokenizer.json", "restore it"):
+        with failures_as_errors("the text is no tokenizer.json", "restore it"):
+            check_growth(json.loads(text), "the text")
             return ReleasedTokenizer(Tokenizer.from_str(text), special)
 
     def library_json(self) -> str:
@@ -50,11 +53,11 @@ class ReleasedTokenizer:
         return int(self._library.get_vocab_size())
 
     def encode_text(self, text: str) -> list[int]:
-        with utf8_errors([text]):
+        with utf8_errors([text]), panics_as_errors(*TEXT_FAILURE):
             return list(self._library.encode(text, add_special_tokens=False).ids)
 
     def encode_prompt(self, text: str) -> list[int]:
-        with utf8_errors([text]):
+        with utf8_errors([text]), panics_as_errors(*TEXT_FAILURE):
             ids = list(self._library.encode(text).ids)
         if not ids and self.special.bos < 0:
             raise ValueError("the prompt has no tokens, and this model has none that begins a text; give a prompt")
@@ -66,7 +69,8 @@ class ReleasedTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids, without special tokens."""
-        return str(self._library.decode(list(ids)))
+        with panics_as_errors(*TEXT_FAILURE):
+            return str(self._library.decode(list(ids)))
 
     def text_decoder(self, prompt: Sequence[int]) -> "ReleasedTextDecoder":
         return ReleasedTextDecoder(self, prompt)

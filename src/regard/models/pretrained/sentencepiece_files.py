@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from regard.common.panics import panics_as_errors
+from regard.common.panics import failures_as_errors, panics_as_errors
+from regard.data.text.checked_library import TEXT_FAILURE
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.tokenizer import utf8_errors
 from regard.models.pretrained.folder import CheckpointConfig, read_json, refuse_pointer
@@ -47,7 +48,7 @@ class MarianVocabulary:
         for line in lines:
             code, text = _split_language(line)
             # without spaces at the ends, as the pieces were trained: the first word begins with ▁ then
-            with utf8_errors([line]):
+            with utf8_errors([line]), panics_as_errors(*TEXT_FAILURE):
                 pieces = self._unigram.encode(text, add_special_tokens=False).tokens if text.strip() else []
             ids.append([self._ids.get(piece, unknown) for piece in (*code, *pieces)])
         return ids
@@ -135,7 +136,7 @@ def _split_language(line: str) -> tuple[list[str], str]:
 
 def _unigram(path: Path) -> "Tokenizer":
     model = read_pieces(path)
-    with panics_as_errors(f"{path} is no model of sentencepiece", "restore the file"):
+    with failures_as_errors(f"{path} is no model of sentencepiece", "restore the file"):
         tokenizer = _build_unigram(model)
         tokenizer.encode("a")
     return tokenizer

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.common.panics import panics_as_errors
+from regard.common.panics import failures_as_errors
+from regard.data.text.checked_library import check_growth
 from regard.models.pretrained.folder import CheckpointConfig, read_json, refuse_pointer
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def load_tokenizer(config: CheckpointConfig) -> "Tokenizer":
 def _from_json(path: Path) -> "Tokenizer":
     from tokenizers import Tokenizer
 
-    refuse_pointer(path)
-    with panics_as_errors(f"{path} is no tokenizer", "restore the file"):
+    check_growth(read_json(path), str(path))
+    with failures_as_errors(f"{path} is no tokenizer", "restore the file"):
         tokenizer = Tokenizer.from_file(str(path))
         # some faults show in a text only: a template or an unknown token that the vocabulary does not have
         tokenizer.encode("a ᚠ", "b")
@@ -101,7 +102,7 @@ def _byte_pairs(folder: Path) -> "Tokenizer":
     options = _options(folder)
     for name in BYTE_PAIRS:
         refuse_pointer(folder / name)
-    with panics_as_errors(f"{' and '.join(BYTE_PAIRS)} of {folder} are no byte pairs", "restore them"):
+    with failures_as_errors(f"{' and '.join(BYTE_PAIRS)} of {folder} are no byte pairs", "restore them"):
         model = models.BPE.from_file(*(str(folder / name) for name in BYTE_PAIRS))
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=options.flag("add_prefix_space", False))

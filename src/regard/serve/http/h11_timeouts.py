@@ -1,15 +1,27 @@
 """Connection: uvicorn's HTTP/1.1 protocol with time limits for slow and idle clients."""
 
 import asyncio
+import sys
+from http import HTTPStatus
 from typing import Any, ClassVar
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.inference.limits import Limits
-from regard.serve.errors import error_body
+from regard.serve.errors import BUSY, RequestError
+from regard.serve.http.reserved_connections import reserve, reserved_count
+from regard.serve.http.security_middleware import HEADERS
 
 # seconds that a refused client has to read its answer and close the connection
 _LINGER = 2.0
+# seconds for a request to arrive on a connection that is kept for /health
+_RESERVED_ARRIVAL = 2.0
+# sentences about faults that h11 has a status for
+_FAULTS = {
+    431: "the head of the request is too long; send fewer or shorter headers",
+    501: "the service does not understand this Transfer-Encoding; send the body as it is, or chunked",
+}
 
 
 class Connection(H11Protocol):
@@ -27,10 +39,13 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            self._send_error(503, "Service Unavailable", "too many connections; try again in a moment")
+        most, seconds = self.limits.connections, self.limits.arrival
+        if len(self.connections) > most:
+            self._send_error(RequestError(503, BUSY, retry=1))
             return
-        self._arrival_timer = self.loop.call_later(self.limits.arrival, self._time_out)
+        if len(self.connections) > most - reserved_count(most):
+            self.app_state, seconds = reserve(self.app_state), min(seconds, _RESERVED_ARRIVAL)
+        self._arrival_timer = self.loop.call_later(seconds, self._time_out, seconds)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self in self.lingering:
@@ -40,7 +55,8 @@ class Connection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._cancel_arrival_timer()
         elif self._arrival_timer is None:
-            self._arrival_timer = self.loop.call_later(self.limits.arrival, self._time_out)
+            seconds = self.limits.arrival
+            self._arrival_timer = self.loop.call_later(seconds, self._time_out, seconds)
 
     def on_response_complete(self) -> None:
         self._cancel_arrival_timer()
@@ -66,28 +82,48 @@ class Connection(H11Protocol):
             self._write_timer = None
 
     def send_400_response(self, msg: str) -> None:
-        self._send_error(400, "Bad Request", "the service does not understand this HTTP request")
+        fault = sys.exception()
+        status = fault.error_status_hint if isinstance(fault, h11.RemoteProtocolError) else 400
+        if status not in _FAULTS:
+            self._send_error(RequestError(400, "the service does not understand this HTTP request"))
+        else:
+            self._send_error(RequestError(status, _FAULTS[status]))
 
-    def _time_out(self) -> None:
+    def _time_out(self, seconds: float) -> None:
         if not self.transport.is_closing() and self not in self.lingering:
-            self._send_error(
-                408, "Request Timeout", f"the request did not arrive within {self.limits.arrival:g} seconds"
-            )
+            self._send_error(RequestError(408, f"the request did not arrive within {seconds:g} seconds"))
 
     def _cancel_arrival_timer(self) -> None:
         if self._arrival_timer is not None:
             self._arrival_timer.cancel()
             self._arrival_timer = None
 
-    def _send_error(self, status: int, phrase: str, sentence: str) -> None:
+    def _send_error(self, error: RequestError) -> None:
         """Answers bytes that are not a complete request, and closes the connection.
 
         Closing at once would reset the connection if the client has sent more, and it would lose the answer. So only
         this side is closed first; the rest of the request is dropped until the client closes too.
         """
-        body = error_body(sentence)
-        head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+        if self.cycle is not None and not self.cycle.response_complete:
+            # the body of a request is malformed, and the app may have begun to answer
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        body = error.body()
+        headers = {
+            "content-type": "application/json",
+            "content-length": str(len(body)),
+            "connection": "close",
+            **HEADERS,
+            **error.headers,
+        }
+        lines = [
+            f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         if len(self.lingering) >= self.limits.connections:
             self.transport.close()
             return

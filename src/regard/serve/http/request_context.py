@@ -46,9 +46,11 @@ class RequestContext:
         await self._send(message)
 
     async def send_error(self, error: RequestError) -> None:
-        headers = [(b"content-type", b"application/json")]
-        await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": error.body()})
+        body = error.body()
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self.send({"type": "http.response.start", "status": error.status, "headers": pairs})
+        await self.send({"type": "http.response.body", "body": body})
 
     async def _drain(self) -> None:
         # a client that waits for "100 Continue" has not sent its body

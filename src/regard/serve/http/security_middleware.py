@@ -9,9 +9,10 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from regard.serve.errors import FAULT, RequestError
+from regard.serve.errors import BUSY, FAULT, STOPPING, RequestError
 from regard.serve.http.metrics import Metrics
 from regard.serve.http.request_context import RequestContext
+from regard.serve.http.reserved_connections import HEALTH, is_reserved
 from regard.serve.http.trusted_host import TrustedHost
 from regard.viz.html.page import content_security_policy
 from regard.viz.html.security import SECURITY_HEADERS, host_name
@@ -19,8 +20,10 @@ from regard.viz.html.security import SECURITY_HEADERS, host_name
 _log = logging.getLogger("regard.serve")
 # takes one line per request, without its text
 Log = Callable[[str], None]
-# no resources of other sites, and no frame around the page
-_HEADERS = {
+# for the body of a request that is refused because the service is full or stops
+_LAST_SECONDS = 1.0
+# headers of every answer: no resources of other sites, and no frame around the page
+HEADERS = {
     "content-security-policy": content_security_policy(
         "'self'", "'self'", "connect-src 'self'", "img-src data:", "frame-ancestors 'none'"
     ),
@@ -51,6 +54,7 @@ class SecurityMiddleware:
         log: Log | None,
     ) -> None:
         self.app, self.trusted_host, self.paths = app, TrustedHost(names), paths
+        self.is_stopping = False  # set by the server: new requests are refused while it answers the open ones
         self.origins = frozenset(origins)
         self.arrival, self.metrics, self.log = arrival, metrics, log
         self._answer: ASGIApp = app
@@ -68,20 +72,28 @@ class SecurityMiddleware:
             await self.app(scope, receive, send)
             return
         start = time.perf_counter()
-        context = RequestContext(scope, receive, send, deadline=start + self.arrival, headers=_HEADERS)
+        is_last = self.is_stopping or is_reserved(scope)  # no further request is read from the connection
+        context = RequestContext(
+            scope,
+            receive,
+            send,
+            deadline=start + (min(self.arrival, _LAST_SECONDS) if is_last else self.arrival),
+            headers={**HEADERS, "connection": "close"} if is_last else HEADERS,
+        )
         try:
-            error = await self._host_error(scope) or self._origin_error(scope)
+            error = await self._host_error(scope) or self._origin_error(scope) or self._capacity_error(scope)
             if error is not None:
                 await context.send_error(error)
                 return
             await self._answer(scope, context.receive, context.send)
-        except (Exception, asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
             raise
         except BaseException as failure:
-            # a panic of an extension in Rust, which no handler of starlette catches
+            # starlette answers an Exception of a route before it raises it, but not a panic of an extension in Rust
+            if context.has_started:
+                raise
             _log.error("a request failed", exc_info=failure)
-            if not context.has_started:
-                await context.send_error(RequestError(500, FAULT))
+            await context.send_error(RequestError(500, FAULT))
         finally:
             self._count(scope, context.status, time.perf_counter() - start)
 
@@ -92,6 +104,14 @@ class SecurityMiddleware:
         return RequestError(
             403, f"the service does not go by the name {name!r}; if it should, start it with --allow-host"
         )
+
+    def _capacity_error(self, scope: Scope) -> RequestError | None:
+        """The error of a request that comes too late or is too many; /health says in words of its own what is wrong."""
+        if scope["path"] == HEALTH:
+            return None
+        if self.is_stopping:
+            return RequestError(503, STOPPING, retry=5)
+        return RequestError(503, BUSY, retry=1) if is_reserved(scope) else None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         path = scope["path"] if scope["path"] in self.paths else "other"

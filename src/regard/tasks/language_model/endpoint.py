@@ -108,6 +108,10 @@ class GenerateEndpoint:
     def __init__(self, predictor: "LanguageModelPredictor", limits: Limits, *, run: str, step: int) -> None:
         self.predictor, self.limits, self.run, self.step = predictor, limits, run, step
         self.tokens = limits.tokens or _MOST_TOKENS
+        self.default_tokens = min(_TOKENS, self.tokens)
+        # continuations of a request that asks for more tokens than the default: as many tokens at most as all texts of
+        # a request have by default
+        self.long_texts = max(limits.texts * self.default_tokens // self.tokens, 1)
 
     @property
     def page(self) -> PageSpec:
@@ -115,7 +119,7 @@ class GenerateEndpoint:
         data = {
             "task": self.name,
             "title": title,
-            "tokens": min(_TOKENS, self.tokens),
+            "tokens": self.default_tokens,
             "most": self.tokens,
             "shown": {},
         }
@@ -126,12 +130,18 @@ class GenerateEndpoint:
         body = limited_texts(
             GenerateBody,
             self.limits,
-            tokens=Field(default=min(_TOKENS, self.tokens), le=self.tokens),
+            tokens=Field(default=self.default_tokens, le=self.tokens),
             count=Field(le=self.limits.texts),
         )
         body = with_rules(
             body,
-            either(*at_most_product("texts", "count", self.limits.texts)),
+            either(
+                *(
+                    {**alternative, "tokens": {"maximum": self.default_tokens}}
+                    for alternative in at_most_product("texts", "count", self.limits.texts)
+                ),
+                *at_most_product("texts", "count", self.long_texts),
+            ),
             only_if("stream", texts={"maxItems": 1}, count={"maximum": 1}),
         )
         return Schema("Continue one text or several", body, GenerateAnswer)
@@ -150,6 +160,7 @@ class GenerateEndpoint:
                 "texts": limits.texts,
                 "characters": limits.characters,
                 "tokens": self.tokens,
+                "long_texts": self.long_texts,
                 "body": limits.body,
                 "seconds": limits.seconds,
             },
@@ -162,6 +173,13 @@ class GenerateEndpoint:
                 422,
                 f"{len(texts)} texts with count={body.count} are more than the {self.limits.texts} continuations "
                 "per request; ask for fewer",
+            )
+        if body.tokens > self.default_tokens and len(texts) * body.count > self.long_texts:
+            raise RequestError(
+                422,
+                f"{len(texts) * body.count} continuations of {body.tokens} tokens are too many: more than "
+                f"{self.default_tokens} tokens are generated for at most {self.long_texts} continuations per request; "
+                "ask for fewer",
             )
         if body.stream and len(texts) * body.count > 1:
             raise RequestError(422, "stream is for one text with count=1; leave it out, or send several requests")

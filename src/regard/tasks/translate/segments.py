@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from regard.common.panics import is_panic
+
 Split = Literal["none", "lines", "sentences"]
 
 
@@ -49,7 +51,7 @@ def _sentences(line: str, language: str) -> list[str]:
     try:
         return list(sentencex.segment(language, line))
     except BaseException as error:
-        # sentencex 1.0 panics at "A", a no-break space and a full stop; a panic is no Exception
-        if type(error).__name__ != "PanicException":
+        # sentencex 1.0 panics at "A", a no-break space and a full stop
+        if not is_panic(error):
             raise
         return [line]
