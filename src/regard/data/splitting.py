@@ -2,12 +2,27 @@
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.unseen_labels import renumber
+
+# the names of folders and of parts of a file with the examples of a split
+SPLIT_NAMES: dict[str, tuple[str, ...]] = {
+    "train": ("train",),
+    "valid": ("val", "valid", "validation", "dev"),
+    "test": ("test",),
+}
+
+
+def split_folder(path: Path, split: str) -> Path | None:
+    """The folder of a split; examples to validate on have one of their own only beside a folder `train`."""
+    if split == "valid" and not (path / "train").is_dir():
+        return None
+    return next((path / name for name in SPLIT_NAMES[split] if (path / name).is_dir()), None)
 
 
 class LabelledExamples(Protocol):

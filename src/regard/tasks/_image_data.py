@@ -20,12 +20,15 @@ from regard.common.dataclass_json import dataclass_from_file
 from regard.common.suggestions import known
 from regard.data.images.labelled import Images, digits, has_split, read_images
 from regard.data.splitting import content_groups, relabel, stratified_split
+from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation import Evaluation
-from regard.metrics.classification import accuracy, nll
+from regard.tasks._classification import class_intervals, class_scores, known_rows, unseen_class_notes
 from regard.training.run_folder import initial_folder
 
 _FILE = "images.json"
 _MAX_SIDE = 65_536
+# the standard deviation of images of one grey
+_LEAST_SPREAD = 1e-6
 # shares of the images that are held out: to test on, where the data has no test split of its own, and to validate on
 TEST, VALID = 0.2, 0.1
 # images per forward pass outside of training
@@ -56,7 +59,8 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True)
 class ImageStats:
-    """Shape, classes, mean and standard deviation of the training images, and their fingerprint.
+    """Shape, classes, mean and standard deviation of the training images, and the fingerprint of these with those that
+    are held out from them.
 
     `valid_sha256` is the fingerprint of validation images that have files of their own. `resample` is the filter that
     images are resized with.
@@ -86,7 +90,9 @@ class ImageStats:
         digest.update(images.labels.tobytes())
         _, height, width, channels = images.pixels.shape
         mean, spread = brightness(images.pixels)
-        return ImageStats(channels, height, width, list(images.classes), mean, max(spread, 1e-6), digest.hexdigest())
+        return ImageStats(
+            channels, height, width, list(images.classes), mean, max(spread, _LEAST_SPREAD), digest.hexdigest()
+        )
 
 
 def brightness(pixels: NDArray[np.uint8]) -> tuple[float, float]:
@@ -174,13 +180,16 @@ def with_initial_stats(stats: ImageStats, folder: Path) -> ImageStats:
 
 
 def read_train_and_test(source: ImageSource, classes: Sequence[str] | None = None) -> tuple[Images, Images]:
-    """The training images, those to validate on included, and the test images; if given, with these classes."""
+    """The training images, with those that are held out to validate on, and the test images; if given, with these
+    classes. Test images of other classes stand behind them.
+    """
     train, test = _read_train_and_test(source)
     if classes is None or tuple(classes) == train.classes:
         return train, test
-    name = source.train or "the digits"
-    labels = [relabel(part.labels, part.classes, classes, name) for part in (train, test)]
-    return Images(train.pixels, labels[0], tuple(classes)), Images(test.pixels, labels[1], tuple(classes))
+    labels = relabel(train.labels, train.classes, classes, source.train or "the digits")
+    return Images(train.pixels, labels, tuple(classes)), _with_unseen(
+        test, classes, f"the test split of {source.train}"
+    )
 
 
 def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
@@ -189,16 +198,35 @@ def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
     train = read_images(source.train, "train", source.size)
     if not has_split(source.train, "test"):
         return _split(train, TEST, source.seed)
-    test = read_images(source.train, "test", source.size)
-    if test.pixels.shape[1:] != train.pixels.shape[1:] or not set(test.classes) <= set(train.classes):
+    return train, _read_part(source, "test", train)
+
+
+def _read_part(source: ImageSource, split: str, train: Images) -> Images:
+    """Images that have files of their own, with the numbers of the training classes; others stand behind these."""
+    assert source.train is not None
+    images, name = read_images(source.train, split, source.size), f"the {split} split of {source.train}"
+    if images.pixels.shape[1:] != train.pixels.shape[1:]:
         raise ValueError(
-            f"test images of {source.train} are {test.pixels.shape[1:]} of classes {', '.join(test.classes)}, those to "
-            f"train on {train.pixels.shape[1:]} of {', '.join(train.classes)}; give both the same, or size"
+            f"images of {name} are {images.pixels.shape[1:]}, those to train on {train.pixels.shape[1:]}; give both "
+            "the same, or size"
         )
-    if test.classes != train.classes:
-        numbers = np.array([train.classes.index(name) for name in test.classes])
-        test = Images(test.pixels, numbers[test.labels], train.classes)
-    return train, test
+    return _with_unseen(images, train.classes, name)
+
+
+def _with_unseen(images: Images, classes: Sequence[str], name: object) -> Images:
+    together = extend_classes((images.classes[n] for n in np.unique(images.labels)), classes, name)
+    return Images(images.pixels, renumber(images.labels, images.classes, together), together)
+
+
+def _train_and_valid(source: ImageSource, train: Images) -> tuple[Images, Images]:
+    """The images to train on, and those to validate on: they have a folder of their own, or are held out."""
+    if _has_own_files(source, "valid"):
+        return train, _read_part(source, "valid", train)
+    return _split(train, VALID, source.seed)
+
+
+def _has_own_files(source: ImageSource, split: str) -> bool:
+    return source.train is not None and has_split(source.train, split)
 
 
 def _split(images: Images, share: float, seed: int) -> tuple[Images, Images]:
@@ -211,11 +239,11 @@ def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = 
 
     With `classes`, those of a trained model, labels have their numbers. `read_held_out` is for a run that is trained.
     """
-    return _part(*read_train_and_test(source, classes), split, source.seed)
+    return _part(source, *read_train_and_test(source, classes), split)
 
 
-def _part(train: Images, test: Images, split: str, seed: int) -> Images:
-    return test if split == "test" else _split(train, VALID, seed)[1]
+def _part(source: ImageSource, train: Images, test: Images, split: str) -> Images:
+    return test if split == "test" else _train_and_valid(source, train)[1]
 
 
 def read_held_out(source: ImageSource, split: str, folder: Path) -> Images:
@@ -226,18 +254,20 @@ def read_held_out(source: ImageSource, split: str, folder: Path) -> Images:
     """
     stats = read_stats(folder)
     train, test = read_train_and_test(source, stats.classes)
-    has_own_files = split == "test" and source.train is not None and has_split(source.train, "test")
-    if not has_own_files and ImageStats.of(train).sha256 != stats.sha256:
+    if not _has_own_files(source, split) and ImageStats.of(train).sha256 != stats.sha256:
         raise ValueError(
             f"the images of {source.train} have changed since {folder} was trained, so that other images would be held "
             "out, some of which it has learned from; put the files back as they were, or put images that it has not "
             "seen into a folder test"
         )
-    return _part(train, test, split, source.seed)
+    return _part(source, train, test, split)
 
 
-def bounded_examples(images: Images, split: str) -> tuple[Tensor, Tensor, str]:
-    """Pixels from 0 to 1, the numbers of their classes, and the name of the split."""
+def bounded_examples(images: Images, classes: Sequence[str], split: str) -> tuple[Tensor, Tensor, str]:
+    """Pixels from 0 to 1, the numbers of their classes, and the name of the split; images of other classes are left
+    out.
+    """
+    images = images[known_rows(images.labels, len(classes))]
     return pixel_tensor(images.pixels), torch.from_numpy(images.labels), f"the {split} split"
 
 
@@ -250,23 +280,28 @@ def load_training_images(
     """
     initial = initial_stats(folder)
     train, _ = read_train_and_test(source, None if initial is None else initial.classes)
-    stats = with_initial_stats(ImageStats.of(train), folder)
+    everything, (train, valid) = train, _train_and_valid(source, train)
+    own = _has_own_files(source, "valid")
+    mean, spread = brightness(train.pixels)
+    stats = replace(ImageStats.of(everything), mean=mean, spread=max(spread, _LEAST_SPREAD))
+    stats = with_initial_stats(replace(stats, valid_sha256=ImageStats.of(valid).sha256 if own else ""), folder)
     stats = stats if adapt is None else adapt(stats)
     save_or_check_stats(stats, folder, new)
+    # runs of earlier versions have the mean of other images, which their weights have learned
+    stats = read_stats(folder)
     if source.shift >= min(stats.height, stats.width):
         raise ValueError(
             f"shift={source.shift} moves images of {stats.width} × {stats.height} pixels out of sight; try shift=1"
         )
-    counts = np.bincount(train.labels, minlength=len(train.classes)).tolist()
+    counts = np.bincount(everything.labels, minlength=len(train.classes)).tolist()
     # a run that starts from another need not have images of all its classes
     least = 0 if initial is None else 1
-    few = [f"{name} has {n}" for name, n in zip(train.classes, counts, strict=True) if least <= n < 2]
+    few = [f"{name} has {n}" for name, n in zip(train.classes, counts, strict=True) if least <= n < (1 if own else 2)]
     if few:
         raise ValueError(
             f"every class needs an image to train on and one to validate on, but {', '.join(few[:5])} after the "
             "test images are taken out; give more images of it, or take the class out"
         )
-    train, valid = _split(train, VALID, source.seed)
     return train, valid, stats
 
 
@@ -376,8 +411,9 @@ def class_probabilities(
 def classification_scores(
     probabilities: NDArray[np.float64], labels: NDArray[np.int64]
 ) -> dict[str, float]:  # "n k", "n"
-    """Accuracy in percent, and −log p of the right class."""
-    return {"accuracy": accuracy(probabilities.argmax(-1), labels), "nll": nll(probabilities, labels)}
+    """Accuracy in percent, and −log p of the right class; classes that the run never saw count as missed."""
+    scores = class_scores(probabilities, labels)
+    return {name: scores[name] for name in ("accuracy", "nll")}
 
 
 def image_scores(model: nn.Module, images: Images, stats: ImageStats) -> dict[str, float]:
@@ -396,16 +432,19 @@ def image_evaluation(
 ) -> Evaluation:
     """The evaluation of probabilities of `classes`, with a note of the hardest classes after `notes`."""
     predictions = probabilities.argmax(-1)
-    hardest = hardest_classes(images, predictions)
+    hardest, scores = hardest_classes(images, predictions), classification_scores(probabilities, images.labels)
+    notes = [*notes, *([f"The hardest classes: {hardest}."] if hardest else []), *unseen_class_notes(images, classes)]
+    intervals = class_intervals(probabilities, images.labels)
     return Evaluation(
-        classification_scores(probabilities, images.labels),
+        scores,
         len(images),
         "images",
         f"the {split} split",
         seconds,
         predictions=[classes[n] for n in predictions],
-        notes=[*notes, f"The hardest classes: {hardest}."] if hardest else list(notes),
+        notes=notes,
         facts={"split": split, **facts},
+        intervals={name: intervals[name] for name in scores},
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from regard.common import image_files, memory
-from regard.data.clips.files import has_test, read_clips
+from regard.data.clips.files import has_split, read_clips
 from regard.data.clips.frame_files import read_clip
 
 FRAMES = np.random.default_rng(0).integers(0, 2, (3, 5, 7), np.uint8) * 255
@@ -60,9 +60,9 @@ def test_folders_of_classes_and_splits(tmp_path: Path) -> None:
     assert clips.classes == ("a", "b")
     assert clips.labels.tolist() == [0, 0, 1]
     assert {clip.shape for clip in clips.clips} == {(3, 5, 7, 3)}, "grey clips become colour beside those in colour"
-    assert not has_test(tmp_path)
+    assert not has_split(tmp_path, "test")
     write_frames(tmp_path / "test" / "a" / "four")
-    assert has_test(tmp_path)
+    assert has_split(tmp_path, "test")
     assert read_clips(tmp_path).classes == ("a", "b")
     assert read_clips(tmp_path, "test").classes == ("a",)
     assert read_clips(tmp_path, size=3).clips[0].shape == (3, 3, 3, 3)

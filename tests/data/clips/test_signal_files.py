@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.clips.files import has_test, labelled_signals, read_clips
+from regard.data.clips.files import has_split, labelled_signals, read_clips
 from regard.data.clips.signal_files import read_signals
 
 ROWS = {"b": [1.0, -2.5, 3.0], "a": [4.0, 5e-1]}
@@ -54,12 +54,12 @@ def test_classes_that_are_numbers_come_by_size(tmp_path: Path) -> None:
 
 def test_the_archive_has_a_file_to_test_on(tmp_path: Path) -> None:
     train = write(tmp_path / "Coffee_TRAIN.tsv", "0\t1\t2\n1\t3\t4\n")
-    assert not has_test(train)
+    assert not has_split(train, "test")
     write(tmp_path / "Coffee_TEST.tsv", "1\t5\t6\n")
-    assert has_test(train)
+    assert has_split(train, "test")
     assert read_clips(train).clips[0].tolist() == [[1], [2]]
     assert read_clips(train, "test").clips[0].tolist() == [[5], [6]]
-    assert not has_test(write(tmp_path / "x.tsv", "0\t1\t2\n"))
+    assert not has_split(write(tmp_path / "x.tsv", "0\t1\t2\n"), "test")
 
 
 @pytest.mark.parametrize(

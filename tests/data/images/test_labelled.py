@@ -135,8 +135,8 @@ def test_what_is_no_data(tmp_path: Path) -> None:
         read_images(tmp_path / "nix")
     with pytest.raises(ValueError, match="holds neither IDX files .* nor images in one folder per class"):
         read_images(tmp_path)
-    with pytest.raises(ValueError, match="split must be 'train' or 'test', got 'valid'"):
-        read_images(tmp_path, "valid")
+    with pytest.raises(ValueError, match="unknown split 'dev'; known are: train, valid, test"):
+        read_images(tmp_path, "dev")
     picture(tmp_path / "a" / "1.png", (2, 2))
     picture(tmp_path / "a" / "2.png", (2, 3))
     with pytest.raises(ValueError, match=r"2\.png is 2 × 3, .*1\.png 2 × 2; give size, such as size=32"):

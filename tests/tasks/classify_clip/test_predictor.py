@@ -63,7 +63,7 @@ def test_text_json_and_growing() -> None:
     steps = ", ".join(f"{n}: {name} {100 * p:.1f} %" for n, (name, p) in enumerate(output.growing, 1))
     assert predictor.text(output) == "\t".join([*shown, steps])
     assert predictor.json(output) == {
-        "classes": dict(output.classes[:2]),
+        "classes": dict(output.classes),
         "growing": [{"class": name, "probability": p} for name, p in output.growing],
     }
     with pytest.raises(ValueError, match="--growing needs a model that reads no later frame; train one with --causal"):

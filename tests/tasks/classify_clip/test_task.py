@@ -10,7 +10,7 @@ from regard.cli.main import main
 from regard.data.clips.labelled import Clips
 from regard.tasks.classify_clip.baseline import fit_single_frame, single_frame_accuracy
 from regard.tasks.classify_clip.data import ClipFacts, ClipSplits, check_trainable, plan_batches, read_splits
-from regard.tasks.classify_clip.options import ClassifyClip
+from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips
 from regard.tasks.classify_clip.task import ClassifyClipProblem
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
@@ -44,8 +44,35 @@ def test_splits_of_files(tmp_path: Path) -> None:
     assert [len(part) for part in splits] == [26, 4, 8]
     assert splits.test.labels.tolist() == [0, 2] * 4
     (tmp_path / "x_TEST.tsv").write_text("left\t1\t2\n")
-    with pytest.raises(ValueError, match="the test split of .*x_TRAIN.tsv has the class 'left', which the model does"):
+    with pytest.raises(
+        ValueError, match="the test split of .*x_TRAIN.tsv has no label that the run knows, only 'left'"
+    ):
         read_splits(ClassifyClip(train=tmp_path / "x_TRAIN.tsv"))
+    write_signals(tmp_path / "x_TEST.tsv", 8)
+    with (tmp_path / "x_TEST.tsv").open("a") as file:
+        file.write("\nleft\t1\t2\n")
+    splits = read_splits(ClassifyClip(train=tmp_path / "x_TRAIN.tsv"))
+    assert splits.test.classes[-1] == "left"
+    assert splits.test.labels[-1] == 2
+
+
+def test_a_folder_to_validate_on_and_classes_that_the_run_never_saw(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    for part, names in (("train", "ab"), ("val", "abc"), ("test", "abd")):
+        for name in names:
+            (tmp_path / part / name).mkdir(parents=True)
+            for n in range(4):
+                np.save(tmp_path / part / name / f"{n}.npy", draw.integers(0, 255, (2, 4, 4), np.uint8))
+    task = ClassifyClip.of(train=tmp_path, width=4, depths=(1,))
+    (tmp_path / "run").mkdir()
+    problem = task.prepare(tmp_path / "run")
+    assert (len(problem.train), len(problem.valid)) == (8, 12)
+    note = "labels that the run never saw count as missed: 1 ({}); nll leaves out 4 examples with them"
+    assert note.format("'c'") in problem.warnings()
+    predictor = task.load().predictor(tmp_path / "run")
+    found = task.load().evaluate(predictor, tmp_path / "run", EvaluateClips(), lambda done, count: None)
+    assert note.format("'d'") in found.notes
+    assert found.scores["accuracy"] <= 100 * 8 / 12
 
 
 def test_test_frames_of_another_size(tmp_path: Path) -> None:
@@ -53,7 +80,7 @@ def test_test_frames_of_another_size(tmp_path: Path) -> None:
         (tmp_path / part / "a").mkdir(parents=True)
         np.save(tmp_path / part / "a" / "x.npy", np.zeros((2, size, size), np.uint8))
     with pytest.raises(
-        ValueError, match=r"frames of the test clips of .* are \(5, 5, 1\), those to train on \(4, 4, 1"
+        ValueError, match=r"frames of the test split of .* are \(5, 5, 1\), those to train on \(4, 4, 1"
     ):
         read_splits(ClassifyClip(train=tmp_path))
     assert [clip.shape for clip in read_splits(ClassifyClip(train=tmp_path, size=3)).test.clips] == [(2, 3, 3, 1)]

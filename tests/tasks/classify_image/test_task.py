@@ -25,6 +25,7 @@ from regard.tasks._image_data import (
     read_stats,
     read_train_and_test,
 )
+from regard.tasks._image_options import EvaluateImages
 from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
 from regard.tasks.classify_image.task import image_scores
 from regard.training.checkpoint import load, read as stored
@@ -184,11 +185,63 @@ def test_test_images_of_fewer_or_other_classes(tmp_path: Path) -> None:
     idx(folder / "t10k-labels-idx1-ubyte.gz", np.minimum(LABELS, 1))
     _, test = read_train_and_test(ClassifyImage.of(train=folder))
     assert test.classes == ("0", "1", "2")
+    idx(folder / "t10k-labels-idx1-ubyte.gz", LABELS + 1)
+    _, test = read_train_and_test(ClassifyImage.of(train=folder))
+    assert test.classes == ("0", "1", "2", "3")
     idx(folder / "t10k-labels-idx1-ubyte.gz", LABELS + 5)
-    with pytest.raises(
-        ValueError, match=r"test images of .* are \(6, 5, 1\) of classes 0, .*; give both the same, or size"
-    ):
+    with pytest.raises(ValueError, match=r"the test split of .* has no label that the run knows, only '5', '6', '7'"):
         read_train_and_test(ClassifyImage.of(train=folder))
+
+
+def write_classes(folder: Path, grey: int = 100, **counts: int) -> None:
+    """Random pictures in one folder per class."""
+    draw = np.random.default_rng(grey)
+    for name, count in counts.items():
+        (folder / name).mkdir(parents=True)
+        for n in range(count):
+            pixels = draw.integers(grey - 50, grey, (8, 8), np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{n}.png")
+
+
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "dev"])
+def test_a_folder_to_validate_on(name: str, tmp_path: Path) -> None:
+    write_classes(tmp_path / "data" / "train", cat=10, dog=10)
+    write_classes(tmp_path / "data" / name, grey=200, cat=3, dog=2, owl=1)
+    task = ClassifyImage.of(train=tmp_path / "data", **SMALL)
+    problem = task.prepare(tmp_path / "run")
+    assert (len(problem.train), len(problem.valid), len(read_train_and_test(task)[1])) == (16, 6, 4)
+    assert problem.valid.pixels.min() >= 150
+    assert problem.valid.classes == ("cat", "dog", "owl")
+    note = "labels that the run never saw count as missed: 1 ('owl'); nll leaves out 1 example with them"
+    assert note in problem.warnings()
+    assert len(read_held_out(task, "valid", tmp_path / "run")) == 6
+    # validation images that change are told, as those to train on are
+    (tmp_path / "data" / name / "owl" / "0.png").unlink()
+    with pytest.raises(ValueError, match="the images that .*run is validated on have changed"):
+        task.prepare(tmp_path / "run", new=False)
+
+
+def test_statistics_are_those_of_the_images_to_train_on(tmp_path: Path) -> None:
+    write_classes(tmp_path / "data", cat=20, dog=20)
+    problem = ClassifyImage.of(train=tmp_path / "data", **SMALL).prepare(tmp_path / "run")
+    assert problem.stats.mean == pytest.approx(problem.train.pixels.mean() / 255)
+    assert problem.stats.spread == pytest.approx(problem.train.pixels.std() / 255)
+
+
+def test_classes_of_test_images_that_the_run_never_saw_count_as_missed(tmp_path: Path) -> None:
+    write_classes(tmp_path / "data", cat=12, dog=12)
+    write_classes(tmp_path / "data" / "test", grey=200, cat=3, dog=3, owl=2)
+    task = ClassifyImage.of(train=tmp_path / "data", **SMALL)
+    task.prepare(tmp_path / "run")
+    found = task.load().evaluate(
+        task.load().predictor(tmp_path / "run"), tmp_path / "run", EvaluateImages(), lambda done, count: None
+    )
+    assert found.count == 8
+    assert found.scores["accuracy"] <= 75
+    assert all(found.intervals[name][0] <= value <= found.intervals[name][1] for name, value in found.scores.items())
+    assert (
+        "labels that the run never saw count as missed: 1 ('owl'); nll leaves out 2 examples with them" in found.notes
+    )
 
 
 def test_a_class_of_one_image_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from regard.common import image_files
 from regard.data.clips import frame_files, signal_files
 from regard.data.clips.labelled import Clip, Clips
+from regard.data.splitting import split_folder
 
 _SPLITS = ("train", "test")
 # the files of the UCR archive: Coffee_TRAIN.tsv and Coffee_TEST.tsv
@@ -20,7 +21,7 @@ def read_clips(path: Path, split: str = "train", size: int | None = None) -> Cli
     that pictures are resized to.
     """
     if path.is_dir():
-        folder = path / split if (path / split).is_dir() else path
+        folder = split_folder(path, split) or path
         return _class_folders(folder, size, but=_SPLITS if folder == path else ())
     if not path.exists():
         raise ValueError(f"there is no {path}; name a folder of clips, or a file of signals")
@@ -33,9 +34,9 @@ def read_clips(path: Path, split: str = "train", size: int | None = None) -> Cli
     return labelled_signals(path if split == "train" else test_file(path) or path)
 
 
-def has_test(path: Path) -> bool:
-    """Whether a path has clips to test on: a folder "test", or a file …_TEST beside …_TRAIN."""
-    return (path / "test").is_dir() or test_file(path) is not None
+def has_split(path: Path, split: str) -> bool:
+    """Whether a path has a split of its own: a folder, or to test on a file …_TEST beside …_TRAIN."""
+    return split_folder(path, split) is not None or (split == "test" and test_file(path) is not None)
 
 
 def test_file(path: Path) -> Path | None:

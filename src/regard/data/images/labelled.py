@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.common import image_files, memory
+from regard.common.suggestions import known
 from regard.data.gzip_bound import max_unpacked, unpack_error
-from regard.data.splitting import check_labels
+from regard.data.splitting import SPLIT_NAMES, check_labels, split_folder
 
 # the data types and ranks of IDX files of images and labels
 _BYTES, _RANKS = 0x08, {"images": 3, "labels": 1}
@@ -62,30 +63,30 @@ def digits() -> Images:
 def read_images(path: Path, split: str = "train", size: int | None = None) -> Images:
     """A folder with the IDX files of MNIST and its relatives, plain or .gz, or one with a folder of images per class.
 
-    Image folders may contain the splits in folders called train and test, or test alone; all images are resized to
+    Image folders may contain the splits in folders called train, val and test, or test alone; all images are resized to
     `size` × `size`; without `size` they must have one size already.
     """
-    if split not in _NAMES:
-        raise ValueError(f"split must be 'train' or 'test', got {split!r}; a folder holds these two")
+    known("split", split, SPLIT_NAMES)
     if not path.is_dir():
         raise ValueError(f"{path} is no folder; name one with IDX files, or with a folder of images per class")
-    pair = [_plain_or_gz(path, name) for name in _NAMES[split]]
-    if all(pair):
+    pair = [_plain_or_gz(path, name) for name in _NAMES.get(split, ())]
+    if pair and all(pair):
         if size is not None:
             raise ValueError(f"size={size} is for pictures, and {path} holds IDX files; leave it out")
         return read_idx(*(file for file in pair if file is not None))
     if any(pair):
         present, missing = next(filter(None, pair)), _NAMES[split][pair.index(None)]
         raise ValueError(f"{present} is there, but not {missing} (or .gz); put it beside it")
-    if (path / split).is_dir():
-        return _read_class_folders(path / split, size)
+    if (folder := split_folder(path, split)) is not None:
+        return _read_class_folders(folder, size)
     # a test folder beside the class folders is no class
     return _read_class_folders(path, size, but=_NAMES if split == "train" else ())
 
 
 def has_split(path: Path, split: str) -> bool:
     """Whether a folder holds a split of its own."""
-    return all(_plain_or_gz(path, name) for name in _NAMES[split]) or (path / split).is_dir()
+    files = [_plain_or_gz(path, name) for name in _NAMES.get(split, ())]
+    return (bool(files) and all(files)) or split_folder(path, split) is not None
 
 
 def _plain_or_gz(folder: Path, name: str) -> Path | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.wording import shortened
-from regard.data.splitting import check_labels, relabel, stratified_split
+from regard.data.splitting import SPLIT_NAMES, check_labels, relabel, stratified_split
 from regard.data.spreadsheets.label_columns import TextColumns, find_places
 from regard.data.spreadsheets.rows import Sheet, SheetRow, read_csv, unquote_tabs
 from regard.data.text.pairs import read_lines
@@ -34,12 +34,6 @@ _NUMBER = f"{_NAME}, or number them from 1"
 # fewer texts than this may all have a class of their own
 _FEW = 10
 Part = Literal["train", "valid", "test"]
-# the names of each part in a file with parts
-_PART_NAMES: dict[str, tuple[str, ...]] = {
-    "train": ("train",),
-    "valid": ("val", "valid", "validation", "dev"),
-    "test": ("test",),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,10 +300,10 @@ def _parts(lines: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[_LabelledRow]:
-    name = next((name for name in _PART_NAMES[part] if name in parts), None)
+    name = next((name for name in SPLIT_NAMES[part] if name in parts), None)
     if name is None:
         found = ", ".join(sorted(parts))
-        raise ValueError(f"{path} has no part {_PART_NAMES[part][0]!r}, only {found}; name a file that has one")
+        raise ValueError(f"{path} has no part {SPLIT_NAMES[part][0]!r}, only {found}; name a file that has one")
     rows = parts[name]
     if not isinstance(rows, list) or not rows:
         raise ValueError(f"{path}: the part {name!r} must be a list of [text, label], got {shortened(repr(rows))}")

@@ -11,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.clips.files import has_test, read_clips
+from regard.data.clips.files import has_split, read_clips
 from regard.data.clips.labelled import Clip, Clips
 from regard.data.embedded.clips.moving_digits import camouflage, directions, meetings
 from regard.data.embedded.clips.signals import signals
 from regard.data.images.digit_splits import Split
 from regard.data.splitting import content_groups, relabel, stratified_split
+from regard.data.unseen_labels import extend_classes, renumber
 from regard.tasks._data_fingerprint import DataFingerprint
 
 EMBEDDED: Mapping[str, Callable[[Split, int], Clips]] = {
@@ -62,30 +63,43 @@ def read_splits(source: ClipSource, classes: Sequence[str] | None = None) -> Cli
         make = EMBEDDED[source.dataset]
         return ClipSplits(*(make(split, source.seed) for split in ("train", "valid", "test")))
     train = read_clips(source.train, "train", source.size)
-    if has_test(source.train):
-        test = read_clips(source.train, "test", source.size)
-        if test.clips[0].shape[1:] != train.clips[0].shape[1:]:
-            raise ValueError(
-                f"frames of the test clips of {source.train} are {test.clips[0].shape[1:]}, those to train on "
-                f"{train.clips[0].shape[1:]}; give both the same, or size"
-            )
-        test = _with_classes(test, train.classes, f"the test split of {source.train}")
-    else:
-        train, test = _split(train, _TEST, source.seed)
-    if classes is not None:
-        train, test = (_with_classes(part, classes, source.train) for part in (train, test))
-    return ClipSplits(*_split(train, _VALID, source.seed), test)
+    train, test = _with_part(source, "test", train, _TEST)
+    if classes is not None and tuple(classes) != train.classes:
+        labels = relabel(train.labels, train.classes, classes, source.train)
+        train = Clips(train.clips, labels, tuple(classes), train.intervals)
+        test = _with_unseen(test, classes, f"the test split of {source.train}")
+    train, valid = _with_part(source, "valid", train, _VALID)
+    return ClipSplits(train, valid, test)
+
+
+def _with_part(source: ClipSource, split: str, train: Clips, share: float) -> tuple[Clips, Clips]:
+    """The training clips, and those of a split: they have files of their own, or this share is held out."""
+    assert source.train is not None
+    if has_split(source.train, split):
+        return train, _read_part(source, split, train)
+    return _split(train, share, source.seed)
+
+
+def _read_part(source: ClipSource, split: str, train: Clips) -> Clips:
+    """Clips that have files of their own, with the numbers of the training classes; others stand behind these."""
+    assert source.train is not None
+    clips, name = read_clips(source.train, split, source.size), f"the {split} split of {source.train}"
+    if clips.clips[0].shape[1:] != train.clips[0].shape[1:]:
+        raise ValueError(
+            f"frames of {name} are {clips.clips[0].shape[1:]}, those to train on {train.clips[0].shape[1:]}; give both "
+            "the same, or size"
+        )
+    return _with_unseen(clips, train.classes, name)
+
+
+def _with_unseen(clips: Clips, classes: Sequence[str], name: object) -> Clips:
+    together = extend_classes((clips.classes[n] for n in np.unique(clips.labels)), classes, name)
+    return Clips(clips.clips, renumber(clips.labels, clips.classes, together), together, clips.intervals)
 
 
 def _split(clips: Clips, share: float, seed: int) -> tuple[Clips, Clips]:
     """Two parts without a common clip."""
     return stratified_split(clips, share, seed, groups=content_groups(clip.tobytes() for clip in clips.clips))
-
-
-def _with_classes(clips: Clips, classes: Sequence[str], name: object) -> Clips:
-    if tuple(classes) == clips.classes:
-        return clips
-    return Clips(clips.clips, relabel(clips.labels, clips.classes, classes, name), tuple(classes), clips.intervals)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -218,13 +218,13 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
         return ", ".join(_percentages(output.classes, _SUMMARY))
 
     def json(self, output: ClipClassification) -> dict[str, Any]:
-        values: dict[str, Any] = {"classes": dict(output.classes[: output.top])}
+        values: dict[str, Any] = {"classes": dict(output.classes)}
         if output.growing is not None:
             values["growing"] = [{"class": name, "probability": p} for name, p in output.growing]
         return values
 
     def margin(self, output: ClipClassification) -> float:
-        return ranking_margin([probability for _, probability in output.classes[: output.top + 1]], output.top)
+        return ranking_margin([probability for _, probability in output.classes], len(output.classes))
 
     def label(self, recording: Recording, given: ClipInput, output: ClipClassification) -> Recording:
         about = {"said": self.summary(output), "keys": "samples" if self.facts.size is None else "frames"}

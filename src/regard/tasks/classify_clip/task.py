@@ -19,6 +19,7 @@ from regard.tasks._classification import (
     class_scores,
     hardest_classes,
     is_baseline_saved,
+    unseen_class_notes,
     write_baseline,
 )
 from regard.tasks.base import Progress, Task
@@ -85,7 +86,8 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
         return plan_batches(self.train.lengths, self.task.batch, self.task.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        return large_batch_warnings(self.task.batch, len(self.train), "clips")
+        large = large_batch_warnings(self.task.batch, len(self.train), "clips")
+        return [*large, *unseen_class_notes(self.valid, self.facts.classes)]
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ClipBatch | None:
         rows = planned[rank::world]
@@ -153,11 +155,14 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
                 f"evidence: the share of the attention over time that is on the {step}s that decide the class, in "
                 "percent"
             )
-        notes.append(hardest_classes(probabilities, clips.labels, clips.classes))
+        notes += [
+            hardest_classes(probabilities, clips.labels, clips.classes),
+            *unseen_class_notes(clips, facts.classes),
+        ]
         predictions = [facts.classes[n] for n in probabilities.argmax(-1)]
         samples = [
             f"{options.split}:{n} → {predictions[n]}"
-            + ("" if predictions[n] == (right := facts.classes[clips.labels[n]]) else f"   right: {right}")
+            + ("" if predictions[n] == (right := clips.classes[clips.labels[n]]) else f"   right: {right}")
             for n in range(0, len(clips), max(1, len(clips) // _SAMPLES))[:_SAMPLES]
         ]
         return Evaluation(

@@ -16,6 +16,7 @@ from regard.attacks import Attack
 from regard.common.option_checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
+from regard.tasks._classification import unseen_class_notes
 from regard.tasks._image_data import (
     ImageBatch,
     ImageStats,
@@ -82,7 +83,8 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
         return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        return large_batch_warnings(self.task.batch, len(self.train), "images")
+        large = large_batch_warnings(self.task.batch, len(self.train), "images")
+        return [*large, *unseen_class_notes(self.valid, self.stats.classes)]
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         return shifted_batch(self.train, self.stats, planned, self.task.shift, rank, world)
@@ -153,7 +155,8 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     def attack_examples(
         self, predictor: ImageClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        return bounded_examples(read_held_out(self.config, options.split, folder), options.split)
+        images = read_held_out(self.config, options.split, folder)
+        return bounded_examples(images, predictor.stats.classes, options.split)
 
 
 def _build(task: ClassifyImage, stats: ImageStats, encoder: PretrainedImageEncoder | None) -> nn.Module:

@@ -13,6 +13,7 @@ from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
 from regard.losses.hinge import hinge
 from regard.models.sagan import SelfAttentionGAN
+from regard.tasks._classification import known_rows
 from regard.tasks._image_data import (
     ImageBatch,
     ImageStats,
@@ -176,6 +177,7 @@ def judge_and_images(task: GenerateImage, folder: Path, split: str) -> tuple[Ref
         return validation_judge(task, folder), valid
     stats = read_stats(folder)
     images, test = read_train_and_test(task, stats.classes)
+    test = test[known_rows(test.labels, len(stats.classes))]
     # a classifier that exists was trained on the images as they were
     save_or_check_stats(with_initial_stats(ImageStats.of(images), folder), folder, new=False)
 

@@ -168,7 +168,8 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
     def attack_examples(
         self, predictor: GlimpseClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        return bounded_examples(_held_out_scenes(self.config, options.split, folder), options.split)
+        scenes = _held_out_scenes(self.config, options.split, folder)
+        return bounded_examples(scenes, predictor.stats.classes, options.split)
 
 
 def build_ram(task: Glimpse, stats: ImageStats) -> RAM:
