@@ -233,7 +233,9 @@ def main(arguments: Sequence[str] | None = None, results: Path = RESULTS, **opti
     try:
         is_encoded = given.encoder is not None
         suiting = (OPTIONS_ENCODED if is_encoded else OPTIONS).get(name, {})
-        data = {**data_options(name, folders.get(name)), **suiting, **options, "encoder": given.encoder}
+        # the files are tokenized already: their words are those between spaces
+        words = {} if name == "documents" else {"tokens": "words"}
+        data = {**data_options(name, folders.get(name)), **words, **suiting, **options, "encoder": given.encoder}
         tasks = [ClassifyText.of(**{**data, "seed": seed}) for seed in range(given.seeds)]
         chosen = {**ClassifyText.training_defaults(tasks[0].model), "threads": given.threads}
         usual = None if given.minutes else (EPOCHS if is_encoded else EPOCHS_FROM_SCRATCH).get(name)

@@ -30,6 +30,10 @@ BASELINE = "baseline.safetensors"
 _KEY = "regard"
 _FORMAT = 2  # 1 has no checksum
 _ITERATIONS = 100
+# weights of a linear model: L-BFGS keeps some twenty copies of them
+_MAX_WEIGHTS = 10_000_000
+# products of counts and weights in a fit, over all iterations
+_MAX_PRODUCTS = 100_000_000_000
 # classes that an evaluation names as the hardest
 _HARDEST = 3
 
@@ -95,15 +99,24 @@ def hardest_classes(
     return f"hardest classes: {named}"
 
 
+def is_affordable(features: int, classes: int) -> bool:
+    """Whether a linear model of this size is fitted in seconds to minutes, in a gigabyte of memory."""
+    return features * classes <= _MAX_WEIGHTS
+
+
 def fit_logistic(
     counts: Tensor, labels: NDArray[np.int64], classes: int
 ) -> tuple[Tensor, Tensor]:  # sparse "n f", "n" -> "f k", "k"
-    """The weights and the bias that fit these counts best, the same for the same counts."""
+    """The weights and the bias that fit these counts best, the same for the same counts.
+
+    Counts of very many features and classes get fewer iterations, so that the time is bounded.
+    """
     number = counts.shape[0]
+    iterations = max(1, min(_ITERATIONS, _MAX_PRODUCTS // (counts.coalesce().values().numel() * classes + 1)))
     transposed = counts.t().coalesce()
     targets = F.one_hot(torch.from_numpy(labels), classes).float()
     weights, bias = torch.zeros(counts.shape[1], classes), torch.zeros(classes)
-    optimizer = torch.optim.LBFGS([weights, bias], max_iter=_ITERATIONS, history_size=10, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS([weights, bias], max_iter=iterations, history_size=10, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         log_p = (counts @ weights + bias).log_softmax(-1)

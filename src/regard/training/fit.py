@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.common import atomic_files
-from regard.training import checkpoint, initial_run, messages, setup, stopping, time_budget
+from regard.training import baselines, checkpoint, initial_run, messages, setup, stopping, time_budget
 from regard.training.checkpoint import Checkpoint
 from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
@@ -226,8 +226,16 @@ class _Trainer:
         nothing_left = self.resume and self.state.step == self.first_step and reason != "interrupted"
         stopped = messages.stopped(reason, nothing_left, self.state, self.steps, self.training, self.run)
         if self.processes.is_first and reason != "interrupted":
-            stopped = replace(stopped, notes=tuple(self.problem.closing_notes()))
+            stopped = replace(stopped, notes=(*self._compare_with_baselines(), *self.problem.closing_notes()))
         yield stopped
+
+    def _compare_with_baselines(self) -> Sequence[str]:
+        """Sentences about the best weights and the baselines of the task, whose scores are written into the folder."""
+        report = self.problem.baselines()
+        if report is None or self.state.kept is None:
+            return ()
+        baselines.write(report, self.run)
+        return baselines.sentences(report, self.state.kept[0])
 
     def _step(self) -> str | None:
         """Updates the weights once, or returns the reason why not."""

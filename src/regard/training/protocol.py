@@ -55,6 +55,16 @@ class ValidationResult:
         return self.value, self.values.get("nll", math.inf)
 
 
+@dataclass(frozen=True)
+class BaselineReport:
+    """The scores of simple models on the data of `validate`, by the names of the models; the metric decides."""
+
+    metric: str
+    higher_is_better: bool
+    scores: Mapping[str, float]
+    advice: str = ""  # options to try where a baseline is better: "--encoder FOLDER"
+
+
 class Loadable(Protocol):
     """A batch: anything that can be moved to a device."""
 
@@ -133,6 +143,10 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
     def warnings(self) -> Sequence[str]:
         """Sentences about options that may not be intended for this data."""
         return ()
+
+    def baselines(self) -> BaselineReport | None:
+        """The scores of baselines for the end of a training, computed in seconds; None if there are none."""
+        return None
 
     def closing_notes(self) -> Sequence[str]:
         """Sentences for the end of a training, such as about the way the model reads its inputs."""

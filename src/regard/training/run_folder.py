@@ -9,6 +9,7 @@ average.safetensors         the mean of the last validated weights, if `average`
 validated/STEP.safetensors  the weights of these validations
 samples/STEP.png            outputs of the model at every validation, if the task draws any
 memory.json                 the peak memory of its processes
+baselines.json              the scores of baselines on the validation data, if the task has any
 quantization.json           the loss of 8-bit weights, of a run that has them instead of a training
 tensorboard/                if `tensorboard` is set
 initial/                    vocabularies of the run that it was initialised from, if it was
@@ -33,7 +34,7 @@ _CHECKSUMMED = 3
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
 VALIDATED, SAMPLES, TENSORBOARD, INITIAL = "validated", "samples", "tensorboard", "initial"
-QUANTIZATION = "quantization.json"
+QUANTIZATION, BASELINES = "quantization.json", "baselines.json"
 
 
 @dataclass(frozen=True)

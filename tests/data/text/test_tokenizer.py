@@ -167,7 +167,7 @@ def test_part_of_a_character_does_not_break_the_text() -> None:
 @pytest.mark.parametrize(
     ("kind", "lines", "size", "sentence"),
     [
-        ("bp", LINES, 400, "kind must be one of bpe, characters, words, got 'bp'; try kind='bpe'"),
+        ("bp", LINES, 400, "kind must be one of bpe, characters, words, folded-words, got 'bp'; try kind='bpe'"),
         (
             "bpe",
             LINES,
@@ -251,3 +251,16 @@ def test_offsets_are_the_characters_of_an_id(kind: Kind) -> None:
         )
         if kind != "bpe":
             assert [line[start:end] for start, end in offsets] == texts
+
+
+def test_folded_words_have_no_case_and_marks_apart() -> None:
+    tokenizer = Tokenizer.train("folded-words", ["Great film.", "a GREAT one, really"], 100)
+    assert tokenizer.encode(["great  Film ."]) == tokenizer.encode(["Great film."])
+    assert UNK not in tokenizer.encode(["A film, REALLY great."])[0]
+    ((ids, places),) = tokenizer.encode_with_offsets(["Great,  bad film."])
+    assert [("Great,  bad film."[start:end], n == UNK) for n, (start, end) in zip(ids, places, strict=True)] == [
+        ("Great", False), (",", False), ("bad", True), ("film", False), (".", False)
+    ]  # fmt: skip
+    assert tokenizer.decode(ids) == "great , ⁇ film ."
+    assert Tokenizer.from_json(tokenizer.to_json()).encode(["Great film."]) == tokenizer.encode(["Great film."])
+    assert tokenizer.encode(["", " "]) == [[], []]

@@ -13,6 +13,7 @@ from tests.tasks.classify_text.texts import lines
 import regard
 from regard.attacks import HotFlip
 from regard.cli.main import main
+from regard.tasks import _classification
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.loading import load, load_run
 
@@ -148,3 +149,39 @@ def test_data_that_changed_is_not_resumed(tmp_path: Path, capsys: pytest.Capture
     assert main(["train", "--resume", run, "--steps", "3"]) == 2
     assert "data of" in (printed := capsys.readouterr().err)
     assert "put the files back as they were, or train in another folder" in printed
+
+
+def test_case_and_marks_are_no_part_of_words(run: Path) -> None:
+    outputs = load(run, device="cpu").predict(["a film that is great", "A FILM, that is: Great!"])
+    assert [output.num_unknown for output in outputs] == [0, 3]  # no training text has , : !
+
+
+def test_the_training_ends_with_the_baselines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, run = tmp_path / "texts.txt", tmp_path / "run"
+    texts.write_text(_tab(ROWS))
+    args = ["train", "classify-text", "--train", str(texts), "--valid", str(texts), *TINY]
+    assert main([*args, "--tokens", "words", "--out", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "Baselines on the same data, accuracy: bag of words 100.00, naive Bayes " in said
+    assert "The model does not beat the bag of words; try --embedding-std 0.05 --initial-embeddings log-ratios" in said
+    kept = json.loads((run / "baselines.json").read_text())
+    assert kept["metric"] == "accuracy"
+    assert kept["scores"]["bag of words"] == 100.0
+    # words as they are written are the model's; the baselines fold them
+    assert json.loads((run / "tokens.json").read_text())["kind"] == "words"
+    assert json.loads((run / "baseline-tokens.json").read_text())["kind"] == "folded-words"
+    assert main(["evaluate", str(run)]) == 0
+    assert "bag of words, the baseline: accuracy 100.00" in capsys.readouterr().out
+    # a run whose classes are too many for a bag of words says so, goes on, and is resumed
+    monkeypatch.setattr(_classification, "_MAX_WEIGHTS", 1000)
+    assert main([*args, "--out", str(tmp_path / "many")]) == 0
+    assert main(["train", "--resume", str(tmp_path / "many"), "--steps", "4"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "the texts have 3 classes, too many for a bag of words as the baseline; if they should be fewer, name" in said
+    )
+    assert "accuracy: naive Bayes " in said
+    assert main(["evaluate", str(tmp_path / "many")]) == 0
+    assert "bag of words" not in capsys.readouterr().out

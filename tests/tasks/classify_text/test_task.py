@@ -21,6 +21,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.losses import frobenius_penalty
 from regard.models.bag_of_words import BagOfWords
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
+from regard.tasks import _classification
 from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches, read
@@ -238,7 +239,7 @@ def test_it_learns(model: str, tmp_path: Path) -> None:
 
 def test_the_baseline_is_a_logistic_regression(tmp_path: Path) -> None:
     """Its gradient vanishes: Σ (p − y) x + W = 0; and it is saved with the run."""
-    problem = prepared(tmp_path)
+    problem = prepared(tmp_path, tokens="folded-words")
     vocabulary, classes = len(problem.tokenizer), len(problem.classes)
     model = fit_baseline(problem.texts, problem.labels, vocabulary, classes)
     saved = read_baseline(tmp_path, vocabulary, classes)
@@ -250,6 +251,15 @@ def test_the_baseline_is_a_logistic_regression(tmp_path: Path) -> None:
     assert max(float(gradient.abs().max()) for gradient in gradients) < 0.05
     assert isinstance(model, BagOfWords)
     assert problem.validate(model).value == 100.0
+
+
+def test_a_fit_of_many_counts_and_classes_has_fewer_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = torch.eye(6).to_sparse()
+    labels = np.arange(6)
+    whole, _ = _classification.fit_logistic(counts, labels, 6)
+    monkeypatch.setattr(_classification, "_MAX_PRODUCTS", 2 * 36)
+    short, _ = _classification.fit_logistic(counts, labels, 6)
+    assert 0 < float(short.norm()) < float(whole.norm())
 
 
 def test_a_baseline_of_another_vocabulary(tmp_path: Path) -> None:

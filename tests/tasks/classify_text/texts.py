@@ -28,7 +28,7 @@ def files(folder: Path) -> dict[str, Any]:
     (folder / "train.txt").write_text("".join(rows), encoding="utf-8")
     (folder / "valid.txt").write_text("".join(rows[1::4]), encoding="utf-8")
     paths = {"train": folder / "train.txt", "valid": folder / "valid.txt"}
-    return {**paths, "batch": 30, "word_dropout": 0.0}
+    return {**paths, "batch": 30, "word_dropout": 0.0, "tokens": "words"}
 
 
 def config(folder: Path, model: str = "self-attentive", **options: Any) -> ClassifyText:

@@ -1,8 +1,9 @@
-"""Tokenizers: text to ids and back, such that decode(encode(x)) == x, including white space.
+"""Tokenizers: text to ids and back, such that decode(encode(x)) == x, including white space, for all but folded words.
 
-    bpe          byte pairs merged by frequency (Sennrich et al. 2016, Radford et al. 2019): any text
-    characters   one id per character: any text of characters seen in training
-    words        one id per word, split at single spaces: any text of words seen in training
+    bpe            byte pairs merged by frequency (Sennrich et al. 2016, Radford et al. 2019): any text
+    characters     one id per character: any text of characters seen in training
+    words          one id per word, split at single spaces: any text of words seen in training
+    folded-words   one id per word or mark in lower case: "Great." and "great ." are the same
 
 PAD, BOS, EOS and UNK are 0, 1, 2, 3, and no text is ever encoded as one of the first three, whatever it looks like. One
 vocabulary for two languages is trained on the lines of both.
@@ -17,12 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, final, get_args
 
+from regard.common.word_splitting import split_words
 from regard.data.text.special_tokens import BOS, EOS, OWN_TOKENS, PAD, SPECIAL, UNK, UNKNOWN
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as BPE
 
-Kind = Literal["bpe", "characters", "words"]
+Kind = Literal["bpe", "characters", "words", "folded-words"]
 
 _LABELS = {PAD: "<pad>", BOS: "<bos>", EOS: "<eos>", UNK: UNKNOWN}
 # Merges stay inside these: an English suffix, a word with its marks, a digit, a run of signs, white space. A word
@@ -77,13 +79,13 @@ class Tokenizer:
                 )
             texts = sorted(counts)
         else:
-            counts = Counter(word for line in lines for word in line.split(" "))
+            counts = Counter(word for line in lines for word in _words(tokens, line))
             if vocabulary <= SPECIAL + 1:
                 raise ValueError(
                     f"vocabulary must be more than {SPECIAL + 1} for words, got {vocabulary}; try vocabulary=8000"
                 )
             # between two spaces is a word of no letters: with it, white space is restored exactly
-            del counts[""]
+            counts.pop("", None)
             texts = ["", *sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary - SPECIAL - 1]]
         if not counts:
             raise ValueError("lines must hold some text to learn a vocabulary from, got none; is the file empty?")
@@ -107,10 +109,12 @@ class Tokenizer:
         number = self._numbers.get
         if self.kind == "characters":
             return [[number(character, UNK) for character in line] for line in lines]
-        return [[number(word, UNK) for word in line.split(" ")] if line else [] for line in lines]
+        return [[number(word, UNK) for word in _words(self.kind, line)] if line else [] for line in lines]
 
     def encode_with_offsets(self, lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The ids of each line, as `encode` has them, and the characters of each id: line[start:end]."""
+        if self.kind == "folded-words":
+            return list(zip(self.encode(lines), [[*split_words(line)[1]] for line in lines], strict=True))
         if self._bpe is None:
             pattern = re.compile("." if self.kind == "characters" else "(?:^|(?<= ))[^ ]*", re.DOTALL)
             places = [[match.span() for match in pattern.finditer(line)] if line else [] for line in lines]
@@ -151,7 +155,7 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids. PAD, BOS and EOS are dropped, UNK becomes ⁇."""
         if self._bpe is None:
-            return (" " if self.kind == "words" else "").join(self._texts(ids))
+            return ("" if self.kind == "characters" else " ").join(self._texts(ids))
         # bytes that are no character (of a truncated sequence) become �
         text = b"".join(self._texts(ids)).decode("utf-8", "replace")
         return text.removeprefix(" ")
@@ -221,13 +225,17 @@ class TextDecoder:
         (piece,) = [*self.tokenizer._texts([token])] or [b"" if self.tokenizer.kind == "bpe" else ""]
         if isinstance(piece, bytes):
             return self._utf8.decode(piece)
-        space = "" if self._is_first or self.tokenizer.kind != "words" else " "
+        space = "" if self._is_first or self.tokenizer.kind == "characters" else " "
         self._is_first = False
         return space + piece
 
     def finish(self) -> str:
         """A character that was cut off, as �."""
         return self._utf8.decode(b"", True)
+
+
+def _words(kind: Kind, line: str) -> Sequence[str]:
+    return [word.lower() for word in split_words(line)[0]] if kind == "folded-words" else line.split(" ")
 
 
 def _chunks(text: str) -> Iterator[str]:

@@ -11,14 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.common.word_splitting import split_words
 from regard.data.embedded import TEXTS
 from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, split, with_classes
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
 from regard.data.text.subwords import SubwordTokenizer
-from regard.data.text.tokenizer import Tokenizer
+from regard.data.text.tokenizer import Kind, Tokenizer
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
-from regard.tasks.classify_text.options import ClassifyText
+from regard.tasks.classify_text.options import WORD_KINDS, ClassifyText
 
 # texts are sorted by shape within pools of about this many batches, so that they have other neighbours in every epoch
 _POOL = 256
@@ -83,18 +84,20 @@ def digest(data: LabelledTexts) -> str:
     return sha256_of(f"{data.classes[label]}\t{text}\n" for label, text in rows)
 
 
-def train_tokenizer(config: ClassifyText, texts: Sequence[str]) -> Tokenizer:
-    """The vocabulary of the training texts.
+def train_tokenizer(config: ClassifyText, texts: Sequence[str], tokens: Kind | None = None) -> Tokenizer:
+    """The vocabulary of the training texts, of another kind of tokens than the model's if one is named.
 
     Words that occur less often than `min_count` are left out, unless all do: they are unknown already in training, so
     the model learns to read texts with unknown words.
     """
+    tokens = tokens or config.tokens
     vocabulary = config.vocabulary
-    if config.tokens == "words":
-        counts = Counter(word for text in texts for word in text.split())
+    if tokens in WORD_KINDS:
+        is_folded = tokens == "folded-words"
+        counts = Counter(chain.from_iterable(split_words(t.lower())[0] if is_folded else t.split() for t in texts))
         frequent = sum(count >= config.min_count for count in counts.values())
         vocabulary = min(vocabulary, SPECIAL + 1 + (frequent or len(counts)))
-    return Tokenizer.train(config.tokens, texts, vocabulary)
+    return Tokenizer.train(tokens, texts, vocabulary)
 
 
 class EncodedTexts(NamedTuple):

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # the attention of a model's own paper, softmax(U tanh(W h)); the other names are mechanisms
 PAPER = "paper"
 BAG_OF_WORDS = "bag-of-words"
+# the kinds of tokens that are words
+WORD_KINDS = ("words", "folded-words")
 _MIN_COUNT = 2
 
 
@@ -243,7 +245,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
             "batch": 2048,
             **RecallOptions.recall_defaults,
         },
-        "files": {"tokens": "words", "width": 128, "dropout": 0.3, "word_dropout": 0.2, "batch": 1024},
+        "files": {"tokens": "folded-words", "width": 128, "dropout": 0.3, "word_dropout": 0.2, "batch": 1024},
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {
         "self-attentive": SelfAttentiveOptions,
@@ -260,6 +262,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
     run_files: ClassVar[tuple[str, ...]] = (
         "texts.json",
         "tokens.json",
+        "baseline-tokens.json",
         "baseline.safetensors",
         "naive-bayes.safetensors",
         *ENCODER_FILES,
@@ -283,12 +286,13 @@ class ClassifyText(RecallOptions, TextFileConfig):
     label_column: str | None = None
     """The column or key of the labels, likewise."""
 
-    tokens: Literal["words", "characters", "bpe"] = left_open()
-    """The kind of tokens; a pretrained encoder has its own, and these are those of the baseline."""
+    tokens: Literal["words", "folded-words", "characters", "bpe"] = left_open()
+    """The kind of tokens: words between spaces, as they are written; words and marks in lower case; characters; or byte
+    pairs. A pretrained encoder has its own, and these are those of the baseline."""
     vocabulary: int = 8000
     """The largest number of different tokens."""
     min_count: int = _MIN_COUNT
-    """With --tokens words: words that occur less often in the training texts are unknown."""
+    """With tokens of words: those that occur less often in the training texts are unknown."""
     max_length: int = 400
     """Longer texts, in tokens, are cut off; their number is reported."""
     model: AttentiveOptions | BagOfWordsOptions | PretrainedTextOptions = left_open()
@@ -309,7 +313,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
         check_at_least(self, 1, {"vocabulary": 8000, "min_count": _MIN_COUNT, "max_length": 400, "batch": 1024})
         check_share(self, {"smoothing": 0.1, "word_dropout": 0.2})
         self._check_recall(self.dataset, self.tokens, ("characters",))
-        if self.min_count != _MIN_COUNT and self.tokens != "words":
+        if self.min_count != _MIN_COUNT and self.tokens not in WORD_KINDS:
             raise ValueError(
                 f"min_count={self.min_count} counts words, and tokens={self.tokens!r} are none; leave it out, or "
                 "choose tokens='words'"

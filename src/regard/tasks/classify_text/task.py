@@ -33,6 +33,7 @@ from regard.tasks._classification import (
     class_intervals,
     class_scores,
     hardest_classes,
+    is_affordable,
     is_baseline_saved,
     known_rows,
     load_baseline,
@@ -64,18 +65,23 @@ from regard.tasks.classify_text.naive_bayes import (
     naive_bayes,
     token_counts,
 )
-from regard.tasks.classify_text.options import AttentiveOptions, ClassifyText
+from regard.tasks.classify_text.options import AttentiveOptions, BagOfWordsOptions, ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 _TOKENS = "tokens.json"
+_BASELINE_TOKENS = "baseline-tokens.json"
 _NAIVE_BAYES = "naive-bayes.safetensors"
 # by their names in JSON
 _BASELINES = {"baseline": "bag of words, the baseline", "naive_bayes": "naive Bayes, the baseline by counts alone"}
 # the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
 _ENTROPY = 0.05
 _SAMPLES = 5
+
+
+Scores = dict[str, float]
+Intervals = dict[str, tuple[float, float]]
 
 
 class PlannedTexts(NamedTuple):
@@ -97,6 +103,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
     valid: LabelledTexts
     summary: str
     max_length: int
+    folder: Path
     encoder: PretrainedEncoder | None = None
     unit: str = "texts"
 
@@ -105,8 +112,8 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         initial = initial_folder(folder)
         splits = read(task, None if initial is None else TextFacts.read(initial).classes)
         facts = TextFacts.of(splits)
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not (TextFacts.is_saved(folder) and is_baseline_saved(folder))
+        # a run that was killed while it read its data has nothing to load yet; the facts are written last
+        new = new or not TextFacts.is_saved(folder)
         # the folder of an encoder is read first: if it is none, nothing was computed in vain
         options = task.model
         encoder = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
@@ -118,9 +125,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         encoded = encode(tokenizer, splits.train.texts, task.max_length)
         if new:
             write_tokenizer(tokenizer, folder / _TOKENS)
-            counted = (encoded.texts, splits.train.labels, len(tokenizer), len(facts.classes))
-            write_baseline(naive_bayes(token_counts(*counted), splits.train.labels), folder, _NAIVE_BAYES)
-            write_baseline(fit_baseline(*counted), folder)
+            _write_baselines(task, folder, splits.train, tokenizer, encoded.texts)
             facts.write(folder)
         reader: Tokenizer | SubwordTokenizer = tokenizer
         max_length = longest_text(task, encoder)
@@ -139,7 +144,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
             summary += (
                 f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as {splits.train.fallback}"
             )
-        rest = (encoded.texts, labels, valid, summary, max_length, encoder)
+        rest = (encoded.texts, labels, valid, summary, max_length, folder, encoder)
         return ClassifyTextProblem(task, facts.classes, reader, *rest)
 
     def build_model(self) -> TextClassifier:
@@ -160,7 +165,25 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
 
     def warnings(self) -> Sequence[str]:
         lengths = np.array([sum(map(len, text)) for text in self.texts])
-        return [*long_sample_warnings([lengths], self.task.batch), *unseen_class_notes(self.valid, self.classes)]
+        notes = [*long_sample_warnings([lengths], self.task.batch), *unseen_class_notes(self.valid, self.classes)]
+        if not is_baseline_saved(self.folder):
+            notes.append(
+                f"the texts have {len(self.classes):,} classes, too many for a bag of words as the baseline; if they "
+                "should be fewer, name the column of the labels, or part label and text by a tab"
+            )
+        return notes
+
+    def baselines(self) -> BaselineReport | None:
+        found = baseline_scores(self.task, self.folder, self.valid, self.classes)
+        if not found or isinstance(self.task.model, BagOfWordsOptions):
+            return None
+        advice = ""
+        if isinstance(self.task.model, AttentiveOptions):
+            ratios = self.task.model.initial_embeddings == "log-ratios"
+            advice = "" if ratios else "--embedding-std 0.05 --initial-embeddings log-ratios, or "
+            advice += "--encoder FOLDER with a pretrained encoder"
+        scores = {_BASELINES[name].partition(",")[0]: each["accuracy"] for name, (each, _) in found.items()}
+        return BaselineReport("accuracy", True, scores, advice)
 
     def load_batch(self, planned: PlannedTexts, rank: int, world: int) -> TextBatch | None:
         rows = planned.rows[rank::world]
@@ -248,18 +271,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
         data, split = self._texts(folder, options, predictor.classes)
-        # baselines have tokens of their own where the model is a pretrained encoder
-        tokenizer = read_tokenizer(folder / _TOKENS)
-        sizes = len(tokenizer), len(predictor.classes)
-        models = {"baseline": read_baseline(folder, *sizes)}
-        # runs of earlier versions have none
-        if is_baseline_saved(folder, _NAIVE_BAYES):
-            models["naive_bayes"] = load_baseline(build_naive_bayes(*sizes), folder, _NAIVE_BAYES)
-        max_length = self.config.max_length
-        baselines = {
-            name: ClassifyTextPredictor(model, tokenizer, predictor.classes, max_length=max_length)
-            for name, model in models.items()
-        }
+        baselines = baseline_scores(self.config, folder, data, predictor.classes)
         return evaluate_texts(predictor, data, split, progress, baselines)
 
     def attack_examples(
@@ -290,6 +302,42 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         return texts, f"the validation texts of {folder}{none}"
 
 
+def _write_baselines(
+    task: ClassifyText, folder: Path, train: LabelledTexts, tokenizer: Tokenizer, texts: Sequence[Sentences]
+) -> None:
+    """Naive Bayes and a bag of words, where they are affordable; words as they are written are folded for both."""
+    if task.dataset == "files" and tokenizer.kind == "words":
+        tokenizer = train_tokenizer(task, train.texts, "folded-words")
+        write_tokenizer(tokenizer, folder / _BASELINE_TOKENS)
+        texts = encode(tokenizer, train.texts, task.max_length).texts
+    counted = (texts, train.labels, len(tokenizer), len(train.classes))
+    if is_affordable(len(tokenizer), len(train.classes)):
+        write_baseline(naive_bayes(token_counts(*counted), train.labels), folder, _NAIVE_BAYES)
+    if is_affordable(len(tokenizer) + BagOfWordsOptions().bigrams, len(train.classes)):
+        write_baseline(fit_baseline(*counted), folder)
+
+
+def baseline_scores(
+    task: ClassifyText, folder: Path, data: LabelledTexts, classes: Sequence[str]
+) -> dict[str, tuple[Scores, Intervals]]:
+    """The scores on texts and their intervals, of the baselines that the run has."""
+    # baselines have tokens of their own where the model is a pretrained encoder, or reads words as they are written
+    own = folder / _BASELINE_TOKENS
+    tokenizer = read_tokenizer(own if own.exists() else folder / _TOKENS)
+    sizes = len(tokenizer), len(classes)
+    models = {}
+    if is_baseline_saved(folder):
+        models["baseline"] = read_baseline(folder, *sizes)
+    if is_baseline_saved(folder, _NAIVE_BAYES):
+        models["naive_bayes"] = load_baseline(build_naive_bayes(*sizes), folder, _NAIVE_BAYES)
+    counted = encode(tokenizer, data.texts, task.max_length).texts
+    scores = {}
+    for name, model in models.items():
+        found = ClassifyTextPredictor(model, tokenizer, classes, max_length=task.max_length).probabilities(counted)
+        scores[name] = class_scores(found, data.labels), class_intervals(found, data.labels)
+    return scores
+
+
 def read_files(
     paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns()
 ) -> tuple[LabelledTexts, str]:
@@ -305,19 +353,16 @@ def evaluate_texts(
     data: LabelledTexts,
     split: str,
     progress: Progress,
-    baselines: Mapping[str, ClassifyTextPredictor] = MappingProxyType({}),
+    baselines: Mapping[str, tuple[Scores, Intervals]] = MappingProxyType({}),
 ) -> Evaluation:
-    """The scores on texts, which `split` names, beside those of the baselines."""
+    """The scores on texts, which `split` names, beside those of the baselines and their intervals."""
     encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
     progress(0, len(data))
     start = time.perf_counter()
     probabilities = predictor.probabilities(encoded, lambda done: progress(done, len(data)))
     seconds = time.perf_counter() - start
     notes, facts = [], {}
-    for name, baseline in baselines.items():
-        counted = encode(baseline.tokenizer, data.texts, baseline.max_length).texts
-        found = baseline.probabilities(counted)
-        scores_below, of_baseline = class_scores(found, data.labels), class_intervals(found, data.labels)
+    for name, (scores_below, of_baseline) in baselines.items():
         facts[name] = {"scores": scores_below, "intervals": of_baseline}
         notes.append(baseline_note(scores_below, of_baseline, _BASELINES[name]))
     notes += [hardest_classes(probabilities, data.labels, data.classes), *unseen_class_notes(data, predictor.classes)]
