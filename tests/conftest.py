@@ -14,6 +14,7 @@ os.environ["MPLBACKEND"] = "Agg"
 import hypothesis
 import pytest
 import torch
+from tests import product
 
 from regard.cli import progress
 
@@ -24,15 +25,28 @@ hypothesis.settings.load_profile("stable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--whole", action="store_true", help="test whole products instead of a part of each")
+    parser.addoption(
+        "--whole", action="store_true", help="also long tests, and whole products instead of a part of each"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "whole: a long test, for --whole (`make test-all`) alone")
     # The workers already share the cores; threads on top of them only wait for one another.
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
     # A busy machine would print the notices of slow work; tests of these set a patience of their own.
     progress._PATIENCE = progress._INTERVAL = 3600.0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without --whole, leaves out the tests marked `whole` and the part of every product that is not in its sample."""
+    if not config.getoption("--whole"):
+        kept = product.sampled(item for item in items if item.get_closest_marker("whole") is None)
+        if left := [item for item in items if item not in kept]:
+            config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if item in kept]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
