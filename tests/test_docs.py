@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.docs import pages
 from tests.docs.pages import PAGES, ROOT, Block, blocks
+from tests.for_each import for_each
 
 import regard
 
@@ -29,13 +30,13 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     pages.run(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_quoted_source_is_the_source(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert text == pages.quoted(text), "the source has changed: run python -m tests.docs.pages"
 
 
-@pytest.mark.parametrize("name", MODULES)
+@for_each("name", MODULES)
 def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)

@@ -12,7 +12,7 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
-import pytest
+from tests.for_each import for_each
 
 import regard
 
@@ -74,7 +74,7 @@ def test_changelog_speaks_of_this_version() -> None:
     assert {"Unreleased", PROJECT["version"]}.intersection(headings)
 
 
-@pytest.mark.parametrize("name", regard.__all__)
+@for_each("name", regard.__all__)
 def test_public_names_are_documented(name: str) -> None:
     thing = getattr(regard, name)
     # A constant takes its docstring from its type; it is documented where it is written, or it is not.
@@ -86,7 +86,7 @@ def test_public_names_are_listed_once() -> None:
     assert len(regard.__all__) == len(set(regard.__all__))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+@for_each("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
 def test_files_are_read_in_one_sitting(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= 500, f"{path.name} has {lines} lines: it holds two ideas"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.docs.pages import ROOT, script
+from tests.for_each import for_each
 
 import regard
 
@@ -34,7 +35,7 @@ NAMED = re.compile(r"^Catalogue names?: (?P<names>.+)$", re.MULTILINE)
 PICTURE = re.compile(r"^!\[[^\]]+\]\(\.\./images/(?P<file>[\w-]+\.png)\)$", re.MULTILINE)
 
 each_catalogue = pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda one: one.folder.name)
-each_page = pytest.mark.parametrize(
+each_page = for_each(
     "page", [page for one in CATALOGUES for page in one.pages], ids=lambda page: f"{page.parent.name}-{page.stem}"
 )
 

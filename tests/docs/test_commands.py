@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import PAGES, ROOT, blocks
+from tests.for_each import for_each
 
 START = re.compile(r"^(?:regard|torchrun) .+$")
 
@@ -81,7 +82,7 @@ def parse_with_run(verb: str, words: Sequence[str], page: str) -> None:
     pytest.fail("\n".join(errors))
 
 
-@pytest.mark.parametrize(("command", "page"), COMMANDS)
+@for_each(("command", "page"), COMMANDS)
 def test_command_is_understood(command: str, page: str) -> None:
     pytest.importorskip("msgspec")
     from regard.cli.main import VERBS, options_class

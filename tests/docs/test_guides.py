@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
 from tests.docs.pages import PAGES, ROOT
+from tests.for_each import for_each
 
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs/guides").glob("*.md"))}
 LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#\s]*)(?:#(?P<place>[\w-]+))?\)")
@@ -16,7 +16,7 @@ def places(page: str) -> set[str]:
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower())).strip("-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     outside_code = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
@@ -27,19 +27,19 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert found["place"] in places(target.read_text(encoding="utf-8")), f"{found[0]} in {page.name}"
 
 
-@pytest.mark.parametrize("start", ["README.md", "docs/index.md"])
-@pytest.mark.parametrize("guide", GUIDES)
+@for_each("start", ["README.md", "docs/index.md"])
+@for_each("guide", GUIDES)
 def test_every_guide_is_found_from(start: str, guide: str) -> None:
     assert f"guides/{guide}.md" in (ROOT / start).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES[1:], ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("page", PAGES[1:], ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_page_is_in_the_navigation(page: Path) -> None:
     said = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert re.search(rf"^ .*\b{re.escape(str(page.relative_to(ROOT / 'docs')))}$", said, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("guide", GUIDES.values(), ids=GUIDES)
+@for_each("guide", GUIDES.values(), ids=GUIDES)
 def test_pictures_of_guides_are_small(guide: Path) -> None:
     for name in re.findall(r"\.\./images/([\w.-]+)", guide.read_text(encoding="utf-8")):
         assert (ROOT / "docs/images" / name).stat().st_size < 60_000, name
