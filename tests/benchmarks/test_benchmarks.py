@@ -154,6 +154,7 @@ def test_a_case_that_fails_leaves_the_others(capsys: pytest.CaptureFixture[str])
     assert "not measured" in capsys.readouterr().out
 
 
+@pytest.mark.whole
 def test_every_cell_of_an_encoder_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "BATCH", 2)
     monkeypatch.setattr(recurrent, "STEPS", 3)

@@ -20,6 +20,7 @@ from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord
 
 
+@pytest.mark.whole
 def test_it_judges_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     some = scenes("test", count=20)
     tokens = Tokenizer.train("words", [line for said in some.captions for line in said], 100)

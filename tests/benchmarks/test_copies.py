@@ -14,6 +14,7 @@ from regard.tasks.translate import task
 TINY = {"width": 6, "hidden": 8, "locations": 9, "memory_width": 3}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("data", ["copy", "repeat-copy"])
 def test_scores_by_length(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = functools.partial(EMBEDDED[data].splits, train=301, valid=11, test=13)

@@ -59,6 +59,7 @@ def test_command_writes_a_table_and_the_page(
     assert "no table is called 'setps'" in capsys.readouterr().err
 
 
+@pytest.mark.whole
 def test_8_bit_weights_against_the_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "SIZES", {"tiny": generation.Size(32, 1, 2, 60, 1, 2, 1.0)})
     monkeypatch.setattr(int8, "GENERATION", {"tiny": 1.0})

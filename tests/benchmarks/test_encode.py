@@ -33,6 +33,7 @@ def test_padding() -> None:
     assert encode.padding([1, 9]) == 1.8
 
 
+@pytest.mark.whole
 def test_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     folder, file, result = bert_folder(tmp_path / "bert"), tmp_path / "lines.gz", tmp_path / "encode.json"
     file.write_bytes(gzip.compress(b"1 a good film\n0 bad\n1 it was a trip\n"))

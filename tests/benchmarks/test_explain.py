@@ -13,6 +13,7 @@ from regard.training.config import TrainingConfig
 SMALL = TrainingConfig(steps=2, warmup=1, validate_every=2, log_every=1, threads=1)
 
 
+@pytest.mark.whole
 def test_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(explain, "MODELS", {name: explain.MODELS[name] for name in ("words, learned attention",)})
     monkeypatch.setattr(explain, "SIZES", {**explain.SIZES, "width": 4, "attention_hidden": 3, "feed": 5})
@@ -33,6 +34,7 @@ def test_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "the best share of true words is " in capsys.readouterr().out
 
 
+@pytest.mark.whole
 def test_only_the_times(tmp_path: Path) -> None:
     result = tmp_path / "explain.json"
     assert explain.main(["--part", "times"], effort=Effort(repeat=1, least=1), result=result) in (0, 1)

@@ -13,6 +13,7 @@ from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
 
+@pytest.mark.whole
 def test_it_judges_draws_and_tells(tmp_path: Path) -> None:
     task = GenerateImage.of(width=4, noise=4, judge=4, batch=100)
     training = TrainingConfig(**{**GenerateImage.training, "steps": 2, "threads": 1})

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.robustness import kills
 
 
+@pytest.mark.whole
 def test_kills_change_nothing(tmp_path: Path) -> None:
     training = replace(kills.TRAINING, steps=30, validate_every=16)
     result = kills.measure(tmp_path, ["classify-text"], 2, training=training, say=lambda text: None)

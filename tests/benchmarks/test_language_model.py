@@ -12,6 +12,7 @@ from regard.training.run_folder import RunRecord
 SMALL = {"width": 4, "heads": 2, "layers": 1, "segment": 16, "batch": 2, "valid_tokens": 20}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["shakespeare", "war-and-peace", "war-and-peace-bpe"])
 def test_scores_and_bounds(name: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat sat on the mat.\n" * 20)

@@ -15,6 +15,7 @@ SMALL = {"hidden": 3, "batch": 64}
 TINY = ["--minutes", "0.001", "--seeds", "2"]
 
 
+@pytest.mark.whole
 def test_sick_and_snli(tmp_path: Path) -> None:
     rows = [(f"{n} a film", "it was good" if n % 2 else "bad", ("NO", "YES")[n % 2]) for n in range(12)]
     header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"

@@ -12,6 +12,7 @@ from regard.data.embedded import bookings
 SMALL = {"width": 8, "batch": 200, "words": 6}
 
 
+@pytest.mark.whole
 def test_dailydialog(tmp_path: Path) -> None:
     text = "".join(f"is it {a} ? __eou__ it is {a} . __eou__ good __eou__\n" for a in ("red", "old", "far", "new"))
     for file in ("dialogues_text_En", "en_dev_human"):

@@ -14,6 +14,7 @@ SMALL = {"turns": 2, "words": 4, "batch": 16, "width": 3, "levels": 1, "filters"
 TINY = ["--epochs", "0.01", "--seeds", "2"]
 
 
+@pytest.mark.whole
 def test_dailydialog(tmp_path: Path) -> None:
     lines = "".join(f"a {n} __eou__ film {n} __eou__ it was {n} __eou__\n" for n in range(12))
     for name in ("dialogues_text_En", "en_dev_human"):

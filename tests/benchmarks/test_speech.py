@@ -7,6 +7,7 @@ from benchmarks import speech
 from benchmarks.vision.result import Result
 
 
+@pytest.mark.whole
 def test_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"width": 6, "hidden": 8, "mels": 7, "batch": 500, "valid_lines": 2}
     cases = {name: ({**options, **small}, steps) for name, (options, steps) in speech.CASES.items()}

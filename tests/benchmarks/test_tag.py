@@ -73,6 +73,7 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "train.tsv.gz" in capsys.readouterr().err
 
 
+@pytest.mark.whole
 def test_the_crf_beside_pytorch_crf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crf, "LOSS", {(2, 5, 3): (1, 1)})
     monkeypatch.setattr(crf, "VITERBI", {(2, 5, 3): (1, 1)})

@@ -32,6 +32,7 @@ def test_trec_beside_its_bag_of_words(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "é" in (tmp_path / "runs" / "trec-0" / "tokens.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.whole
 def test_documents_and_their_evidence(tmp_path: Path) -> None:
     args = ["--documents", "--minutes", "0.001", "--seeds", "1", "--threads", "1", "--runs", str(tmp_path / "runs")]
     assert classify.main(args, tmp_path, **SMALL) == 0

@@ -9,6 +9,7 @@ from benchmarks.vision.result import Result
 from regard.attacks import TEXT_ATTACKS, CharacterEdits, HotFlip, Triggers
 
 
+@pytest.mark.whole
 def test_attacks_of_a_few_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attacks, "K", 4)
     monkeypatch.setattr(attacks, "TASKS", {"small": {"vocabulary": 30, "width": 4, "hidden": 4}})

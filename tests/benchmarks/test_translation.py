@@ -18,6 +18,7 @@ from benchmarks.training import Unfinished, train
 from benchmarks.translation import __main__ as command_line, addition, decoding, growth, report, resume
 from benchmarks.translation.cases import CASES, COMPARED, Case, command, select_cases
 from benchmarks.translation.trained import Result, course, result
+from tests.for_each import for_each
 
 from regard.attn.call import NOTHING
 from regard.cli.verbs import train as train_verb
@@ -66,7 +67,7 @@ def tiny(runs: Path) -> Case:
 # Cases
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_every_case_can_be_trained(name: str) -> None:
     """Its model is built, at a small size, and every weight learns."""
     case = CASES[name]
@@ -98,7 +99,7 @@ def test_cases_are_chosen_by_name_or_beginning() -> None:
     assert list(select_cases(["compare"], CASES)) == [f"compare-{name}" for name in COMPARED]
 
 
-@pytest.mark.parametrize("name", ["dates", "reverse-none", "pronounce", "transformer", "compare-none", "compare-dot"])
+@for_each("name", ["dates", "reverse-none", "pronounce", "transformer", "compare-none", "compare-dot"])
 def test_commands_are_the_cases(name: str) -> None:
     """Typed, they come to the same task and training."""
     case = CASES[name].placed(Path.cwd()) if CASES[name].needs_files else CASES[name]
@@ -254,6 +255,7 @@ def test_an_interrupted_training_is_told(runs: Path, tmp_path: Path, monkeypatch
 # Kills
 
 
+@pytest.mark.whole
 def test_kills_change_nothing(tmp_path: Path) -> None:
     training = replace(resume.TRAINING, steps=40, validate_every=16)
     found = resume.measure(tmp_path, kills=3, training=training, pairs=40, say=silent)
@@ -318,6 +320,7 @@ def test_fewer_pairs_are_the_beginning_of_more() -> None:
     assert all(10 <= len(line.split()) <= 30 for line in more)
 
 
+@pytest.mark.whole
 def test_growth_in_memory_and_in_files(tmp_path: Path) -> None:
     train, valid = growth.files(tmp_path, 60), growth.files(tmp_path, 20)
     grown = growth.Grown()

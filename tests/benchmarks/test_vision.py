@@ -163,6 +163,7 @@ def test_mnist_of_a_few_images(data: Path, tmp_path: Path, capsys: pytest.Captur
     assert "none is no folder" in capsys.readouterr().err
 
 
+@pytest.mark.whole
 def test_digits_of_a_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task = ClassifyImage.of(width=2, depths=(1,), batch=200)
     given: dict[str, Any] = {"task": task, "training": SMALL, "seeds": 2, "results": tmp_path}
@@ -181,6 +182,7 @@ def test_digits_of_a_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert Result.read(tmp_path / "digits.json").settings["accuracies"]["none"] == accuracies
 
 
+@pytest.mark.whole
 def test_clips_of_a_few_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +221,7 @@ def test_clips_of_a_few_steps(
     assert "clips.json" in capsys.readouterr().err
 
 
+@pytest.mark.whole
 def test_attacks_of_a_few_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

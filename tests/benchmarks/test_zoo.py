@@ -19,6 +19,7 @@ from benchmarks.zoo.interface_page import Interfaced
 from benchmarks.zoo.recorder_page import Recorded
 from benchmarks.zoo.recorder_sweep import has_rows, matches, try_class
 from benchmarks.zoo.sweep import Outcome, Sweep
+from tests.for_each import for_each
 
 from regard.interop import transformers_attention
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 RESULT = sweep.RESULTS / "recorder.json"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "verdict"),
     [
         ("BertModel", "exact"),
@@ -168,6 +169,7 @@ def test_the_result_and_its_page() -> None:
     assert recorder_sweep.PAGE.read_text(encoding="utf-8") == recorder_page.page(result)
 
 
+@pytest.mark.whole
 def test_speed_beside_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The rows on tiny models; the memory of processes is not measured here."""
     small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.recording.models import MODELS, Made, eager_maps, gpt2, llama
 from torch import Tensor
 
@@ -30,7 +31,7 @@ def tensors(out: Any) -> dict[str, Tensor]:
     return {name: one for name, one in out.items() if isinstance(one, Tensor)}
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_each("name", MODELS)
 def test_the_fused_path_gives_the_maps_of_the_eager_path(name: str) -> None:
     made = MODELS[name]()
     with torch.no_grad():
@@ -52,7 +53,7 @@ def test_the_fused_path_gives_the_maps_of_the_eager_path(name: str) -> None:
         assert list(tape.names) == NAMES[name]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_each("name", MODELS)
 def test_the_eager_path_is_heard_alike(name: str) -> None:
     made = MODELS[name]()
     eager = eager_maps(made)
@@ -119,14 +120,15 @@ def test_generated_steps_of_a_decoder_are_stitched(name: str) -> None:
         torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
 
 
-# transformers generates with a cache of fixed size and flex_attention only compiled
-@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
-@pytest.mark.parametrize(
+@for_each(
     ("implementation", "cache"),
-    [(name, cache) for name in ("eager", "sdpa", "regard") for cache in ("dynamic", "static")]
-    + [("flex_attention", "dynamic")],
+    [(name, cache) for name in ("eager", "sdpa", "regard") for cache in ("dynamic", "static")],
 )
 def test_every_cache_gives_the_steps_and_labels_of_one_pass(implementation: str, cache: str) -> None:
+    cache_gives_the_steps_and_labels_of_one_pass(implementation, cache)
+
+
+def cache_gives_the_steps_and_labels_of_one_pass(implementation: str, cache: str) -> None:
     regard.register_with_transformers()
     made = llama()
     plain: Any = made.model
@@ -141,6 +143,13 @@ def test_every_cache_gives_the_steps_and_labels_of_one_pass(implementation: str,
     for one, same in zip(recording.stitch(), whole, strict=True):
         torch.testing.assert_close(one.weights.dense()[..., :11], same.weights.dense(), rtol=0.0, atol=1e-6)
         assert not one.weights.dense()[..., 11:].any()
+
+
+# transformers compiles flex_attention again for every length, and generates with a cache of fixed size only compiled
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
+def test_flex_attention_gives_the_steps_and_labels_of_one_pass() -> None:
+    cache_gives_the_steps_and_labels_of_one_pass("flex_attention", "dynamic")
 
 
 def mistral(window: int) -> Made:
