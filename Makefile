@@ -7,15 +7,26 @@ REQUIREMENTS := pyproject.toml setup.py constraints.txt tests/peers.txt $(wildca
 # -qq hides pip's notices, but not its errors. The constraints pin torch: an open range would download gigabytes of CUDA.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c constraints.txt
 
-.PHONY: help demo test test-all check fuzz stress bench docs licences openapi sanitize setup clean
+# Bytecode is kept, also where the shell forbids it: the tests start many processes, and pytest rewrites every test file.
+export PYTHONDONTWRITEBYTECODE :=
+
+# Laws of the equation, the gates and the models, rules of the house, and units of the packages that change most.
+QUICK := $(wildcard tests/test_[bfhps]*.py) tests/attn/backends/test_laws.py tests/attn/test_catalogue.py tests/attn/terms \
+	tests/gates/test_gates.py tests/gates/test_formulas.py tests/kernels tests/layers tests/models/test_laws.py \
+	tests/models/test_language_models.py tests/models/pretrained/test_loading.py tests/recording/capture \
+	tests/recording/storage tests/tasks/test_base.py tests/tasks/translate tests/cli/parsing tests/data tests/decoding \
+	tests/metrics tests/common tests/training/test_config.py tests/training/test_state.py tests/docs
+
+.PHONY: help demo quick test test-all check fuzz stress bench docs licences openapi sanitize setup clean
 .DELETE_ON_ERROR:
 # Two pips must not write into one environment at the same time.
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       train a model that reads dates (about two minutes), and plot its attention"
-	@echo "make test       make check, make docs, and all tests"
-	@echo "make test-all   all tests with whole products and more random cases (long)"
+	@echo "make quick      laws, house rules and units of the packages that change most (at most 90 seconds)"
+	@echo "make test       make check, make docs, and all tests but those left to make test-all (at most nine minutes)"
+	@echo "make test-all   all tests, the long ones too, with whole products and more random cases (long)"
 	@echo "make check      formatting, lint, types, import order of the packages"
 	@echo "make fuzz       compare 2000 random attentions with explicit loops, on every backend (about a minute)"
 	@echo "make stress     damage 500 run folders, read 300 hostile files and kill two trainings 50 times (about four minutes)"
@@ -30,6 +41,9 @@ help:
 
 demo: .venv/.demo
 	@$(BIN)/regard demo
+
+quick: .venv/.test
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(QUICK)
 
 # The environment is complete, so check and docs only read it and may run at the same time.
 test: .venv/.test
@@ -74,6 +88,7 @@ setup: .venv/.dev
 clean:
 	rm -rf .venv build dist site src/*.egg-info demo-output src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.demo: EXTRAS := train
 .venv/.check: EXTRAS := check
