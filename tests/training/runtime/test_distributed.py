@@ -271,3 +271,18 @@ def test_one_process_of_torchrun_is_one_process(tmp_path: Path, monkeypatch: pyt
 def test_what_cannot_be_cut_into_shares(model: nn.Module, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         distributed.check_shardable(model)
+
+
+def test_an_exchanged_tensor_is_dropped_by_python_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    exchanged, other = torch.tensor([2.0, 3.0]), torch.zeros(2, requires_grad=True)
+    # a reference that Python does not count, as a thread of gloo holds one
+    other.grad = exchanged
+    waits = []
+
+    def release(seconds: float) -> None:
+        waits.append(seconds)
+        other.grad = None
+
+    monkeypatch.setattr("regard.training.runtime.distributed.time.sleep", release)
+    assert distributed._values(exchanged) == [2.0, 3.0]
+    assert waits == [0]

@@ -10,6 +10,7 @@ writes into the run, validates and yields events.
 import atexit
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,7 +42,7 @@ class Processes:
             return list(values)
         t = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(t)
-        return t.tolist()
+        return _values(t)
 
     def broadcast(self, values: Sequence[float]) -> list[float]:
         """The values of the first process; the others pass as many."""
@@ -49,7 +50,7 @@ class Processes:
             return list(values)
         t = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.broadcast(t, 0)
-        return t.tolist()
+        return _values(t)
 
     def broadcast_names(self, names: list[str]) -> list[str]:
         """The names of the first process."""
@@ -63,6 +64,17 @@ class Processes:
     def barrier(self) -> None:
         if self.world > 1:
             dist.barrier()
+
+
+def _values(t: Tensor) -> list[float]:
+    """The numbers of a tensor that was exchanged, once the threads of gloo have released it.
+
+    A thread that drops the last reference needs the lock of Python. While the process ends it does not get it, and
+    C++ aborts. destroy_process_group does not join these threads: DDP keeps the group alive.
+    """
+    while t.device.type == "cpu" and t._use_count() > 1:  # type: ignore[attr-defined]
+        time.sleep(0)
+    return t.tolist()
 
 
 def join(device: str) -> Processes:
