@@ -239,14 +239,20 @@ def test_what_is_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("layout", ["coqa", "quac"])
 def test_dialogues(layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = FIXTURES / f"{layout}.json"
-    arguments = ["--history", "2", "--embedding", "5", "--characters", "4", "--hidden", "6", "--threads", "1"]
+    arguments = ["--embedding", "5", "--characters", "4", "--hidden", "6", "--threads", "1", "--limit", "1"]
     command = ["train", "read", "--train", str(path), *arguments, "--steps", "2", "--warmup", "1"]
     assert main([*command, "--out", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
+    said = " ".join(capsys.readouterr().out.split())
+    # two turns are read by default, as the file has dialogues
+    assert "each with at most 2 earlier questions and its answer" in said
+    assert "are longer than --limit 1: they are trained on, but never given as answers; try a larger --limit" in said
+    assert "Baselines on the same data, exact match: sliding window " in said
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["options"]["history"] == 2
     assert main(["evaluate", str(tmp_path / "run"), "--test", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "first questions" in printed
     assert "follow-up questions" in printed
+    assert "are longer than --limit 1, so that they cannot be matched" in printed
 
 
 def test_word_dropout_drops_a_word_everywhere(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def read_file(config: ReadConfig, path: Path) -> SpanQuestions:
             check_words(question.passage, f"the passage of {question.id}", config.max_length, f"{path}: ")
             checked.add(question.passage)
         check_words(question.question, f"the question {question.id}", config.max_length, f"{path}: ")
-        check_turns(question, config.history, f"before the question {question.id}", config.max_length, f"{path}: ")
+        check_turns(question, config.num_turns, f"before the question {question.id}", config.max_length, f"{path}: ")
     return found
 
 

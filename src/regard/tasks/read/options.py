@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # the choice of attention that leaves it out
 NO_ATTENTION = "none"
 MAX_SPANS = 100
+# earlier turns of a dialogue that are read, unless an option names another number
+DIALOGUE_HISTORY = 2
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class ReadConfig(TextFileConfig):
             "dropout": 0.0,
             "word_dropout": 0.0,
             "batch": 2048,
-            "history": 2,
+            "history": DIALOGUE_HISTORY,
             "limit": 8,
         },
         "files": {
@@ -114,7 +116,6 @@ class ReadConfig(TextFileConfig):
             "dropout": 0.2,
             "word_dropout": 0.0,
             "batch": 4096,
-            "history": 0,
             "limit": 20,
         },
     }
@@ -132,7 +133,7 @@ class ReadConfig(TextFileConfig):
     """An embedded data set that needs no file: tables of trains, questions that name two keys, and follow-ups."""
     train: Path | None = None
     """Your own questions: JSON of SQuAD, QuAC or CoQA. .gz is unpacked."""
-    history: int = left_open()
+    history: int | None = left_open(f"{DIALOGUE_HISTORY} where the data has dialogues, else 0")
     """Earlier questions and answers of a dialogue that are read before the question."""
     limit: int = left_open()
     """Words of an answer, at most."""
@@ -154,8 +155,14 @@ class ReadConfig(TextFileConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 1000, "batch": 4096, "limit": 20})
-        check_at_least(self, 0, {"history": 2})
+        if self.history is not None:
+            check_at_least(self, 0, {"history": DIALOGUE_HISTORY})
         check_share(self, {"word_dropout": 0.1})
+
+    @property
+    def num_turns(self) -> int:
+        """The earlier turns that are read; as many as a dialogue has by default, while the data has not decided."""
+        return DIALOGUE_HISTORY if self.history is None else self.history
 
     @property
     def title(self) -> str:

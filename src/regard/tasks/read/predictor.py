@@ -80,12 +80,12 @@ class ReadPredictor(Predictor[str, ReadOutput]):
         question = parse_question(text) if asked is None else SpanQuestion("", text, asked, ())
         check_words(question.passage, "the passage", self.config.max_length)
         check_words(question.question, "the question", self.config.max_length)
-        if question.history and not self.config.history:
+        if question.history and not self.config.num_turns:
             raise ValueError(
                 f"the text has {len(question.history)} earlier questions, and this run was trained with --history 0; "
                 "leave them out, or train with --history"
             )
-        check_turns(question, self.config.history, "of the text", self.config.max_length)
+        check_turns(question, self.config.num_turns, "of the text", self.config.max_length)
         return question
 
     def predict(
@@ -103,7 +103,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
         """The best spans of every question, and one runner-up at least."""
         outputs: list[ReadOutput | None] = [None] * len(questions)
         num_done = 0
-        worded = split_questions(questions, self.config.history)
+        worded = split_questions(questions, self.config.num_turns)
         for index, scores in self._batches(worded):
             logs = [part.cpu().double().log_softmax(-1) for part in scores]
             # one more than is shown, for the margin
@@ -164,7 +164,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
             replace(question, answers=_places(question.passage, target))
             for question, target in zip(map(self._parse, inputs), targets, strict=True)
         ]
-        worded = split_questions(questions, self.config.history)
+        worded = split_questions(questions, self.config.num_turns)
         for each, target in zip(worded, targets, strict=True):
             if each.span is None:
                 raise ValueError(
@@ -180,7 +180,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
     @torch.no_grad()
     def nats(self, questions: Sequence[SpanQuestion]) -> NDArray[np.float64]:  # "n"
         """−(log p1 + log p2) of the questions whose answers begin and end with words."""
-        known = [each for each in split_questions(questions, self.config.history) if each.span is not None]
+        known = [each for each in split_questions(questions, self.config.num_turns) if each.span is not None]
         parts = (known[n : n + self.batch] for n in range(0, len(known), self.batch))
         return np.concatenate([np.zeros(0), *(self._nll(part).cpu().double().numpy() for part in parts)])
 
@@ -190,7 +190,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
 
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
         """The vectors of the words of the passages."""
-        worded = split_questions(map(self._parse, inputs), self.config.history)
+        worded = split_questions(map(self._parse, inputs), self.config.num_turns)
         return self.model.words(to_inputs(worded, self.encoder)[0].words.to(self.device))
 
     # The attention behind an answer
@@ -201,7 +201,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
 
     def label(self, recording: Recording, given: str, output: ReadOutput) -> Recording:
         """Rows are the words of the passage, columns those of the question; reversed maps are the way back."""
-        (worded,) = split_questions([output.asked], self.config.history)
+        (worded,) = split_questions([output.asked], self.config.num_turns)
         first, end = output.best.words
         about = {
             **recording.about,
@@ -235,7 +235,7 @@ class ReadPredictor(Predictor[str, ReadOutput]):
             "run": run,
             "step": step,
             "max_length": self.config.max_length,
-            "history": self.config.history,
+            "history": self.config.num_turns,
             "limit": self.config.limit,
         }
         return TextEndpoint(

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,9 +33,9 @@ from regard.tasks.read.data import (
     split_questions,
     to_batch,
 )
-from regard.tasks.read.options import ReadConfig
+from regard.tasks.read.options import DIALOGUE_HISTORY, ReadConfig
 from regard.tasks.read.predictor import ReadOutput, ReadPredictor
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
@@ -63,7 +63,10 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
     @staticmethod
     def of(task: ReadConfig, folder: Path, new: bool) -> "ReadProblem":
         splits = read(task)
-        train = split_questions(splits.train.questions, task.history)
+        if task.history is None:
+            has_dialogues = any(question.history for question in splits.train.questions)
+            task = replace(task, history=DIALOGUE_HISTORY if has_dialogues else 0)
+        train = split_questions(splits.train.questions, task.num_turns)
         kept = [each for each in train if each.span is not None]
         if not kept:
             raise ValueError(
@@ -78,14 +81,21 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
             vocabulary.write(folder)
         else:
             vocabulary = vocabulary.check_same(folder)
-        summary = f"{describe(splits, train, task.history)}, {plural(len(vocabulary.words), 'word')}"
+        summary = f"{describe(splits, train, task.num_turns)}, {plural(len(vocabulary.words), 'word')}"
         return ReadProblem(task, vocabulary, vocabulary.encoder(), kept, splits.valid, summary)
 
     def build_model(self) -> BiDAF:
         return self.task.model.build(self.vocabulary.sizes)
 
+    def resolved_options(self) -> dict[str, Any] | None:
+        return {"history": self.task.history}
+
     def warnings(self) -> Sequence[str]:
-        return long_sample_warnings(self._lengths(), self.task.batch)
+        notes = [*long_sample_warnings(self._lengths(), self.task.batch)]
+        long = _too_long([each.span for each in self.train], self.task.limit)
+        if long is not None:
+            notes.append(f"{long}: they are trained on, but never given as answers; try a larger --limit")
+        return notes
 
     def _lengths(self) -> list[NDArray[np.integer]]:  # "n" each
         sides = ([each.question for each in self.train], [each.passage.words for each in self.train])
@@ -123,6 +133,11 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
         scores["nll"] = _mean(predictor.nats(questions))
         return ValidationResult(scores, "exact match", True, _sample(questions[0], outputs[0]))
 
+    def baselines(self) -> BaselineReport:
+        questions = self.valid.questions
+        found = _baselines(questions, split_questions(questions, self.task.num_turns), self.task.limit)
+        return BaselineReport("exact match", True, {name: scores.exact_match for name, scores in found.items()})
+
     def locate(self, planned: Sequence[PlannedSpans]) -> str:
         """The number of the questions of these batches, and the first."""
         index = np.concatenate([each.rows for each in planned])
@@ -148,7 +163,7 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
         return ReadPredictor(self.config.model.build(vocabulary.sizes), vocabulary, self.config)
 
     def example(self, folder: Path) -> str:
-        return write_question(read(self.config).valid.questions[0], self.config.history)
+        return write_question(read(self.config).valid.questions[0], self.config.num_turns)
 
     def evaluate(
         self, predictor: ReadPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
@@ -161,10 +176,12 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
         seconds = time.perf_counter() - start
         texts = [output.best.text for output in outputs]
         result = score(texts, questions)
-        worded = split_questions(questions, self.config.history)
-        baselines = self._baselines(questions, worded)
+        worded = split_questions(questions, self.config.num_turns)
+        baselines = _baselines(questions, worded, self.config.limit)
         notes = [_baseline_note(name, scores) for name, scores in baselines.items()]
         notes += _turn_notes(texts, questions)
+        if long := _too_long([each.span for each in worded], self.config.limit):
+            notes.append(f"{long}, so that they cannot be matched")
         if count := sum(each.span is None for each in worded):
             notes.append(f"{plural(count, 'question')} cannot be matched: no word begins or ends where the answers do")
         if found.num_impossible:
@@ -193,18 +210,6 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
             intervals,
         )
 
-    def _baselines(
-        self, questions: Sequence[SpanQuestion], worded: Sequence[WordedQuestion]
-    ) -> dict[str, AnswerScores]:
-        answers = [
-            baseline_answers(question.passage, each.question, self.config.limit)
-            for question, each in zip(questions, worded, strict=True)
-        ]
-        return {
-            "sliding window": score([answer.window for answer in answers], questions),
-            "best sentence": score([answer.sentence for answer in answers], questions),
-        }
-
     def _questions(
         self, predictor: ReadPredictor, folder: Path, options: EvaluateTextFile
     ) -> tuple[SpanQuestions, str]:
@@ -225,6 +230,26 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
 def score(predictions: Sequence[str], questions: Sequence[SpanQuestion]) -> AnswerScores:
     """Exact match and F1 of one predicted answer per question."""
     return answer_scores(predictions, [[answer.text for answer in question.answers] for question in questions])
+
+
+def _baselines(
+    questions: Sequence[SpanQuestion], worded: Sequence[WordedQuestion], limit: int
+) -> dict[str, AnswerScores]:
+    answers = [
+        baseline_answers(question.passage, each.question, limit)
+        for question, each in zip(questions, worded, strict=True)
+    ]
+    return {
+        "sliding window": score([answer.window for answer in answers], questions),
+        "best sentence": score([answer.sentence for answer in answers], questions),
+    }
+
+
+def _too_long(spans: Sequence[tuple[int, int] | None], limit: int) -> str | None:
+    """The number of right answers of more words than a reader gives, in words; None without one."""
+    known = [span for span in spans if span is not None]
+    count = sum(last - first + 1 > limit for first, last in known)
+    return f"{count:,} of {plural(len(known), 'right answer')} are longer than --limit {limit}" if count else None
 
 
 def _mean(nats: NDArray[np.float64]) -> float:  # "n"
