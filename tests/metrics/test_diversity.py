@@ -8,8 +8,9 @@ from regard.metrics.diversity import distinct, most_common_share
 def test_distinct_counts_over_all_texts() -> None:
     texts = [["a", "b", "a"], ["a", "b"], []]
     assert distinct(texts, 1) == pytest.approx(100 * 2 / 5)
-    assert distinct(texts, 2) == pytest.approx(100 * 2 / 3)
-    assert distinct(texts, 4) == 0.0
+    # per word, as Li et al. 2016 define it, not per pair of words
+    assert distinct(texts, 2) == pytest.approx(100 * 2 / 5)
+    assert distinct(texts, 4) == distinct([], 1) == 0.0
     # not the mean over texts
     assert distinct([["a"], ["a"]], 1) == pytest.approx(50)
 

@@ -1,6 +1,7 @@
 """TaskConfig: the data of every task, options through JSON, absolute paths; what `of` and `with_options` refuse."""
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from tests.tasks.cases import required_options
 from regard.common.option_checks import literal_choices
 from regard.tasks.base import TaskConfig
 from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
+from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.glimpse.options import RAMOptions
 from regard.tasks.registry import TASKS, task_from_record
 from regard.tasks.respond.options import Respond
@@ -154,3 +156,35 @@ def test_options_of_another_model() -> None:
     assert task == ClassifyImage(model=RowReaderOptions(heads=2), batch=3)
     assert task.with_options(heads=4, batch=5) == ClassifyImage.of(model="rows", heads=4, batch=5)
     assert ClassifyImage().model == ConvNetOptions()
+
+
+def test_options_without_effect_are_refused() -> None:
+    """Each of these was accepted, and ignored."""
+    refused = {
+        (
+            "transcribe",
+            "mask_frames=5",
+        ): "mask_frames=5 is the size of a mask, and there are none; give masks=2 as well",
+        ("transcribe", "mask_bands=3"): "mask_bands=3 is the size of a mask, and there are none; give masks=2 as well",
+        ("match", "model=bag-of-words word_dropout=0.5"): (
+            "word_dropout=0.5 drops words, and a bag of words reads all of them; leave word_dropout out"
+        ),
+        ("classify-clip", "data=signals window=9"): "window=9 counts frames, and signals have none; leave it out",
+        ("classify-clip", "data=signals model=transformer window=9"): (
+            "window=9 counts frames, and signals have none; leave it out"
+        ),
+    }
+    for (task, options), message in refused.items():
+        parsed = dict(each.split("=") for each in options.split())
+        given = {name: json.loads(value) if value[0].isdigit() else value for name, value in parsed.items()}
+        with pytest.raises(ValueError, match=re.escape(message)):
+            TASKS[task].of(**given).load().check_options()
+
+
+def test_a_comparison_parses_numbers() -> None:
+    class Widths(ClassifyText):
+        varies = "width"
+
+    assert [each.model.width for each in TaskConfig.variants(Widths.of(), ["5", "7"]).values()] == [5, 7]
+    with pytest.raises(ValueError, match="width must be whole numbers, got 'wide'; try 1,2,4"):
+        TaskConfig.variants(Widths.of(), ["wide"])

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -54,6 +54,20 @@ def dataclass_from_file(cls: type[T], path: Path, content: str) -> T:
 @cache
 def _hints(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
+
+
+def parse_number(cls: type, name: str, text: str) -> str | int | float:
+    """The text of a field as a number, if the field holds numbers and no text; raises if it is none."""
+    hint = _hints(cls)[name]
+    kinds = {hint, *get_args(hint)}
+    kind = next((kind for kind in (int, float) if kind in kinds), None)
+    if kind is None or str in kinds:
+        return text
+    try:
+        return kind(text)
+    except ValueError as error:
+        wanted = "whole numbers" if kind is int else "numbers"
+        raise ValueError(f"{name} must be {wanted}, got {text!r}; try 1,2,4") from error
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:

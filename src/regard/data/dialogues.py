@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.common.wording import shortened
-from regard.data.text.pairs import read_lines
+from regard.data.text.pairs import read_records
 from regard.data.tracking.files import has_turn_columns
 
 _END = "__eou__"
@@ -37,7 +37,7 @@ def read_dialogues(path: Path, max_length: int, count_words: Callable[[str, int]
 
     With __eou__ further columns behind a tab are labels and are ignored. An empty turn inside of a dialogue stays.
     """
-    lines = list(read_lines(path, _HOLDS))
+    lines = list(read_records(path, _HOLDS))
     if lines and has_turn_columns(lines[0]):
         raise ValueError(
             f"{path}:1: these are the columns of turns with labels, which track reads, got {shortened(lines[0])}; give "

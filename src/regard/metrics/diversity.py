@@ -1,8 +1,6 @@
 """Metrics of the variety of generated texts.  They fall with the number of texts: compare equal numbers.
 
-distinct-n = different n-grams of all texts / n-grams of all texts
-
-It is after Li et al. 2016, who divide by the words of all texts: the same for n = 1, and lower for greater n.
+distinct-n = different n-grams of all texts / words of all texts  (Li et al. 2016)
 """
 
 from collections import Counter
@@ -10,9 +8,9 @@ from collections.abc import Sequence
 
 
 def distinct(texts: Sequence[Sequence[str]], n: int) -> float:
-    """The share of n-grams of words that differ from each other, over all texts together, in percent."""
-    grams = [tuple(words[k : k + n]) for words in texts for k in range(len(words) - n + 1)]
-    return 100 * len(set(grams)) / len(grams) if grams else 0.0
+    """The number of n-grams of words that differ from each other, over all texts together, per hundred words."""
+    grams = {tuple(words[k : k + n]) for words in texts for k in range(len(words) - n + 1)}
+    return 100 * len(grams) / max(1, sum(map(len, texts)))
 
 
 def most_common_share(texts: Sequence[str]) -> tuple[float, str]:

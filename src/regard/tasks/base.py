@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from regard.common.dataclass_json import fields_from_json, to_json
+from regard.common.dataclass_json import fields_from_json, parse_number, to_json
 from regard.common.option_checks import check_choices
 from regard.common.option_fields import resolve
 from regard.common.suggestions import known
@@ -276,7 +276,9 @@ class TaskConfig(ABC):
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these values of the option that a comparison varies."""
-        return {value: self.with_options(**{self.varies: value}) for value in values}
+        own = {item.name for item in fields(self)}  # type: ignore[arg-type]
+        owner = type(self if self.varies in own else self.model)
+        return {value: self.with_options(**{self.varies: parse_number(owner, self.varies, value)}) for value in values}
 
     def cli_arguments(self) -> list[str]:
         """The arguments of a command line that select this variant."""

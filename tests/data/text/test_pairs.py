@@ -4,12 +4,21 @@ import bz2
 import gzip
 import random
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from regard.data import gzip_bound
+from regard.data.audio.transcripts import read_transcripts
+from regard.data.audio.wav import Sound, wav_bytes
+from regard.data.dialogues import read_dialogues
+from regard.data.images.captions import read_captions
+from regard.data.text.labelled import read_labelled
 from regard.data.text.pairs import Pairs, read_lines, read_pairs
+from regard.data.text.sentence_pairs import read_labelled_pairs
 
 ENGLISH = ["one", "", "two\u2028and \x0b\x0c\x1c\x85a half", " three\u00a0", "four"]
 GERMAN = ["eins", "null", "zwei", "drei", "vier\rfünf"]
@@ -169,3 +178,25 @@ def test_a_small_file_that_unpacks_to_any_number_of_lines(tmp_path: Path, monkey
     draw = random.Random(0)
     path.write_bytes(gzip.compress(b"".join(b"%d\n" % draw.randrange(10**9) for _ in range(20_000))))
     assert len(list(read_lines(path))) == 20_000, "text that is packed as text is"
+
+
+def test_empty_lines_at_the_end_are_no_records(tmp_path: Path) -> None:
+    """In every format with one record per line; editors and shells add them."""
+    (tmp_path / "0.wav").write_bytes(wav_bytes(Sound(np.zeros(800, np.float32), 8000)))
+    Image.new("L", (4, 4)).save(tmp_path / "0.png")
+    readers: dict[str, Callable[[Path], object]] = {
+        "a\tb\nc\td\n": lambda path: read_pairs([path]).source,
+        "x\tone text\ny\tanother\n": lambda path: read_labelled(path).texts,
+        "x one text\ny another text\n": lambda path: read_labelled(path).texts,
+        '{"label": "x", "text": "one"}\n': lambda path: read_labelled(path).texts,
+        "x\tone text\tanother\n": lambda path: read_labelled_pairs(path).lines,
+        "hello\tgood day\n": lambda path: read_dialogues(path, 10, lambda text, most: 1).dialogues,
+        "0.wav\tab\n": read_transcripts,
+        "0.png\tone caption\n": lambda path: read_captions(path).captions,
+    }
+    for text, reader in readers.items():
+        ends = ("", "\n", "\n \r\n\n")
+        first, *others = (len(reader(put(tmp_path / f"a{n}.txt", text + end))) for n, end in enumerate(ends))  # type: ignore[arg-type]
+        assert [first] * 2 == others, text
+        with pytest.raises(ValueError, match="a.txt is empty; it must hold "):
+            reader(put(tmp_path / "a.txt", "\n \n"))

@@ -359,3 +359,14 @@ def test_runs_of_before_have_the_positions_they_were_trained_with() -> None:
     model = Tag.of(train=Path("a"), model="transformer", positions="learned").to_json()
     del model["model"]["longest"]
     assert Tag.from_json(model).model.longest == 512  # type: ignore[union-attr]
+
+
+def test_tags_without_labels_are_spans(tmp_path: Path) -> None:
+    """As in seqeval; they were two labels, B and I, so that an F1 of spans was one of words."""
+    path = tmp_path / "train.tsv"
+    path.write_text("we\tO\nsaw\tO\nNew\tB\nYork\tI\n\nin\tO\nRome\tB\n\n" * 6, encoding="utf-8")
+    splits = read(Tag.of(train=path))
+    vocabulary = TagVocabulary.of(Tag.of(train=path), splits)
+    assert (vocabulary.scheme, vocabulary.tags) == ("IOB2", ["O", "B-SPAN", "I-SPAN"])
+    plain = Tag.of(train=path, scheme="none")
+    assert set(TagVocabulary.of(plain, read(plain)).tags) == {"B", "I", "O"}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.text.pairs import read_lines
+from regard.data.text.pairs import read_records
 
 _SCP, _TEXT, _SEGMENTS = "wav.scp", "text", "segments"
 _LIBRISPEECH = "*.trans.txt"
@@ -45,7 +45,7 @@ def read_transcripts(path: Path) -> list[SpokenFile]:
 
 
 def _of_tsv(path: Path) -> Iterator[SpokenFile]:
-    for number, line in enumerate(read_lines(path, "the path of a WAV file, tab, transcript, one per line"), 1):
+    for number, line in enumerate(read_records(path, "the path of a WAV file, tab, transcript, one per line"), 1):
         parts = line.split("\t")
         if len(parts) != 2 or not all(part.strip() for part in parts):
             raise ValueError(
@@ -87,7 +87,7 @@ def _of_librispeech(file: Path) -> Iterator[SpokenFile]:
 
 def _identified(path: Path, content: str) -> Iterator[tuple[int, tuple[str, str]]]:
     """The lines of a file, cut behind the identifier."""
-    for number, line in enumerate(read_lines(path, f"{content}, one per line"), 1):
+    for number, line in enumerate(read_records(path, f"{content}, one per line"), 1):
         name, _, rest = line.strip().partition(" ")
         if not name or not rest.strip():
             raise ValueError(f"{path}:{number}: a line must be {content}, got {line[:60]!r}; fix or remove it")

@@ -5,7 +5,7 @@ from pathlib import Path
 from regard.common import image_files, memory
 from regard.data.embedded.scenes import CaptionedImages
 from regard.data.images.labelled import stack_images
-from regard.data.text.pairs import read_lines
+from regard.data.text.pairs import read_records
 
 
 def read_captions(path: Path, size: int | None = None) -> CaptionedImages:
@@ -16,7 +16,7 @@ def read_captions(path: Path, size: int | None = None) -> CaptionedImages:
     """
     captions: dict[Path, list[str]] = {}
     first: dict[Path, tuple[Path, int]] = {}
-    for number, line in enumerate(read_lines(path, "the path of a picture, tab, caption, one per line"), 1):
+    for number, line in enumerate(read_records(path, "the path of a picture, tab, caption, one per line"), 1):
         parts = line.split("\t")
         if len(parts) != 2 or not all(part.strip() for part in parts):
             raise ValueError(

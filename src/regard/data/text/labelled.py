@@ -24,7 +24,7 @@ from regard.common.wording import shortened
 from regard.data.splitting import SPLIT_NAMES, check_labels, relabel, stratified_split
 from regard.data.spreadsheets.label_columns import TextColumns, find_places
 from regard.data.spreadsheets.rows import Sheet, SheetRow, read_csv, unquote_tabs
-from regard.data.text.pairs import read_lines
+from regard.data.text.pairs import read_records
 from regard.data.unseen_labels import extend_classes
 
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
@@ -104,7 +104,7 @@ def read_labelled(
     """
     latin1: list[int] = []
     fallback = "Windows-1252" if _is_sheet(path) else "Latin-1"
-    lines = list(read_lines(path, _HOLDS, latin1.append, reads_utf16=True, fallback=fallback))
+    lines = list(read_records(path, _HOLDS, latin1.append, reads_utf16=True, fallback=fallback))
     rows = list(_rows(path, lines, part, columns, classes))
     if classes is None:
         classes = sorted({label for _, label, _ in rows})

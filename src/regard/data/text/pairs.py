@@ -84,7 +84,7 @@ def read_pairs(paths: Sequence[Path], *, held: int = HELD, columns: str = "sourc
     paths = [Path(path) for path in paths]
     source, target = Lines(held), Lines(held)
     if len(paths) == 1:
-        for number, line in enumerate(read_lines(paths[0], f"{columns}, one pair per line"), 1):
+        for number, line in enumerate(read_records(paths[0], f"{columns}, one pair per line"), 1):
             parts = line.split("\t")
             if len(parts) != 2:
                 raise ValueError(
@@ -158,6 +158,27 @@ def read_lines(
                 on_latin1(number)
                 yield _decode_fallback(line.rstrip(b"\r\n"), path, number, fallback)
     if not number:
+        raise ValueError(f"{path} is empty; it must hold {holds}")
+
+
+def read_records(
+    path: Path,
+    holds: str,
+    on_latin1: Callable[[int], object] | None = None,
+    *,
+    reads_utf16: bool = False,
+    fallback: str = "Latin-1",
+) -> Iterator[str]:
+    """The lines of `read_lines` without blank ones at the end, which are no records."""
+    blank: list[str] = []
+    is_empty = True
+    for line in read_lines(path, holds, on_latin1, reads_utf16=reads_utf16, fallback=fallback):
+        blank.append(line)
+        if line.strip():
+            is_empty = False
+            yield from blank
+            blank.clear()
+    if is_empty:
         raise ValueError(f"{path} is empty; it must hold {holds}")
 
 

@@ -20,7 +20,7 @@ from regard.common.word_splitting import split_words
 from regard.common.wording import shortened
 from regard.data.splitting import check_labels, relabel, stratified_split
 from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
-from regard.data.text.pairs import read_lines
+from regard.data.text.pairs import read_records
 from regard.data.unseen_labels import extend_classes
 
 _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the keys gold_label, sentence1, sentence2"
@@ -143,7 +143,7 @@ class _PairRow(NamedTuple):
 
 
 def _rows(path: Path, columns: Columns | None) -> Iterator[_PairRow]:
-    lines = list(read_lines(path, _HOLDS))
+    lines = list(read_records(path, _HOLDS))
     is_json = path.name.removesuffix(".gz").endswith(_JSON) or lines[0].lstrip().startswith("{")
     try:
         parse, header = (_json_parser(lines[0], columns), 0) if is_json else _column_parser(lines[0], columns)

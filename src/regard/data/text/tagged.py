@@ -16,10 +16,12 @@ from pathlib import Path
 from regard.common.suggestions import known
 from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme, split_tag
 from regard.common.wording import plural, shortened
-from regard.data.text.pairs import read_lines
+from regard.data.text.pairs import read_lines, read_records
 
 _HOLDS = "one word and its tag per line, with an empty line after every sentence"
 _CONLLU_COLUMNS, _UPOS = 10, 4
+# the label of spans whose tags have none
+ONE_LABEL = "SPAN"
 # a line of CoNLL-2003 that separates documents
 _DOCUMENT = "-DOCSTART-"
 
@@ -75,6 +77,20 @@ def tags_of(sentences: Sequence[TaggedSentence]) -> list[str]:
     """The tags that occur, O first, the others in alphabetical order."""
     found = Counter(tag for sentence in sentences for tag in sentence.tags)
     return sorted(found, key=lambda tag: (tag != OUTSIDE, tag))
+
+
+def label_bare_tags(sentences: Sequence[TaggedSentence]) -> list[TaggedSentence]:
+    """The sentences with B-SPAN for B, I-SPAN for I and so on, if none of their tags has a label.
+
+    The tags of one kind of span are often written so.
+    """
+    tags = set(tags_of(sentences)) - {OUTSIDE}
+    if not tags & {"B", "I"} or not tags <= set("BIESLU"):
+        return list(sentences)
+    return [
+        replace(each, tags=tuple(tag if tag == OUTSIDE else f"{tag}-{ONE_LABEL}" for tag in each.tags))
+        for each in sentences
+    ]
 
 
 def find_scheme(sentences: Sequence[TaggedSentence]) -> str:
@@ -329,8 +345,8 @@ def _read_folder(folder: Path) -> Iterator[TaggedSentence]:
     labels = _member(folder, "label", required=False)
     assert words is not None
     assert tags is not None
-    texts, rows = list(read_lines(words)), list(read_lines(tags))
-    intents = None if labels is None else list(read_lines(labels))
+    texts, rows = (list(read_records(path, "one sentence per line")) for path in (words, tags))
+    intents = None if labels is None else list(read_records(labels, "one intent per line"))
     for path, lines in ((tags, rows), (labels, intents)):
         if lines is not None and len(lines) != len(texts):
             raise ValueError(

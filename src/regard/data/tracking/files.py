@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regard.common.wording import shortened
 from regard.data.json_layout import JsonLayout
-from regard.data.text.pairs import read_lines
+from regard.data.text.pairs import read_records
 from regard.data.tracking.corrections import LabelCorrector
 from regard.data.tracking.dialogue import Ontology, SystemAct, TrackedDialogue, build_turns
 from regard.data.tracking.multiwoz import read_multiwoz, slot_name
@@ -73,7 +73,7 @@ def _read_json(path: Path) -> TrackedFile:
 
 
 def _read_columns(path: Path) -> Iterator[TrackedDialogue]:
-    rows: list[tuple[int, list[str]]] = [(n, line.split("\t")) for n, line in enumerate(read_lines(path, _HOLDS), 1)]
+    rows: list[tuple[int, list[str]]] = [(n, line.split("\t")) for n, line in enumerate(read_records(path, _HOLDS), 1)]
     header = [name.strip().lower() for name in rows[0][1]]
     if not {*_NEEDED} <= {*header} <= {*_NEEDED, *_OPTIONAL} or len(header) != len({*header}):
         raise ValueError(

@@ -30,6 +30,16 @@ PAPER = "paper"
 DOT = "scaled-dot"
 
 
+# frames that are encoded together
+_WINDOW = 3
+
+
+def _check_window(window: int, size: tuple[int, int] | None) -> None:
+    """Raises for a window of frames where the clips are signals, of size None."""
+    if size is None and window != _WINDOW:
+        raise ValueError(f"window={window} counts frames, and signals have none; leave it out")
+
+
 @dataclass(frozen=True)
 class EvaluateClips:
     """Options of `regard evaluate` for clips."""
@@ -106,18 +116,19 @@ class ConvolvedOptions(ClipModelOptions):
 class FrameOptions(ConvolvedOptions):
     """Options of models that encode frames one by one."""
 
-    window: int = 3
+    window: int = _WINDOW
     """Frames that are encoded together, as channels: a frame and its neighbours; 1 hides all motion. A signal has no
     frames."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"window": 3})
+        check_at_least(self, 1, {"window": _WINDOW})
 
     def encoder(self, channels: int, size: tuple[int, int] | None) -> ClipEncoder:
         """The states of frames, or of the samples of a signal."""
         from regard.models.clips.encoders import FrameEncoder, SignalEncoder
 
+        _check_window(self.window, size)
         if size is None:
             return SignalEncoder(channels, **self.convolutions(1))
         return FrameEncoder(channels, window=self.window, **self.convolutions(2))
@@ -188,12 +199,12 @@ class SpaceTimeOptions(ClipModelOptions):
     """The width of the feed-forward networks."""
     patch: int = 4
     """Pixels of a patch, wide and high; or samples from one state of a signal to the next."""
-    window: int = 3
+    window: int = _WINDOW
     """Frames that a patch holds, as channels: a frame and its neighbours. A signal has no frames."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"width": 48, "layers": 2, "heads": 4, "feed": 192, "patch": 4, "window": 3})
+        check_at_least(self, 1, {"width": 48, "layers": 2, "heads": 4, "feed": 192, "patch": 4, "window": _WINDOW})
         check_even_heads(self.width, self.heads)
         resolve(self, {"feed": 4 * self.width})
 
@@ -201,6 +212,7 @@ class SpaceTimeOptions(ClipModelOptions):
         from regard.models.clips.clip_attention import ClipAttention
         from regard.models.clips.space_time import SpaceTimeEncoder
 
+        _check_window(self.window, size)
         encoder = SpaceTimeEncoder(
             channels,
             size,

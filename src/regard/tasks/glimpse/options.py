@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open, resolve
@@ -171,12 +170,6 @@ class Glimpse(LabelledImageConfig):
             return self.model.patch
         side = min(height, width)
         return max(side * 2 // 7, 4) if self.scene == "plain" else max(side * 3 // 7, 6)
-
-    def variants(self, values: Sequence[str]) -> dict[str, Self]:
-        """The same with each of these numbers of glimpses."""
-        if wrong := [value for value in values if not value.isdecimal()]:
-            raise ValueError(f"glimpses must be whole numbers, 1 or more, got {wrong[0]!r}; try 1,2,4")
-        return {value: self.with_options(glimpses=int(value)) for value in values}
 
     def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE --picture path.png"

@@ -39,6 +39,11 @@ class PairModelOptions(ModelOptions):
         """Whether the tokens are those of a pretrained encoder."""
         return False
 
+    @property
+    def keeps_words(self) -> str | None:
+        """Why the model drops no words in training; None if it does."""
+        return "a pretrained encoder reads tokens of its own" if self.has_encoder else None
+
     @abstractmethod
     def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
         """The reader of the model's tokens, and the model; `source` reads pretrained encoders."""
@@ -170,6 +175,10 @@ class BagOfPairsOptions(PairModelOptions):
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, {"buckets": 100_000})
+
+    @property
+    def keeps_words(self) -> str:
+        return "a bag of words reads all of them"
 
     def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
         from regard.tasks.match import building
@@ -313,12 +322,11 @@ class Match(TextFileConfig):
     """Without --valid: the share of the training pairs, of every class, that is held out to validate on."""
 
     def __post_init__(self) -> None:
-        if self.model is not None and self.model.has_encoder:
-            if self.word_dropout:
-                raise ValueError(
-                    f"word_dropout={self.word_dropout} drops words, and a pretrained encoder reads tokens of its own; "
-                    "leave word_dropout out"
-                )
+        if self.model is not None and (reason := self.model.keeps_words) is not None:
+            # bags of words of earlier versions record the default
+            recorded = 0.0 if self.model.has_encoder else self.defaults["files"]["word_dropout"]
+            if self.word_dropout not in (None, 0, recorded):
+                raise ValueError(f"word_dropout={self.word_dropout} drops words, and {reason}; leave word_dropout out")
             object.__setattr__(self, "word_dropout", 0.0)
         super().__post_init__()
         self._check_files_given(["columns"], "pairs", "train")
@@ -335,7 +343,7 @@ class Match(TextFileConfig):
                 "a bag of words is always compared"
             )
         attending = super().variants([value for value in values if value != BAG_OF_WORDS])
-        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfPairsOptions())}
+        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfPairsOptions(), word_dropout=None)}
 
     def cli_arguments(self) -> list[str]:
         return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()

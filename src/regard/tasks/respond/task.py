@@ -222,7 +222,7 @@ class RespondTask(Task[Respond, RespondPredictor]):
         notes = [
             f"a unigram model of the replies, the baseline: perplexity {_perplexity(baseline):.2f}",
             f"perplexity per token, {tokens:,} tokens with the ends of turns; at most {plural(turns, 'turn')} read",
-            f"distinct-n: different n-grams of words / n-grams of words in all {len(texts):,} replies; {method}",
+            f"distinct-n: different n-grams of words / words in all {len(texts):,} replies; {method}",
             f"most common: the share of the most common reply, {variety.most_common!r}",
         ]
         if config.dataset == "bookings":

@@ -22,6 +22,7 @@ from regard.data.text.tagged import (
     check_scheme_is_whole,
     check_tags,
     find_scheme,
+    label_bare_tags,
     read_tagged,
     tags_of,
 )
@@ -49,6 +50,8 @@ def read(config: Tag) -> TaggedSplits:
 def read_file(config: Tag, path: Path) -> list[TaggedSentence]:
     """The sentences of one file in the format of the run, none too long."""
     sentences = read_tagged(path, config.column, config.word_column)
+    if config.scheme != NO_SCHEME:
+        sentences = label_bare_tags(sentences)
     check_lengths(sentences, path, config.max_length)
     if isinstance(config.model, TransformerTaggerOptions):
         _check_positions(sentences, path, config.model)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # attentions that can write while they listen
 _ONLINE = ("monotonic", "mocha")
+# the largest mask of SpecAugment
+_MASK_FRAMES, _MASK_BANDS = 20, 8
 
 
 @dataclass(frozen=True)
@@ -268,9 +270,9 @@ class Transcribe(TaskConfig):
     """Longer files are dropped from training; their number is reported."""
     masks: int = 0
     """SpecAugment: masks of frames, and as many of bands, per utterance; 0 is none."""
-    mask_frames: int = 20
+    mask_frames: int = _MASK_FRAMES
     """Frames of a mask, at most."""
-    mask_bands: int = 8
+    mask_bands: int = _MASK_BANDS
     """Bands of a mask, at most."""
 
     model: ListenAttendSpellOptions | SpeechTransformerOptions = left_open()
@@ -291,7 +293,14 @@ class Transcribe(TaskConfig):
         super().__post_init__()
         self._check_files_given(["valid", "test", "alphabet"], "sound", "train=FILE")
         check_at_least(self, 0, {"masks": 2, "seed": 0})
-        check_at_least(self, 1, {"mels": 40, "mask_frames": 20, "mask_bands": 8, "batch": 6400, "valid_lines": 200})
+        for name, usual in (("mask_frames", _MASK_FRAMES), ("mask_bands", _MASK_BANDS)):
+            if not self.masks and (value := getattr(self, name)) != usual:
+                raise ValueError(f"{name}={value} is the size of a mask, and there are none; give masks=2 as well")
+        check_at_least(
+            self,
+            1,
+            {"mels": 40, "mask_frames": _MASK_FRAMES, "mask_bands": _MASK_BANDS, "batch": 6400, "valid_lines": 200},
+        )
         check_at_most(self, 1024, {"mels": 40})
         check_at_least(self, 1000, {"rate": 8000})
         check_share(self, {"smoothing": 0.1})
