@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from regard.losses import info_nce
 
@@ -60,3 +61,18 @@ def test_errors() -> None:
         info_nce(a, b, 0.0)
     with pytest.raises(ValueError, match=r"same must be a boolean tensor of shape \(3, 3\), got .* \(3, 5\)"):
         info_nce(a, b, same=a)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_a_small_temperature_overflows_nothing(dtype: torch.dtype) -> None:
+    """Scores of 1e5 are beyond float16, and of 1e40 beyond float32."""
+    a, b = (F.normalize(each, dim=-1).to(dtype).requires_grad_() for each in vectors(4))
+    precise = info_nce(a.double(), b.double(), 1e-3)
+    loss = info_nce(a, b, 1e-3)
+    assert loss.dtype is dtype
+    torch.testing.assert_close(loss.double(), precise, rtol=2e-2, atol=1e-3)
+    loss.sum().backward()
+    assert a.grad is not None
+    assert a.grad.isfinite().all()
+    for temperature in (1e-5, 1e-40):
+        assert not info_nce(a, b, temperature).isnan().any()

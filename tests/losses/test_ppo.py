@@ -68,3 +68,15 @@ def test_an_observation_after_the_end_needs_no_value() -> None:
 def test_no_steps_have_no_advantages() -> None:
     nothing, never = torch.empty(2, 0), torch.empty(2, 0, dtype=torch.bool)
     assert generalized_advantages(nothing, nothing, nothing, never, never, discount=0.9, trace=0.8).shape == (2, 0)
+
+
+def test_an_infinite_ratio_makes_no_nan() -> None:
+    """Without an advantage it has no effect, and with a positive one it is clipped; in values and in gradients."""
+    log_probs = torch.tensor([200.0, 200.0, 0.5], requires_grad=True)
+    zeros = torch.zeros(3)
+    advantages = torch.tensor([0.0, 2.0, 2.0])
+    policy = ppo_terms(log_probs, zeros, zeros, advantages, zeros, 0.2).policy
+    torch.testing.assert_close(policy, torch.tensor([0.0, -2.4, -2.4]))
+    policy.sum().backward()
+    assert log_probs.grad is not None
+    assert log_probs.grad.tolist() == [0.0, 0.0, 0.0]

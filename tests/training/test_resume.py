@@ -153,6 +153,34 @@ def test_a_run_without_a_checkpoint_starts_over(tmp_path: Path, alone: Path) -> 
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_run_that_lost_its_checkpoint_keeps_its_best_weights(tmp_path: Path) -> None:
+    """Also if it is stopped and starts over once more."""
+    run(tmp_path, steps=9, **PLAIN)
+    best = (tmp_path / "best.safetensors").read_bytes()
+    for _ in range(2):
+        (tmp_path / "last.safetensors").unlink()
+        events = run(tmp_path, resume=True, steps=9, **PLAIN)
+        (warned,) = of(Warned, events)
+        kept = "earlier-best.safetensors"
+        assert warned.text == (
+            f"{tmp_path} has no checkpoint yet; it starts over, and the best weights of before are kept as {kept}"
+        )
+        assert (tmp_path / kept).read_bytes() == best
+
+
+def test_a_changed_config_is_named_when_a_run_is_resumed(tmp_path: Path) -> None:
+    run(tmp_path, steps=3, **PLAIN)
+    path = tmp_path / "config.toml"
+    assert not of(Warned, run(tmp_path, resume=True, steps=4, **PLAIN))
+    path.write_text(path.read_text().replace("steps = 4", "steps = 400"))
+    (warned,) = of(Warned, run(tmp_path, resume=True, steps=5, **PLAIN))
+    assert warned.text.startswith(f"{path} has steps = 400, and the run 4: a resumed run reads run.json")
+    assert "steps = 5" in path.read_text()
+    for damaged in (b"\xff", b"a = [", b""):
+        path.write_bytes(damaged)
+        assert not of(Warned, run(tmp_path, resume=True, steps=5, **PLAIN))
+
+
 def test_lines_beyond_the_checkpoint_are_cut(tmp_path: Path, alone: Path) -> None:
     run(tmp_path, steps=12, average=2, **PLAIN)
     before = metrics(tmp_path)

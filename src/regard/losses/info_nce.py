@@ -23,7 +23,8 @@ def info_nce(
         )
     if not 0 < temperature < float("inf"):
         raise ValueError(f"temperature must be positive and finite, got {temperature}; try temperature=0.05")
-    scores = a @ b.t() / temperature
+    # half types would overflow before the softmax
+    scores = a.to(precise := torch.promote_types(a.dtype, torch.float32)) @ b.to(precise).t()
     if same is not None:
         if same.shape != scores.shape or same.dtype != torch.bool:
             raise ValueError(
@@ -33,5 +34,7 @@ def info_nce(
         others = same & ~torch.eye(len(a), dtype=torch.bool, device=a.device)
         scores = scores.masked_fill(others, -torch.inf)
     right = torch.arange(len(a), device=a.device)
-    there, back = (F.cross_entropy(each, right, reduction="none") for each in (scores, scores.t()))
-    return (there + back) / 2
+    # the greatest score is 0, so that no temperature makes two of them infinite
+    shifted = ((each - each.detach().amax(-1, keepdim=True)) / temperature for each in (scores, scores.t()))
+    there, back = (F.cross_entropy(each, right, reduction="none") for each in shifted)
+    return ((there + back) / 2).to(a.dtype)

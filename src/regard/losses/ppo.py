@@ -1,5 +1,6 @@
 """PPO: advantages of a segment of steps, and the clipped objective  (Schulman et al. 2016, 2017)."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -48,7 +49,11 @@ def ppo_terms(
     `log_probs` are the logarithms of the probabilities, or densities, of all that was chosen in a step, by the policy
     that learns; `old_log_probs` by the one that played.
     """
-    ratio = (log_probs - old_log_probs).exp()
+    log_ratio = log_probs - old_log_probs
+    # Where A ≥ 0 a ratio above 1 + clip has no effect; bounded, since an infinite one makes 0 · ∞ of A = 0 and of its
+    # gradient.
+    log_ratio = torch.where(advantages >= 0, log_ratio.clamp(max=math.log1p(clip) + 1), log_ratio)
+    ratio = log_ratio.exp()
     clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
     policy = -torch.minimum(ratio * advantages, clipped * advantages)
     return PPOTerms(policy, 0.5 * (values - returns).square())

@@ -77,7 +77,7 @@ def server(
             await super().shutdown(sockets)
 
     limits = _connection_limits([model.limits for model in models])
-    Limited.limits, Limited.lingering = limits, set()
+    Limited.limits, Limited.lingering, Limited.reserved = limits, set(), {}
     # errors go to stderr; requests are not logged, because their texts are private
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of characters of forms

@@ -5,6 +5,7 @@ config.toml                 the same options, for `regard train TASK --config`
 metrics.jsonl               one line of JSON per logged step and per validation
 last.safetensors            weights, moments and TrainingState: all that resuming needs
 best.safetensors            the weights of the best validation
+earlier-best.safetensors    the best weights of a run that lost last.safetensors and started over
 average.safetensors         the mean of the last validated weights, if `average` is set
 validated/STEP.safetensors  the weights of these validations
 samples/STEP.png            outputs of the model at every validation, if the task draws any
@@ -20,6 +21,7 @@ import dataclasses
 import json
 import platform
 import reprlib
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,7 @@ FORMAT = 3  # 2 has no checksums; 1 is another layout
 _CHECKSUMMED = 3
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
+EARLIER_BEST = "earlier-best.safetensors"
 VALIDATED, SAMPLES, TENSORBOARD, INITIAL = "validated", "samples", "tensorboard", "initial"
 QUANTIZATION, BASELINES = "quantization.json", "baselines.json"
 
@@ -156,6 +159,20 @@ class RunRecord:
         given = {name: value for name, value in self.options.items() if value is not None and name in flat}
         return first_difference(given, flat)
 
+    def changed_config(self, run: Path) -> tuple[str, Any, Any] | None:
+        """The first option that config.toml has another value of, with both values; None if all agree.
+
+        A file that cannot be read, and an option that it does not have, change nothing.
+        """
+        try:
+            content = tomllib.loads((run / CONFIG).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        if self.format == 1:  # in another layout
+            return None
+        tables = _toml_value({"task": self.options, "training": dataclasses.asdict(self.training)})
+        return first_difference(_shared(tables, content), content)
+
     def resumed(self, task: TrainableTask, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
         """The record of the run resumed at a step: the task must be the same, the training may be another."""
         options = _options(task)
@@ -206,6 +223,17 @@ def write_config(
         comment += f"# It was initialised by --init-from {json.dumps(initial.run)}, which a repetition needs as well.\n"
     comment += "\n"
     atomic_files.write_atomically(path, [(comment + tomli_w.dumps(_toml_value(tables))).encode()])
+
+
+def _shared(options: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that a file also has."""
+    return {
+        name: _shared(value, content[name])
+        if isinstance(value, Mapping) and isinstance(content[name], Mapping)
+        else value
+        for name, value in options.items()
+        if name in content
+    }
 
 
 def _toml_value(value: Any) -> Any:

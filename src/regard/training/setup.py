@@ -20,6 +20,7 @@ from regard.training.run_folder import (
     AVERAGE,
     BEST,
     CONFIG,
+    EARLIER_BEST,
     FORMAT,
     INITIAL,
     LAST,
@@ -122,9 +123,11 @@ def load_everything(
         record.check_files(run)
         if (run / LAST).exists():
             stored, _ = checkpoint.read_progress(run / LAST)
-        elif record.initial is not None and processes.is_first:
-            # a run that was killed before its first checkpoint
-            initial_run.copy_vocabularies(record.initial, run)
+        elif processes.is_first:
+            # a run that was killed before its first checkpoint, or whose checkpoint is gone
+            _keep_best(run)
+            if record.initial is not None:
+                initial_run.copy_vocabularies(record.initial, run)
         record = record.resumed(task, training, 0 if stored is None else stored.facts["step"], run)
     if not processes.is_first:
         processes.barrier()
@@ -132,6 +135,12 @@ def load_everything(
     if processes.is_first:
         processes.barrier()
     return record.with_options(problem.resolved_options()), stored, problem
+
+
+def _keep_best(run: Path) -> None:
+    """Renames the best weights of a run that starts over, which worse ones would replace; the first kept ones stay."""
+    if (run / BEST).exists() and not (run / EARLIER_BEST).exists():
+        (run / BEST).rename(run / EARLIER_BEST)
 
 
 def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[Warned]:
@@ -143,6 +152,12 @@ def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[
         before = ", ".join(f"{name} {version}" for name, version, _ in changes)
         now = ", ".join(f"{name} {version}" for name, _, version in changes)
         yield Warned(f"{run} was trained with {before}, and is resumed with {now}: its numbers may differ slightly")
+    if (changed := record.changed_config(run)) is not None:
+        name, recorded, now = changed
+        yield Warned(
+            f"{run / CONFIG} has {name} = {now!r}, and the run {recorded!r}: a resumed run reads {RECORD}, and writes "
+            f"{CONFIG} anew; type options of training, or begin another run with --config"
+        )
     if record.format < FORMAT:
         yield Warned(
             f"{run / RECORD} has format {record.format} and is rewritten in format {FORMAT}, "
@@ -167,7 +182,8 @@ def warnings(
     """Warnings about choices that may not be intended."""
     yield from map(Warned, problem.warnings())
     if resume and step == 0:
-        yield Warned(f"{run} has no checkpoint yet; it starts over")
+        kept = f", and the best weights of before are kept as {EARLIER_BEST}" if (run / EARLIER_BEST).exists() else ""
+        yield Warned(f"{run} has no checkpoint yet; it starts over{kept}")
     if training.precision == "bfloat16" and processes.device.type == "cpu" and not has_bfloat16():
         yield Warned("this processor has no units for bfloat16: steps take up to 40 times as long; take float32")
     if training.parallel == "shard" and processes.world == 1:

@@ -1,5 +1,6 @@
 """regard predict: inputs of other kinds than text. Its options and outputs are tested with the tasks."""
 
+import io
 import json
 from pathlib import Path
 
@@ -47,3 +48,10 @@ def test_inputs_are_not_overwritten(
     sentence = f"regard: --picture {image} is an input and would be written over; name another file\n"
     assert ran == (2, "", sentence)
     assert image.read_bytes() == b"an image"
+
+
+def test_a_pipe_without_a_line_is_named(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for args in (["-"], []):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+        sentence = "regard: there is no line in stdin, so nothing was predicted\n"
+        assert regard("predict", trained, *args) == (0, "", sentence)

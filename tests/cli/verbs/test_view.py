@@ -12,6 +12,7 @@ from tests.cli.conftest import Regard
 from tests.recording.toy import kept, stack
 from tests.viz.recordings import said, seen
 
+from regard.cli.verbs import view
 from regard.recording.recording import Recording
 from regard.recording.run import PIXELS
 from regard.tasks.translate.task import TranslateTask
@@ -248,3 +249,16 @@ def test_gates_of_recurrent_layers(
     assert ran.code == 2
     assert ran.err.startswith("regard: --gates is for the folder of a run, and ")
     assert ran.err.endswith(" is a recording; leave it out\n")
+
+
+def test_too_many_maps_are_refused_before_they_are_drawn(
+    regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "_MOST_MAPS", 1)
+    name = Recording.load(tape)[0].name
+    ran = regard("view", tape)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"regard: {tape} has 2 maps, and view shows at most 1; choose some with --layers, such as --layers {name}\n"
+    )
+    assert regard("view", tape, "--layers", name).code == 0

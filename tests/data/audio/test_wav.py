@@ -100,8 +100,14 @@ REFUSED = {
     "a.wav is truncated: it ends before its sound; copy": riff(integers(16))[:26],
     "a.wav has sound before its format": b"RIFF\4\0\0\0WAVE" + b"data\2\0\0\0ab",
     "a.wav has a sample rate of 0; write it with its rate, as in: ffmpeg -ar 16000": riff(integers(16), rate=0),
-    "a.wav has a sample rate of 768,001, and up to 768,000 is read; write it with a lower rate, as in: ffmpeg -i": riff(
+    "a.wav has a sample rate of 768,001, and 1,000 to 768,000 are read; write it with another rate, as in": riff(
         integers(16), rate=768_001
+    ),
+    "a.wav has a sample rate of 999, and 1,000 to 768,000 are read; write it with another rate, as in": riff(
+        integers(16), rate=999
+    ),
+    "a.wav has samples that are no finite numbers; write it again": riff(
+        struct.pack("<d", 1e308) * 90, bits=64, code=3
     ),
     "a.wav has samples up to 3e+38, and full scale is 1; write it with samples from -1 to 1": riff(
         struct.pack("<2f", 1.0, -3e38), code=3, bits=32

@@ -202,12 +202,20 @@ def test_too_many_connections(gated: Gated) -> None:
             one.close()
 
 
-def test_some_connections_are_kept_for_health_checks(gated: Gated) -> None:
-    """An eighth: while all others are open, /health is answered, and nothing else."""
+def test_some_connections_are_kept_for_health_checks(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eighth: while half requests hold all connections, /health is answered, and nothing else."""
+    monkeypatch.setattr(h11_timeouts, "_RESERVED_ARRIVAL", 600.0)
     with running(gated, connections=16) as (port, made), contextlib.ExitStack() as stack:
-        for _ in range(14):
-            stack.enter_context(connected(port)).sendall(HEAD)
-        until(lambda: len(made.server_state.connections) == 14)
+        several = [stack.enter_context(connected(port)) for _ in range(20)]
+        for each in several:
+            each.sendall(HEAD)
+        # the oldest of those that are kept give way
+        for each in several[14:18]:
+            assert answered(each) == (503, {"error": "too many connections; try again in a moment"})
+        until(lambda: len(made.server_state.connections) == 16)
+        for each in several[18:]:
+            assert health(port) == (200, {"status": "ok"})
+            assert answered(each)[0] == 503
         for _ in range(3):
             assert health(port) == (200, {"status": "ok"})
             with connected(port) as client:

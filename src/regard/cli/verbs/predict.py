@@ -85,6 +85,8 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
         first += len(inputs)
+    if first == 0 and not sys.stdin.isatty():
+        note("there is no line in stdin, so nothing was predicted")
     for text in session.finish():
         note(text)
     return 0

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from regard.recording.recording import Recording
 
+# maps that are drawn: a file of a few bytes can list one map a million times
+_MOST_MAPS = 2000
 # files that show no image
 _WITHOUT_IMAGE = (".npz", ".txt", ".safetensors")
 
@@ -112,6 +114,11 @@ def run(args: Sequence[str]) -> int:
     )
     recording, image = _read(options)
     recording = _selected(recording, options)
+    if len(recording) > _MOST_MAPS:
+        raise ValueError(
+            f"{options.recording} has {len(recording):,} maps, and view shows at most {_MOST_MAPS:,}; choose some with "
+            f"--layers, such as --layers {shlex.quote(recording[0].name)}"
+        )
     _check_image(recording, options)
     if options.serve:
         from regard.viz.recording.tile_server import serve

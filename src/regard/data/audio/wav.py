@@ -43,8 +43,10 @@ _SIGNATURES = {
 _UNKNOWN_SIZE = 0x7FFFF000
 # chunks that may follow a chunk of sound that is truly empty
 _OTHER_CHUNKS = (b"LIST", b"fact", b"id3 ", b"ID3 ", b"bext", b"cue ")
-# samples per second of the finest recorders, and the greatest sample of a file that was written without scaling
-_HIGHEST_RATE, _LOUDEST = 768_000, 1e6
+# samples per second: fewer would grow too much when they are resampled, and no recorder takes more
+_LOWEST_RATE, _HIGHEST_RATE = 1000, 768_000
+# the greatest sample of a file that was written without scaling
+_LOUDEST = 1e6
 _CONVERT = "convert it, as in: ffmpeg -i {} -c:a pcm_s16le speech.wav"
 
 
@@ -88,7 +90,8 @@ class WavFormat:
             values = wide.view("<i4")[:, 0] / 2.0**31
         else:
             values = np.frombuffer(data, f"<i{self.bits // 8}") / 2.0 ** (self.bits - 1)
-        return values.reshape(-1, self.channels).mean(1, dtype=np.float64).astype(np.float32)
+        with np.errstate(over="ignore"):  # an infinite sample is refused
+            return values.reshape(-1, self.channels).mean(1, dtype=np.float64).astype(np.float32)
 
 
 def read_wav(source: Path | bytes, name: str | None = None) -> Sound:
@@ -167,10 +170,10 @@ def _format(chunk: bytes, size: int, label: str) -> WavFormat:
         raise ValueError(
             f"{label} has a sample rate of 0; write it with its rate, as in: ffmpeg -ar 16000 -i {label} speech.wav"
         )
-    if rate > _HIGHEST_RATE:
+    if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
         raise ValueError(
-            f"{label} has a sample rate of {rate:,}, and up to {_HIGHEST_RATE:,} is read; write it with a lower rate, "
-            f"as in: ffmpeg -i {label} -ar 16000 speech.wav"
+            f"{label} has a sample rate of {rate:,}, and {_LOWEST_RATE:,} to {_HIGHEST_RATE:,} are read; write it with "
+            f"another rate, as in: ffmpeg -i {label} -ar 16000 speech.wav"
         )
     if channels == 0:
         raise ValueError(f"{label} has 0 channels of sound; record it again with one")

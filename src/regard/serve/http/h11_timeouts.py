@@ -30,6 +30,8 @@ class Connection(H11Protocol):
     limits = Limits()
     # refused connections that are still open, of one server
     lingering: ClassVar["set[Connection]"] = set()
+    # connections that are kept for /health, the oldest first, of one server
+    reserved: ClassVar["dict[Connection, None]"] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -41,18 +43,26 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         most, seconds = self.limits.connections, self.limits.arrival
         if len(self.connections) > most:
-            self._send_error(RequestError(503, BUSY, retry=1))
-            return
+            # a client that has not sent its request gives way: that of a health check comes at once
+            silent = next((each for each in self.reserved if not each.is_answering), self)
+            silent._send_error(RequestError(503, BUSY, retry=1))
+            if silent is self:
+                return
         if len(self.connections) > most - reserved_count(most):
+            self.reserved[self] = None
             self.app_state, seconds = reserve(self.app_state), min(seconds, _RESERVED_ARRIVAL)
         self._arrival_timer = self.loop.call_later(seconds, self._time_out, seconds)
+
+    @property
+    def is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self in self.lingering:
             return
         super().data_received(data)
         # an idle connection between two requests is ended by the keep-alive timer; a partial request has a time limit
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.is_answering:
             self._cancel_arrival_timer()
         elif self._arrival_timer is None:
             seconds = self.limits.arrival
@@ -69,6 +79,7 @@ class Connection(H11Protocol):
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         self.lingering.discard(self)
+        self.reserved.pop(self, None)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -104,7 +115,7 @@ class Connection(H11Protocol):
         Closing at once would reset the connection if the client has sent more, and it would lose the answer. So only
         this side is closed first; the rest of the request is dropped until the client closes too.
         """
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.is_answering:
             # the body of a request is malformed, and the app may have begun to answer
             if self.cycle.response_started:
                 self.transport.close()
@@ -127,7 +138,12 @@ class Connection(H11Protocol):
         if len(self.lingering) >= self.limits.connections:
             self.transport.close()
             return
-        self.transport.write_eof()
         self.connections.discard(self)
+        self.reserved.pop(self, None)
+        try:
+            self.transport.write_eof()
+        except OSError:  # the client has left
+            self.transport.close()
+            return
         self.lingering.add(self)
         self._linger_timer = self.loop.call_later(_LINGER, self.transport.close)
