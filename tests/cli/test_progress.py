@@ -80,6 +80,11 @@ def test_lines() -> None:
     ]
 
 
+def test_equal_scores_are_not_called_the_best() -> None:
+    assert score_line(VALIDATED).endswith("(the best so far)")
+    assert score_line(replace(VALIDATED, is_tie=True)).endswith("(equal to the best so far, with a lower nll)")
+
+
 PREPARED = Prepared(Path("run"), 1234, "cpu", [1, 8], "made of numbers")
 
 

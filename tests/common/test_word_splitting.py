@@ -114,3 +114,9 @@ def test_whole_words() -> None:
 )
 def test_find_phrase(phrase: str, text: str, place: tuple[int, int] | None) -> None:
     assert find_phrase(phrase, text) == place
+
+
+def test_runs_of_one_sign_and_english_clitics_are_words() -> None:
+    words, _ = split_words("It 's do n't don't ... wow!!! (x.) 'house' Anna's 3.5%.", "runs")
+    right = "It|'s|do|n't|don't|...|wow|!!!|(|x|.|)|'|house|'|Anna's|3.5|%|."
+    assert words == tuple(right.split("|"))

@@ -72,6 +72,7 @@ def test_of_equal_scores_the_likelier_is_better(tmp_path: Path, higher: bool) ->
     kind = {"schedule": "plateau", "warmup": 0, "plateau_patience": 2, "plateau_factor": 0.1}
     events = run(tmp_path, task, steps=100, validate_every=3, patience=2, **kind)
     assert [event.improved for event in of(Validated, events)] == [True, True, False, True, False, False]
+    assert [event.is_tie for event in of(Validated, events)] == [False, True, False, True, False, False]
     assert (events[-1].reason, events[-1].step) == ("patience", 18)
     assert checkpoint.read(tmp_path / "best.safetensors").facts["step"] == 12
     progress = checkpoint.read(tmp_path / "last.safetensors").facts["progress"]

@@ -1,5 +1,6 @@
 """Trainings that end after minutes, on a clock that the test sets: validations, estimated steps, exact resumes."""
 
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,8 @@ def test_an_estimate_is_saved_when_it_is_made(
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path, **training)
     stored = progress(tmp_path)["estimate"]
-    assert stored == {"minutes": 4.0, "steps": pytest.approx(240, abs=5), "start": stored["start"], "progress": 0.0}
+    places = {"start": stored["start"], "progress": 0.0, "origin": float(stored["start"])}
+    assert stored == {"minutes": 4.0, "steps": pytest.approx(240, abs=5), **places}
 
 
 def test_other_minutes_are_estimated_anew(tmp_path: Path, clock: StepClock) -> None:
@@ -168,12 +170,42 @@ def test_other_minutes_are_estimated_anew(tmp_path: Path, clock: StepClock) -> N
 
 def test_a_revised_estimate_goes_on_from_where_it_is() -> None:
     training = TrainingConfig(minutes=1.0, schedule="linear", warmup=4)
-    first = time_budget.revised(training, TrainingState(step=10), 110)
-    assert first == StepEstimate(1.0, 110, 10)
+    first = time_budget.revised(training, TrainingState(step=10), 110, 5.0)
+    assert first == StepEstimate(1.0, 110, 10, origin=5.0)
     state = TrainingState(step=60, estimate=first)
     for steps in (61, 90, 500):
-        second = time_budget.revised(training, state, steps)
+        # at half of the time
+        second = time_budget.revised(training, state, steps, 32.5)
         rates = [factor(training, step, None, Plateau(), estimate) for step, estimate in ((61, first), (61, second))]
         assert rates[0] == rates[1] == pytest.approx(0.5)
         assert 0 < factor(training, steps, None, Plateau(), second) <= 0.5
         assert factor(training, steps + 99, None, Plateau(), second) == factor(training, steps, None, Plateau(), second)
+
+
+@pytest.mark.parametrize("validation", [0.0, 2.0, 9.0, 20.0])
+def test_minutes_hold_with_the_last_validation(tmp_path: Path, clock: StepClock, validation: float) -> None:
+    clock.validation = validation
+    events = run(tmp_path, minutes=4.0)
+    assert of(Validated, events)[-1].step == events[-1].step
+    assert 240.0 - validation - 3.0 <= clock.now - 100.0 <= 240.0
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_a_schedule_follows_a_load_that_falls(
+    tmp_path: Path, clock: StepClock, schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps that become ten times as fast decay over the minutes, and not over the steps of the slow ones."""
+    loss = ToyProblem.loss
+
+    def timed_loss(self: ToyProblem, *args: Any) -> Any:
+        clock.now += 0.0 if clock.now - 100.0 < 60.0 else -0.9
+        return loss(self, *args)
+
+    monkeypatch.setattr(ToyProblem, "loss", timed_loss)
+    events = run(tmp_path, minutes=4.0, schedule=schedule, warmup=10, lr=1e-2, log_every=1)
+    logged = of(StepLogged, events)
+    for event in logged[20:]:
+        time_left = 1 - (event.elapsed - 12.0) / (240.0 - 12.0)
+        right = time_left if schedule == "linear" else (1 + math.cos(math.pi * (1 - time_left))) / 2
+        assert event.lr / 1e-2 == pytest.approx(right, abs=0.12)
+    assert len(logged) > 1000

@@ -272,7 +272,8 @@ def step_line(event: StepLogged) -> str:
 def score_line(event: Validated) -> str:
     weights = "the average of checkpoints" if event.of == "average" else f"step {event.step:,}"
     scores = "  ".join(f"{name} {number(value)}" for name, value in event.score.values.items())
-    return f"{weights}: {scores}" + ("  (the best so far)" if event.improved else "")
+    verdict = "equal to the best so far, with a lower nll" if event.is_tie else "the best so far"
+    return f"{weights}: {scores}" + (f"  ({verdict})" if event.improved else "")
 
 
 def number(value: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
-WordSplit = Literal["punctuation", "spaces", "marks", "alphanumeric", "hyphenated"]
+WordSplit = Literal["punctuation", "spaces", "marks", "alphanumeric", "hyphenated", "runs"]
 # a text -> its words and their places in it
 WordSplitter = Callable[[str], tuple[tuple[str, ...], tuple[tuple[int, int], ...]]]
 
@@ -40,6 +40,7 @@ def _pattern(how: WordSplit, is_ascii: bool) -> re.Pattern[str]:
         )
 
     letters, run = run_of(_LETTER), run_of(r"\w")
+    clitic = "(?:s|t|d|m|ll|re|ve|S|T|D|M|LL|RE|VE)"
     number, sign = rf"\d+(?:[.,]\d+)*{marks}", rf"[^\w\s]{marks}"
     patterns: dict[WordSplit, str] = {
         "punctuation": rf"{number}|{letters}(?:['’]{letters})*|{sign}|_|\S{marks}",
@@ -47,6 +48,7 @@ def _pattern(how: WordSplit, is_ascii: bool) -> re.Pattern[str]:
         "alphanumeric": rf"{run}|{sign}",
         "hyphenated": rf"{run}(?:['’-]{run})*",
         "spaces": r"\S+",
+        "runs": rf"{number}|{letters}(?:['’]{letters})*|(?<!\w)['’]{clitic}(?!\w)|([^\w\s])\1+|{sign}|_|\S{marks}",
     }
     return re.compile(patterns[how])
 
@@ -59,6 +61,7 @@ def split_words(text: str, how: WordSplit = "punctuation") -> tuple[tuple[str, .
     alphanumeric   runs of letters and digits, and single signs
     hyphenated     runs of letters and digits with the apostrophes and hyphens inside, no other signs
     spaces         runs of anything but white space
+    runs           as punctuation, but a run of one sign is a word, and so is an English clitic that stands apart, as 's
     """
     matches = list(_pattern(how, text.isascii()).finditer(text))
     return tuple(match.group() for match in matches), tuple(match.span() for match in matches)

@@ -77,6 +77,7 @@ class Validated:
     improved: bool
     seconds: float
     of: Literal["step", "average"] = "step"
+    is_tie: bool = False  # whether it improved by a lower nll alone
 
 
 @dataclass(frozen=True)

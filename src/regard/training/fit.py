@@ -277,10 +277,11 @@ class _Trainer:
 
     def _estimate_steps(self) -> None:
         """Estimates the number of steps at the end of the minutes; all processes must call this."""
-        (steps,) = self.processes.broadcast(
-            [float(time_budget.estimated_steps(self.training, self.state, self._elapsed()))]
+        elapsed = self._elapsed()
+        steps, elapsed = self.processes.broadcast(
+            [float(time_budget.estimated_steps(self.training, self.state, elapsed)), elapsed]
         )
-        self.state = replace(self.state, estimate=time_budget.revised(self.training, self.state, int(steps)))
+        self.state = replace(self.state, estimate=time_budget.revised(self.training, self.state, int(steps), elapsed))
 
     def _lr(self, step: int) -> float:
         return self.training.lr * factor(self.training, step, self.steps, self.state.plateau, self.state.estimate)
@@ -358,6 +359,7 @@ class _Trainer:
             kept=key if keep else state.kept,
             plateau=plateau,
             validate_at=time_budget.next_validation(self.training, self._elapsed(), time.perf_counter() - start),
+            validation_seconds=0.0 if self.training.minutes is None else time.perf_counter() - start,
             validated=(*state.validated, step)[-self.training.average :] if self.training.average else (),
         )
         if self.state.estimate is not None and self.steps is None:
@@ -368,7 +370,8 @@ class _Trainer:
             assert self.metrics is not None
             self.folder.check_in_place()
             weights = Checkpoint({n: t for n, t in stored.tensors.items() if n.startswith("model.")}, stored.tied)
-            validated = Validated(step, score, improved, time.perf_counter() - start)
+            is_tie = improved and state.best is not None and key[0] == state.best[0]
+            validated = Validated(step, score, improved, time.perf_counter() - start, is_tie=is_tie)
             events.append(validated)
             self.metrics.validation(validated)
             if self.training.average:

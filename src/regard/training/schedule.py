@@ -40,6 +40,7 @@ class StepEstimate:
     steps: int
     start: int
     progress: float = 0.0
+    origin: float = 0.0  # the seconds of training after which the progress is 0
 
     def progress_at(self, step: int) -> float:
         """Below 1 for every step: steps beyond the estimate have the learning rate of its last one."""

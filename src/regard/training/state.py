@@ -54,8 +54,10 @@ class TrainingState:
     # steps whose weights are in validated/, the last `average` of them
     validated: tuple[int, ...] = ()
     window: LogWindow = field(default_factory=LogWindow)
-    # decided by the clock: the seconds at which a validation is due, and the number of steps that minutes allow
+    # decided by the clock: the seconds at which a validation is due, those that the last one took, and the number of
+    # steps that minutes allow
     validate_at: float = 0.0
+    validation_seconds: float = 0.0
     estimate: StepEstimate | None = None
 
     def to_dict(self) -> dict[str, Any]:

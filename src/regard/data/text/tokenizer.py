@@ -114,7 +114,7 @@ class Tokenizer:
     def encode_with_offsets(self, lines: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The ids of each line, as `encode` has them, and the characters of each id: line[start:end]."""
         if self.kind == "folded-words":
-            return list(zip(self.encode(lines), [[*split_words(line)[1]] for line in lines], strict=True))
+            return list(zip(self.encode(lines), [[*split_words(line, "runs")[1]] for line in lines], strict=True))
         if self._bpe is None:
             pattern = re.compile("." if self.kind == "characters" else "(?:^|(?<= ))[^ ]*", re.DOTALL)
             places = [[match.span() for match in pattern.finditer(line)] if line else [] for line in lines]
@@ -235,7 +235,7 @@ class TextDecoder:
 
 
 def _words(kind: Kind, line: str) -> Sequence[str]:
-    return [word.lower() for word in split_words(line)[0]] if kind == "folded-words" else line.split(" ")
+    return [word.lower() for word in split_words(line, "runs")[0]] if kind == "folded-words" else line.split(" ")
 
 
 def _chunks(text: str) -> Iterator[str]:

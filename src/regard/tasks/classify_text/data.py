@@ -94,7 +94,9 @@ def train_tokenizer(config: ClassifyText, texts: Sequence[str], tokens: Kind | N
     vocabulary = config.vocabulary
     if tokens in WORD_KINDS:
         is_folded = tokens == "folded-words"
-        counts = Counter(chain.from_iterable(split_words(t.lower())[0] if is_folded else t.split() for t in texts))
+        counts = Counter(
+            chain.from_iterable(split_words(t.lower(), "runs")[0] if is_folded else t.split() for t in texts)
+        )
         frequent = sum(count >= config.min_count for count in counts.values())
         vocabulary = min(vocabulary, SPECIAL + 1 + (frequent or len(counts)))
     return Tokenizer.train(tokens, texts, vocabulary)
