@@ -1,12 +1,19 @@
 """Rows of CSV and TSV files as spreadsheets write them: quotes, delimiters, a line `sep=;`.  No torch here."""
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
 from typing import NamedTuple
+
+from regard.common.wording import shortened
 
 # prose has more commas than semicolons, and hardly a tab: where several delimiters fit, the rarest is meant
 _DELIMITERS = ("\t", ";", ",")
 _SEPARATOR_LINE = "sep="
+# fewer rows than this may all have a class of their own
+_FEW = 10
 
 
 class SheetRow(NamedTuple):
@@ -21,6 +28,76 @@ class Sheet(NamedTuple):
 
     delimiter: str
     rows: list[SheetRow]
+
+
+def is_sheet(path: Path) -> bool:
+    """Whether the name of a file says that a spreadsheet wrote it."""
+    return path.name.removesuffix(".gz").lower().endswith((".csv", ".tsv"))
+
+
+def fallback_encoding(path: Path) -> str:
+    """The encoding of lines that are not UTF-8: that of Windows in sheets, Latin-1 in older collections."""
+    return "Windows-1252" if is_sheet(path) else "Latin-1"
+
+
+def read_sheet(path: Path, lines: Sequence[str], *, has_names: bool) -> Sheet | None:
+    """The rows of a file in columns: `.csv`, lines with tabs, or, if columns are named, any; None for other lines."""
+    has_tab = any("\t" in line for line in lines)
+    is_csv = path.name.removesuffix(".gz").lower().endswith(".csv")
+    if is_csv or (has_names and not has_tab):
+        try:
+            return read_csv(lines)
+        except ValueError as error:
+            # lines with tabs in a file of that name may have quotes of their own
+            if not all("\t" in line for line in lines if line.strip()):
+                raise ValueError(f"{path}:{error}") from error
+    if not has_tab:
+        return None
+    rows = unquote_tabs(lines)
+    skips_blank = is_sheet(path) or rows is not None
+    rows = rows or [SheetRow(n, line.split("\t")) for n, line in enumerate(lines, 1)]
+    return Sheet("\t", [row for row in rows if not skips_blank or any(map(str.strip, row.cells))])
+
+
+def check_width(path: Path, sheet: Sheet, rows: Sequence[SheetRow], width: int, like: str) -> None:
+    """Raises at the first row that has not as many columns; `like` names the row that has: "header", "first line"."""
+    for row in rows:
+        if len(row.cells) != width:
+            way_out = "replace tabs inside a text by spaces" if sheet.delimiter == "\t" else "put the text in quotes"
+            raise ValueError(
+                f"{path}:{row.number}: a line must have {width} columns, as the {like} has, got {len(row.cells)} in "
+                f"{shortened(sheet.delimiter.join(row.cells))}; {way_out}"
+            )
+
+
+def check_header(path: Path, rows: Sequence[SheetRow], label: int, text: int, way_out: str, is_certain: bool) -> None:
+    """Raises if the first row is a header with unknown names: its label occurs once.
+
+    The only row of a class may also be the first of a file: where the columns are certain, it is a header if every
+    other label occurs again, and its text is shorter than most.
+    """
+    labels = Counter(row.cells[label].strip() for row in rows)
+    first = rows[0]
+    if labels[first.cells[label].strip()] > 1 or len(rows) < 3:
+        return
+    if is_certain:
+        middle = median(len(row.cells[text].strip()) for row in rows)
+        is_alone = sum(count == 1 for count in labels.values()) == 1
+        if len(rows) < _FEW // 2 or not is_alone or len(first.cells[text].strip()) >= middle:
+            return
+    raise ValueError(
+        f"{path}:{first.number}: the first row, {', '.join(map(shortened, first.cells))}, may be a header, for no "
+        f"other row has its label; if it is one, {way_out}, if not, move the row down"
+    )
+
+
+def check_classes(path: Path, classes: Sequence[str], count: int, unit: str, way_out: str) -> None:
+    """Raises if most of the `count` labels differ: then they are no classes."""
+    if count >= _FEW and 2 * len(classes) > count:
+        raise ValueError(
+            f"{path} has {len(classes):,} classes for {count:,} {unit}, such as "
+            f"{', '.join(map(shortened, classes[:3]))}; if its labels are elsewhere, {way_out}"
+        )
 
 
 def read_csv(lines: Sequence[str]) -> Sheet:

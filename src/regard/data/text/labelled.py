@@ -8,11 +8,9 @@ JSON with parts              one object whose keys `train`, `val` and `test` hav
                              other keys, such as texts that are out of scope, are ignored
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,16 +21,22 @@ from regard.common.suggestions import known
 from regard.common.wording import shortened
 from regard.data.splitting import SPLIT_NAMES, check_labels, relabel, stratified_split
 from regard.data.spreadsheets.label_columns import TextColumns, find_places
-from regard.data.spreadsheets.rows import Sheet, SheetRow, read_csv, unquote_tabs
+from regard.data.spreadsheets.rows import (
+    Sheet,
+    SheetRow,
+    check_classes,
+    check_header,
+    check_width,
+    fallback_encoding,
+    read_sheet,
+)
+from regard.data.text.json_lines import is_json_lines, label_value, parse_object, text_value
 from regard.data.text.pairs import read_records
 from regard.data.unseen_labels import extend_classes
 
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
-_JSON = (".jsonl", ".ndjson", ".json")
 _NAME = "name the columns by --label-column and --text-column"
 _NUMBER = f"{_NAME}, or number them from 1"
-# fewer texts than this may all have a class of their own
-_FEW = 10
 Part = Literal["train", "valid", "test"]
 
 
@@ -103,16 +107,12 @@ def read_labelled(
     UTF-16 is read where its mark begins the file.
     """
     latin1: list[int] = []
-    fallback = "Windows-1252" if _is_sheet(path) else "Latin-1"
+    fallback = fallback_encoding(path)
     lines = list(read_records(path, _HOLDS, latin1.append, reads_utf16=True, fallback=fallback))
     rows = list(_rows(path, lines, part, columns, classes))
     if classes is None:
         classes = sorted({label for _, label, _ in rows})
-        if len(rows) >= _FEW and 2 * len(classes) > len(rows):
-            raise ValueError(
-                f"{path} has {len(classes):,} classes for {len(rows):,} texts, such as "
-                f"{', '.join(map(shortened, classes[:3]))}; if its labels are elsewhere, {_NUMBER}"
-            )
+        check_classes(path, classes, len(rows), "texts", _NUMBER)
     elif with_unseen:
         classes = extend_classes((row.label for row in rows), classes, path)
     else:
@@ -142,34 +142,18 @@ class _LabelledRow(NamedTuple):
 def _rows(
     path: Path, lines: Sequence[str], part: Part, columns: TextColumns, classes: Sequence[str] | None
 ) -> Iterator[_LabelledRow]:
-    name = path.name.removesuffix(".gz").lower()
     if (parts := _parts(lines)) is not None:
         yield from _part_rows(path, parts, part)
         return
-    if name.endswith(_JSON) or lines[0].lstrip().startswith("{"):
+    if is_json_lines(path, lines):
         yield from _parsed(path, lines, lambda line: _parse_json(line, columns))
         return
-    has_tab = any("\t" in line for line in lines)
-    is_csv = name.endswith(".csv") and not all("\t" in line for line in lines if line.strip())
-    if is_csv or (columns.is_given and not has_tab):
-        try:
-            sheet = read_csv(lines)
-        except ValueError as error:
-            raise ValueError(f"{path}:{error}") from error
-    elif has_tab:
-        rows = unquote_tabs(lines)
-        skips_blank = _is_sheet(path) or rows is not None
-        rows = rows or [SheetRow(n, line.split("\t")) for n, line in enumerate(lines, 1)]
-        sheet = Sheet("\t", [row for row in rows if not skips_blank or any(map(str.strip, row.cells))])
-    else:
+    sheet = read_sheet(path, lines, has_names=columns.is_given)
+    if sheet is None:
         _check_words(path, lines)
         yield from _parsed(path, lines, _parse_space)
         return
     yield from _sheet_rows(path, sheet, columns, classes)
-
-
-def _is_sheet(path: Path) -> bool:
-    return path.name.removesuffix(".gz").lower().endswith((".csv", ".tsv"))
 
 
 def _sheet_rows(
@@ -189,16 +173,7 @@ def _sheet_rows(
         label, text = 0, 1
         rows = [row._replace(cells=_split_label(path, row)) for row in rows]
     width = 2 if is_pair else len(first.cells)
-    for row in rows:
-        if len(row.cells) != width:
-            line, like = shortened(sheet.delimiter.join(row.cells)), "header" if has_header else "first line"
-            way_out = "put the text in quotes"
-            if sheet.delimiter == "\t":
-                way_out = "replace tabs inside a text by spaces"
-            raise ValueError(
-                f"{path}:{row.number}: a line must have {width} columns, as the {like} has, got {len(row.cells)} in "
-                f"{line}; {way_out}"
-            )
+    check_width(path, sheet, rows, width, "header" if has_header else "first line")
     if label is None and text is None and width == 2:
         label = _label_place(rows, classes)
         text = None if label is None else 1 - label
@@ -207,7 +182,7 @@ def _sheet_rows(
         missing = " and ".join(f"the {name}" for name, at in (("label", label), ("text", text)) if at is None)
         raise ValueError(f"{path}:{first.number}: no column is known as {missing} in {seen}; {_NUMBER}")
     if not has_header and (classes is None or rows[0].cells[label].strip() not in classes):
-        _check_header(path, rows, label, text, is_certain=is_pair or columns.is_given)
+        check_header(path, rows, label, text, _NAME, is_certain=is_pair or columns.is_given)
     for row in rows:
         line = sheet.delimiter.join(row.cells)
         yield _checked(path, _LabelledRow(row.number, row.cells[label].strip(), row.cells[text].strip()), line)
@@ -231,27 +206,6 @@ def _label_place(rows: Sequence[SheetRow], classes: Sequence[str] | None) -> int
     else:
         has_labels = [any(cell in classes for cell in column) for column in cells]
     return has_labels.index(True) if sum(has_labels) == 1 else None
-
-
-def _check_header(path: Path, rows: Sequence[SheetRow], label: int, text: int, is_certain: bool) -> None:
-    """Raises if the first row is a header with unknown names: its label occurs once.
-
-    The only row of a class may also be the first of a file: where the columns are certain, it is a header if every
-    other label occurs again, and its text is shorter than most.
-    """
-    labels = Counter(row.cells[label].strip() for row in rows)
-    first = rows[0]
-    if labels[first.cells[label].strip()] > 1 or len(rows) < 3:
-        return
-    if is_certain:
-        middle = median(len(row.cells[text].strip()) for row in rows)
-        is_alone = sum(count == 1 for count in labels.values()) == 1
-        if len(rows) < _FEW // 2 or not is_alone or len(first.cells[text].strip()) >= middle:
-            return
-    raise ValueError(
-        f"{path}:{first.number}: the first row, {', '.join(map(shortened, first.cells))}, may be a header, for no "
-        f"other row has its label; if it is one, {_NAME}, if not, move the row down"
-    )
 
 
 def _check_words(path: Path, lines: Sequence[str]) -> None:
@@ -321,21 +275,13 @@ def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[_La
 
 def _parse_json(line: str, columns: TextColumns) -> tuple[str, str]:
     label_key, text_key = columns.label or "label", columns.text or "text"
-    try:
-        row = json_files.parse(line)
-    except ValueError as error:
-        raise ValueError(f"a line must be one JSON object, got {shortened(line)} ({error}); fix the line") from error
-    if not isinstance(row, dict) or not {label_key, text_key} <= row.keys():
+    row = parse_object(line)
+    if not {label_key, text_key} <= row.keys():
         raise ValueError(
             f"a line must be a JSON object with the keys {label_key} and {text_key}, got {shortened(line)}; "
             "name its keys by --label-column and --text-column"
         )
-    label, text = row[label_key], row[text_key]
-    if isinstance(label, bool) or not isinstance(label, str | int) or not isinstance(text, str):
-        raise ValueError(
-            f"{label_key} must be a string or a whole number and {text_key} a string, got {shortened(line)}; quote them"
-        )
-    return str(label).strip(), text.strip()
+    return label_value(row, label_key).strip(), text_value(row, text_key).strip()
 
 
 def _parse_space(line: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Pairs of texts with one class each, from files: JSON lines, or columns separated by tabs.
+"""Pairs of texts with one class each, from files: JSON lines, columns separated by tabs, CSV of spreadsheets.
 
     {"gold_label": "neutral", "sentence1": "Two women are embracing.", "sentence2": "The sisters are hugging."}
     neutral <tab> Two women are embracing. <tab> The sisters are hugging.
@@ -6,7 +6,7 @@
 A first line of columns with known names, such as sentence_A, sentence_B and entailment_judgment, is a header.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,17 +14,28 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.word_splitting import split_words
-from regard.common.wording import shortened
+from regard.common.wording import plural, shortened
 from regard.data.splitting import check_labels, relabel, stratified_split
+from regard.data.spreadsheets.rows import (
+    SheetRow,
+    check_classes,
+    check_header,
+    check_width,
+    fallback_encoding,
+    is_sheet,
+    read_sheet,
+)
+from regard.data.text.json_lines import is_json_lines, label_value, parse_object, text_value
 from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.text.pairs import read_records
 from regard.data.unseen_labels import extend_classes
 
 _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the keys gold_label, sentence1, sentence2"
-_JSON = (".jsonl", ".ndjson", ".json")
+_NAME = "name both texts and the label, such as --columns sentence1,sentence2,gold_label, or number them from 1"
+# both texts and the label, of three columns without a header
+_PLACES = ((1, 2, 0), (0, 1, 2))
 # the label of a pair about which the annotators did not agree
 NO_LABEL = "-"
 
@@ -38,6 +49,7 @@ class LabelledPairs:
     labels: NDArray[np.int64]  # "n"
     classes: tuple[str, ...]
     num_unlabelled: int = 0  # pairs of the file that have no label and are left out
+    num_windows: int = 0  # lines of a sheet that are not UTF-8 and were read as Windows-1252
 
     def __post_init__(self) -> None:
         for name, values in (("second", self.second), ("labels", self.labels)):
@@ -52,7 +64,7 @@ class LabelledPairs:
 
     def __getitem__(self, index: NDArray[np.int64]) -> "LabelledPairs":
         first, second = ([texts[n] for n in index.tolist()] for texts in (self.first, self.second))
-        return LabelledPairs(first, second, self.labels[index], self.classes, self.num_unlabelled)
+        return replace(self, first=first, second=second, labels=self.labels[index])
 
     @property
     def lines(self) -> list[str]:
@@ -99,7 +111,12 @@ def read_labelled_pairs(
     them; `with_unseen`, as data to evaluate may have them, other labels are classes behind these. Pairs with the label
     "-" are left out and counted. A text of more than `max_length` words is an error.
     """
-    rows = list(_rows(path, columns))
+    windows: list[int] = []
+    # lines that are not UTF-8 are an error, unless a spreadsheet wrote them
+    lines = read_records(
+        path, _HOLDS, windows.append if is_sheet(path) else None, reads_utf16=True, fallback=fallback_encoding(path)
+    )
+    rows = list(_rows(path, list(lines), columns, classes))
     for row in rows:
         for name in ("first", "second"):
             if max_length is not None and (count := count_words(getattr(row, name), max_length)) > max_length:
@@ -112,6 +129,7 @@ def read_labelled_pairs(
         raise ValueError(f"{path} has no pair with a label: all {len(rows):,} have {NO_LABEL!r}; name another file")
     if classes is None:
         classes = sorted({row.label for row in labelled})
+        check_classes(path, classes, len(labelled), "pairs", _NAME)
     elif with_unseen:
         classes = extend_classes((row.label for row in labelled), classes, path)
     for row in labelled:
@@ -122,7 +140,7 @@ def read_labelled_pairs(
     numbers = {label: n for n, label in enumerate(classes)}
     labels = np.array([numbers[row.label] for row in labelled], np.int64)
     first, second = [row.first for row in labelled], [row.second for row in labelled]
-    return LabelledPairs(first, second, labels, tuple(classes), len(rows) - len(labelled))
+    return LabelledPairs(first, second, labels, tuple(classes), len(rows) - len(labelled), len(windows))
 
 
 def with_pair_classes(data: LabelledPairs, classes: Sequence[str], name: str) -> LabelledPairs:
@@ -142,93 +160,103 @@ class _PairRow(NamedTuple):
     label: str
 
 
-def _rows(path: Path, columns: Columns | None) -> Iterator[_PairRow]:
-    lines = list(read_records(path, _HOLDS))
-    is_json = path.name.removesuffix(".gz").endswith(_JSON) or lines[0].lstrip().startswith("{")
-    try:
-        parse, header = (_json_parser(lines[0], columns), 0) if is_json else _column_parser(lines[0], columns)
-    except ValueError as error:
-        raise ValueError(f"{path}:1: {error}") from error
-    if len(lines) == header:
-        raise ValueError(f"{path} has a header and no pairs; it must hold {_HOLDS}")
-    for number, line in enumerate(lines[header:], header + 1):
-        try:
-            row = _PairRow(number, *(part.strip() for part in parse(line)))
-        except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}") from error
+def _rows(
+    path: Path, lines: Sequence[str], columns: Columns | None, classes: Sequence[str] | None
+) -> Iterator[_PairRow]:
+    is_json = is_json_lines(path, lines)
+    for row, line in _json_rows(path, lines, columns) if is_json else _sheet_rows(path, lines, columns, classes):
         empty = next((name for name in ("first", "second", "label") if not getattr(row, name)), None)
         if empty is not None:
             part = empty if empty == "label" else f"{empty} text"
             raise ValueError(
-                f"{path}:{number}: the {part} is empty, got {shortened(line)}; fill it in, or delete the line"
+                f"{path}:{row.number}: the {part} is empty, got {shortened(line)}; fill it in, or delete the line"
             )
         yield row
 
 
-_Parse = Callable[[str], tuple[str, str, str]]
-
-
-def _json_parser(line: str, columns: Columns | None) -> _Parse:
-    names = _recognise(list(_json_object(line)), "keys") if columns is None else columns
-
-    def parse(line: str) -> tuple[str, str, str]:
-        row = _json_object(line)
-        for name in names:
-            if name not in row:
-                raise ValueError(f"the key {name!r} is missing, got {shortened(line)}; name the keys by --columns")
-        first, second, label = (row[name] for name in names)
-        if not isinstance(first, str) or not isinstance(second, str):
-            raise ValueError(f"{names[0]} and {names[1]} must be strings, got {shortened(line)}; quote them")
-        if isinstance(label, bool) or not isinstance(label, str | int | float):
-            raise ValueError(f"{names[2]} must be a string or a number, got {label!r}; quote it")
-        return first, second, str(label)
-
-    return parse
-
-
-def _json_object(line: str) -> dict[str, object]:
+def _json_rows(path: Path, lines: Sequence[str], columns: Columns | None) -> Iterator[tuple[_PairRow, str]]:
+    number = 1
     try:
-        row = json_files.parse(line)
+        names = _recognise(list(parse_object(lines[0])), "keys") if columns is None else columns
+        for number, line in enumerate(lines, 1):
+            row = parse_object(line)
+            for name in names:
+                if name not in row:
+                    raise ValueError(f"the key {name!r} is missing, got {shortened(line)}; name the keys by --columns")
+            first, second = (text_value(row, name).strip() for name in names[:2])
+            yield _PairRow(number, first, second, label_value(row, names.label, has_fractions=True).strip()), line
     except ValueError as error:
-        raise ValueError(f"a line must be one JSON object, got {shortened(line)} ({error}); fix the line") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"a line must be one JSON object, got {shortened(line)}; write one pair per line")
-    return row
+        raise ValueError(f"{path}:{number}: {error}") from error
 
 
-def _column_parser(line: str, columns: Columns | None) -> tuple[_Parse, int]:
-    """How a line is parsed into both texts and the label, and how many lines are a header."""
-    names = [name.strip() for name in line.split("\t")]
-    if columns is not None and all(part.isdecimal() for part in columns):
-        places = tuple(int(part) - 1 for part in columns)
-        if min(places) < 0 or max(places) >= len(names):
-            raise ValueError(f"columns must be from 1 to {len(names)}, got {','.join(columns)}; count from 1")
-        # a header names the columns and is no pair
-        header = int(_is_header(names))
-    elif columns is not None:
-        for name in columns:
-            known("columns", name, names)
-        places, header = tuple(names.index(name) for name in columns), 1
-    elif _is_header(names):
-        places, header = tuple(names.index(name) for name in _recognise(names, "columns")), 1
-    elif len(names) == 3:
-        places, header = (1, 2, 0), 0
-    else:
-        raise ValueError(
-            f"a line must be label, tab, text, tab, text, got {len(names)} columns in {shortened(line)}; "
-            "name the columns of both texts and the label, such as --columns 2,3,5"
+def _sheet_rows(
+    path: Path, lines: Sequence[str], columns: Columns | None, classes: Sequence[str] | None
+) -> Iterator[tuple[_PairRow, str]]:
+    sheet = read_sheet(path, lines, has_names=columns is not None)
+    first = SheetRow(1, [lines[0]]) if sheet is None else sheet.rows[0]
+    try:
+        places, has_header = _places(first.cells, columns)
+        if sheet is None:
+            raise _unknown_columns(first.cells)
+        rows = sheet.rows[has_header:]
+        if not rows:
+            raise ValueError(f"the file has a header and no pairs; it must hold {_HOLDS}")
+    except ValueError as error:
+        raise ValueError(f"{path}:{first.number}: {error}") from error
+    check_width(path, sheet, rows, len(first.cells), "header" if has_header else "first line")
+    if places is None:
+        # a file with tabs has the label first; CSV has it where cells repeat
+        places = _PLACES[0] if sheet.delimiter == "\t" else _find_places(path, rows, classes)
+    if not has_header and (classes is None or rows[0].cells[places[2]].strip() not in classes):
+        is_certain = sheet.delimiter == "\t" or columns is not None
+        check_header(path, rows, places[2], places[0], _NAME, is_certain)
+    for row in rows:
+        yield (
+            _PairRow(row.number, *(row.cells[place].strip() for place in places)),
+            sheet.delimiter.join(row.cells),
         )
 
-    def parse(line: str) -> tuple[str, str, str]:
-        cells = line.split("\t")
-        if len(cells) != len(names):
-            raise ValueError(
-                f"a line must have {len(names)} columns, as the first line has, got {len(cells)} in "
-                f"{shortened(line)}; replace tabs inside a text by spaces"
-            )
-        return cells[places[0]], cells[places[1]], cells[places[2]]
 
-    return parse, header
+def _find_places(path: Path, rows: Sequence[SheetRow], classes: Sequence[str] | None) -> tuple[int, int, int]:
+    """Both texts and the label of three columns: the label is first or last, and has known classes or repeats."""
+    found = []
+    for places in _PLACES:
+        cells = [row.cells[places[2]].strip() for row in rows]
+        if any(cell in classes for cell in cells) if classes else 2 * len(set(cells)) <= len(cells):
+            found.append(places)
+    if len(found) != 1:
+        seen = ", ".join(map(shortened, rows[0].cells))
+        raise ValueError(f"{path}:{rows[0].number}: no column is known as the label in {seen}; {_NAME}")
+    return found[0]
+
+
+def _places(names: Sequence[str], columns: Columns | None) -> tuple[tuple[int, int, int] | None, bool]:
+    """The columns of both texts and the label, None if they are to be found, and whether the first row is a header."""
+    names = [name.strip() for name in names]
+    if columns is not None and all(part.isdecimal() for part in columns):
+        first, second, label = (int(part) - 1 for part in columns)
+        if min(first, second, label) < 0 or max(first, second, label) >= len(names):
+            raise ValueError(f"columns must be from 1 to {len(names)}, got {','.join(columns)}; count from 1")
+        # a header names the columns and is no pair
+        return (first, second, label), _is_header(names)
+    if columns is None and not _is_header(names):
+        if len(names) != 3:
+            raise _unknown_columns(names)
+        return None, False
+    lower = [name.lower() for name in names]
+    wanted = _recognise(names, "columns") if columns is None else columns
+    for name in wanted:
+        if name not in names and name.lower() not in lower:
+            known("columns", name, names)
+    first, second, label = (names.index(name) if name in names else lower.index(name.lower()) for name in wanted)
+    return (first, second, label), True
+
+
+def _unknown_columns(cells: Sequence[str]) -> ValueError:
+    return ValueError(
+        f"a line must be label, tab, text, tab, text, got {plural(len(cells), 'column')} in "
+        f"{', '.join(map(shortened, cells))}; {_NAME}"
+    )
 
 
 def _is_header(names: Sequence[str]) -> bool:

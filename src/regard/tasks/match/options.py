@@ -343,7 +343,7 @@ class Match(TextFileConfig):
                 "a bag of words is always compared"
             )
         attending = super().variants([value for value in values if value != BAG_OF_WORDS])
-        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfPairsOptions(), word_dropout=None)}
+        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfPairsOptions(), word_dropout=0.0)}
 
     def cli_arguments(self) -> list[str]:
         return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()

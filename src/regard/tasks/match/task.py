@@ -88,6 +88,9 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         if train.num_unlabelled:
             are = "is" if train.num_unlabelled == 1 else "are"
             summary += f"; {plural(train.num_unlabelled, 'pair')} without a label {are} left out"
+        if train.num_windows:
+            are = "is" if train.num_windows == 1 else "are"
+            summary += f"; {plural(train.num_windows, 'line')} {are} not UTF-8 and read as Windows-1252"
         tokens, valid_tokens = (parts.reader.tokenize(data.first, data.second) for data in (train, valid))
         vectors = None
         if parts.frozen is not None:
