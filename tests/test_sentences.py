@@ -151,7 +151,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "one captioned picture": (
         ValueError,
         lambda at: Caption(train=captioned(at)).prepare(at),
-        "names 1 image, and another is needed to validate on; name more, or give valid",
+        "has 1 picture and too few different ones to hold some out; give more pictures, or --valid as well",
     ),
     "a shifted scene": (
         ValueError,

@@ -52,7 +52,9 @@ def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iter
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     length = len(text).to_bytes(8, "little")
-    chunks: list[memoryview] = [t.reshape(-1).view(torch.uint8).numpy().data for t in tensors.values()]
+    # a tensor without elements may have a stride of 0, and no view as bytes
+    full = [t for t in tensors.values() if t.numel()]
+    chunks: list[memoryview] = [t.reshape(-1).view(torch.uint8).numpy().data for t in full]
     yield length
     yield checksums.fill_in(text, length, chunks)
     yield from chunks

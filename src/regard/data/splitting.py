@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.common.wording import plural
 from regard.data.unseen_labels import renumber
 
+Item = TypeVar("Item")
 # the names of folders and of parts of a file with the examples of a split
 SPLIT_NAMES: dict[str, tuple[str, ...]] = {
     "train": ("train",),
@@ -34,39 +36,80 @@ class LabelledExamples(Protocol):
     @property
     def classes(self) -> tuple[str, ...]: ...
 
-    def __getitem__(self, index: NDArray[np.int64], /) -> Self: ...
+
+def content_hashes(contents: Iterable[str | bytes], seed: int | None = None) -> NDArray[np.uint64]:  # -> "n"
+    """Numbers of examples that depend on their content alone, and with a seed on the seed."""
+    key = b"" if seed is None else str(seed).encode()
+    return np.fromiter((_content_hash(content, key) for content in contents), np.uint64)
 
 
-L = TypeVar("L", bound=LabelledExamples)
-Item = TypeVar("Item", bound=Any)
+def _content_hash(content: str | bytes, key: bytes) -> int:
+    # a lone surrogate, which JSON can hold, is no UTF-8
+    data = content.encode(errors="surrogatepass") if isinstance(content, str) else content
+    return int.from_bytes(blake2b(data, key=key, digest_size=8).digest())
 
 
-def held_out_items(distinct: Sequence[Item], share: float, seed: int, least: int = 1) -> set[Item]:
-    """About this share of different items, such as passages or stories; at least `least` of them, and as many stay.
+def held_out(
+    contents: Iterable[str | bytes],
+    share: float,
+    seed: int,
+    *,
+    labels: NDArray[np.int64] | None = None,  # "n"
+    least: int = 1,
+) -> NDArray[np.bool_]:  # -> "n"
+    """Whether each example is held out: about this share of them, or of every class if there are `labels`.
 
-    `distinct` are 2 · `least` items or more, in an order that does not depend on the process.
+    Examples with the same content stay together, and neither the order of the examples nor other examples decide where
+    one belongs, except at the margin of the share. Contents with more copies than are still wanted are passed over; if
+    all are, the rarest one is held out. At least `least` different contents are held out, and as many stay; a class
+    with fewer than twice as many stays whole. Copies with several labels belong to the first class.
     """
-    count = min(max(least, round(share * len(distinct))), len(distinct) - least)
-    return {distinct[n] for n in np.random.default_rng(seed).permutation(len(distinct))[:count].tolist()}
+    if not 0 < share < 1:
+        raise ValueError(f"share must be above 0 and below 1, got {share}; try share=0.2")
+    _, which, sizes = np.unique(content_hashes(contents, seed), return_inverse=True, return_counts=True)
+    strata = np.zeros(len(sizes), np.int64)
+    if labels is not None:
+        strata[:] = np.iinfo(np.int64).max
+        np.minimum.at(strata, which, labels)
+    is_chosen = np.zeros(len(sizes), bool)
+    for stratum in np.unique(strata).tolist():
+        members = np.flatnonzero(strata == stratum)
+        is_chosen[members[_choose(sizes[members], share, least)]] = True
+    return is_chosen[which]
 
 
-def held_out(contents: Iterable[bytes], share: float, seed: int) -> NDArray[np.bool_]:  # -> "n"
-    """Which examples are held out: about this share of the different contents, at least one, and one stays.
+def _choose(sizes: NDArray[np.int64], share: float, least: int) -> list[int]:
+    """Indices of groups of these sizes, in their order, that have about a share of all members together."""
+    if len(sizes) < 2 * least:
+        return []
+    wanted = max(round(share * int(sizes.sum())), 1)
+    chosen: list[int] = []
+    for group in np.flatnonzero(sizes <= wanted).tolist():
+        if len(chosen) == len(sizes) - least or not wanted:
+            break
+        if sizes[group] <= wanted:
+            chosen.append(group)
+            wanted -= int(sizes[group])
+    rest = np.setdiff1d(np.arange(len(sizes)), chosen)
+    rarest = rest[np.argsort(sizes[rest], kind="stable")[: max(least - len(chosen), 0)]]
+    return [*chosen, *rarest.tolist()]
 
-    Copies of an example stay together, and neither the order of the examples nor other examples decide where one
-    belongs, except at the margin of the share.
-    """
-    places = [blake2b(content, key=str(seed).encode(), digest_size=16).digest() for content in contents]
-    distinct = sorted(set(places))
-    count = min(max(round(share * len(distinct)), 1), len(distinct) - 1)
-    chosen = set(distinct[: max(count, 0)])
-    return np.array([place in chosen for place in places], bool)
+
+def split_items(items: Sequence[Item], held: NDArray[np.bool_]) -> tuple[list[Item], list[Item]]:  # "n"
+    """The items that stay, and those that are held out."""
+    parts: tuple[list[Item], list[Item]] = ([], [])
+    for item, is_held in zip(items, held.tolist(), strict=True):
+        parts[is_held].append(item)
+    return parts
 
 
-def content_groups(contents: Iterable[bytes]) -> NDArray[np.int64]:  # -> "n"
-    """Numbers of examples, equal for copies: the `groups` of `stratified_split`."""
-    numbers: dict[bytes, int] = {}
-    return np.array([numbers.setdefault(blake2b(each).digest(), len(numbers)) for each in contents], np.int64)
+def require_held_out(held: NDArray[np.bool_], name: object, examples: str) -> None:
+    """Raises if no example is held out; `name` is that of the data, `examples` a plural."""
+    if not held.any():
+        raise ValueError(
+            f"{name} has {plural(len(held), examples.removesuffix('s'))} and too few different ones to hold some out; "
+            f"give more {examples}, or --valid as well"
+        )
 
 
 def check_labels(labels: NDArray[np.int64], classes: tuple[str, ...], example: str) -> None:
@@ -92,44 +135,3 @@ def relabel(
             f"{' and more' if len(known) > 20 else ''}: take the class out, or train from scratch"
         )
     return renumber(labels, classes, known)
-
-
-def stratified_split(data: L, share: float, seed: int, *, groups: NDArray[np.int64] | None = None) -> tuple[L, L]:
-    """Two parts, the second with this share of every class, at least one example of each class that has two.
-
-    Examples with the same number in `groups`, such as those with the same text, go to the same part. A group belongs to
-    the class of its first example.
-    """
-    if not 0 < share < 1:
-        raise ValueError(f"share must be above 0 and below 1, got {share}; try share=0.2")
-    rng = np.random.default_rng(seed)
-    groups = np.arange(len(data.labels)) if groups is None else groups
-    _, first, which = np.unique(groups, return_index=True, return_inverse=True)
-    strata = data.labels[first][which]  # "n"
-    held_out = np.zeros(len(data.labels), bool)
-    for label in range(len(data.classes)):
-        members = np.flatnonzero(strata == label)
-        if len(np.unique(which[members])) > 1:
-            wanted = max(round(share * len(members)), 1)
-            held_out[members] = np.isin(which[members], draw_groups(which[members], wanted, rng))
-    return data[np.flatnonzero(~held_out)], data[np.flatnonzero(held_out)]
-
-
-def draw_groups(groups: NDArray[np.int64], wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:  # "n"
-    """The numbers of whole groups, drawn at random, that have `wanted` members together, or somewhat fewer.
-
-    `groups` holds the group of every example. A group with more members than are still wanted is passed over; if every
-    group is too large, the smallest one is taken.
-    """
-    numbers, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    order = rng.permutation(which)
-    chosen: set[int] = set()
-    for group in order[sizes[order] <= wanted].tolist():
-        if group not in chosen and sizes[group] <= wanted:
-            chosen.add(group)
-            wanted -= int(sizes[group])
-            if not wanted:
-                break
-    if len(numbers) and not chosen:
-        chosen = {int(sizes.argmin())}
-    return numbers[sorted(chosen)]

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
-from regard.common.wording import plural
 from regard.data.dialogues import Dialogue, read_dialogues
 from regard.data.embedded import bookings
-from regard.data.splitting import held_out_items
+from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.sentence_pairs import count_words
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks._evaluation_split import EvaluationSplit, HeldOutPart
 
 
 class DialogueOptions(Protocol):
@@ -18,6 +18,8 @@ class DialogueOptions(Protocol):
 
     @property
     def dataset(self) -> str: ...
+    @property
+    def dataset_label(self) -> str: ...
     @property
     def train(self) -> Path | None: ...
     @property
@@ -36,7 +38,7 @@ class DialogueEvaluation(Protocol):
     """The options of `regard evaluate` that name dialogues."""
 
     @property
-    def split(self) -> str: ...
+    def split(self) -> HeldOutPart: ...
     @property
     def test(self) -> Path | None: ...
 
@@ -59,7 +61,10 @@ def read(config: DialogueOptions, num_bookings: int = 1_500) -> DialogueSplits:
     assert config.train is not None
     train, num_short = read_file(config, config.train)
     if config.valid is None:
-        train, valid = _hold_out(train, config)
+        # a response is chosen among those of two dialogues or more
+        held = held_out(contents(train), config.valid_share, config.seed, least=2)
+        require_held_out(held, f"train={config.train}", "dialogues")
+        train, valid = split_items(train, held)
     else:
         valid, more = read_file(config, config.valid)
         num_short += more
@@ -70,18 +75,6 @@ def read_file(config: DialogueOptions, path: Path) -> tuple[list[Dialogue], int]
     """The dialogues of a file, and the number of those without a response, which are left out."""
     found = read_dialogues(path, config.max_length, count_words)
     return found.dialogues, found.num_short
-
-
-def _hold_out(dialogues: Sequence[Dialogue], config: DialogueOptions) -> tuple[list[Dialogue], list[Dialogue]]:
-    """Two parts without a common dialogue."""
-    distinct = sorted({*dialogues})
-    if len(distinct) < 4:
-        raise ValueError(
-            f"train={config.train} has {plural(len(distinct), 'different dialogue')}, too few to hold some out; "
-            "give more, or --valid as well"
-        )
-    held = held_out_items(distinct, config.valid_share, config.seed, least=2)
-    return [each for each in dialogues if each not in held], [each for each in dialogues if each in held]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,17 +95,21 @@ def _digest(dialogues: Sequence[Dialogue]) -> str:
     return sha256_of("\t".join(dialogue) + "\n" for dialogue in dialogues)
 
 
+def contents(dialogues: Sequence[Dialogue]) -> list[str]:
+    """The turns of every dialogue, by which copies are known."""
+    return ["\t".join(dialogue) for dialogue in dialogues]
+
+
 def evaluation_dialogues(
-    config: DialogueOptions, facts: DialogueFingerprint, folder: Path, options: DialogueEvaluation
-) -> tuple[Sequence[Dialogue], str]:
-    """The dialogues that a run is scored on, and their name."""
-    path = options.test or (config.test if options.split == "test" else None) or config.valid
-    if path is not None:
-        return read_file(config, path)[0], str(path)
-    splits = read(config)
-    if config.dataset != "files":
-        part = "test" if options.split == "test" else "validation"
-        return splits.test if part == "test" else splits.valid, f"the {part} dialogues of {config.dataset}"
-    facts.check_held_out(_digest(splits.valid), folder)
-    none = ", which has no test dialogues" if options.split == "test" else ""
-    return splits.valid, f"the validation dialogues of {folder}{none}"
+    config: DialogueOptions, folder: Path, options: DialogueEvaluation
+) -> EvaluationSplit[Sequence[Dialogue]]:
+    """The dialogues that a run is scored on."""
+    return EvaluationSplit[Sequence[Dialogue]].of(
+        config,
+        options,
+        folder,
+        "dialogues",
+        read_files=lambda files: read_file(config, files[0])[0],
+        read_part=lambda part: getattr(read(config), part),
+        contents=contents,
+    )

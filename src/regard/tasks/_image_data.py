@@ -2,12 +2,12 @@
 
 import json
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -18,11 +18,13 @@ from torch import Tensor, nn
 from regard.common import atomic_files, image_files
 from regard.common.dataclass_json import dataclass_from_file
 from regard.common.suggestions import known
+from regard.data.images.digit_splits import HELD_OUT, split_digits
 from regard.data.images.labelled import Images, digits, has_split, read_images
-from regard.data.splitting import content_groups, relabel, stratified_split
+from regard.data.splitting import held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation import Evaluation
 from regard.tasks._classification import class_intervals, class_scores, known_rows, unseen_class_notes
+from regard.tasks._evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_folder
 from regard.training.run_folder import initial_folder
 
 _FILE = "images.json"
@@ -30,7 +32,7 @@ _MAX_SIDE = 65_536
 # the standard deviation of images of one grey
 _LEAST_SPREAD = 1e-6
 # shares of the images that are held out: to test on, where the data has no test split of its own, and to validate on
-TEST, VALID = 0.2, 0.1
+TEST, VALID = HELD_OUT["test"], HELD_OUT["valid"]
 # images per forward pass outside of training
 _BATCH = 256
 # the seed of the random changes of a batch, and the numbers of its images
@@ -85,11 +87,12 @@ class ImageStats:
         known("resample", self.resample, image_files.RESAMPLING)
 
     @staticmethod
-    def of(images: Images) -> "ImageStats":
+    def of(images: Images, train: Images | None = None) -> "ImageStats":
+        """The fingerprint of images, and the mean and spread of those to train on, without those to validate on."""
         digest = sha256(np.ascontiguousarray(images.pixels).data)
         digest.update(images.labels.tobytes())
         _, height, width, channels = images.pixels.shape
-        mean, spread = brightness(images.pixels)
+        mean, spread = brightness((images if train is None else train).pixels)
         return ImageStats(
             channels, height, width, list(images.classes), mean, max(spread, _LEAST_SPREAD), digest.hexdigest()
         )
@@ -194,10 +197,10 @@ def read_train_and_test(source: ImageSource, classes: Sequence[str] | None = Non
 
 def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
     if source.train is None:
-        return stratified_split(digits(), TEST, source.seed)
+        return split_digits(digits(), TEST, source.seed)
     train = read_images(source.train, "train", source.size)
     if not has_split(source.train, "test"):
-        return _split(train, TEST, source.seed)
+        return _split(source, train, TEST)
     return train, _read_part(source, "test", train)
 
 
@@ -220,18 +223,27 @@ def _with_unseen(images: Images, classes: Sequence[str], name: object) -> Images
 
 def _train_and_valid(source: ImageSource, train: Images) -> tuple[Images, Images]:
     """The images to train on, and those to validate on: they have a folder of their own, or are held out."""
-    if _has_own_files(source, "valid"):
+    if "valid" in _own_parts(source):
         return train, _read_part(source, "valid", train)
-    return _split(train, VALID, source.seed)
+    return _split(source, train, VALID)
 
 
-def _has_own_files(source: ImageSource, split: str) -> bool:
-    return source.train is not None and has_split(source.train, split)
+def _own_parts(source: ImageSource) -> list[str]:
+    """Those of "valid" and "test" that have files of their own."""
+    return [part for part in ("valid", "test") if source.train is not None and has_split(source.train, part)]
 
 
-def _split(images: Images, share: float, seed: int) -> tuple[Images, Images]:
-    """Two parts without a common image."""
-    return stratified_split(images, share, seed, groups=content_groups(image.tobytes() for image in images.pixels))
+def _split(source: ImageSource, images: Images, share: float) -> tuple[Images, Images]:
+    """Two parts without a common image, the second with this share of every class."""
+    if source.train is None:
+        return split_digits(images, share, source.seed)
+    held = held_out(contents(images), share, source.seed, labels=images.labels)
+    return images[np.flatnonzero(~held)], images[np.flatnonzero(held)]
+
+
+def contents(images: Images) -> Iterator[bytes]:
+    """The pixels of every image, by which copies are known; their classes may differ."""
+    return (image.tobytes() for image in images.pixels)
 
 
 def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = None) -> Images:
@@ -239,28 +251,17 @@ def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = 
 
     With `classes`, those of a trained model, labels have their numbers. `read_held_out` is for a run that is trained.
     """
-    return _part(source, *read_train_and_test(source, classes), split)
-
-
-def _part(source: ImageSource, train: Images, test: Images, split: str) -> Images:
+    train, test = read_train_and_test(source, classes)
     return test if split == "test" else _train_and_valid(source, train)[1]
 
 
-def read_held_out(source: ImageSource, split: str, folder: Path) -> Images:
+def read_held_out(source: ImageSource, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
     """The images of "valid", which chose the best weights of the run, or of "test", which its training did not use.
 
-    Raises if the images that the run was trained on have changed: others would be held out now, and some of them were
-    trained on.
+    Raises if others than before are held out, and the run was trained on some of them.
     """
-    stats = read_stats(folder)
-    train, test = read_train_and_test(source, stats.classes)
-    if not _has_own_files(source, split) and ImageStats.of(train).sha256 != stats.sha256:
-        raise ValueError(
-            f"the images of {source.train} have changed since {folder} was trained, so that other images would be held "
-            "out, some of which it has learned from; put the files back as they were, or put images that it has not "
-            "seen into a folder test"
-        )
-    return _part(source, train, test, split)
+    images = read_split(source, split, read_stats(folder).classes)
+    return EvaluationSplit.of_folder(images, split, source.train, folder, "images", contents, _own_parts(source))
 
 
 def bounded_examples(images: Images, classes: Sequence[str], split: str) -> tuple[Tensor, Tensor, str]:
@@ -271,20 +272,28 @@ def bounded_examples(images: Images, classes: Sequence[str], split: str) -> tupl
     return pixel_tensor(images.pixels), torch.from_numpy(images.labels), f"the {split} split"
 
 
+class TrainingImages(NamedTuple):
+    """Images to train on, those to validate on, statistics, and warnings about images that splits share."""
+
+    train: Images
+    valid: Images
+    stats: ImageStats
+    shared: Sequence[str]
+
+
 def load_training_images(
     source: ImageSource, folder: Path, new: bool, adapt: Callable[[ImageStats], ImageStats] | None = None
-) -> tuple[Images, Images, ImageStats]:
+) -> TrainingImages:
     """The images to train on, those to validate on, and their statistics, which the folder keeps.
 
     `adapt` changes the statistics of a new run, or raises if a model cannot read such images.
     """
     initial = initial_stats(folder)
-    train, _ = read_train_and_test(source, None if initial is None else initial.classes)
-    everything, (train, valid) = train, _train_and_valid(source, train)
-    own = _has_own_files(source, "valid")
-    mean, spread = brightness(train.pixels)
-    stats = replace(ImageStats.of(everything), mean=mean, spread=max(spread, _LEAST_SPREAD))
-    stats = with_initial_stats(replace(stats, valid_sha256=ImageStats.of(valid).sha256 if own else ""), folder)
+    images, test = read_train_and_test(source, None if initial is None else initial.classes)
+    train, valid = _train_and_valid(source, images)
+    own = _own_parts(source)
+    stats = replace(ImageStats.of(images, train), valid_sha256=ImageStats.of(valid).sha256 if "valid" in own else "")
+    stats = with_initial_stats(stats, folder)
     stats = stats if adapt is None else adapt(stats)
     save_or_check_stats(stats, folder, new)
     # runs of earlier versions have the mean of other images, which their weights have learned
@@ -293,16 +302,17 @@ def load_training_images(
         raise ValueError(
             f"shift={source.shift} moves images of {stats.width} × {stats.height} pixels out of sight; try shift=1"
         )
-    counts = np.bincount(everything.labels, minlength=len(train.classes)).tolist()
+    counts = np.bincount(images.labels, minlength=len(train.classes)).tolist()
     # a run that starts from another need not have images of all its classes
-    least = 0 if initial is None else 1
-    few = [f"{name} has {n}" for name, n in zip(train.classes, counts, strict=True) if least <= n < (1 if own else 2)]
+    least, needed = 0 if initial is None else 1, 1 if "valid" in own else 2
+    few = [f"{name} has {n}" for name, n in zip(train.classes, counts, strict=True) if least <= n < needed]
     if few:
         raise ValueError(
             f"every class needs an image to train on and one to validate on, but {', '.join(few[:5])} after the "
             "test images are taken out; give more images of it, or take the class out"
         )
-    return train, valid, stats
+    shared = record_folder(source.train, folder, Parts(train, valid, test), "images", contents, new, own)
+    return TrainingImages(train, valid, stats, shared)
 
 
 def require_two_classes(source: ImageSource, stats: ImageStats) -> None:

@@ -2,7 +2,7 @@
 of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -10,6 +10,10 @@ from typing import ClassVar, Protocol
 from regard.data.text.running_text import TextSplits, hold_out_end, read_documents
 from regard.data.text.tokenizer import Tokenizer
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks._evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_splits
+
+# characters of a line that is not likely to recur by chance
+_LONG_LINE = 32
 
 
 class RunningTextOptions(Protocol):
@@ -17,6 +21,8 @@ class RunningTextOptions(Protocol):
 
     @property
     def dataset(self) -> str: ...
+    @property
+    def dataset_label(self) -> str: ...
     @property
     def train(self) -> tuple[Path, ...]: ...
     @property
@@ -36,7 +42,7 @@ class EvaluationOptions(Protocol):
     """The options of `regard evaluate` that name a text."""
 
     @property
-    def split(self) -> str: ...
+    def split(self) -> HeldOutPart: ...
     @property
     def test(self) -> tuple[Path, ...]: ...
 
@@ -78,14 +84,37 @@ def _digest(documents: Sequence[str]) -> str:
     return sha256_of(f"{len(document)}\n{document}" for document in documents)
 
 
-def evaluation_documents(config: RunningTextOptions, folder: Path, options: EvaluationOptions) -> tuple[list[str], str]:
-    """The documents that a run is scored on, and their name."""
-    if options.test:
-        return read_documents(options.test), " ".join(map(str, options.test))
-    if config.test and options.split == "test":
-        return read_documents(config.test), f"the test text of {folder}"
-    documents = read_documents(config.valid) if config.valid else read(config).valid
-    if not config.valid:
-        RunningTextFacts.read(folder).check_held_out(_digest(documents), folder)
-    none = ", which has no test text" if options.split == "test" else ""
-    return documents, f"the validation text of {folder}{none}"
+def contents(documents: Sequence[str]) -> Iterator[str]:
+    """The long lines of documents, by which copies are known; short ones recur in any text."""
+    return (line for document in documents for line in document.splitlines() if len(line) >= _LONG_LINE)
+
+
+def record_documents(config: RunningTextOptions, folder: Path, splits: TextSplits, new: bool) -> list[str]:
+    """Keeps hashes of the lines of a run on files, and returns warnings about lines that its files share."""
+    test = read_documents(config.test) if config.test else splits.valid
+    return record_splits(config, folder, Parts(*splits, test), "lines", contents, new)
+
+
+def _check_end(config: RunningTextOptions, documents: Sequence[str], folder: Path) -> None:
+    """Raises unless the end of the text that is held out now is that of the run; its lines may well recur before it."""
+    if _digest(documents) != RunningTextFacts.read(folder).valid_sha256:
+        raise ValueError(
+            f"{' '.join(map(str, config.train))} has changed since {folder} was trained, and the end that is held out "
+            "now may have been trained on; put the files back as they were, or give others by --test"
+        )
+
+
+def evaluation_documents(
+    config: RunningTextOptions, folder: Path, options: EvaluationOptions
+) -> EvaluationSplit[list[str]]:
+    """The documents that a run is scored on."""
+    return EvaluationSplit[list[str]].of(
+        config,
+        options,
+        folder,
+        "lines",
+        read_files=read_documents,
+        read_part=lambda part: read(config).valid,
+        contents=contents,
+        check=lambda documents: _check_end(config, documents, folder),
+    )

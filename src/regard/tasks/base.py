@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from regard.inference.predictor import Predictor
     from regard.training.protocol import TrainingProblem
 
+# the file of a run that has hashes of the examples of its files
+EXAMPLES = "examples.safetensors"
 # called with the number of examples that are done, and of all
 Progress = Callable[[int, int], object]
 
@@ -377,7 +379,10 @@ class LabelledImageConfig(TaskConfig):
 
     unit: ClassVar[str] = "images"
     embedded: ClassVar[str] = "digits"
-    run_files: ClassVar[tuple[str, ...]] = ("images.json",)
+    run_files: ClassVar[tuple[str, ...]] = (
+        "images.json",
+        EXAMPLES,
+    )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("size",)
 

@@ -90,6 +90,8 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
     """The number of examples read, and of those dropped: "29,000 pairs to train on, 1,014 to validate"."""
     unit: str
     """The plural of what `num_terms` counts: "tokens", "images"."""
+    shared: Sequence[str] = ()
+    """Warnings about examples that files to train, to validate and to test on share."""
 
     @abstractmethod
     def build_model(self) -> Model:

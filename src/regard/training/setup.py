@@ -180,7 +180,7 @@ def warnings(
     problem: TrainingProblem[Any, Any],
 ) -> Iterator[Warned]:
     """Warnings about choices that may not be intended."""
-    yield from map(Warned, problem.warnings())
+    yield from map(Warned, (*problem.shared, *problem.warnings()))
     if resume and step == 0:
         kept = f", and the best weights of before are kept as {EARLIER_BEST}" if (run / EARLIER_BEST).exists() else ""
         yield Warned(f"{run} has no checkpoint yet; it starts over{kept}")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from regard.common import image_files
+from regard.data.images.digit_splits import split_digits
 from regard.data.images.labelled import Images, digits, has_split, read_idx, read_images
-from regard.data.splitting import stratified_split
 
 
 def idx(path: Path, array: NDArray[np.uint8]) -> Path:
@@ -161,21 +161,12 @@ def test_digits_in_parts() -> None:
     found = digits()
     assert found.pixels.shape == (1797, 8, 8, 1)
     assert found.pixels.max() == 255
-    train, test = stratified_split(found, 0.2, 3)
+    train, test = split_digits(found, 0.2, 3)
     assert len(train) + len(test) == len(found)
     shares = np.bincount(test.labels) / np.bincount(found.labels)
     assert np.abs(shares - 0.2).max() < 0.005
     # every image is in one part alone, and a seed draws the same again
     together = np.concatenate([train.pixels, test.pixels]).reshape(len(found), -1)
     assert np.array_equal(np.sort(together, 0), np.sort(found.pixels.reshape(len(found), -1), 0))
-    assert np.array_equal(stratified_split(found, 0.2, 3)[1].pixels, test.pixels)
-    assert not np.array_equal(stratified_split(found, 0.2, 4)[1].labels, test.labels)
-
-
-def test_small_classes_are_parted_too() -> None:
-    few = Images(np.zeros((4, 1, 1, 1), np.uint8), np.array([0, 1, 1, 1]), ("lone", "three", "none"))
-    train, test = stratified_split(few, 0.1, 0)
-    assert train.labels.tolist() == [0, 1, 1]
-    assert test.labels.tolist() == [1]
-    with pytest.raises(ValueError, match="share must be above 0 and below 1, got 1; try share=0.2"):
-        stratified_split(few, 1, 0)
+    assert np.array_equal(split_digits(found, 0.2, 3)[1].pixels, test.pixels)
+    assert not np.array_equal(split_digits(found, 0.2, 4)[1].labels, test.labels)

@@ -1,4 +1,4 @@
-"""Labelled texts: three formats give the same texts, errors name file and line, and a split shares no text."""
+"""Labelled texts: three formats give the same texts, and errors name file and line."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.text.labelled import LabelledTexts, read_labelled, split
+from regard.data.text.labelled import LabelledTexts, read_labelled
 
 TEXTS = ["a quick fox", "zwei  Füchse", "no fox, a\u2028dog", "the fox: «là»", "{fox}"]
 LABELS = ["one", "two", "none", "one", "10"]
@@ -123,51 +123,6 @@ def test_a_line_that_is_not_utf_8_is_read_as_latin_1_and_counted(tmp_path: Path)
     assert data[np.array([2])].num_latin1 == 1
     (tmp_path / "a.txt").write_bytes(b"x text\n")
     assert read_labelled(tmp_path / "a.txt").num_latin1 == 0
-
-
-def numbered(count: int) -> LabelledTexts:
-    """Three classes of different size, every text about twice, some under two labels."""
-    draw = np.random.default_rng(0)
-    texts = [f"text {n}" for n in draw.integers(0, count // 2, count)]
-    return LabelledTexts(texts, draw.choice(3, count, p=[0.6, 0.3, 0.1]), ("a", "b", "c"), np.arange(count))
-
-
-def test_a_split_shares_no_text_and_keeps_the_shares_of_classes() -> None:
-    data = numbered(2000)
-    train, valid = split(data, 0.2, seed=5)
-    assert not set(train.texts) & set(valid.texts)
-    assert len(train) + len(valid) == len(data)
-    # evidence is the number of the text here: every text is in one part, with its own label
-    assert train.evidence is not None
-    assert valid.evidence is not None
-    numbers = np.concatenate([train.evidence, valid.evidence])
-    assert sorted(numbers.tolist()) == list(range(2000))
-    assert np.array_equal(data.labels[numbers], np.concatenate([train.labels, valid.labels]))
-    assert [data.texts[n] for n in numbers] == [*train.texts, *valid.texts]
-    shares = np.bincount(valid.labels, minlength=3) / np.bincount(data.labels)
-    assert np.abs(shares - 0.2).max() < 0.06
-
-
-def test_a_split_is_decided_by_its_seed() -> None:
-    data = numbered(300)
-    assert list(split(data, 0.1, 1)[1].texts) == list(split(data, 0.1, 1)[1].texts)
-    assert list(split(data, 0.1, 1)[1].texts) != list(split(data, 0.1, 2)[1].texts)
-
-
-def test_a_frequent_text_stays_in_training() -> None:
-    texts = ["yes"] * 50 + [f"no {n}" for n in range(50)]
-    for seed in range(5):
-        train, valid = split(LabelledTexts(texts, np.zeros(100, np.int64), ("a",)), 0.1, seed)
-        assert "yes" in train.texts
-        assert len(valid) == 10
-
-
-def test_nothing_to_hold_out_is_told() -> None:
-    data = LabelledTexts(["same", "same", "other"], np.array([0, 0, 1]), ("a", "b"))
-    with pytest.raises(ValueError, match="no text to hold out: of 3 texts no class has two that differ; give more"):
-        split(data, 0.5, 0)
-    with pytest.raises(ValueError, match="share must be above 0 and below 1, got 0; try share=0.2"):
-        split(data, 0, 0)
 
 
 def test_numbers_must_fit_the_texts() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.data.text.pair_columns import Columns
-from regard.data.text.sentence_pairs import LabelledPairs, read_labelled_pairs, split_pairs
+from regard.data.text.sentence_pairs import LabelledPairs, read_labelled_pairs
 
 SICK = (
     "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -60,20 +60,6 @@ def test_the_classes_of_a_run(tmp_path: Path) -> None:
     assert read_labelled_pairs(path, ["maybe", "no", "yes"]).labels.tolist() == [1]
     with pytest.raises(ValueError, match=r"pairs.tsv:1: unknown label 'no'; known are: false, true"):
         read_labelled_pairs(path, ["false", "true"])
-
-
-def test_parts_have_no_first_text_in_common() -> None:
-    first = [f"text {n // 3}" for n in range(60)]
-    data = LabelledPairs(first, list(map(str, range(60))), np.arange(60) % 2, ("no", "yes"))
-    rest, held = split_pairs(data, 0.2, 0)
-    assert len(rest) + len(held) == 60
-    assert 6 <= len(held) <= 18
-    assert not {*rest.first} & {*held.first}
-    assert split_pairs(data, 0.2, 0)[1].lines == held.lines != split_pairs(data, 0.2, 1)[1].lines
-    with pytest.raises(
-        ValueError, match=r"no pair to hold out: of 3 pairs no class has two with different first texts"
-    ):
-        split_pairs(data[np.arange(3)], 0.2, 0)
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,10 @@ def test_wrong_files_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
         "__eou__, got 'no tabs'; put tabs between turns",
         "a\t\n\tb\n": f"{path} has no dialogue of two turns or more; it must hold one dialogue per line, its turns "
         "separated by tabs or by __eou__",
-        "a\tb\n": f"--train {path} has 1 different dialogue, too few to hold some out; give more, or --valid as well",
-        "a\tb\na\tc\n": f"--train {path} has 2 different dialogues, too few to hold some out; give more, or --valid as "
-        "well",
+        "a\tb\n": f"--train {path} has 1 dialogue and too few different ones to hold some out; give more dialogues, or "
+        "--valid as well",
+        "a\tb\na\tc\n": f"--train {path} has 2 dialogues and too few different ones to hold some out; give more "
+        "dialogues, or --valid as well",
         "".join(f"{n}\t\t\t\tb\n" for n in range(9)): "train has no reply with words in the --turns 3 before it, so "
         "there is nothing to learn; give more turns, or other dialogues",
     }

@@ -232,7 +232,10 @@ def bad(tmp_path: Path, text: str) -> list[str]:
             "a\t1\t\tb\tx=y\na\t3\t\tc\t\n",
             "dialogue a has turn 3 where turn 2 must stand; put the turns of a dialogue in",
         ),
-        ("a\t1\t\tb\tx=y\n", "has no dialogue to hold out: all of its 1 are equal; give more dialogues, or --valid as"),
+        (
+            "a\t1\t\tb\tx=y\n",
+            "has 1 dialogue and too few different ones to hold some out; give more dialogues",
+        ),
         (
             "a\t1\t\tb\tx=y\nb\t1\t\t" + "c " * 501 + "\tx=z\n",
             "turns.tsv: turn 1 of dialogue b has 501 words, more than --max-length 500 of",

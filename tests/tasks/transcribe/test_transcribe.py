@@ -168,7 +168,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
         Transcribe.of(train=path, max_seconds=0.1).prepare(tmp_path / "run2")
     problem = Transcribe.of(train=path, valid=path, max_seconds=0.22).prepare(tmp_path / "run3")
     assert "dropped 2 of more than 0.22 seconds" in problem.summary
-    with pytest.raises(ValueError, match="names 1 different file, and another is needed to validate on"):
+    with pytest.raises(ValueError, match="has 1 utterance and too few different ones to hold some out"):
         Transcribe.of(train=table(tmp_path, ["a"], "one.tsv")).prepare(tmp_path / "run4")
     wav(tmp_path / "other.tsv1.wav", 0.01)
     with pytest.raises(ValueError, match=r"other.tsv:2: .*other.tsv1.wav lasts 10 ms, less than one window of 25 ms"):

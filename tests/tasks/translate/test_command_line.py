@@ -32,19 +32,6 @@ def test_bleu_has_the_tokens_of_the_training(
     assert "|tok:char|" in evaluations[1]["signature"]
 
 
-def test_training_pairs_are_not_evaluated(regard: Regard, trained: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(trained, tmp_path / "run"))
-    fingerprint = json.loads((run / "data.json").read_text())
-    (run / "data.json").write_text(json.dumps({**fingerprint, "valid_sha256": "0" * 64}))
-    record = RunRecord.read(run)
-    record.with_files(run, ["data.json"]).write(run)
-    for split in ((), ("--split", "valid")):
-        ran = regard("evaluate", run, *split)
-        assert ran.code == 2
-        assert "held out other pairs than these: its files have changed since, or another version of regard" in ran.err
-        assert "or Python began it; give pairs that it has not learned from, by --test" in ran.err
-
-
 def test_other_lengths_than_those_of_training(
     regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -305,7 +305,7 @@ def test_large_numbers_are_written_as_such(tmp_path: Path) -> None:
 def test_saved_once_and_the_same_when_resumed(tmp_path: Path) -> None:
     work = prepared(tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
-    assert names == ["data.json", "tokens.source.json", "tokens.target.json"]
+    assert names == ["data.json", "examples.safetensors", "tokens.source.json", "tokens.target.json"]
     assert json.loads((tmp_path / "data.json").read_text())["train"] == 83
     saved = {name: (tmp_path / name).read_bytes() for name in names}
     again = work.task.prepare(tmp_path, new=False)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.wording import shortened
-from regard.data.splitting import SPLIT_NAMES, check_labels, relabel, stratified_split
+from regard.data.splitting import SPLIT_NAMES, check_labels, relabel
 from regard.data.spreadsheets.label_columns import TextColumns, find_places
 from regard.data.spreadsheets.rows import (
     Sheet,
@@ -75,18 +75,6 @@ class LabelledSplits:
     train: LabelledTexts
     valid: LabelledTexts
     test: LabelledTexts
-
-
-def split(data: LabelledTexts, share: float, seed: int) -> tuple[LabelledTexts, LabelledTexts]:
-    """Two parts, the second with this share of every class; texts that are equal go to the same part."""
-    groups = np.unique(np.array(data.texts, dtype=object), return_inverse=True)[1]
-    rest, held_out = stratified_split(data, share, seed, groups=groups)
-    if not len(held_out):
-        raise ValueError(
-            f"there is no text to hold out: of {len(data)} texts no class has two that differ; "
-            "give more texts, or a file to validate on as well"
-        )
-    return rest, held_out
 
 
 def read_labelled(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from regard.common.suggestions import known
 from regard.common.word_splitting import split_words
 from regard.common.wording import plural, shortened
-from regard.data.splitting import check_labels, relabel, stratified_split
+from regard.data.splitting import check_labels, relabel
 from regard.data.spreadsheets.rows import (
     SheetRow,
     check_classes,
@@ -80,21 +80,6 @@ class PairSplits:
     train: LabelledPairs
     valid: LabelledPairs
     test: LabelledPairs
-
-
-def split_pairs(data: LabelledPairs, share: float, seed: int) -> tuple[LabelledPairs, LabelledPairs]:
-    """Two parts, the second with about this share of every class; pairs with the same first text stay together.
-
-    So no pair is in both parts, and no text that several pairs share, such as a picture's description in SNLI.
-    """
-    groups = np.unique(np.array(data.first, dtype=object), return_inverse=True)[1]
-    rest, held_out = stratified_split(data, share, seed, groups=groups)
-    if not len(held_out) or not len(rest):
-        raise ValueError(
-            f"there is no pair to hold out: of {len(data)} pairs no class has two with different first texts; "
-            "give more pairs, or a file to validate on as well"
-        )
-    return rest, held_out
 
 
 def read_labelled_pairs(

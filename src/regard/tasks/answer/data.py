@@ -1,7 +1,7 @@
 """The stories of a run: their splits, the vocabularies that the run records, and tensors of batches."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,9 +14,10 @@ from torch import Tensor
 
 from regard.data.embedded import stories
 from regard.data.questions.babi import Question, QuestionSplits, match_files, read_babi, task_files, words_of
-from regard.data.splitting import held_out_items
+from regard.data.splitting import held_out, require_held_out, split_items
 from regard.models.reading.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks._evaluation_split import Parts
 from regard.tasks.answer.options import Answer
 
 # stories are sorted by length within pools of about this many batches
@@ -34,30 +35,27 @@ def read(config: Answer) -> dict[str, QuestionSplits]:
     for name, path in files.items():
         train = read_babi(path, config.max_length)
         if name in valid:
-            held_out = read_babi(valid[name], config.max_length)
+            to_validate = read_babi(valid[name], config.max_length)
         else:
-            train, held_out = hold_out(train, path, config.valid_share, config.seed)
-        splits[name] = QuestionSplits(
-            train, held_out, read_babi(test[name], config.max_length) if name in test else held_out
-        )
+            held = held_out(contents({name: train}), config.valid_share, config.seed)
+            require_held_out(held, path, "questions")
+            train, to_validate = split_items(train, held)
+        to_test = read_babi(test[name], config.max_length) if name in test else to_validate
+        splits[name] = QuestionSplits(train, to_validate, to_test)
     return splits
 
 
-def hold_out(
-    questions: Sequence[Question], path: Path, share: float, seed: int
-) -> tuple[list[Question], list[Question]]:
-    """Two parts without a common story; a story is that of its last question."""
-    texts = {question.story: question.text for question in questions}
-    distinct = sorted(set(texts.values()))
-    if len(distinct) < 2:
-        raise ValueError(
-            f"{path} has no story to hold out: all of its {len(texts)} are equal; give more stories, or --valid as well"
-        )
-    held = held_out_items(distinct, share, seed)
-    parts: tuple[list[Question], list[Question]] = ([], [])
-    for question in questions:
-        parts[texts[question.story] in held].append(question)
-    return parts
+def contents(questions: Mapping[str, Sequence[Question]]) -> list[str]:
+    """The story of every question of all tasks, by which copies are known: that of the last question about it."""
+    stories_read = [{question.story: question.text for question in each} for each in questions.values()]
+    pairs = zip(stories_read, questions.values(), strict=True)
+    return [texts[question.story] for texts, each in pairs for question in each]
+
+
+def by_part(splits: Mapping[str, QuestionSplits]) -> Parts[dict[str, Sequence[Question]]]:
+    """The questions of every task to train on, to validate and to test on."""
+    parts = ("train", "valid", "test")
+    return Parts(*({name: getattr(each, part) for name, each in splits.items()} for part in parts))
 
 
 @dataclass(frozen=True, kw_only=True)

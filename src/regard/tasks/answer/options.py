@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_inner_share, check_share
 from regard.common.option_fields import left_open
 from regard.tasks._text_options import EvaluateTextFiles, TextFilesConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.reading.memn2n import MemN2N
@@ -88,7 +88,7 @@ class Answer(TextFilesConfig):
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {"memn2n": MemN2NOptions}
     varies_help: ClassVar[str] = "Mechanisms that read values by scores, by name, as `regard list` has them."
-    run_files: ClassVar[tuple[str, ...]] = ("stories.json", "baseline.safetensors")
+    run_files: ClassVar[tuple[str, ...]] = ("stories.json", EXAMPLES, "baseline.safetensors")
     weight_fields: ClassVar[tuple[str, ...]] = ("joint", "restarts", "memory")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("stories.json",)
     has_line_breaks: ClassVar[bool] = True

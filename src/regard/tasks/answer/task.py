@@ -19,15 +19,17 @@ from regard.metrics.classification import accuracy_interval
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.memn2n import StoryInputs
 from regard.tasks._classification import is_baseline_saved, write_baseline
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks.answer.baseline import bag_of_words_answers, fit_baselines, last_named, read_baselines
 from regard.tasks.answer.data import (
     EncodedQuestions,
     StoryBatch,
     StoryEncoder,
     StoryFacts,
+    by_part,
+    contents,
     plan_questions,
     read,
-    sha256,
 )
 from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer, EvaluateAnswers
@@ -65,6 +67,7 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     example: str
     longest: int  # sentences of a story to train on
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "questions"
 
     @staticmethod
@@ -83,6 +86,7 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         if new:
             write_baseline(fit_baselines(encoders, trained), folder)
             facts.write(folder)
+        shared = record_splits(task, folder, by_part(splits), "questions", contents, new)
         train = [EncodedQuestions(part, each, task.memory) for part, each in zip(trained, encoders, strict=True)]
         valid = {
             name: EncodedQuestions(each.valid, encoders[facts.network(name)], task.memory)
@@ -94,7 +98,7 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         summary += f"{plural(len(encoders), 'network')} with {plural(task.restarts, 'restart')}"
         name, first = next(iter(splits.items()))
         example = story_text(first.valid[0], name if len(facts.tasks) > 1 else None)
-        return AnswerProblem(task, facts, encoders, train, valid, example, longest, summary)
+        return AnswerProblem(task, facts, encoders, train, valid, example, longest, summary, shared)
 
     def build_model(self) -> AnswerNetworks:
         return AnswerNetworks.of(self.task, self.encoders)
@@ -205,7 +209,8 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
     def evaluate(
         self, predictor: AnswerPredictor, folder: Path, options: EvaluateAnswers, progress: Progress
     ) -> Evaluation:
-        questions, split = self._questions(predictor, folder, options)
+        split = self._questions(predictor, folder, options)
+        questions = split.data
         count = sum(map(len, questions.values()))
         progress(0, count)
         start, done = time.perf_counter(), 0
@@ -240,7 +245,10 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
         intervals["nll"] = nats_interval(nats)
         facts: dict[str, Any] = {"tasks": [row._asdict() for row in rows]}
         predictions = [answer.best for _, answer in everything]
-        return Evaluation(scores, count, "questions", split, seconds, predictions, samples, notes, facts, intervals)
+        evaluation = Evaluation(
+            scores, count, "questions", split.name, seconds, predictions, samples, notes, facts, intervals
+        )
+        return split.annotate(evaluation)
 
     def _table(
         self,
@@ -275,27 +283,28 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
 
     def _questions(
         self, predictor: AnswerPredictor, folder: Path, options: EvaluateAnswers
-    ) -> tuple[dict[str, Sequence[Question]], str]:
-        """The questions of every task, and their name."""
+    ) -> EvaluationSplit[dict[str, Sequence[Question]]]:
+        """The questions of every task."""
         config, facts = self.config, predictor.facts
-        paths = options.test or (config.test if options.split == "test" else ()) or config.valid
-        if paths:
+
+        def read_files(paths: tuple[Path, ...]) -> dict[str, Sequence[Question]]:
             files = match_files(facts.tasks, paths, "valid" if paths == config.valid else "test")
             found: dict[str, Sequence[Question]] = {}
             for name, path in files.items():
                 found[name] = read_babi(path, config.max_length)
                 answers = (question.answer for question in found[name])
                 check_any_known("answer", answers, predictor.encoders[facts.network(name)].answers, path)
-            return found, " ".join(map(str, paths))
-        splits = read(config)
-        if config.dataset != "files":
-            part = "test" if options.split == "test" else "validation"
-            chosen = {name: each.test if part == "test" else each.valid for name, each in splits.items()}
-            return chosen, f"the {part} questions of {config.dataset}"
-        held_out = {name: each.valid for name, each in splits.items()}
-        facts.check_held_out(sha256([question for each in held_out.values() for question in each]), folder)
-        none = ", which has no test questions" if options.split == "test" else ""
-        return held_out, f"the validation questions of {folder}{none}"
+            return found
+
+        return EvaluationSplit[dict[str, Sequence[Question]]].of(
+            config,
+            options,
+            folder,
+            "questions",
+            read_files=read_files,
+            read_part=lambda part: getattr(by_part(read(config)), part),
+            contents=contents,
+        )
 
 
 def _line(row: TaskScore) -> str:

@@ -21,7 +21,7 @@ from regard.common.option_fields import left_open, option, resolve
 from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
 from regard.tasks._image_options import ServeImages, gate_factory, leave_out_none
 from regard.tasks._text_options import check_learnable
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -233,7 +233,7 @@ class Caption(TaskConfig):
     varies_help: ClassVar[str] = (
         "soft, hard: all patches mixed by their weights, or one that is sampled; for conv mechanisms by name."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json", *IMAGE_ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("images.json", EXAMPLES, "tokens.json", *IMAGE_ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json", *IMAGE_ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("size", "tokens", "vocabulary")
     training: ClassVar[dict[str, Any]] = {

@@ -1,7 +1,7 @@
 """The task caption: its training problem, its data, its evaluation."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.attn.call import NOTHING, Need
 from regard.data.embedded.scenes import NAMES, CaptionedImages, scenes
 from regard.data.images.captions import read_captions
-from regard.data.splitting import held_out
+from regard.data.splitting import held_out, require_held_out
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import BOS, PAD
 from regard.data.text.tokenizer import Tokenizer
@@ -25,6 +25,7 @@ from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import Cut, chosen_cut, scored, signature
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
+from regard.tasks._evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.tasks._image_data import (
     ImageStats,
     brightness,
@@ -85,6 +86,7 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
     summary: str
     encoder: PretrainedImageEncoder | None = None
     bleu: Cut = "13a"
+    shared: Sequence[str] = ()
     unit: str = "tokens"
 
     @staticmethod
@@ -99,8 +101,8 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
         stats = stats if encoder is None else encoder.adapt(stats)
         _check_same_shape(valid, f"valid={task.valid}", stats)
         # test images are needed only after training, but raise before it
-        if new and task.test is not None:
-            _check_same_shape(read_captioned(task, "test"), f"test={task.test}", stats)
+        test = valid if task.test is None else read_captioned(task, "test")
+        _check_same_shape(test, f"test={task.test}", stats)
         if new:
             lines = [line for captions in train.captions for line in captions]
             tokenizer = initial_tokenizer(folder, TOKENS, lambda: Tokenizer.train(task.tokens, lines, task.vocabulary))
@@ -108,6 +110,7 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
         else:
             tokenizer = read_tokenizer(folder / TOKENS)
         save_or_check_stats(stats, folder, new)
+        shared = record_splits(task, folder, Parts(train, valid, test), "pictures", contents, new)
         all_pairs = [(n, ids) for n, captions in enumerate(train.captions) for ids in tokenizer.encode(captions)]
         pairs = [(n, ids) for n, ids in all_pairs if len(ids) <= task.max_length]
         if not pairs:
@@ -122,7 +125,7 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
         cut = _bleu_tokens(task, valid)
         if task.bleu is None and cut != "13a":
             summary += f"; BLEU is cut by {cut}, as the captions are written without spaces; --bleu says otherwise"
-        return CaptionProblem(task, train, valid, pairs, tokenizer, stats, summary, encoder, cut)
+        return CaptionProblem(task, train, valid, pairs, tokenizer, stats, summary, encoder, cut, shared)
 
     def build_model(self) -> ImageCaptioner:
         return build_captioner(self.task, self.stats, self.tokenizer, self.encoder)
@@ -216,47 +219,44 @@ class CaptionTask(Task[Caption, Captioner]):
         return Captioner.of(self.config, folder)
 
     def evaluate(self, predictor: Captioner, folder: Path, options: EvaluateCaptions, progress: Progress) -> Evaluation:
-        data, split = self._data(predictor.stats, options)
+        split = self._data(predictor.stats, folder, options)
+        data = split.data
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
         progress(0, len(data))
         start = time.perf_counter()
         cut = _bleu_tokens(self.config, data)
         scores, captions = caption_scores(predictor, data, search, lambda done: progress(done, len(data)), cut)
         seconds = time.perf_counter() - start
-        notes = [signature(data.captions, cut)]
-        if split == "valid" != options.split and not options.test:
-            notes.append(
-                f"{folder} has no test pictures; the scores are of its validation pictures, which chose its weights"
-            )
+        signed = signature(data.captions, cut)
+        part = options.split if has_test(self.config) else "valid"
         shown = range(0, len(captions), max(1, len(captions) // _SAMPLES))[:_SAMPLES]
-        return Evaluation(
+        evaluation = Evaluation(
             scores,
             len(data),
             "pictures",
-            split if options.test else f"the {split} split",
+            split.name,
             seconds,
             predictions=[caption.text for caption in captions],
             samples=[_sample(data, captions, n) for n in shown],
-            notes=notes,
-            facts={"split": split, "beam": options.beam, "signature": notes[0]},
+            notes=[signed],
+            facts={"split": split.name if options.test else part, "beam": options.beam, "signature": signed},
         )
+        return split.annotate(evaluation)
 
-    def _data(self, stats: ImageStats, options: EvaluateCaptions) -> tuple[CaptionedImages, str]:
-        """The images to describe, and the name of their split or of their file."""
-        if options.test:
-            (path,) = options.test
-            data, split, name = read_captions(path, self.config.size), str(path), str(path)
-        else:
-            split = options.split if has_test(self.config) else "valid"
-            data, name = read_captioned(self.config, split), f"the {split} split"
-            is_from_train = split == "valid" and self.config.train is not None and self.config.valid is None
-            if is_from_train and _digest(data) != stats.valid_sha256:
-                raise ValueError(
-                    f"the pictures of {self.config.train} have changed since the run was trained, so that others would "
-                    "be held out, some of which it has learned from; put the files back as they were, or give --test"
-                )
-        _check_same_shape(data, name, stats)
-        return data, split
+    def _data(self, stats: ImageStats, folder: Path, options: EvaluateCaptions) -> EvaluationSplit[CaptionedImages]:
+        """The images to describe."""
+        config = self.config
+        split = EvaluationSplit.of(
+            config,
+            options,
+            folder,
+            "pictures",
+            read_files=lambda files: read_captions(files[0], config.size),
+            read_part=lambda part: read_captioned(config, part),
+            contents=contents,
+        )
+        _check_same_shape(split.data, split.name, stats)
+        return split
 
 
 def _bleu_tokens(task: Caption, data: CaptionedImages) -> Cut:
@@ -311,12 +311,14 @@ def read_train_and_valid(task: Caption) -> tuple[CaptionedImages, CaptionedImage
     data = read_captions(task.train, task.size)
     if task.valid is not None:
         return data, read_captions(task.valid, task.size)
-    held = held_out((image.tobytes() for image in data.pixels), _VALID, task.seed)
-    if not held.any():
-        raise ValueError(
-            f"{task.train} names {len(data)} image, and another is needed to validate on; name more, or give valid"
-        )
+    held = held_out(contents(data), _VALID, task.seed)
+    require_held_out(held, task.train, "pictures")
     return data[np.flatnonzero(~held)], data[np.flatnonzero(held)]
+
+
+def contents(data: CaptionedImages) -> Iterator[bytes]:
+    """The pixels of every image, by which copies are known; their captions may differ."""
+    return (image.tobytes() for image in data.pixels)
 
 
 def caption_stats(train: CaptionedImages, valid: CaptionedImages) -> ImageStats:

@@ -1,6 +1,6 @@
 """The clips of a task: splits, the facts that a run keeps of them, batches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,7 @@ from regard.data.clips.labelled import Clip, Clips
 from regard.data.embedded.clips.moving_digits import camouflage, directions, meetings
 from regard.data.embedded.clips.signals import signals
 from regard.data.images.digit_splits import Split
-from regard.data.splitting import content_groups, relabel, stratified_split
+from regard.data.splitting import held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
 from regard.tasks._data_fingerprint import DataFingerprint
 
@@ -72,6 +72,11 @@ def read_splits(source: ClipSource, classes: Sequence[str] | None = None) -> Cli
     return ClipSplits(train, valid, test)
 
 
+def own_parts(source: ClipSource) -> list[str]:
+    """Those of "valid" and "test" that have files of their own."""
+    return [part for part in ("valid", "test") if source.train is not None and has_split(source.train, part)]
+
+
 def _with_part(source: ClipSource, split: str, train: Clips, share: float) -> tuple[Clips, Clips]:
     """The training clips, and those of a split: they have files of their own, or this share is held out."""
     assert source.train is not None
@@ -99,7 +104,13 @@ def _with_unseen(clips: Clips, classes: Sequence[str], name: object) -> Clips:
 
 def _split(clips: Clips, share: float, seed: int) -> tuple[Clips, Clips]:
     """Two parts without a common clip."""
-    return stratified_split(clips, share, seed, groups=content_groups(clip.tobytes() for clip in clips.clips))
+    held = held_out(contents(clips), share, seed, labels=clips.labels)
+    return clips[np.flatnonzero(~held)], clips[np.flatnonzero(held)]
+
+
+def contents(clips: Clips) -> Iterator[bytes]:
+    """The shape and values of every clip, by which copies are known; their classes may differ."""
+    return (f"{clip.shape}".encode() + clip.tobytes() for clip in clips.clips)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_even_heads, check_positive, check_share
 from regard.common.option_fields import flag, left_open, resolve
 from regard.tasks._image_options import gate_factory, leave_out_none
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.gates.catalogue import GateFactory
@@ -273,7 +273,7 @@ class ClassifyClip(TaskConfig):
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them; paper is that of Yang et al., uniform the mean over frames."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("clips.json", "baseline.safetensors")
+    run_files: ClassVar[tuple[str, ...]] = ("clips.json", EXAMPLES, "baseline.safetensors")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("clips.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("size",)
     Evaluate: ClassVar[type] = EvaluateClips

@@ -22,12 +22,15 @@ from regard.tasks._classification import (
     unseen_class_notes,
     write_baseline,
 )
+from regard.tasks._evaluation_split import EvaluationSplit, record_folder
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_clip.baseline import fit_single_frame, read_single_frame, single_frame_accuracy
 from regard.tasks.classify_clip.data import (
     ClipBatch,
     ClipFacts,
     check_trainable,
+    contents,
+    own_parts,
     pad,
     plan_batches,
     read_splits,
@@ -52,6 +55,7 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
     train: Clips
     valid: Clips
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "clips"
 
     @staticmethod
@@ -77,7 +81,9 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
         else:
             facts.check_same(folder)
         summary = f"{len(splits.train):,} clips to train on, {len(splits.valid):,} to validate"
-        return ClassifyClipProblem(task, facts, splits.train, splits.valid, f"{summary}, {len(facts.classes)} classes")
+        summary += f", {len(facts.classes)} classes"
+        shared = record_folder(task.train, folder, splits, "clips", contents, new, own_parts(task))
+        return ClassifyClipProblem(task, facts, splits.train, splits.valid, summary, shared)
 
     def build_model(self) -> ClipModel:
         return _build(self.task, self.facts)
@@ -135,11 +141,11 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
         self, predictor: ClipClassifier, folder: Path, options: EvaluateClips, progress: Progress
     ) -> Evaluation:
         facts = predictor.facts
-        splits = read_splits(self.config, facts.classes)
-        if self.config.train is not None:
-            # with other files, clips that the run has learned from could be among those to test on
-            ClipFacts.of(splits).check_same(folder)
-        clips = splits.test if options.split == "test" else splits.valid
+        config, data = self.config, getattr(read_splits(self.config, facts.classes), options.split)
+        split: EvaluationSplit[Clips] = EvaluationSplit.of_folder(
+            data, options.split, config.train, folder, "clips", contents, own_parts(config)
+        )
+        clips = split.data
         progress(0, len(clips))
         start = time.perf_counter()
         probabilities = predictor.probabilities(clips.clips, lambda done: progress(done, len(clips)))
@@ -165,11 +171,11 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
             + ("" if predictions[n] == (right := clips.classes[clips.labels[n]]) else f"   right: {right}")
             for n in range(0, len(clips), max(1, len(clips) // _SAMPLES))[:_SAMPLES]
         ]
-        return Evaluation(
+        evaluation = Evaluation(
             {self.config.metric: scores.pop(self.config.metric), **scores},
             len(clips),
             "clips",
-            f"the {options.split} split",
+            split.name,
             seconds,
             predictions,
             samples,
@@ -177,6 +183,7 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
             {"split": options.split, "baseline": {"accuracy": alone}},
             intervals,
         )
+        return split.annotate(evaluation)
 
 
 def _build(task: ClassifyClip, facts: ClipFacts) -> ClipModel:

@@ -19,7 +19,7 @@ from regard.tasks._image_options import (
     gate_factory,
     leave_out_none,
 )
-from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -191,7 +191,7 @@ class ClassifyImage(LabelledImageConfig):
         PRETRAINED: PretrainedImageOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
-    run_files: ClassVar[tuple[str, ...]] = ("images.json", *IMAGE_ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("images.json", EXAMPLES, *IMAGE_ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", *IMAGE_ENCODER_FILES)
     varies: ClassVar[str] = "gate"
     varies_help: ClassVar[str] = (

@@ -54,6 +54,7 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     stats: ImageStats
     summary: str = ""
     encoder: PretrainedImageEncoder | None = None
+    shared: Sequence[str] = ()
     unit: str = "images"
 
     @staticmethod
@@ -61,9 +62,9 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
         options, encoder = task.model, None
         if isinstance(options, PretrainedImageOptions):
             encoder = PretrainedImageEncoder.prepare(options, folder, new)
-        train, valid, stats = load_training_images(task, folder, new, encoder.adapt if encoder else None)
+        train, valid, stats, shared = load_training_images(task, folder, new, encoder.adapt if encoder else None)
         require_two_classes(task, stats)
-        return ClassifyImageProblem(task, train, valid, stats, data_summary(train, valid), encoder)
+        return ClassifyImageProblem(task, train, valid, stats, data_summary(train, valid), encoder, shared)
 
     @property
     def adversary(self) -> Attack | None:
@@ -132,7 +133,8 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     def evaluate(
         self, predictor: ImageClassifier, folder: Path, options: EvaluateImages, progress: Progress
     ) -> Evaluation:
-        images = read_held_out(self.config, options.split, folder)
+        split = read_held_out(self.config, options.split, folder)
+        images = split.data
         progress(0, len(images))
         start = time.perf_counter()
         probabilities = class_probabilities(
@@ -143,7 +145,7 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
             lambda done: progress(done, len(images)),
         )
         seconds = time.perf_counter() - start
-        return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds)
+        return split.annotate(image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds))
 
     def known_features(self, predictor: ImageClassifier, count: int) -> Sequence[tuple[ImageInput, NDArray[np.bool_]]]:
         if self.config.train is not None:
@@ -155,7 +157,7 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     def attack_examples(
         self, predictor: ImageClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        images = read_held_out(self.config, options.split, folder)
+        images = read_held_out(self.config, options.split, folder).data
         return bounded_examples(images, predictor.stats.classes, options.split)
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from regard.common.word_splitting import split_words
 from regard.data.embedded import TEXTS
-from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, split, with_classes
+from regard.data.splitting import held_out, require_held_out
+from regard.data.text.labelled import LabelledSplits, LabelledTexts, read_labelled, with_classes
 from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
 from regard.data.text.subwords import SubwordTokenizer
@@ -48,7 +49,9 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
             "give texts of another class as well"
         )
     if config.valid is None:
-        train, valid = split(train, config.valid_share, config.seed)
+        held = held_out(train.texts, config.valid_share, config.seed, labels=train.labels)
+        require_held_out(held, f"train={config.train}", "texts")
+        train, valid = train[np.flatnonzero(~held)], train[np.flatnonzero(held)]
     else:
         valid = read_labelled(config.valid, train.classes, "valid", config.columns, with_unseen=True)
     test = valid
@@ -82,6 +85,11 @@ def digest(data: LabelledTexts) -> str:
     """The fingerprint of texts and their classes."""
     rows = zip(data.labels.tolist(), data.texts, strict=True)
     return sha256_of(f"{data.classes[label]}\t{text}\n" for label, text in rows)
+
+
+def contents(data: LabelledTexts) -> Sequence[str]:
+    """The content of every text, by which copies are known; its class may differ."""
+    return data.texts
 
 
 def train_tokenizer(config: ClassifyText, texts: Sequence[str], tokens: Kind | None = None) -> Tokenizer:

@@ -20,7 +20,7 @@ from regard.tasks._text_options import (
     RecallOptions,
     TextFileConfig,
 )
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.text_classifier import TextClassifier
@@ -261,6 +261,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
     )
     run_files: ClassVar[tuple[str, ...]] = (
         "texts.json",
+        EXAMPLES,
         "tokens.json",
         "baseline-tokens.json",
         "baseline.safetensors",

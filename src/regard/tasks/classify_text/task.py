@@ -42,6 +42,7 @@ from regard.tasks._classification import (
 )
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks._text_options import AttackTextFiles, EvaluateTextFiles
 from regard.tasks.base import Progress, Task
@@ -50,7 +51,7 @@ from regard.tasks.classify_text.data import (
     Sentences,
     TextBatch,
     TextFacts,
-    digest,
+    contents,
     drop_words,
     encode,
     pad,
@@ -105,6 +106,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
     max_length: int
     folder: Path
     encoder: PretrainedEncoder | None = None
+    shared: Sequence[str] = ()  # warnings about texts that files share
     unit: str = "texts"
 
     @staticmethod
@@ -127,6 +129,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
             write_tokenizer(tokenizer, folder / _TOKENS)
             _write_baselines(task, folder, splits.train, tokenizer, encoded.texts)
             facts.write(folder)
+        shared = record_splits(task, folder, splits, "texts", contents, new)
         reader: Tokenizer | SubwordTokenizer = tokenizer
         max_length = longest_text(task, encoder)
         vocabulary = f"{len(tokenizer):,} tokens"
@@ -144,7 +147,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
             summary += (
                 f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as {splits.train.fallback}"
             )
-        rest = (encoded.texts, labels, valid, summary, max_length, folder, encoder)
+        rest = (encoded.texts, labels, valid, summary, max_length, folder, encoder, shared)
         return ClassifyTextProblem(task, facts.classes, reader, *rest)
 
     def build_model(self) -> TextClassifier:
@@ -270,36 +273,30 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
     def evaluate(
         self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
-        data, split = self._texts(folder, options, predictor.classes)
-        baselines = baseline_scores(self.config, folder, data, predictor.classes)
-        return evaluate_texts(predictor, data, split, progress, baselines)
+        split = self._texts(folder, options, predictor.classes)
+        baselines = baseline_scores(self.config, folder, split.data, predictor.classes)
+        return split.annotate(evaluate_texts(predictor, split.data, split.name, progress, baselines))
 
     def attack_examples(
         self, predictor: ClassifyTextPredictor, folder: Path, options: AttackTextFiles
     ) -> tuple[list[str], list[str], str]:
-        data, split = self._texts(folder, options, predictor.classes)
-        data = data[known_rows(data.labels, len(predictor.classes))]
-        return list(data.texts), [data.classes[n] for n in data.labels], split
+        split = self._texts(folder, options, predictor.classes)
+        data = split.data[known_rows(split.data.labels, len(predictor.classes))]
+        return list(data.texts), [data.classes[n] for n in data.labels], split.name
 
-    def _texts(self, folder: Path, options: EvaluateTextFiles, classes: Sequence[str]) -> tuple[LabelledTexts, str]:
-        """The texts to classify, and their name."""
-        config = self.config
-        if options.test:
-            return read_files(options.test, classes, config.columns)
-        if config.test is not None and options.split == "test":
-            texts = read_labelled(config.test, classes, "test", config.columns, with_unseen=True)
-            return texts, f"the test texts of {folder}"
-        if config.valid is not None:
-            texts = read_labelled(config.valid, classes, "valid", config.columns, with_unseen=True)
-        else:
-            splits = read(config, classes)
-            texts = splits.test if options.split == "test" else splits.valid
-        if config.dataset != "files":
-            return texts, f"the {'test' if options.split == 'test' else 'validation'} texts of {config.dataset}"
-        if config.valid is None:
-            TextFacts.read(folder).check_held_out(digest(texts), folder)
-        none = ", which has no test texts" if options.split == "test" else ""
-        return texts, f"the validation texts of {folder}{none}"
+    def _texts(
+        self, folder: Path, options: EvaluateTextFiles, classes: Sequence[str]
+    ) -> EvaluationSplit[LabelledTexts]:
+        """The texts to classify."""
+        return EvaluationSplit.of(
+            self.config,
+            options,
+            folder,
+            "texts",
+            read_files=lambda paths: read_files(paths, classes, self.config.columns)[0],
+            read_part=lambda part: getattr(read(self.config, classes), part),
+            contents=contents,
+        )
 
 
 def _write_baselines(

@@ -67,6 +67,11 @@ def read(config: Embed) -> Splits:
     return splits
 
 
+def contents(pairs: Pairs) -> list[str]:
+    """The content of every pair with text on both sides, by which copies are known."""
+    return [f"{source}\t{target}" for source, target in with_text(pairs)]
+
+
 def with_text(pairs: Pairs) -> list[tuple[str, str]]:
     """The pairs that have text on both sides."""
     both = zip(pairs.source, pairs.target, strict=True)

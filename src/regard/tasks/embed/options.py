@@ -11,7 +11,7 @@ from regard.common.option_fields import at_least, left_open, option
 from regard.common.position_names import PositionName
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import TextFilesConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.bert import BERT
@@ -157,7 +157,7 @@ class Embed(TextFilesConfig):
         PRETRAINED: PretrainedEmbedderOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
-    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", *ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", EXAMPLES, *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ENCODER_FILES
     weight_fields: ClassVar[tuple[str, ...]] = ("max_length",)
     Predict: ClassVar[type] = PredictVectors

@@ -32,14 +32,15 @@ from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
 from regard.tasks._encoder import EncoderFacts, PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.embed.data import (
     ContrastiveBatch,
     EncodedPairs,
     PairFingerprint,
+    contents,
     contrastive_batch,
-    digest,
     encode_pairs,
     plan_pairs,
     read,
@@ -66,6 +67,7 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
     texts: Sequence[tuple[str, str]]
     valid: Sequence[tuple[str, str]]
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "pairs"
 
     @staticmethod
@@ -84,6 +86,7 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
             encoder = _new_encoder(task, train, folder, new)
         if new:
             fingerprint.write(folder)
+        shared = record_splits(task, folder, splits, "pairs", contents, new)
         longest = encoder.longest_input(task.max_length)
         pairs = encode_pairs(encoder.tokenizer, train, longest)
         summary = f"{len(train):,} pairs to train on, {len(valid):,} to validate, {encoder.tokenizer.size:,} tokens"
@@ -92,7 +95,7 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
             summary += f"; {plural(pairs.num_cut, 'text')} {are} cut off after {longest:,} tokens"
         if dropped := len(splits.train) - len(train):
             summary += f"; {plural(dropped, 'pair')} without text on both sides left out"
-        return EmbedProblem(task, encoder, pairs, train, valid, summary)
+        return EmbedProblem(task, encoder, pairs, train, valid, summary, shared)
 
     def build_model(self) -> TextEmbedder:
         return build(self.task, self.encoder)
@@ -282,27 +285,16 @@ class EmbedTask(Task[Embed, EmbedPredictor]):
     def evaluate(
         self, predictor: EmbedPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
-        pairs, split = self._pairs(folder, options)
-        return evaluate_pairs(predictor, pairs, split, progress, self.config.temperature)
-
-    def _pairs(self, folder: Path, options: EvaluateTextFiles) -> tuple[Pairs, str]:
-        """The pairs to score, and their name."""
-        config = self.config
-        if options.test:
-            return read_pairs(options.test), " ".join(map(str, options.test))
-        if config.test and options.split == "test":
-            return read_pairs(config.test), f"the test pairs of {folder}"
-        if config.valid:
-            pairs = read_pairs(config.valid)
-        else:
-            splits = read(config)
-            pairs = splits.test if options.split == "test" else splits.valid
-        if config.dataset != "files":
-            return pairs, f"the {'test' if options.split == 'test' else 'validation'} pairs of {config.dataset}"
-        if not config.valid:
-            PairFingerprint.read(folder).check_held_out(digest(pairs), folder)
-        none = ", which has no test pairs" if options.split == "test" else ""
-        return pairs, f"the validation pairs of {folder}{none}"
+        split = EvaluationSplit.of(
+            self.config,
+            options,
+            folder,
+            "pairs",
+            read_files=read_pairs,
+            read_part=lambda part: getattr(read(self.config), part),
+            contents=contents,
+        )
+        return split.annotate(evaluate_pairs(predictor, split.data, split.name, progress, self.config.temperature))
 
 
 def evaluate_pairs(

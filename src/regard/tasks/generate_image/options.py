@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_seed, check_share
 from regard.common.option_fields import left_open
 from regard.tasks._image_options import EvaluateImages, gate_factory, leave_out_none
-from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.sagan import SelfAttentionGAN
@@ -85,7 +85,7 @@ class GenerateImage(LabelledImageConfig):
     models: ClassVar[dict[str, type[ModelOptions]]] = {"sagan": SAGANOptions}
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "The map that the attention block reads: none, quarter, half, whole."
-    run_files: ClassVar[tuple[str, ...]] = ("images.json", JUDGE, TEST_JUDGE)
+    run_files: ClassVar[tuple[str, ...]] = ("images.json", EXAMPLES, JUDGE, TEST_JUDGE)
     # two players that answer each other need short memories and steady steps
     training: ClassVar[dict[str, Any]] = {
         "lr": 2.5e-4,

@@ -49,11 +49,12 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
     stats: ImageStats
     summary: str
     real: RealImageStats
+    shared: Sequence[str] = ()
     unit: str = "images"
 
     @staticmethod
     def of(task: GenerateImage, folder: Path, new: bool) -> "GenerateImageProblem":
-        train, valid, stats = load_training_images(task, folder, new)
+        train, valid, stats, shared = load_training_images(task, folder, new)
         _check_size(stats)
         _check_classes(train)
         judge = ReferenceClassifier.of(
@@ -61,7 +62,7 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
         )
         summary = f"{data_summary(train, valid)}; samples are judged by a classifier that recognises "
         summary += f"{judge.accuracy:.1f} % of the images held out"
-        return GenerateImageProblem(task, train, stats, summary, RealImageStats.of(judge, train))
+        return GenerateImageProblem(task, train, stats, summary, RealImageStats.of(judge, train), shared)
 
     def build_model(self) -> SelfAttentionGAN:
         return _build(self.task, self.stats)
@@ -161,7 +162,7 @@ def validation_judge(task: GenerateImage, folder: Path) -> ReferenceClassifier:
     """The classifier by which a run chose its weights. It is in the run: images are read only if it is missing."""
 
     def train() -> ReferenceClassifier:
-        images, valid, stats = load_training_images(task, folder, new=False)
+        images, valid, stats, _ = load_training_images(task, folder, new=False)
         return ReferenceClassifier.train(images, valid, stats, task.judge, task.seed)
 
     return ReferenceClassifier.of(folder / JUDGE, False, read_stats(folder), train)
@@ -173,8 +174,7 @@ def judge_and_images(task: GenerateImage, folder: Path, split: str) -> tuple[Ref
     The classifier of "valid" chose the weights of the run; that of "test" had no part in the choice.
     """
     if split == "valid":
-        _, valid, _ = load_training_images(task, folder, new=False)
-        return validation_judge(task, folder), valid
+        return validation_judge(task, folder), load_training_images(task, folder, new=False).valid
     stats = read_stats(folder)
     images, test = read_train_and_test(task, stats.classes)
     test = test[known_rows(test.labels, len(stats.classes))]

@@ -19,6 +19,7 @@ from regard.inference.evaluation import Evaluation
 from regard.losses import reinforce
 from regard.metrics.classification import accuracy
 from regard.models.ram import RAM
+from regard.tasks._evaluation_split import EvaluationSplit, HeldOutPart
 from regard.tasks._image_data import (
     ImageBatch,
     ImageStats,
@@ -62,16 +63,17 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
     valid: Images  # scenes
     source_stats: ImageStats  # of the images as they were read
     summary: str = ""
+    shared: Sequence[str] = ()
     unit: str = "images"
 
     @staticmethod
     def of(task: Glimpse, folder: Path, new: bool) -> "GlimpseProblem":
-        train, images, stats = load_training_images(task, folder, new)
+        train, images, stats, shared = load_training_images(task, folder, new)
         require_two_classes(task, stats)
         height, width = task.canvas_size(stats.height, stats.width)
         scene = "" if task.scene == "plain" else f", {task.scene} on {height} × {width}"
         valid = _evaluation_scenes(task, images, "valid")
-        return GlimpseProblem(task, train, valid, stats, data_summary(train, valid) + scene)
+        return GlimpseProblem(task, train, valid, stats, data_summary(train, valid) + scene, shared)
 
     @property
     def stats(self) -> ImageStats:
@@ -144,7 +146,8 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
         self, predictor: GlimpseClassifier, folder: Path, options: EvaluateGlimpses, progress: Progress
     ) -> Evaluation:
         """The mean over sampled paths, beside a single path at the means."""
-        images = _held_out_scenes(self.config, options.split, folder)
+        split = _held_out_scenes(self.config, options.split, folder)
+        images = split.data
         progress(0, len(images))
         start = time.perf_counter()
         with torch.random.fork_rng(devices=[]):
@@ -163,12 +166,15 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
             note = f"The scores are of the mean of {options.draws} sampled paths; "
             note += f"one sampled path has an accuracy of {np.mean(single[1:]):.2f} %, {at_means}."
         facts = {"draws": options.draws, "at_the_means": single[0], "drawn": single[1:]}
-        return image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds, [note], facts)
+        evaluation = image_evaluation(
+            images, probabilities, predictor.stats.classes, options.split, seconds, [note], facts
+        )
+        return split.annotate(evaluation)
 
     def attack_examples(
         self, predictor: GlimpseClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        scenes = _held_out_scenes(self.config, options.split, folder)
+        scenes = _held_out_scenes(self.config, options.split, folder).data
         return bounded_examples(scenes, predictor.stats.classes, options.split)
 
 
@@ -192,9 +198,10 @@ def read_scenes(task: Glimpse, split: str) -> Images:
     return _evaluation_scenes(task, read_split(task, split), split)
 
 
-def _held_out_scenes(task: Glimpse, split: str, folder: Path) -> Images:
-    """The same of a run that is trained; raises if its images have changed."""
-    return _evaluation_scenes(task, read_held_out(task, split, folder), split)
+def _held_out_scenes(task: Glimpse, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
+    """The same of a run that is trained; raises if it was trained on some of them."""
+    evaluated = read_held_out(task, split, folder)
+    return replace(evaluated, data=_evaluation_scenes(task, evaluated.data, split))
 
 
 def _evaluation_scenes(task: Glimpse, images: Images, split: str) -> Images:

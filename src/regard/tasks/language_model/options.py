@@ -18,7 +18,7 @@ from regard.common.option_checks import (
 from regard.common.option_fields import left_open, option, resolve
 from regard.common.position_names import PositionName
 from regard.tasks._text_options import RECALL, EvaluateTextFiles, RecallOptions, RunningTextConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.data.text.running_text import TextSplits
@@ -298,7 +298,7 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
         "transformer-xl": TransformerXLOptions,
         "recurrent": RecurrentOptions,
     }
-    run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json")
+    run_files: ClassVar[tuple[str, ...]] = ("text.json", EXAMPLES, "tokens.json")
     has_line_breaks: ClassVar[bool] = True
     chats: ClassVar[Literal["reply", "state"] | None] = "reply"
     Evaluate: ClassVar[type] = EvaluateLanguageModel

@@ -13,7 +13,7 @@ from regard.data.text.running_text import token_stream
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.language_model import LanguageModel
-from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
+from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, record_documents, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks._text_options import RECALL
 from regard.tasks.base import Progress, Task
@@ -46,9 +46,14 @@ class LanguageModelProblem(TrainingProblem[LanguageModel, SegmentBatch]):
     unit = "tokens"
 
     def __init__(
-        self, task: LanguageModelConfig, tokenizer: Tokenizer, stream: NDArray[np.int32], valid: list[str]
+        self,
+        task: LanguageModelConfig,
+        tokenizer: Tokenizer,
+        stream: NDArray[np.int32],
+        valid: list[str],
+        shared: Sequence[str] = (),
     ) -> None:
-        self.task, self.tokenizer, self.stream = task, tokenizer, stream
+        self.task, self.tokenizer, self.stream, self.shared = task, tokenizer, stream, shared
         self.valid_text, self.valid_stream = valid, token_stream(tokenizer, valid)
         # the memory before a token, and the token whose document a recurrent state belongs to
         self.documents = document_numbers(stream, max(getattr(task.model, "memory", 0), 1))
@@ -79,7 +84,8 @@ class LanguageModelProblem(TrainingProblem[LanguageModel, SegmentBatch]):
         if new:
             write_tokenizer(tokenizer, folder / _TOKENS)
             facts.write(folder)
-        return LanguageModelProblem(task, tokenizer, stream, splits.valid)
+        shared = record_documents(task, folder, splits, new)
+        return LanguageModelProblem(task, tokenizer, stream, splits.valid, shared)
 
     def build_model(self) -> LanguageModel:
         return self.task.model.build(len(self.tokenizer), self.task.segment)
@@ -159,9 +165,17 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
         self, predictor: LanguageModelPredictor, folder: Path, options: EvaluateLanguageModel, progress: Progress
     ) -> Evaluation:
         check_options(predictor, options, self.config.segment)
-        documents, split = evaluation_documents(self.config, folder, options)
+        split = evaluation_documents(self.config, folder, options)
         memory = getattr(self.config.model, "memory", None) if options.memory is None else options.memory
         has_answers = self.config.dataset == RECALL and not options.test
-        return evaluate_text(
-            predictor, documents, split, options, self.config.segment, memory, progress, has_answers=has_answers
+        evaluation = evaluate_text(
+            predictor,
+            split.data,
+            split.name,
+            options,
+            self.config.segment,
+            memory,
+            progress,
+            has_answers=has_answers,
         )
+        return split.annotate(evaluation)

@@ -16,7 +16,7 @@ from regard.common.option_checks import (
 from regard.common.option_fields import at_least, left_open
 from regard.common.position_names import PositionName
 from regard.tasks._text_options import RunningTextConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.bert import BERTMaskedLM
@@ -107,7 +107,7 @@ class MaskedLM(RunningTextConfig):
         for dataset in ("manual", "files")
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {"bert": BERTOptions}
-    run_files: ClassVar[tuple[str, ...]] = ("text.json", "tokens.json", "baseline.safetensors")
+    run_files: ClassVar[tuple[str, ...]] = ("text.json", EXAMPLES, "tokens.json", "baseline.safetensors")
     Predict: ClassVar[type] = PredictMasked
 
     data: Literal["manual"] | None = None

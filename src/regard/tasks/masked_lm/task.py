@@ -17,7 +17,7 @@ from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.bert import BERTMaskedLM
-from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, train_tokenizer
+from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, record_documents, train_tokenizer
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
@@ -46,6 +46,7 @@ class MaskedLMProblem(TrainingProblem[BERTMaskedLM, MaskedBatch]):
     counts: NeighbourCounts
     masking: Masking
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "masked tokens"
 
     @staticmethod
@@ -73,7 +74,8 @@ class MaskedLMProblem(TrainingProblem[BERTMaskedLM, MaskedBatch]):
         summary = f"{len(stream):,} tokens to train on, {len(valid):,} to validate, {len(tokenizer):,} different ones"
         masking = masking_of(task, tokenizer)
         counts = NeighbourCounts.read(folder)
-        return MaskedLMProblem(task, tokenizer, stream, splits.valid, valid, counts, masking, summary)
+        shared = record_documents(task, folder, splits, new)
+        return MaskedLMProblem(task, tokenizer, stream, splits.valid, valid, counts, masking, summary, shared)
 
     def build_model(self) -> BERTMaskedLM:
         return build(self.task, self.tokenizer)
@@ -130,7 +132,8 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
     def evaluate(
         self, predictor: MaskedLMPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
     ) -> Evaluation:
-        documents, split = evaluation_documents(self.config, folder, options)
+        split = evaluation_documents(self.config, folder, options)
+        documents = split.data
         tokenizer = read_tokenizer(folder / _TOKENS)
         stream = token_stream(tokenizer, documents)
         progress(0, len(stream))
@@ -156,9 +159,11 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
         count = len(scores.targets)
         samples = _samples(predictor, documents, _SAMPLES)
         facts = {"tokens": len(stream), "masking": self.config.masking, "mask_share": self.config.mask_share}
-        return Evaluation(
-            scores.summary(), count, "masked tokens", split, seconds, lines, samples, notes, facts, scores.intervals()
+        named, intervals = scores.summary(), scores.intervals()
+        evaluation = Evaluation(
+            named, count, "masked tokens", split.name, seconds, lines, samples, notes, facts, intervals
         )
+        return split.annotate(evaluation)
 
 
 def build(task: MaskedLM, tokenizer: Tokenizer) -> BERTMaskedLM:

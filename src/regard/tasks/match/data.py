@@ -5,19 +5,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.common.word_splitting import split_words
 from regard.common.wording import shortened
 from regard.data.embedded import quantifiers
+from regard.data.splitting import held_out, require_held_out
 from regard.data.text.pair_columns import Columns
 from regard.data.text.sentence_pairs import (
     LabelledPairs,
     PairSplits,
     count_words,
     read_labelled_pairs,
-    split_pairs,
     with_pair_classes,
 )
 from regard.data.text.words import repeated_characters, repeated_words
@@ -47,7 +48,10 @@ def read(config: Match, classes: Sequence[str] | None = None) -> PairSplits:
             "give pairs of another class as well"
         )
     if config.valid is None:
-        train, valid = split_pairs(train, config.valid_share, config.seed)
+        # pairs with the same first text stay together: several share it, such as a picture's description in SNLI
+        held = held_out(train.first, config.valid_share, config.seed, labels=train.labels)
+        require_held_out(held, f"train={config.train}", "pairs")
+        train, valid = train[np.flatnonzero(~held)], train[np.flatnonzero(held)]
     else:
         valid = read_file(config, config.valid, train.classes, with_unseen=True)
     test = valid if config.test is None else read_file(config, config.test, train.classes, with_unseen=True)
@@ -97,6 +101,11 @@ class PairFacts(DataFingerprint):
 def digest(data: LabelledPairs) -> str:
     """The fingerprint of pairs and their classes."""
     return sha256_of(f"{line}\n" for line in data.lines)
+
+
+def contents(data: LabelledPairs) -> list[str]:
+    """The content of every pair, by which copies are known; its class may differ."""
+    return [f"{first}\t{second}" for first, second in zip(data.first, data.second, strict=True)]
 
 
 # the texts that `parse_pair` takes: not blank, with one tab between them, or on two lines without a tab

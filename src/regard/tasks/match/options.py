@@ -13,7 +13,7 @@ from regard.common.option_fields import left_open
 from regard.data.text.pair_columns import Columns
 from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
 from regard.tasks._text_options import AttackTextFile, PredictTextClasses, TextFileConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.matching.pair_matcher import PairMatcher
@@ -291,7 +291,13 @@ class Match(TextFileConfig):
         "Mechanisms by name, as `regard list` has them, whose score both directions share; paper is that of the "
         "model's paper. A bag of words is always compared with them."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("pairs.json", "baseline.safetensors", *ENCODER_FILES, *SECOND_FILES)
+    run_files: ClassVar[tuple[str, ...]] = (
+        "pairs.json",
+        EXAMPLES,
+        "baseline.safetensors",
+        *ENCODER_FILES,
+        *SECOND_FILES,
+    )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("pairs.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True

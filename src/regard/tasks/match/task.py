@@ -26,10 +26,11 @@ from regard.tasks._classification import (
     unseen_class_notes,
     write_baseline,
 )
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
-from regard.tasks.match.data import MatchBatch, PairFacts, digest, read, read_file
+from regard.tasks.match.data import MatchBatch, PairFacts, contents, read, read_file
 from regard.tasks.match.encoders import (
     EncoderReader,
     FrozenVectors,
@@ -67,6 +68,7 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
     valid_tokens: Sequence[Any]
     vectors: FrozenVectors | None  # of the texts, where a frozen encoder reads them
     summary: str
+    shared: Sequence[str] = ()  # warnings about pairs that files share
     unit: str = "pairs"
 
     @staticmethod
@@ -81,6 +83,7 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
             facts.write(folder)
         else:
             facts = facts.check_same(folder)
+        shared = record_splits(task, folder, splits, "pairs", contents, new)
         parts = task.model.parts(facts, training_source(folder, new))
         train, valid = splits.train, splits.valid
         summary = f"{plural(len(train), 'pair')} to train on, {len(splits.valid):,} to validate, "
@@ -98,7 +101,7 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
             vectors = FrozenVectors(parts.reader, [*tokens, *valid_tokens], parts.frozen)
             # states that do not fit into memory are computed again in every step
             vectors = vectors if vectors.fits else None
-        return MatchProblem(task, facts, parts, tokens, train, valid, valid_tokens, vectors, summary)
+        return MatchProblem(task, facts, parts, tokens, train, valid, valid_tokens, vectors, summary, shared)
 
     @property
     def reader(self) -> PairReader[Any]:
@@ -182,7 +185,8 @@ class MatchTask(Task[Match, MatchPredictor]):
         self, predictor: MatchPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
         facts = PairFacts.read(folder)
-        data, split = self._pairs(facts, folder, options)
+        split = self._pairs(facts, folder, options)
+        data = split.data
         progress(0, len(data))
         start = time.perf_counter()
         probabilities = predictor.probabilities(
@@ -198,11 +202,11 @@ class MatchTask(Task[Match, MatchPredictor]):
         if data.num_unlabelled:
             notes.append(f"{plural(data.num_unlabelled, 'pair')} without a label left out")
         step = max(1, len(data) // _SAMPLES)
-        return Evaluation(
+        evaluation = Evaluation(
             class_scores(probabilities, data.labels),
             len(data),
             "pairs",
-            split,
+            split.name,
             seconds,
             [facts.classes[n] for n in probabilities.argmax(-1)],
             [_sample(data, probabilities, n) for n in range(0, len(data), step)[:_SAMPLES]],
@@ -210,28 +214,26 @@ class MatchTask(Task[Match, MatchPredictor]):
             {"baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]}},
             class_intervals(probabilities, data.labels),
         )
+        return split.annotate(evaluation)
 
     def attack_examples(
         self, predictor: MatchPredictor, folder: Path, options: AttackTextFile
     ) -> tuple[list[str], list[str], str]:
-        data, split = self._pairs(PairFacts.read(folder), folder, options)
-        data = data[known_rows(data.labels, len(predictor.classes))]
-        texts = [f"{first}\t{second}" for first, second in zip(data.first, data.second, strict=True)]
-        return texts, [data.classes[n] for n in data.labels], split
+        split = self._pairs(PairFacts.read(folder), folder, options)
+        data = split.data[known_rows(split.data.labels, len(predictor.classes))]
+        return contents(data), [data.classes[n] for n in data.labels], split.name
 
-    def _pairs(self, facts: PairFacts, folder: Path, options: EvaluateTextFile) -> tuple[LabelledPairs, str]:
-        """The pairs to classify, and their name."""
-        config = self.config
-        path = options.test or (config.test if options.split == "test" else None) or config.valid
-        if path is not None:
-            return read_file(config, path, facts.classes, with_unseen=True), str(path)
-        splits = read(config, facts.classes)
-        if config.dataset != "files":
-            part = "test" if options.split == "test" else "validation"
-            return splits.test if part == "test" else splits.valid, f"the {part} pairs of {config.dataset}"
-        facts.check_held_out(digest(splits.valid), folder)
-        none = ", which has no test pairs" if options.split == "test" else ""
-        return splits.valid, f"the validation pairs of {folder}{none}"
+    def _pairs(self, facts: PairFacts, folder: Path, options: EvaluateTextFile) -> EvaluationSplit[LabelledPairs]:
+        """The pairs to classify."""
+        return EvaluationSplit.of(
+            self.config,
+            options,
+            folder,
+            "pairs",
+            read_files=lambda paths: read_file(self.config, paths[0], facts.classes, with_unseen=True),
+            read_part=lambda part: getattr(read(self.config, facts.classes), part),
+            contents=contents,
+        )
 
 
 def _sample(data: LabelledPairs, probabilities: NDArray[np.float64], n: int) -> str:

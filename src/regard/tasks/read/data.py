@@ -14,7 +14,7 @@ from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.embedded import timetables
 from regard.data.questions.squad import GoldAnswer, SpanQuestion, SpanQuestions, SpanQuestionSplits, read_questions
-from regard.data.splitting import held_out_items
+from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
 from regard.models.reading.bidaf import ReaderSizes
@@ -28,7 +28,15 @@ def read(config: ReadConfig) -> SpanQuestionSplits:
         return timetables.splits(config.seed)
     assert config.train is not None
     train = read_file(config, config.train)
-    train, valid = _hold_out(train, config) if config.valid is None else (train, read_file(config, config.valid))
+    if config.valid is None:
+        # all questions about a passage stay together
+        passages = [question.passage for question in train.questions]
+        held = held_out(passages, config.valid_share, config.seed)
+        require_held_out(held, f"train={config.train}", "questions")
+        rest, chosen = split_items(train.questions, held)
+        train, valid = SpanQuestions(tuple(rest), train.num_impossible), SpanQuestions(tuple(chosen))
+    else:
+        valid = read_file(config, config.valid)
     return SpanQuestionSplits(train, valid, valid if config.test is None else read_file(config, config.test))
 
 
@@ -64,19 +72,9 @@ def check_turns(question: SpanQuestion, history: int, name: str, most: int, plac
         check_words(answered, f"an earlier answer {name}", most, place)
 
 
-def _hold_out(found: SpanQuestions, config: ReadConfig) -> tuple[SpanQuestions, SpanQuestions]:
-    """Two parts without a common passage."""
-    passages = sorted({question.passage for question in found.questions})
-    if len(passages) < 2:
-        raise ValueError(
-            f"train={config.train} has one passage, so none can be held out; give more passages, or --valid as well"
-        )
-    held = held_out_items(passages, config.valid_share, config.seed)
-    parts = [
-        tuple(question for question in found.questions if (question.passage in held) == is_held)
-        for is_held in (False, True)
-    ]
-    return SpanQuestions(parts[0], found.num_impossible), SpanQuestions(parts[1])
+def contents(questions: SpanQuestions) -> list[str]:
+    """The passage and the words of every question, by which copies are known; their answers may differ."""
+    return [f"{each.passage}\n{each.question}" for each in questions.questions]
 
 
 class SplitPassage(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
 from regard.common.option_fields import at_least, left_open, not_blank
 from regard.tasks._text_options import TextFileConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.reading.bidaf import BiDAF, ReaderSizes
@@ -123,7 +123,10 @@ class ReadConfig(TextFileConfig):
     varies_help: ClassVar[str] = (
         "Mechanisms by name, as `regard list` has them, for both directions; none reads the question's last state."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("reading.json",)
+    run_files: ClassVar[tuple[str, ...]] = (
+        "reading.json",
+        EXAMPLES,
+    )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("reading.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True

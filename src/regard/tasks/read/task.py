@@ -19,6 +19,7 @@ from regard.losses.span import span_nll
 from regard.metrics.answers import AnswerScores, answer_scores, exact_match
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.bidaf import BiDAF, ReaderSizes
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.read.baseline import baseline_answers
@@ -26,8 +27,8 @@ from regard.tasks.read.data import (
     ReadBatch,
     ReadVocabulary,
     WordedQuestion,
+    contents,
     describe,
-    digest,
     read,
     read_file,
     split_questions,
@@ -58,6 +59,7 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
     train: Sequence[WordedQuestion]
     valid: SpanQuestions
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "questions"
 
     @staticmethod
@@ -81,8 +83,9 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
             vocabulary.write(folder)
         else:
             vocabulary = vocabulary.check_same(folder)
+        shared = record_splits(task, folder, splits, "questions", contents, new)
         summary = f"{describe(splits, train, task.num_turns)}, {plural(len(vocabulary.words), 'word')}"
-        return ReadProblem(task, vocabulary, vocabulary.encoder(), kept, splits.valid, summary)
+        return ReadProblem(task, vocabulary, vocabulary.encoder(), kept, splits.valid, summary, shared)
 
     def build_model(self) -> BiDAF:
         return self.task.model.build(self.vocabulary.sizes)
@@ -168,8 +171,8 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
     def evaluate(
         self, predictor: ReadPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
-        found, split = self._questions(predictor, folder, options)
-        questions = found.questions
+        split = self._questions(folder, options)
+        found, questions = split.data, split.data.questions
         progress(0, len(questions))
         start = time.perf_counter()
         outputs = predictor.answer(questions, done=lambda done: progress(done, len(questions)))
@@ -197,11 +200,11 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
             intervals["nll"] = nats_interval(nats)
         step = max(1, len(questions) // _SAMPLES)
         samples = [_sample(questions[n], outputs[n]) for n in range(0, len(questions), step)[:_SAMPLES]]
-        return Evaluation(
+        evaluation = Evaluation(
             {**_named(result), "nll": _mean(nats)},
             len(questions),
             "questions",
-            split,
+            split.name,
             seconds,
             [" ".join(text.split()) for text in texts],
             samples,
@@ -209,22 +212,19 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
             facts,
             intervals,
         )
+        return split.annotate(evaluation)
 
-    def _questions(
-        self, predictor: ReadPredictor, folder: Path, options: EvaluateTextFile
-    ) -> tuple[SpanQuestions, str]:
-        """The questions to answer, and their name."""
-        config = self.config
-        path = options.test or (config.test if options.split == "test" else None) or config.valid
-        if path is not None:
-            return read_file(config, path), str(path)
-        splits = read(config)
-        if config.dataset != "files":
-            part = "test" if options.split == "test" else "validation"
-            return splits.test if part == "test" else splits.valid, f"the {part} questions of {config.dataset}"
-        predictor.vocabulary.check_held_out(digest(splits.valid), folder)
-        none = ", which has no test questions" if options.split == "test" else ""
-        return splits.valid, f"the validation questions of {folder}{none}"
+    def _questions(self, folder: Path, options: EvaluateTextFile) -> EvaluationSplit[SpanQuestions]:
+        """The questions to answer."""
+        return EvaluationSplit.of(
+            self.config,
+            options,
+            folder,
+            "questions",
+            read_files=lambda files: read_file(self.config, files[0]),
+            read_part=lambda part: getattr(read(self.config), part),
+            contents=contents,
+        )
 
 
 def score(predictions: Sequence[str], questions: Sequence[SpanQuestion]) -> AnswerScores:

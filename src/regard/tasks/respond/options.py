@@ -19,7 +19,7 @@ from regard.common.option_checks import (
 from regard.common.option_fields import at_least, left_open
 from regard.common.position_names import PositionName
 from regard.tasks._text_options import EvaluateTextFile, SearchOptions, TextFileConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.decoding.search import Search
@@ -283,7 +283,7 @@ class Respond(TextFileConfig):
         "pretrained": DecoderOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"decoder": "pretrained"}
-    run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", "tokens.json", *DECODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", EXAMPLES, "tokens.json", *DECODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json", *DECODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "words")
     chats: ClassVar[Literal["reply", "state"] | None] = "reply"

@@ -17,7 +17,8 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy
 from regard.inference.evaluation import Evaluation
 from regard.models.responding.responder import History, Responder
-from regard.tasks._dialogue_data import DialogueSplits, evaluation_dialogues, read
+from regard.tasks._dialogue_data import DialogueSplits, contents, evaluation_dialogues, read
+from regard.tasks._evaluation_split import record_splits
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
@@ -56,6 +57,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
     decoder: "PretrainedDecoder | None"
     learns_dialogues: bool  # whether `replies` are the last ones, and those in their histories are learned with them
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "tokens"
 
     @staticmethod
@@ -93,6 +95,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
             facts.write(folder)
         else:
             facts.check_same(folder)
+        shared = record_splits(task, folder, splits, "dialogues", contents, new)
         summary = f"{len(splits.train):,} dialogues to train on with {len(replies):,} replies, {len(splits.valid):,} "
         summary += f"to validate with {len(valid):,}, {len(tokenizer):,} tokens"
         if splits.num_short:
@@ -101,7 +104,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         # bidirectional one those behind a turn that is drawn in every epoch
         whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.is_flat else None
         learned = replies if whole is None else whole
-        return RespondProblem(task, reader, learned, valid, decoder, whole is not None, summary)
+        return RespondProblem(task, reader, learned, valid, decoder, whole is not None, summary, shared)
 
     def build_model(self) -> Responder:
         return _build(self.task, self.reader.tokenizer, self.decoder)
@@ -198,10 +201,11 @@ class RespondTask(Task[Respond, RespondPredictor]):
                 f"--turns {options.turns} is more than the {config.turns} that this run was trained with; "
                 f"try --turns {config.turns}"
             )
-        dialogues, split = evaluation_dialogues(config, facts, folder, options)
+        split = evaluation_dialogues(config, folder, options)
+        dialogues = split.data
         replies = predictor.reader.replies(dialogues, config.replies, options.turns)
         if not replies:
-            raise ValueError(f"{split} has no reply to score; give other dialogues, or more turns")
+            raise ValueError(f"{split.name} has no reply to score; give other dialogues, or more turns")
         progress(0, 2 * len(replies))
         start = time.perf_counter()
         nlls = predictor.token_nlls(replies, lambda done: progress(done, 2 * len(replies)))
@@ -246,17 +250,18 @@ class RespondTask(Task[Respond, RespondPredictor]):
             for n in range(0, len(replies), step)[:_SAMPLES]
         ]
         facts_of_json = {"baseline": {"unigram": _perplexity(baseline)}, "tokens": tokens, "turns": turns}
-        return Evaluation(
+        evaluation = Evaluation(
             scores,
             len(replies),
             "replies",
-            split,
+            split.name,
             seconds,
             texts,
             samples,
             notes,
             {**facts_of_json, "beam": options.beam},
         )
+        return split.annotate(evaluation)
 
 
 def _build(task: Respond, tokenizer: TextTokenizer, decoder: "PretrainedDecoder | None") -> Responder:

@@ -12,7 +12,7 @@ from regard.common.option_checks import check_at_least, check_choices, check_pos
 from regard.common.option_fields import at_least, left_open
 from regard.tasks._encoder_options import ENCODER_FILES
 from regard.tasks._text_options import TextFileConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -159,7 +159,7 @@ class SelectResponse(TextFileConfig):
         "esim": JoinedESIMOptions,
     }
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them; paper is that of the model's paper."
-    run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", *ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("dialogues.json", EXAMPLES, *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("dialogues.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary", "turns", "words")
     has_line_breaks: ClassVar[bool] = True

@@ -34,9 +34,10 @@ from regard.models.matching.response_selector import (
     WordVectors,
 )
 from regard.models.matching.text_similarity import TextSimilarity
-from regard.tasks._dialogue_data import evaluation_dialogues, read
+from regard.tasks._dialogue_data import contents, evaluation_dialogues, read
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import FrozenEncoderOptions
+from regard.tasks._evaluation_split import record_splits
 from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
@@ -108,6 +109,7 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
     states: FrozenStates | None
     num_cut: int  # turns with more tokens than the model reads
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "contexts"
 
     @staticmethod
@@ -120,6 +122,7 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
             facts.write(folder)
         else:
             facts = facts.check_same(folder)
+        shared = record_splits(task, folder, splits, "dialogues", contents, new)
         encoder = None
         if task.model.encoder is not None:
             encoder = PretrainedEncoder.prepare(FrozenEncoderOptions(task.model.encoder), folder, new)
@@ -143,7 +146,7 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
         if splits.num_short:
             summary += f"; {plural(splits.num_short, 'dialogue')} without a response left out"
         num_cut = parts.reader.num_cut([turn for dialogue in splits.train for turn in dialogue])
-        return SelectResponseProblem(task, facts, parts, contexts, valid, states, num_cut, summary)
+        return SelectResponseProblem(task, facts, parts, contexts, valid, states, num_cut, summary, shared)
 
     def predictor(self, model: ResponseSelector) -> SelectResponsePredictor:
         return SelectResponsePredictor(model, self.parts.reader, turns=self.task.turns, max_length=self.task.max_length)
@@ -240,9 +243,8 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
     def evaluate(
         self, predictor: SelectResponsePredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
-        facts = DialogueFacts.read(folder)
-        dialogues, split = evaluation_dialogues(self.config, facts, folder, options)
-        groups = groups_of(self.config, dialogues)
+        split = evaluation_dialogues(self.config, folder, options)
+        groups = groups_of(self.config, split.data)
         progress(0, len(groups))
         start = time.perf_counter()
         rows = predictor.scores(groups, lambda done: progress(done, len(groups)))
@@ -256,11 +258,11 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         step = max(1, len(groups) // _SAMPLES)
         scores = np.stack(rows)
         best = [group.candidates[_best(row)] for group, row in zip(groups, rows, strict=True)]
-        return Evaluation(
+        evaluation = Evaluation(
             ranking_scores(scores),
             len(groups),
             "contexts",
-            split,
+            split.name,
             seconds,
             best,
             [_sample(groups[n], rows[n]) for n in range(0, len(groups), step)[:_SAMPLES]],
@@ -268,6 +270,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
             {"baseline": {"scores": of_baseline}, "candidates": self.config.candidates},
             ranking_intervals(scores),
         )
+        return split.annotate(evaluation)
 
 
 def ranking_scores(scores: NDArray[np.float64]) -> dict[str, float]:  # "n c", the right candidate first

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme
 from regard.common.word_splitting import WordSplitter, split_words
 from regard.data.embedded import fields
+from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subword_inputs import SubwordInputs
 from regard.data.text.tagged import (
@@ -41,7 +41,9 @@ def read(config: Tag) -> TaggedSplits:
     assert config.train is not None
     train = read_file(config, config.train)
     if config.valid is None:
-        train, valid = _hold_out(train, config)
+        held = held_out(contents(train), config.valid_share, config.seed)
+        require_held_out(held, f"train={config.train}", "sentences")
+        train, valid = split_items(train, held)
     else:
         valid = read_file(config, config.valid)
     return TaggedSplits(train, valid, valid if config.test is None else read_file(config, config.test))
@@ -56,20 +58,6 @@ def read_file(config: Tag, path: Path) -> list[TaggedSentence]:
     if isinstance(config.model, TransformerTaggerOptions):
         _check_positions(sentences, path, config.model)
     return sentences
-
-
-def _hold_out(sentences: Sequence[TaggedSentence], config: Tag) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
-    """Two parts without a common text."""
-    texts = sorted({sentence.text for sentence in sentences})
-    count = max(1, round(config.valid_share * len(texts)))
-    if len(texts) < 2:
-        raise ValueError(
-            f"train={config.train} has no sentence to hold out: all of its {len(sentences)} are equal; "
-            "give more sentences, or --valid as well"
-        )
-    chosen = np.random.default_rng(config.seed).permutation(len(texts))[: min(count, len(texts) - 1)]
-    held = {texts[n] for n in chosen.tolist()}
-    return [s for s in sentences if s.text not in held], [s for s in sentences if s.text in held]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +179,11 @@ def _complete(scheme: str, tags: Sequence[str], config: Tag) -> list[str]:
     labels = sorted({empty.label(tag) for tag in tags} - {""})
     letters = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU"}[scheme]
     return [OUTSIDE, *(f"{letter}-{label}" for label in labels for letter in letters)]
+
+
+def contents(sentences: Sequence[TaggedSentence]) -> list[str]:
+    """The content of every sentence, by which copies are known; their tags may differ."""
+    return [sentence.text for sentence in sentences]
 
 
 def digest(sentences: Sequence[TaggedSentence]) -> str:

@@ -19,7 +19,7 @@ from regard.common.option_fields import at_least, left_open
 from regard.common.position_names import PositionName
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import AttackTextFile, TextFileConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.common.tag_schemes import TagScheme
@@ -265,7 +265,7 @@ class Tag(TextFileConfig):
         "A tagger with a window of three words is compared with them, except with --encoder, whose learning rate does "
         "not suit it."
     )
-    run_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("tags.json", EXAMPLES, *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("scheme", "words", "vocabulary")
     Predict: ClassVar[type] = PredictTags

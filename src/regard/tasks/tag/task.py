@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +25,10 @@ from regard.metrics.spans import count_malformed, span_scores
 from regard.models.tagger import Tagger, TaggerSizes
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.base import Progress, Task
-from regard.tasks.tag.data import TagBatch, TagVocabulary, digest, read, read_file
+from regard.tasks.tag.data import TagBatch, TagVocabulary, contents, read, read_file
 from regard.tasks.tag.options import Tag
 from regard.tasks.tag.outputs import Tagging
 from regard.tasks.tag.predictor import TagPredictor
@@ -56,6 +57,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     summary: str
     pretrained: PretrainedEncoder | None = None
     stray: Sequence[str] = ()
+    shared: Sequence[str] = ()
     unit: str = "words"
 
     @staticmethod
@@ -71,6 +73,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
             vocabulary.write(folder)
         else:
             vocabulary = vocabulary.check_same(folder)
+        shared = record_splits(task, folder, splits, "sentences", contents, new)
         longest = max(map(len, splits.train))
         named = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
         summary = f"{plural(len(splits.train), 'sentence')} to train on, the longest of {plural(longest, 'word')}, "
@@ -86,9 +89,8 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         scheme = vocabulary.tag_scheme
         stray = [stray_tags_warning(part, path, scheme) for part, path in parts if path is not None]
         train, valid = (with_well_formed_tags(part, scheme) for part, _ in parts)
-        return TagProblem(
-            task, vocabulary, encoder, train, valid, summary, pretrained, [each for each in stray if each is not None]
-        )
+        strays = [each for each in stray if each is not None]
+        return TagProblem(task, vocabulary, encoder, train, valid, summary, pretrained, strays, shared)
 
     def build_model(self) -> Tagger:
         return build(self.task, self.vocabulary, self.pretrained)
@@ -234,7 +236,8 @@ class TagTask(Task[Tag, TagPredictor]):
     def evaluate(
         self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
-        sentences, split, stray = self._sentences(predictor, folder, options)
+        split, stray = self._sentences(predictor, folder, options)
+        sentences = split.data
         progress(0, len(sentences))
         start = time.perf_counter()
         found = predictor.tag_words(
@@ -258,47 +261,44 @@ class TagTask(Task[Tag, TagPredictor]):
         step = max(1, len(found) // _SAMPLES)
         samples = [_sample(sentences[n], found[n], scheme) for n in range(0, len(found), step)[:_SAMPLES]]
         facts = {"malformed": malformed, "scheme": predictor.vocabulary.scheme}
-        return Evaluation(
-            scores, len(sentences), "sentences", split, seconds, predictions, samples, notes, facts, intervals
+        evaluation = Evaluation(
+            scores, len(sentences), "sentences", split.name, seconds, predictions, samples, notes, facts, intervals
         )
+        return split.annotate(evaluation)
 
     def attack_examples(
         self, predictor: TagPredictor, folder: Path, options: AttackTextFile
     ) -> tuple[list[str], list[str], str]:
         """The sentences whose words the predictor splits as their file does; tags of others have no words."""
-        sentences, split, _ = self._sentences(predictor, folder, options)
-        known = filter(predictor.vocabulary.knows, sentences)
+        split, _ = self._sentences(predictor, folder, options)
+        known = filter(predictor.vocabulary.knows, split.data)
         whole = [each for each in known if predictor.split(each.text)[0] == tuple(each.words)]
-        return [each.text for each in whole], [" ".join(each.tags) for each in whole], split
+        return [each.text for each in whole], [" ".join(each.tags) for each in whole], split.name
 
     def _sentences(
         self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile
-    ) -> tuple[Sequence[TaggedSentence], str, str | None]:
-        """The sentences to tag, their name, and a sentence about tags that their scheme forbids."""
-        sentences, split, path = self._sentences_as_written(predictor, folder, options)
-        scheme = TagScheme(predictor.vocabulary.scheme, tags_of(sentences))
-        stray = None if path is None else stray_tags_warning(sentences, path, scheme)
-        return with_well_formed_tags(sentences, scheme), split, stray
+    ) -> tuple[EvaluationSplit[Sequence[TaggedSentence]], str | None]:
+        """The sentences to tag, and a sentence about tags that their scheme forbids."""
 
-    def _sentences_as_written(
-        self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile
-    ) -> tuple[Sequence[TaggedSentence], str, Path | None]:
-        """The sentences to tag, their name and their file."""
-        config, vocabulary = self.config, predictor.vocabulary
-        path = options.test or (config.test if options.split == "test" else None) or config.valid
-        if path is not None:
-            sentences = read_file(config, path)
-            vocabulary.check_form(sentences, path)
+        def read_files(files: tuple[Path, ...]) -> Sequence[TaggedSentence]:
+            sentences = read_file(self.config, files[0])
+            predictor.vocabulary.check_form(sentences, files[0])
             if isinstance(predictor.encoder, SubwordEncoder):
-                check_tokens(predictor.encoder, sentences, path)
-            return sentences, str(path), path
-        splits = read(config)
-        if config.dataset != "files":
-            part = "test" if options.split == "test" else "validation"
-            return splits.test if part == "test" else splits.valid, f"the {part} sentences of {config.dataset}", None
-        vocabulary.check_held_out(digest(splits.valid), folder)
-        none = ", which has no test sentences" if options.split == "test" else ""
-        return splits.valid, f"the validation sentences of {folder}{none}", config.train
+                check_tokens(predictor.encoder, sentences, files[0])
+            return sentences
+
+        split = EvaluationSplit[Sequence[TaggedSentence]].of(
+            self.config,
+            options,
+            folder,
+            "sentences",
+            read_files=read_files,
+            read_part=lambda part: getattr(read(self.config), part),
+            contents=contents,
+        )
+        scheme = TagScheme(predictor.vocabulary.scheme, tags_of(split.data))
+        stray = stray_tags_warning(split.data, split.files[0], scheme) if split.files else None
+        return replace(split, data=with_well_formed_tags(split.data, scheme)), stray
 
 
 def score(

@@ -9,7 +9,7 @@ from typing import ClassVar
 from regard.common.word_splitting import split_words
 from regard.common.wording import plural
 from regard.data.embedded import bookings
-from regard.data.splitting import held_out_items
+from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.words import normal, repeated_words
 from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedSplits, TrackedTurn
 from regard.data.tracking.files import read_ontology, read_tracked
@@ -50,7 +50,9 @@ def read(config: Track) -> OntologySplits:
             "them, in a column acts, or find acts in the words of the system by --acts words"
         )
     if config.valid is None:
-        train, valid = _hold_out(train, config)
+        held = held_out(contents(train), config.valid_share, config.seed)
+        require_held_out(held, f"train={config.train}", "dialogues")
+        train, valid = split_items(train, held)
     else:
         valid = files[config.valid].dialogues
     ontology = _ontology(config, [*train, *valid])
@@ -65,24 +67,9 @@ def _ontology(config: Track, dialogues: Sequence[TrackedDialogue]) -> Ontology:
     return found if found.requests else replace(found, requests=Ontology.of(dialogues).requests)
 
 
-def _hold_out(
-    dialogues: Sequence[TrackedDialogue], config: Track
-) -> tuple[list[TrackedDialogue], list[TrackedDialogue]]:
-    """Two parts without a common dialogue."""
-    texts = [_text(dialogue) for dialogue in dialogues]
-    distinct = sorted({*texts})
-    if len(distinct) < 2:
-        raise ValueError(
-            f"train={config.train} has no dialogue to hold out: all of its {len(dialogues)} are equal; give more "
-            "dialogues, or --valid as well"
-        )
-    held = held_out_items(distinct, config.valid_share, config.seed)
-    pairs = list(zip(texts, dialogues, strict=True))
-    return [each for text, each in pairs if text not in held], [each for text, each in pairs if text in held]
-
-
-def _text(dialogue: TrackedDialogue) -> str:
-    return "\n".join(f"{turn.system}\t{turn.user}" for turn in dialogue.turns)
+def contents(dialogues: Sequence[TrackedDialogue]) -> list[str]:
+    """The turns of every dialogue, by which copies are known; their labels may differ."""
+    return ["\n".join(f"{turn.system}\t{turn.user}" for turn in dialogue.turns) for dialogue in dialogues]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from regard.common.option_checks import check_at_least, check_choices, check_sha
 from regard.common.option_fields import left_open
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import EvaluateTextFile, TextFileConfig
-from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.tracking.slot_tracker import SlotTracker
@@ -121,7 +121,7 @@ class Track(TextFileConfig):
         PRETRAINED: PretrainedTrackerOptions,
     }
     chosen_by: ClassVar[dict[str, str]] = {"encoder": PRETRAINED}
-    run_files: ClassVar[tuple[str, ...]] = ("ontology.json", *ENCODER_FILES)
+    run_files: ClassVar[tuple[str, ...]] = ("ontology.json", EXAMPLES, *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("ontology.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True

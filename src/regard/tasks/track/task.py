@@ -1,6 +1,7 @@
 """The task track: its training problem and its evaluation."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -25,12 +26,13 @@ from regard.models.tracking.inputs import TrackingInputs
 from regard.models.tracking.slot_tracker import SlotTracker
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._frozen_states import smallest_pretrained
 from regard.tasks.base import Progress, Task
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
 from regard.tasks.track.data import (
     TrackingFacts,
-    digest,
+    contents,
     matched_labels,
     read,
     right_labels,
@@ -109,6 +111,7 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
     summary: str
     corrections: str
     pretrained: PretrainedEncoder | None = None
+    shared: Sequence[str] = ()
     unit: str = "turns"
 
     @staticmethod
@@ -123,6 +126,7 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
             facts.write(folder)
         else:
             facts = facts.check_same(folder)
+        shared = record_splits(task, folder, splits, "dialogues", contents, new)
         encoder = turn_encoder(task, facts, pretrained)
         encoded = encode_all(encoder, splits.train, task.train)
         valid = encode_all(encoder, splits.valid, task.valid or task.train)
@@ -139,7 +143,7 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
             examples = [[*range(end - len(dialogue), end)] for end, dialogue in zip(ends, encoded, strict=True)]
         corrections = describe(splits.corrections)
         return TrackProblem(
-            task, facts, encoder, turns, flat, examples, splits.valid, valid, summary, corrections, pretrained
+            task, facts, encoder, turns, flat, examples, splits.valid, valid, summary, corrections, pretrained, shared
         )
 
     def build_model(self) -> SlotTracker:
@@ -214,11 +218,11 @@ class TrackTask(Task[Track, TrackPredictor]):
     def evaluate(
         self, predictor: TrackPredictor, folder: Path, options: EvaluateStates, progress: Progress
     ) -> Evaluation:
-        facts = TrackingFacts.read(folder)
         if options.ontology is not None:
             predictor = predictor.with_ontology(read_ontology(options.ontology))
         ontology = predictor.candidates.ontology
-        dialogues, split, corrections = self._dialogues(facts, folder, options)
+        split, corrections = self._dialogues(folder, options)
+        dialogues = split.data
         encoded = encode_all(predictor.encoder, dialogues)
         count = sum(map(len, encoded))
         progress(0, count)
@@ -237,11 +241,11 @@ class TrackTask(Task[Track, TrackPredictor]):
         step = max(1, len(dialogues) // _SAMPLES)
         samples = [_sample(dialogues[n], found[n]) for n in range(0, len(dialogues), step)[:_SAMPLES]]
         predictions = [_written(state) for dialogue in found for state in states(dialogue)]
-        return Evaluation(
+        evaluation = Evaluation(
             tracked.scores,
             count,
             "turns",
-            split,
+            split.name,
             seconds,
             predictions,
             samples,
@@ -249,23 +253,35 @@ class TrackTask(Task[Track, TrackPredictor]):
             {"baseline": {"scores": of_baseline}, "definitions": definitions},
             tracked.intervals,
         )
+        return split.annotate(evaluation)
 
     def _dialogues(
-        self, facts: TrackingFacts, folder: Path, options: EvaluateStates
-    ) -> tuple[Sequence[TrackedDialogue], str, str]:
-        """The dialogues to evaluate, their name, and the corrections of their labels."""
-        config = self.config
-        path = options.test or (config.test if options.split == "test" else None) or config.valid
-        if path is not None:
-            file = read_tracked(path)
-            return file.dialogues, str(path), describe(file.corrections)
-        splits = read(config)
-        if config.dataset != "files":
-            part = "test" if options.split == "test" else "validation"
-            return splits.test if part == "test" else splits.valid, f"the {part} dialogues of {config.dataset}", ""
-        facts.check_held_out(digest(splits.valid), folder)
-        none = ", which has no test dialogues" if options.split == "test" else ""
-        return splits.valid, f"the validation dialogues of {folder}{none}", describe(splits.corrections)
+        self, folder: Path, options: EvaluateStates
+    ) -> tuple[EvaluationSplit[Sequence[TrackedDialogue]], str]:
+        """The dialogues to evaluate, and the corrections of their labels."""
+        corrections: Counter[str] = Counter()
+
+        def read_files(files: tuple[Path, ...]) -> Sequence[TrackedDialogue]:
+            file = read_tracked(files[0])
+            corrections.update(file.corrections)
+            return file.dialogues
+
+        def read_part(part: str) -> Sequence[TrackedDialogue]:
+            splits = read(self.config)
+            corrections.update(splits.corrections)
+            dialogues: Sequence[TrackedDialogue] = getattr(splits, part)
+            return dialogues
+
+        split = EvaluationSplit[Sequence[TrackedDialogue]].of(
+            self.config,
+            options,
+            folder,
+            "dialogues",
+            read_files=read_files,
+            read_part=read_part,
+            contents=contents,
+        )
+        return split, describe(corrections)
 
 
 class TrackedLabels(NamedTuple):

@@ -1,7 +1,7 @@
 """Speech with transcripts: sound to hear, its features, and batches of it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -20,7 +20,7 @@ from regard.data.audio.spec_augment import spec_augment
 from regard.data.audio.transcripts import SpokenFile, read_transcripts
 from regard.data.audio.wav import Sound, read_wav
 from regard.data.embedded import spelling
-from regard.data.splitting import held_out
+from regard.data.splitting import held_out, require_held_out
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.unseen_labels import unseen_notes
@@ -177,13 +177,14 @@ def read_train_and_valid(task: Transcribe) -> tuple[Speech, Speech]:
     speech = SpeechFiles.read(task.train)
     if task.valid is not None:
         return speech, SpeechFiles.read(task.valid)
-    held = held_out((file.path.read_bytes() for file in speech.files), _VALID, task.seed)
-    if not held.any():
-        raise ValueError(
-            f"{task.train} names {len(np.unique(speech.texts))} different file, and another is needed to validate on; "
-            "name more, or give valid"
-        )
+    held = held_out(contents(speech), _VALID, task.seed)
+    require_held_out(held, task.train, "utterances")
     return speech.take(np.flatnonzero(~held)), speech.take(np.flatnonzero(held))
+
+
+def contents(speech: Speech) -> Iterator[bytes]:
+    """The bytes of every sound file, by which copies are known; embedded speech has none."""
+    return (file.path.read_bytes() for file in speech.files) if isinstance(speech, SpeechFiles) else iter(())
 
 
 def fingerprint(task: Transcribe, train: Speech, valid: Speech) -> SpeechFingerprint:

@@ -20,7 +20,7 @@ from regard.common.option_checks import (
 )
 from regard.common.option_fields import flag, left_open, option, resolve
 from regard.tasks._text_options import check_learnable
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.models.listening.listen_attend_spell import ListenAttendSpell
@@ -236,7 +236,7 @@ class Transcribe(TaskConfig):
     }
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
-    run_files: ClassVar[tuple[str, ...]] = ("speech.json", "tokens.json")
+    run_files: ClassVar[tuple[str, ...]] = ("speech.json", EXAMPLES, "tokens.json")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("speech.json", "tokens.json")
     weight_fields: ClassVar[tuple[str, ...]] = ("rate", "mels", "alphabet")
     training: ClassVar[dict[str, Any]] = {

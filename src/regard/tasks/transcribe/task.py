@@ -17,6 +17,7 @@ from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation
 from regard.metrics.error_rate import cer, wer
 from regard.models.listening.listener import Listener
+from regard.tasks._evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.tasks._text_generation import (
     GeneratedText,
     TokenLoss,
@@ -37,6 +38,7 @@ from regard.tasks.transcribe.data import (
     SpeechFingerprint,
     augmented,
     check_alphabet,
+    contents,
     fingerprint,
     frame_counts,
     padded,
@@ -44,7 +46,6 @@ from regard.tasks.transcribe.data import (
     read_train_and_valid,
     unseen_letter_notes,
     unseen_letters,
-    valid_digest,
 )
 from regard.tasks.transcribe.options import EvaluateTranscripts, Transcribe
 from regard.tasks.transcribe.predictor import TOKENS, Transcriber
@@ -71,6 +72,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
     tokenizer: Tokenizer
     features: Features
     summary: str
+    shared: Sequence[str] = ()
     unit: str = "letters"
 
     @staticmethod
@@ -87,8 +89,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
         else:
             tokenizer = read_tokenizer(folder / TOKENS)
         # test files are needed only after training, but raise before it
-        if new and task.test is not None:
-            read_split(task, "test")
+        test = read_split(task, "test") if task.test is not None else valid
         for speech in (train, valid) if task.valid is None else (train,):
             check_alphabet(speech, tokenizer, task.dataset_label)
         data = fingerprint(task, train, valid)
@@ -102,12 +103,13 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
             data.write(folder)
         else:
             data = data.check_same(folder)
+        shared = record_splits(task, folder, Parts(train, valid, test), "utterances", contents, new)
         count = len(train)
         train, dropped = _without_long(train, task)
         summary = f"{count - dropped:,} utterances to train on{' per epoch' if task.train is None else ''}, "
         summary += f"{min(len(valid), task.valid_lines):,} to validate by greedy search, {len(tokenizer):,} tokens"
         summary += f"; dropped {dropped:,} of more than {task.max_seconds:g} seconds" if dropped else ""
-        return TranscribeProblem(task, train, valid, tokenizer, Features(task, data), summary)
+        return TranscribeProblem(task, train, valid, tokenizer, Features(task, data), summary, shared)
 
     def build_model(self) -> Listener:
         return self.task.model.build(self.task.mels, len(self.tokenizer))
@@ -189,7 +191,8 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
     def evaluate(
         self, predictor: Transcriber, folder: Path, options: EvaluateTranscripts, progress: Progress
     ) -> Evaluation:
-        speech, split = self._speech(folder, options)
+        split = self._speech(folder, options)
+        speech = split.data
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
         progress(0, len(speech))
         sounds = [speech.sound(n, self.config.rate) for n in range(len(speech))]
@@ -204,38 +207,38 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
             facts |= {"delay_ms": mean, "delay_ms_95": high}
             notes.append(f"online, a letter is written {mean:.0f} ms after its end, 95 % of them within {high:.0f} ms")
         shown = range(0, len(speech), max(1, len(speech) // _SAMPLES))[:_SAMPLES]
-        return Evaluation(
+        evaluation = Evaluation(
             scores,
             len(speech),
             "utterances",
-            split,
+            split.name,
             seconds,
             predictions=[each.text for each in transcripts],
             samples=[_sample(transcripts[n].text, speech.texts[n]) for n in shown],
             notes=notes,
             facts=facts,
         )
+        return split.annotate(evaluation)
 
-    def _speech(self, folder: Path, options: EvaluateTranscripts) -> tuple[Speech, str]:
-        """The speech to transcribe, and its name."""
+    def _speech(self, folder: Path, options: EvaluateTranscripts) -> EvaluationSplit[Speech]:
+        """The speech to transcribe."""
         config = self.config
-        if options.test:
-            (path,) = options.test
-            return SpeechFiles.read(path), str(path)
         if options.times > 1 and config.train is not None:
             raise ValueError(
                 f"--times {options.times} is for embedded data, and {folder} is a run on files; leave it out"
             )
-        speech = read_split(config, options.split, options.times)
-        is_valid = options.split == "valid" or (config.train is not None and config.test is None)
-        if is_valid and config.train is not None and config.valid is None:
-            SpeechFingerprint.read(folder).check_held_out(valid_digest(speech), folder)
-        if options.split == "valid":
-            return speech, f"the validation utterances of {folder}"
-        if is_valid:
-            return speech, f"the validation utterances of {folder}, which has no test utterances"
+
+        split = EvaluationSplit[Speech].of(
+            config,
+            options,
+            folder,
+            "utterances",
+            read_files=lambda files: SpeechFiles.read(files[0]),
+            read_part=lambda part: read_split(config, part, options.times),
+            contents=contents,
+        )
         longer = f", {options.times} times as long as in training" if options.times > 1 else ""
-        return speech, f"the test utterances of {folder}{longer}"
+        return replace(split, name=split.name + longer)
 
 
 def error_rates(

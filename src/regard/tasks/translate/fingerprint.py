@@ -1,5 +1,6 @@
 """CorpusFingerprint: counts and hashes of the pairs of a run, which a resumed run compares with its files."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
@@ -29,6 +30,13 @@ class CorpusFingerprint(DataFingerprint):
             stretch=stretch,
             bleu=bleu,
         )
+
+
+def contents(pairs: Pairs) -> Iterator[str]:
+    """The source of every pair with text on both sides, by which copies are known; their targets may differ."""
+    for source, target in zip(pairs.source, pairs.target, strict=True):
+        if source.strip() and target.strip():
+            yield source
 
 
 def digest(pairs: Pairs) -> str:

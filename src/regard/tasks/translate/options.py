@@ -18,7 +18,7 @@ from regard.common.option_checks import (
 )
 from regard.common.option_fields import left_open, option, resolve
 from regard.tasks._text_options import AttackTextFiles, SearchOptions
-from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.base import EXAMPLES, Budget, ModelOptions, TaskConfig
 from regard.tasks.translate.model_options import (
     SCORED,
     ConvOptions,
@@ -193,7 +193,7 @@ class Translate(TaskConfig):
     )
     run_files: ClassVar[tuple[str, ...]] = (
         *("data.json", "tokens.json", "tokens.source.json", "tokens.target.json"),
-        *("source.ids", "source.starts", "target.ids", "target.starts"),
+        *("source.ids", "source.starts", "target.ids", "target.starts", EXAMPLES),
     )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json", "tokens.source.json", "tokens.target.json")
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "shared", "max_length")

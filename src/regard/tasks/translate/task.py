@@ -19,9 +19,10 @@ from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation
 from regard.metrics.text import SCORES, Cut, chosen_cut, cut_for, scored, signature
 from regard.models.encoder_decoder import EncoderDecoder
+from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.base import Progress, Task
-from regard.tasks.translate.fingerprint import CorpusFingerprint, digest
+from regard.tasks.translate.fingerprint import CorpusFingerprint, contents
 from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
@@ -61,6 +62,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
     unit: str = "tokens"
     bleu: Cut = "13a"
     held: tuple[int, ...] = ()  # training lines that are held out for validation
+    shared: Sequence[str] = ()
 
     @staticmethod
     def of(task: Translate, folder: Path, new: bool) -> "TranslateProblem":
@@ -81,6 +83,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
             fingerprint.write(folder)
         else:
             fingerprint = fingerprint.check_same(folder)
+        shared = record_splits(task, folder, splits, "pairs", contents, new)
         first = slice(task.valid_lines)
         references = splits.valid.references
         valid = Pairs(
@@ -115,6 +118,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
             summary,
             bleu=fingerprint.bleu,
             held=splits.held,
+            shared=shared,
         )
 
     def build_model(self) -> EncoderDecoder:
@@ -205,34 +209,30 @@ class TranslateTask(Task[Translate, Translator]):
     def evaluate(
         self, predictor: Translator, folder: Path, options: EvaluateTranslations, progress: Progress
     ) -> Evaluation:
-        pairs, split = self._pairs(folder, options)
-        names = _scores(self.config, _EVALUATED)
-        return evaluate_pairs(
-            predictor, pairs, split, options, progress, names=names, cut=CorpusFingerprint.read(folder).bleu
-        )
+        split = self._pairs(folder, options)
+        names, cut = _scores(self.config, _EVALUATED), CorpusFingerprint.read(folder).bleu
+        evaluation = evaluate_pairs(predictor, split.data, split.name, options, progress, names=names, cut=cut)
+        return split.annotate(evaluation)
 
     def attack_examples(
         self, predictor: Translator, folder: Path, options: AttackTranslations
     ) -> tuple[list[str], list[Any], str]:
-        pairs, split = self._pairs(folder, options)
-        return list(pairs.source), options.targets(len(pairs)), split
+        split = self._pairs(folder, options)
+        return list(split.data.source), options.targets(len(split.data)), split.name
 
-    def _pairs(self, folder: Path, options: EvaluateTranslations | AttackTranslations) -> tuple[Pairs, str]:
-        """The pairs to translate, and their name."""
-        config = self.config
-        if options.test:
-            return read_pairs(options.test), " ".join(map(str, options.test))
-        if isinstance(options, EvaluateTranslations) and options.length is not None:
-            return _pairs_of_length(config, options.length, options.repeats)
-        pairs = read_one(config, options.split)
-        files = config.dataset == "files"
-        if files and not config.valid and (options.split == "valid" or not config.test):
-            CorpusFingerprint.read(folder).check_held_out(digest(pairs), folder)
-        if options.split == "valid":
-            return pairs, f"the validation pairs of {folder}"
-        if files and not config.test:
-            return pairs, f"the validation pairs of {folder}, which has no test pairs"
-        return pairs, f"the test pairs of {folder}"
+    def _pairs(self, folder: Path, options: EvaluateTranslations | AttackTranslations) -> EvaluationSplit[Pairs]:
+        """The pairs to translate."""
+        if isinstance(options, EvaluateTranslations) and options.length is not None and not options.test:
+            return EvaluationSplit(*_pairs_of_length(self.config, options.length, options.repeats))
+        return EvaluationSplit.of(
+            self.config,
+            options,
+            folder,
+            "pairs",
+            read_files=read_pairs,
+            read_part=lambda part: getattr(read(self.config), part),
+            contents=contents,
+        )
 
 
 def evaluate_pairs(
