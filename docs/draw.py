@@ -5,6 +5,7 @@ same torch and matplotlib give the same pictures.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import drawing
 import torch
@@ -44,7 +45,10 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
             "taylor": {"score": regard.Kernel("taylor"), "normalize": regard.Sum()},
         }
     ),
-    "unnormalized": lambda: about({"softmax": {}, "q·k / √d itself": {"normalize": regard.Identity()}}),
+    "unnormalized": lambda: [
+        replace(panel, stretch=True)
+        for panel in about({"softmax": {}, "q·k / √d itself": {"normalize": regard.Identity()}})
+    ],
     "set-distance": set_distance,
     "temperature": lambda: about({f"T = {t:g}": {"normalize": regard.Softmax(t)} for t in (3.0, 1.0, 0.3)}),
     "sparsemax": lambda: about({"softmax": {}, "sparsemax": {"normalize": regard.Sparsemax()}}),

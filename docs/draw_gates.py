@@ -98,14 +98,13 @@ def weights_of(name: str, which: int) -> Tensor:
 
 
 def stretched(weights: Tensor, title: str) -> Panel:
-    """Weights stretched to the range from the least to the greatest, which the title gives."""
-    low, high = float(weights.min()), float(weights.max())
-    return Panel((weights - low) / max(high - low, 1e-9), f"{title}\n{low:.2f} to {high:.2f}")
+    """Weights in colours from the least to the greatest, which the title gives."""
+    return Panel(weights, title, stretch=True)
 
 
 def image(which: int) -> Panel:
     images, labels = digits()
-    return Panel(images[which, 0], f"a {int(labels[which])}\n")
+    return Panel(images[which, 0], f"the digit {int(labels[which])}", stretch=True)
 
 
 def over_positions(name: str) -> list[Panel]:
@@ -121,8 +120,8 @@ def over_channels(name: str) -> list[Panel]:
     assert isinstance(net.gate, regard.Gate)
     weights = net.gate.weights(net.before(images[1500:])).flatten(2).mean(-1)
     rows = torch.stack([weights[labels[1500:] == digit].mean(0) for digit in range(10)])
-    panel = stretched(rows, f"{name}: weights of {CHANNELS} channels, by digit")
-    return [Panel(panel.weights, panel.title, [str(digit) for digit in range(10)])]
+    title = f"{name}: weights of {CHANNELS} channels, by digit"
+    return [Panel(rows, title, [str(digit) for digit in range(10)], stretch=True)]
 
 
 def relation() -> list[Panel]:

@@ -5,21 +5,40 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
+from text_sizes import text_faults
 
 from regard.viz import Panel, figure
+
+# pixels of the widest picture
+_MAX_PIXELS = 1100
+# the quantity of pictures whose cells are no weights
+LABELS = dict.fromkeys(("rotary", "alibi", "shaw", "transformer-xl"), "share of the row's greatest weight") | {
+    "t5": "bucket / 31",
+    "masks": "1: allowed",
+    "window": "1: allowed",
+    "unnormalized": "weight or score",
+}
 
 Pictures = Mapping[str, Callable[[], list[Panel]]]
 
 
 def draw(pictures: Pictures, name: str, folder: Path, colours: int) -> Path:
-    """One picture, in few colours, so that it stays small."""
+    """One picture, in few colours, so that it stays small; raises if its text cannot be read on a page."""
+    panels = pictures[name]()
+    with text_faults() as found:
+        path = figure(panels, folder / f"{name}.png", label=LABELS.get(name, "weight"))
+    found.check(name)
+    return few_colours(path, colours)
+
+
+def few_colours(path: Path, colours: int) -> Path:
+    """The PNG scaled down to at most twice the density of a page, with a table of colours, which keeps it small."""
     from PIL import Image
 
-    path = figure(pictures[name](), folder / f"{name}.png", across=4)
     with Image.open(path) as drawn:
-        wide = min(1.0, 1100 / drawn.width)
-        size = (round(drawn.width * wide), round(drawn.height * wide))
-        few = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS).quantize(colours)
+        scale = min(1.0, _MAX_PIXELS / drawn.width)
+        size = (round(drawn.width * scale), round(drawn.height * scale))
+        few = drawn.convert("RGB").resize(size, Image.Resampling.LANCZOS).quantize(colours, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
     return path
 

@@ -71,7 +71,7 @@ def block_map(
 ) -> RecordedMap:
     """One map over texts of these sizes, one behind the other, from maps between text i and text j; others are zero."""
     whole = _block_matrix({places: block.weights for places, block in blocks.items()}, sizes)
-    joined = derive(calls[0].name, "self", DenseMap(whole), calls, "both texts")
+    joined = derive(calls[0].name, calls[0].kind, DenseMap(whole), calls, "both texts")
     gradients = {places: block.gradient for places, block in blocks.items() if block.gradient is not None}
     if len(gradients) < len(blocks):
         return joined

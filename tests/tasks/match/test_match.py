@@ -218,6 +218,8 @@ def test_the_picture_has_both_texts_on_both_sides(run: Path, tmp_path: Path) -> 
         assert predictor.draw(recording, text, output, tmp_path / f"x{suffix}").stat().st_size > 100
     figure = predictor.draw(recording, text, output, tmp_path / "x.svg").read_text()
     assert ">1 runs<" in figure
+    assert "cross attention, 7 × 7" in figure
+    assert f"prediction: {predictor.text(output)[:5]}" in figure
     assert ">2 an<" in figure
 
 

@@ -68,8 +68,9 @@ def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> No
     assert few.candidates[0][1] == pytest.approx(together[0]["trip"], abs=1e-5)
     output, recording = labelled_recording(predictor, inputs[0])
     assert all(item.verified for item in recording)
-    expected = ("all turns",) if "esim" in options else ("turn 2", "turn 3")
+    expected = ("all turns",) if "esim" in options else ("turn 1", "turn 2")  # of the dialogue
     assert recording.names == expected
+    assert {name.partition(":")[0] for name in recording.queries or ()} == {"1", "2"}
     for item in recording:
         rows, columns = recording.labels(item)
         assert rows is not None

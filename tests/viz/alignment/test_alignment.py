@@ -272,3 +272,24 @@ def test_letters_that_no_font_has_are_told(tmp_path: Path, monkeypatch: pytest.M
     assert missing_fonts([one], Path("a.png")).startswith(said)
     assert missing_fonts([one], Path("a.html")) == missing_fonts([one], Path("a.svg")) == ""
     assert missing_fonts([made()], Path("a.pdf")) == ""
+
+
+@pytest.mark.parametrize(
+    ("tokens", "line"),
+    [
+        (["the", "little", "cat"], "the little cat"),
+        (["القط", "الصغير"], "القط الصغير"),
+        (["▁the", "▁lit", "tle"], "the little"),
+        (["play", "##ing"], "playing"),
+        (list("cat"), "cat"),
+        (["a", " ", "b"], "a b"),
+    ],
+)
+def test_tokens_without_a_text_are_joined_as_words_or_characters(tokens: list[str], line: str) -> None:
+    assert Alignment(tokens, tokens, torch.zeros(len(tokens), len(tokens))).texts() == (line, line)
+
+
+def test_unknown_tokens_have_a_legend(tmp_path: Path) -> None:
+    alignment = Alignment(["Mein⁇", "Hund"], ["dog"], torch.tensor([[0.1, 0.9]]))
+    for suffix in (".svg", ".html", ".txt"):
+        assert "⁇ marks a token that the model does not know" in draw(alignment, tmp_path / f"a{suffix}").read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.viz.recordings import said
 
 import regard
 from regard.viz import Panel, figure
@@ -69,6 +70,23 @@ def test_a_few_long_labels_lie_down_alone(tmp_path: Path) -> None:
     for labels, turned in ((few, 1), (many, 4)):
         said = figure(Panel(weights(1, 4), columns=labels), tmp_path / "a.svg", cell=0.2).read_text()
         assert len(re.findall(r"rotate\(-90\).>(?:a|b|c|word|&lt;/s&gt;)<", said)) == turned
+
+
+def test_the_colour_bar_of_a_stretched_panel_has_its_range(tmp_path: Path) -> None:
+    cells = 0.4 + 0.28 * torch.eye(3)
+    alone = said(figure(Panel(cells, "se", stretch=True), tmp_path / "a.svg")).splitlines()
+    assert {"0.40 to 0.68", "0.4", "0.68", "dark: least, bright: most"} <= {*alone}
+    several = [Panel(cells, "se", stretch=True), Panel(torch.eye(3), "eye", stretch=True)]
+    both = said(figure(several, tmp_path / "b.svg")).splitlines()
+    assert {"0.40 to 0.68", "0.00 to 1.00", "least", "most", "weight, in each panel"} <= {*both}
+    assert "0.5" not in both
+
+
+def test_a_long_title_is_broken_into_lines(tmp_path: Path) -> None:
+    title = "gated-units: weights of 24 channels, by digit"
+    lines = said(figure(Panel(weights(), title), tmp_path / "a.svg")).splitlines()
+    assert title not in lines
+    assert title in " ".join(lines)
 
 
 def test_a_map_is_drawn_as_its_weights(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_long_label_is_cut() -> None:
     said = terminal.heatmap(torch.ones(1, 1), ["r" * 40], ["c" * 40], width=200).split("\n")
     assert len(said) == 13
     assert said[11].strip() == "⋮"
-    assert said[12].startswith("r" * 15 + "… ██")
+    assert said[12].startswith("r" * 7 + "…" + "r" * 16 + " ██")
 
 
 def test_a_map_too_wide_is_told_in_words() -> None:

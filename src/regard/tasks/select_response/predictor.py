@@ -147,6 +147,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         best = group.candidates.index(output.candidates[0][0])
         batch, row = divmod(best, self.batch)
         turns = [*[""] * (self.turns - len(group.turns)), *group.turns[-self.turns :]]
+        first = 1 + len(group.turns) - self.turns  # the number of the first of them in the dialogue
         *tokens, response = self.reader.tokenize([*turns, group.candidates[best]])
         about = {
             **recording.about,
@@ -155,7 +156,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
             "queries": "turns",
             "keys": "response",
         }
-        names = [f"{n}: {name}" for n, each in enumerate(tokens, 1) for name in self.reader.names(each)]
+        names = [f"{n}: {name}" for n, each in enumerate(tokens, first) for name in self.reader.names(each)]
         maps = []
         of_turns = [item for item in recording if item.name.startswith(_OF_TURNS) and item.call == batch]
         # a call from the turns to the response is followed by one back
@@ -166,7 +167,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
             for n, each in enumerate(tokens):
                 if each:
                     rows = weights[row * self.turns + n, : len(each), : len(response)].unsqueeze(0)
-                    turn = derive(f"turn {n + 1}", "cross", DenseMap(rows), [item], "turn")
+                    turn = derive(f"turn {n + first}", "cross", DenseMap(rows), [item], "turn")
                     maps.append(replace(turn, step=start))
                     start += len(each)
         for item in of_all:

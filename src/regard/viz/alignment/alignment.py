@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attn import checks
 from regard.attn.maps.attention_map import DenseMap
 from regard.common import atomic_files
-from regard.recording.analysis.words import WordMap, find_words
+from regard.recording.analysis.words import WordMap, find_words, marks_of, strip_mark
 from regard.viz.alignment import figure
 from regard.viz.alignment.figure import FRAMED_NOTE, HARD_NOTE
 from regard.viz.html import page
@@ -84,7 +84,20 @@ class Alignment:
 
     def texts(self) -> tuple[str, str]:
         """The source and the translation as one line each."""
-        return self.text[0] or "".join(self.source), self.text[1] or "".join(self.target)
+        return self.text[0] or _joined(self.source), self.text[1] or _joined(self.target)
+
+    def notes(self) -> list[str]:
+        """The note, and the meaning of marks behind tokens."""
+        return list(filter(None, (self.note, labels.unknown_note((*self.source, *self.target)))))
+
+
+def _joined(tokens: Sequence[str]) -> str:
+    """The tokens as one line: with spaces between words, without between characters."""
+    if marks_of(tokens):
+        words = find_words(tokens)
+        return " ".join(words[0].text if words else map(strip_mark, tokens))
+    is_spelt = all(len(labels.graphemes(token)) <= 1 for token in tokens) or any(" " in token for token in tokens)
+    return ("" if is_spelt else " ").join(tokens)
 
 
 def text(alignments: Alignment | Sequence[Alignment], *, width: int = 100, colour: bool = False) -> str:
@@ -92,7 +105,7 @@ def text(alignments: Alignment | Sequence[Alignment], *, width: int = 100, colou
     parts = []
     for alignment in _alignment_list(alignments):
         source, target = map(labels.printable, alignment.texts())
-        notes = (alignment.title, alignment.note, HARD_NOTE if alignment.hard else "")
+        notes = (alignment.title, *alignment.notes(), HARD_NOTE if alignment.hard else "")
         lines = [labels.printable(note) for note in notes if note]
         lines += [f"source       {source}", f"translation  {target}", ""]
         cells = alignment.cells()
@@ -115,7 +128,7 @@ def _page_data(alignments: Sequence[Alignment]) -> dict[str, object]:
         "alignments": [
             {
                 "title": alignment.title,
-                "note": "; ".join(filter(None, (alignment.note, FRAMED_NOTE if alignment.hard else ""))),
+                "note": "; ".join([*alignment.notes(), *([FRAMED_NOTE] if alignment.hard else [])]),
                 "hard": alignment.hard,
                 "text": alignment.texts(),
                 "source": list(alignment.source),

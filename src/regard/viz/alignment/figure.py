@@ -108,7 +108,7 @@ def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], p
     width = max(sum(measured.width + _GAP for measured in row) for row in rows)
     title = "attention of the translation" if len(maps) == 1 else f"attention of {len(maps):,} translations"
     notes = [FRAMED_NOTE] if any(alignment.hard for alignment in alignments) else []
-    words, height = list(figure_texts(alignments)), max(_total_height(rows), 1.1)
+    words, height = list(figure_texts(alignments)), max(_total_height(rows), 0.1 + scale.bar_height(0.9))
     with open_canvas(path, title, notes, words, width + COLOUR_BAR, height) as canvas:
         top = 0.0
         for row in rows:
@@ -117,7 +117,7 @@ def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], p
                 _draw(canvas, measured, left, top, scale)
                 left += measured.width + _GAP
             top += max(measured.height for measured in row)
-        canvas.add_colour_bar(width, 0.1, 0.9, scale)
+        canvas.add_colour_bar(width, 0.1, scale.bar_height(0.9), scale)
     return path
 
 

@@ -43,6 +43,6 @@ def draw_signal(
         )
         axes.plot(times, weights.numpy(), color="#FFFFFF", linewidth=0.9, drawstyle="steps-mid")
         axes.set(xlim=(-0.5, len(signal) - 0.5), ylim=(0.0, scale.high * 1.02))
-        axes.set_xlabel("sample", fontsize=MIN_FONT + 1, labelpad=1.0)
+        axes.set_xlabel("sample", fontsize=MIN_FONT, labelpad=1.0)
         canvas.add_colour_bar(_LEFT + _WIDE + 0.1, 0.0, below + _WEIGHTS, scale)
     return path

@@ -1,6 +1,7 @@
 """A clip as a strip of frames, tinted by the attention to each, over the attention to its places."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, fit_scale, open
 from regard.viz.recording.figures.overlays import draw_overlay, image_inches
 
 # inches: the longer side of a frame, the gap between frames, the line of text below a frame; frames per row
-_SIDE, _GAP, _LINE, _ACROSS = 0.72, 0.05, 0.16, 12
+_SIDE, _GAP, _LINE, _ACROSS = 0.72, 0.05, 0.16, 8
 # frames that are drawn, at most
 _MAX_FRAMES = 60
 # the share of the weight's colour in a tinted frame, and the width of the line around it
@@ -40,12 +41,13 @@ def draw_strip(
     row_height = pitch * (high + _GAP) + _LINE + _GAP
     rows = -(-len(shown) // across)
     scales = {
-        "steps": None if steps is None else fit_scale([steps]),
-        "places": None if places is None else fit_scale([places]),
+        "steps": None if steps is None else replace(fit_scale([steps]), name="weight of a frame"),
+        "places": None if places is None else replace(fit_scale([places]), name="weight of a place"),
     }
     drawn = [scale for scale in scales.values() if scale is not None]
     left_of_bars = across * (wide + _GAP) + 0.05
-    size = (left_of_bars + len(drawn) * COLOUR_BAR, max(rows * row_height, 1.0))
+    bar_height = max((scale.bar_height(row_height - _LINE) for scale in drawn), default=0.0)
+    size = (left_of_bars + len(drawn) * COLOUR_BAR, max(rows * row_height, bar_height))
     explained = [
         *notes,
         "frames, tinted by the attention to them" if steps is not None else "",
@@ -62,10 +64,8 @@ def draw_strip(
                 draw_overlay(below, places[at], _tensor(pictures[at]), scales["places"], "nearest")
             share = "" if steps is None else f": {100 * float(steps[at]):.0f} %"
             canvas.write(f"{at}{share}", left, top + pitch * (high + _GAP), MIN_FONT, va="top")
-        for n, (name, scale) in enumerate((name, each) for name, each in scales.items() if each is not None):
-            of = "frame" if name == "steps" else "place"
-            named = Scale(scale.high, scale.low, scale.power, f"weight of a {of}")
-            canvas.add_colour_bar(left_of_bars + n * COLOUR_BAR, 0.0, max(row_height - _LINE, 0.9), named)
+        for n, scale in enumerate(drawn):
+            canvas.add_colour_bar(left_of_bars + n * COLOUR_BAR, 0.0, bar_height, scale)
     return path
 
 

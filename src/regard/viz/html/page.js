@@ -104,10 +104,14 @@ function trace(pen, lines, x, y, width, height) {
   }
 }
 
-// The text on a canvas, with an ellipsis where it is wider than allowed.
+// The text on a canvas, cut in its first half where it is wider than allowed: the end, such as the tag of a word, stays.
 function ellipsize(pen, text, most) {
   if (pen.measureText(text).width <= most) return text;
   const letters = [...text];
-  while (letters.length > 1 && pen.measureText(letters.join("") + "…").width > most) letters.pop();
-  return letters.join("") + "…";
+  let [start, end] = [letters.length, letters.length];
+  const cut = () => letters.slice(0, start).join("") + "…" + letters.slice(end).join("");
+  while (start > 1 && pen.measureText(letters.slice(0, start).join("") + "…").width > most / 3) start--;
+  while (end > start && pen.measureText(cut()).width <= most) end--;
+  end = Math.min(end + 1, letters.length);
+  return cut();
 }

@@ -1,7 +1,7 @@
 """Attacked images as a figure: the clean image, its change, the attacked image, and the change of attention over it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, fit_scale, open
 from regard.viz.text.labels import shorten
 
 # inches: the longer side of an image, the gaps between images and rows, the line of text over a row, the top line
-_SIDE, _GAP, _LINE, _HEAD = 1.1, 0.1, 0.17, 0.2
+_SIDE, _GAP, _LINE, _HEAD = 1.05, 0.1, 0.17, 0.2
 # columns of text over an image; longer texts are cut
 _COLUMNS = 22
 
@@ -43,16 +43,20 @@ def draw_attacked_images(images: Sequence[AttackedImage], path: str | Path, titl
     changes = fit_scale([after - before for image in images for _, before, after in image.maps], signed=True)
     words = [*heads, *(word for image in images for word in (image.before, image.after))]
     row = high + _LINE + _GAP
-    bars = 2 if names else 1
-    size = (across + bars * (COLOUR_BAR + 0.15), _HEAD + row * len(images))
+    bars = [
+        replace(pixels, name="change of pixels"),
+        *([replace(changes, name="change of attention")] if names else []),
+    ]
+    tall = max(scale.bar_height(min(_SIDE + 0.2, row * len(images) - _GAP)) for scale in bars)
+    size = (across + len(bars) * (COLOUR_BAR + 0.15), _HEAD + max(row * len(images), _LINE + tall))
     with open_canvas(path, title, notes, words, *size) as canvas:
         for n, head in enumerate(heads):
-            canvas.write(shorten(head, _COLUMNS), n * (wide + _GAP), 0.0, MIN_FONT + 1, va="top")
+            canvas.write(shorten(head, _COLUMNS), n * (wide + _GAP), 0.0, MIN_FONT, va="top")
         for number, image in enumerate(images):
             top = _HEAD + number * row
             for column, label in ((0, image.before), (2, image.after)):
                 text = shorten(label, _COLUMNS)
-                canvas.write(text, column * (wide + _GAP), top, MIN_FONT + 1, va="top", color="#555555")
+                canvas.write(text, column * (wide + _GAP), top, MIN_FONT, va="top", color="#555555")
             cells: list[tuple[Tensor, Scale | None]] = [
                 (image.clean, None),
                 (_change(image.clean, image.attacked), pixels),
@@ -63,22 +67,14 @@ def draw_attacked_images(images: Sequence[AttackedImage], path: str | Path, titl
             for n, (cell, scale) in enumerate(cells):
                 axes = canvas.add_axes(n * (wide + _GAP), top + _LINE, wide, high)
                 _draw(axes, cell, scale)
-        tall = min(_SIDE + 0.2, row * len(images) - _GAP)
-        canvas.add_colour_bar(across + 0.05, _HEAD + _LINE, tall, _named(pixels, "change of pixels"))
-        if names:
-            canvas.add_colour_bar(
-                across + COLOUR_BAR + 0.2, _HEAD + _LINE, tall, _named(changes, "change of attention")
-            )
+        for n, scale in enumerate(bars):
+            canvas.add_colour_bar(across + 0.05 + n * (COLOUR_BAR + 0.15), _HEAD + _LINE, tall, scale)
     return Path(path)
 
 
 def _change(clean: Tensor, attacked: Tensor) -> Tensor:  # "c h w" -> "h w"
     """The mean change of the channels."""
     return (attacked - clean).mean(0)
-
-
-def _named(scale: Scale, name: str) -> Scale:
-    return Scale(scale.high, scale.low, scale.power, name)
 
 
 def _draw(axes: Any, cells: Tensor, scale: Scale | None) -> None:

@@ -12,13 +12,13 @@ from regard.viz.plots.figure_file import figure_file, speller
 from regard.viz.plots.typesetting import text_widths, wrap
 from regard.viz.text import fonts, labels
 
-# points: of the title, of the notes under it, and of labels, which stay large enough for print
+# points: of the title, of the notes under it, and of labels, which can be read in print and on a page of documentation
 _TITLE, _NOTE = 9.0, 6.5
-MIN_FONT, MAX_FONT = 5.0, 8.0
+MIN_FONT, MAX_FONT = 6.5, 8.0
 # inches around everything, and the least width of a title
 _MARGIN, _MIN_WIDTH = 0.12, 3.0
-# columns of a label; longer ones are cut
-_MAX_COLUMNS = 18
+# columns of a label above a map and beside it; longer ones are cut
+_MAX_COLUMNS, ROW_COLUMNS = 18, 40
 # inches that a colour bar takes with its numbers
 COLOUR_BAR = 0.76
 # colour maps that colour-blind readers can read: of weights, and of differences around zero; html/page.js has them too
@@ -42,11 +42,17 @@ class Scale:
     @property
     def label(self) -> str:
         quantity = self.name if self.power == 1.0 else f"{self.name}, by its square root"
-        return f"{quantity}\n{'pale: none' if self.low < 0 else 'dark: none, bright: most'}"
+        dark = "least" if self.low else "none"
+        return f"{quantity}\n{'pale: none' if self.is_signed else f'dark: {dark}, bright: most'}"
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the scale is symmetric around zero, as that of differences."""
+        return self.low < 0 and self.low == -self.high
 
     @property
     def colormap(self) -> str:
-        return DIFFERENCES if self.low < 0 else WEIGHTS
+        return DIFFERENCES if self.is_signed else WEIGHTS
 
     def norm(self) -> Any:
         from matplotlib.colors import Normalize, PowerNorm
@@ -57,10 +63,20 @@ class Scale:
 
     def ticks(self) -> list[float]:
         """Both ends and some values between them."""
-        if self.low < 0:
+        if self.is_signed:
             return [self.low, self.low / 2, 0.0, self.high / 2, self.high]
         extent = self.high - self.low
         return [self.low + extent * part ** (1 / self.power) for part in (0.0, 0.25, 0.5, 0.75, 1.0)]
+
+    def set_ticks(self, bar: Any) -> None:
+        """Numbers the ticks of a colour bar of matplotlib."""
+        ticks = self.ticks()
+        bar.set_ticks(ticks, labels=[f"{tick:.2g}".replace("-", "−") for tick in ticks])
+        bar.ax.minorticks_off()
+
+    def bar_height(self, height: float) -> float:
+        """Inches of a colour bar beside a map of this height: as high as the map, or as its label is long."""
+        return max(height, *text_widths(self.label.split("\n"), MIN_FONT))
 
 
 def fit_scale(cells: Iterable[Tensor], *, signed: bool = False, power: float = 1.0) -> Scale:
@@ -112,7 +128,7 @@ class Canvas:
     def add_axes(self, left: float, top: float, width: float, height: float) -> Any:
         (x0, y1), (x1, y0) = self.figure_point(left, top), self.figure_point(left + width, top + height)
         axes = self.figure.add_axes((x0, y0, x1 - x0, y1 - y0))
-        axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=MIN_FONT + 1)
+        axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=MIN_FONT)
         axes.spines[:].set_linewidth(0.5)
         return axes
 
@@ -122,18 +138,16 @@ class Canvas:
         axes = self.add_axes(left, top, 0.1, height)
         bar = self.figure.colorbar(ScalarMappable(scale.norm(), scale.colormap), cax=axes)
         bar.outline.set_linewidth(0.5)
-        ticks = scale.ticks()
-        bar.set_ticks(ticks, labels=[f"{tick:.2g}".replace("-", "−") for tick in ticks])
-        bar.ax.minorticks_off()
-        axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=MIN_FONT + 1)
-        bar.set_label(scale.label, fontsize=MIN_FONT + 1)
+        scale.set_ticks(bar)
+        axes.tick_params(length=2, width=0.5, pad=1.5, labelsize=MIN_FONT)
+        bar.set_label(scale.label, fontsize=MIN_FONT)
 
     def heatmap(
         self, axes: Any, cells: Tensor, rows: int, columns: int, scale: Scale, masked: Tensor | None = None
     ) -> None:
         """Draws cells as one image over `rows` × `columns` positions, several per pooled cell; masked ones are grey."""
         if not cells.numel():
-            axes.text(0.5, 0.5, "nothing", ha="center", va="center", transform=axes.transAxes, fontsize=MIN_FONT + 1)
+            axes.text(0.5, 0.5, "nothing", ha="center", va="center", transform=axes.transAxes, fontsize=MIN_FONT)
             axes.set(xlim=(-0.5, 0.5), ylim=(0.5, -0.5))
             return
         colours = {"cmap": scale.colormap, "norm": scale.norm()}
@@ -187,7 +201,7 @@ def axis_labels(texts: Sequence[str], length: float, path: str | Path, max_colum
     step = next(n for n in steps if n * pitch >= MIN_FONT * 1.15 or n >= len(texts))
     font_size = min(max(step * pitch / 1.15, MIN_FONT), MAX_FONT - 1)
     spell = speller(path, texts)
-    cut = [labels.shorten(spell(text), max_columns) for text in texts]
+    cut = [labels.shorten_middle(spell(text), max_columns) for text in texts]
     width = max(text_widths(cut[::step], font_size), default=0.0) + 0.06
     return AxisLabels(tuple(cut), length, step, font_size, width)
 
@@ -210,7 +224,7 @@ def open_canvas(
         # an SVG leaves the drawing of characters to the reader's fonts
         font_note = "" if path.suffix == ".svg" else fonts.missing_fonts_note([title, *notes, *words])
         figure.set_layout_engine("none")
-        canvas = Canvas(figure, spell, title, [*notes, font_note], width)
+        canvas = Canvas(figure, spell, title, [*notes, labels.unknown_note([title, *words]), font_note], width)
         if height is not None:
             canvas.resize(height)
         yield canvas

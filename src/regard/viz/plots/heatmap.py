@@ -1,7 +1,7 @@
 """Weights as a heat map in a file: PNG, SVG or PDF, by suffix."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.viz.plots.canvas import Scale, fit_scale
 from regard.viz.plots.figure_file import figure_file
+from regard.viz.plots.typesetting import wrap
 
 # cells per side; longer maps are pooled, a screen has no more pixels
 _MAX_CELLS = 512
@@ -20,8 +21,12 @@ _MAX_CELLS = 512
 _MAX_LABELS = 40
 # the colour of frames around cells
 FRAME_COLOUR = "#D55E00"
-# inches of a panel, and of a letter of a label
-_PANEL, _LETTER = 2.9, 0.075
+# inches of a panel, of all panels of a row, whose labels a page can still show, of a letter, and of the colour bar
+_PANEL, _MAX_WIDTH, _LETTER, _BAR = 2.9, 9.3, 0.075, 0.5
+# the least inches of a row of panels, which the label of the colour bar needs
+_MIN_HEIGHT = 1.8
+# points of a title, and the share of a panel that it may fill
+_TITLE, _TITLE_SHARE = 9.0, 0.85
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Panel:
     title: str = ""
     rows: Sequence[str] | None = None
     columns: Sequence[str] | None = None
+    stretch: bool = False  # colours from its least to its greatest weight, which then follow the title
 
 
 def _cells(panel: Panel) -> Tensor:
@@ -59,7 +65,8 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     """Draws maps side by side into a file; dark is no weight, bright the greatest. Colour-blind readers can read it.
 
     All panels have one size; with `cell`, all cells are squares of `cell` inches instead. The same input gives the same
-    bytes. `label` names the quantity that the colours show.
+    bytes. `label` names the quantity that the colours show. One scale holds for all panels but those with `stretch`;
+    beside several of these, the colour bar has no numbers, as each title has its own.
     """
     path = Path(path)
     panels = list(panels) if isinstance(panels, list | tuple) else [panels]  # type: ignore[list-item]
@@ -70,26 +77,73 @@ def figure(panels: Panel | Sequence[Panel], path: str | Path, *, across: int = 4
     checks.positive("across", across, "figure")
     if cell is not None:
         checks.positive("cell", cell, "figure")
-    from matplotlib.cm import ScalarMappable
-
     columns = min(across, len(panels))
+    side = min(_PANEL, _MAX_WIDTH / columns)
     rows = -(-len(panels) // columns)
-    width, height = (_PANEL, _PANEL) if cell is None else _panel_size(panels, cell)
+    drawn = [_DrawnPanel.of(panel, label) for panel in panels]
+    shared = replace(fit_scale([each.cells for each in drawn]), name=label)
+    width = side if cell is None else _panel_width(panels, cell)
+    panels = [_with_title(each, width) for each in drawn]
+    height = side if cell is None else _panel_height(panels, cell)
     shape = None if cell is None else _largest_shape(panels)
     # cells too small for a letter get no labels, larger ones all of them
     max_labels = _MAX_LABELS if cell is None else sys.maxsize if cell >= 1.2 * _LETTER else 0
-    size = (width * columns + 0.5, height * rows)
-    drawn = [(panel, _cells(panel)) for panel in panels]
-    scale = replace(fit_scale([cells for _, cells in drawn]), name=label)
+    size = (width * columns + _BAR, height * rows)
     with figure_file(path, [*_panel_texts(panels), label], size) as (drawing, spell):
         grid = drawing.subplots(rows, columns, squeeze=False)
-        for axes, (panel, cells) in zip(grid.flat, drawn, strict=False):
-            _draw_panel(axes, panel, cells, scale, spell, shape, max_labels)
+        for axes, panel, each in zip(grid.flat, panels, drawn, strict=False):
+            _draw_panel(axes, panel, each.cells, each.scale or shared, spell, shape, max_labels)
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
-        shrink = 0.6 if cell is None else min(0.6, _PANEL / (height * rows))
-        drawing.colorbar(ScalarMappable(scale.norm(), scale.colormap), ax=grid, shrink=shrink, label=spell(scale.label))
+        scales = {each.scale or shared for each in drawn}
+        bar_height = 0.6 * height * rows if cell is None else min(0.6 * height * rows, _PANEL)
+        _add_colour_bar(drawing, grid, scales, label, bar_height / (height * rows), spell)
     return path
+
+
+@dataclass(frozen=True, eq=False)
+class _DrawnPanel:
+    """A panel with its cells and, if it is stretched, its own scale."""
+
+    panel: Panel
+    cells: Tensor
+    scale: Scale | None
+
+    @classmethod
+    def of(cls, panel: Panel, label: str) -> "_DrawnPanel":
+        cells = _cells(panel)
+        if not panel.stretch or not cells.numel():
+            return cls(panel, cells, None)
+        low, high = float(cells.min()), float(cells.max())
+        return cls(panel, cells, Scale(high if high > low else low + 1e-9, low, name=label))
+
+
+def _with_title(drawn: _DrawnPanel, width: float) -> Panel:
+    """The panel with its title in lines that fit over its cells, and the range of a stretched one."""
+    panel, scale = drawn.panel, drawn.scale
+    letters = max((len(label) for label in panel.rows or ()), default=0)
+    available = max(_TITLE_SHARE * width - _LETTER * min(letters, 30), 1.0)
+    lines = [part for line in panel.title.split("\n") for part in (wrap(line, available, _TITLE) if line else [""])]
+    if scale is not None:
+        lines.append(f"{scale.low:.2f} to {scale.high:.2f}".replace("-", "−"))
+    return replace(panel, title="\n".join(lines))
+
+
+def _add_colour_bar(drawing: Any, grid: Any, scales: Collection[Scale], label: str, shrink: float,
+                    spell: Callable[[str], str]) -> None:  # fmt: skip
+    """The bar of the only scale with its numbers, or one that says that every panel has its own range."""
+    from matplotlib.cm import ScalarMappable
+
+    if len(scales) == 1:
+        (scale,) = scales
+        text = scale.label
+    else:
+        scale, text = Scale(1.0), f"{label}, in each panel\ndark: least, bright: most"
+    mappable, columns = ScalarMappable(scale.norm(), scale.colormap), grid.shape[1]
+    bar = drawing.colorbar(mappable, ax=grid, shrink=shrink, fraction=0.15 / columns, aspect=20, label=spell(text))
+    scale.set_ticks(bar)
+    if len(scales) > 1:
+        bar.set_ticks([0.0, 1.0], labels=["least", "most"])
 
 
 def _largest_shape(panels: Sequence[Panel]) -> tuple[int, int]:
@@ -97,16 +151,17 @@ def _largest_shape(panels: Sequence[Panel]) -> tuple[int, int]:
     return max(panel.weights.shape[0] for panel in panels), max(panel.weights.shape[-1] for panel in panels)
 
 
-def _panel_size(panels: Sequence[Panel], cell: float) -> tuple[float, float]:
-    """The inches, wide and high, in which the largest map fits with its labels and its title."""
-    rows, columns = _largest_shape(panels)
-    row_letters = max((len(label) for panel in panels for label in panel.rows or ()), default=0)
-    column_letters = max((len(label) for panel in panels for label in panel.columns or ()), default=0)
+def _panel_width(panels: Sequence[Panel], cell: float) -> float:
+    """The inches in which the largest map fits with the labels of its rows."""
+    letters = max((len(label) for panel in panels for label in panel.rows or ()), default=0)
+    return max(_largest_shape(panels)[1] * cell + 0.4 + _LETTER * min(letters, 30), 2.0)
+
+
+def _panel_height(panels: Sequence[Panel], cell: float) -> float:
+    """The inches in which the largest map fits with the labels of its columns and its title."""
+    letters = max((len(label) for panel in panels for label in panel.columns or ()), default=0)
     lines = max(panel.title.count("\n") + 1 for panel in panels)
-    return (
-        max(columns * cell + 0.4 + _LETTER * min(row_letters, 30), 2.0),
-        max(rows * cell + 0.4 + _LETTER * min(column_letters, 30) + 0.16 * lines, 1.4),
-    )
+    return max(_largest_shape(panels)[0] * cell + 0.4 + _LETTER * min(letters, 30) + 0.16 * lines, _MIN_HEIGHT)
 
 
 def _set_equal_cells(axes: Any, rows: int, columns: int) -> None:
@@ -120,7 +175,7 @@ def _set_equal_cells(axes: Any, rows: int, columns: int) -> None:
 def _draw_panel(axes: Any, panel: Panel, cells: Tensor, scale: Scale, spell: Callable[[str], str],
                 shape: tuple[int, int] | None, max_labels: int) -> None:  # fmt: skip
     """One panel, filled by its map or, in a figure of equal cells, with room for a map of `shape`."""
-    axes.set_title(spell(panel.title), fontsize=9, loc="center" if shape is None else "left")
+    axes.set_title(spell(panel.title), fontsize=_TITLE, loc="center" if shape is None else "left")
     if cells.numel():
         axes.imshow(cells.numpy(), cmap=scale.colormap, norm=scale.norm(), aspect="auto", interpolation="nearest")
     else:
@@ -129,6 +184,8 @@ def _draw_panel(axes: Any, panel: Panel, cells: Tensor, scale: Scale, spell: Cal
     if shape is not None:
         _set_equal_cells(axes, *shape)
     for axis, labels in ((axes.yaxis, panel.rows), (axes.xaxis, panel.columns)):
+        if cells.numel() and labels is None:
+            axis.get_major_locator().set_params(integer=True)
         if cells.numel() and labels is not None and len(labels) <= max_labels:
             axis.set_ticks(range(len(labels)), [spell(label) for label in labels])
             if axis is axes.xaxis:

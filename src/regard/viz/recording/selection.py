@@ -34,6 +34,7 @@ class SelectedMap:
     head: str  # "head 3 of 12", "mean of 12 heads", or "" where there is one head
     rows: list[str]
     columns: list[str]
+    sample: int = 0
 
     @property
     def title(self) -> str:
@@ -212,7 +213,7 @@ def select_map(recording: Recording, number: int, sample: int, head: int | None)
         label = f"head {head}" + (f" of {len(numbers)}" if recorded_map.heads is None else "")
         weights = list(iter_heads(heads))[numbers.index(head)]
     rows, columns = row_and_column_labels(recording, recorded_map, sample)
-    return SelectedMap(recorded_map, number, weights, label, rows, columns)
+    return SelectedMap(recorded_map, number, weights, label, rows, columns, sample)
 
 
 def head_numbers(recorded_map: RecordedMap) -> list[int]:

@@ -1,8 +1,10 @@
 """Tokens as printable labels: blanks, lone accents and control characters get a visible sign."""
 
 import unicodedata
+from collections.abc import Iterable
 
 from regard.common.control_characters import code_point
+from regard.data.text.special_tokens import UNKNOWN
 
 # Signs of invisible characters; every other one is written U+XXXX.
 _SIGNS = {" ": "␣", "\u00a0": "⍽", "\t": "⇥", "\n": "↵"}
@@ -68,6 +70,24 @@ def shorten(text: str, max_width: int) -> str:
             break
         shortened += letter
     return shortened + "…"
+
+
+def shorten_middle(text: str, max_width: int) -> str:
+    """The text in at most `max_width` columns, cut in its first half: the end, such as the tag of a word, stays."""
+    if display_width(text) <= max_width:
+        return text
+    letters = graphemes(text)
+    start, end = shorten(text, max(max_width // 3, 1)), ""
+    for letter in reversed(letters):
+        if display_width(start + letter + end) > max_width:
+            break
+        end = letter + end
+    return start + end
+
+
+def unknown_note(texts: Iterable[str]) -> str:
+    """The meaning of the mark behind unknown tokens; "" if no text has it."""
+    return f"{UNKNOWN} marks a token that the model does not know" if any(UNKNOWN in text for text in texts) else ""
 
 
 def is_right_to_left(text: str) -> bool:

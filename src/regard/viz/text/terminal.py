@@ -20,7 +20,7 @@ _DIVERGING = (
     (254, 213, 159), (238, 155, 57), (189, 97, 9), (127, 59, 8),
 )  # fmt: skip
 # Columns of a row label and lines of a column label; longer ones are cut.
-_MAX_ROW_LABEL, _MAX_COLUMN_LABEL = 16, 12
+_MAX_ROW_LABEL, _MAX_COLUMN_LABEL = 24, 12
 # The mark that keeps Arabic and Hebrew letters of neighbouring columns in their columns.
 _LEFT_TO_RIGHT = "\u200e"
 
@@ -87,7 +87,7 @@ def heatmap(
     rows, columns = [labels.visible_label(row) for row in rows], [labels.visible_label(column) for column in columns]
     if not rows or not columns:
         return "nothing to show: there are no " + ("rows" if not rows else "columns")
-    names = [labels.shorten(row, _MAX_ROW_LABEL) for row in rows]
+    names = [labels.shorten_middle(row, _MAX_ROW_LABEL) for row in rows]
     gutter = max(map(labels.display_width, names))
     grid_width = gutter + 1 + 2 * len(columns)
     if grid_width > width:
@@ -96,7 +96,9 @@ def heatmap(
             lines.append(f"{_padded(name, gutter, right=True)} {heaviest_words(row, columns, 3)}")
         return "\n".join(lines)
     lines = [" " * (gutter + 1) + line for line in _header(columns)]
-    words = [heaviest_words(row, [labels.shorten(column, _MAX_ROW_LABEL) for column in columns]) for row in cells]
+    words = [
+        heaviest_words(row, [labels.shorten_middle(column, _MAX_ROW_LABEL) for column in columns]) for row in cells
+    ]
     # words are left out where they would make the terminal wrap a line
     with_words = grid_width + 1 + max(map(labels.display_width, words)) <= width
     signed = any(cell < 0 for row in cells for cell in row)

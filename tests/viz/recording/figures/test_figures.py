@@ -87,11 +87,11 @@ def within(box: Any, outer: Any) -> bool:
 
 
 def legible(figure: Any) -> None:
-    """No letter under 5 points, all inside the figure, and no label of a ruler on its neighbour."""
+    """No letter under 6.5 points, all inside the figure, and no label of a ruler on its neighbour."""
     inside = figure.bbox
     for text in figure.findobj(Text):
         if text.get_text().strip() and text.get_visible():
-            assert text.get_fontsize() >= 5.0, text
+            assert text.get_fontsize() >= 6.5, text
     for text in figure.texts:
         assert within(text.get_window_extent(), inside), text
     for axes in figure.axes:

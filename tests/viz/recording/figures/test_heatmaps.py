@@ -176,3 +176,30 @@ def test_slots_by_hop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     several = hopped(queries=2)
     wanted = torch.cat([one.weights.dense()[0, 1:] for one in several]).T
     torch.testing.assert_close(drawn(several, query=1), wanted)
+
+
+def test_rows_of_cross_attention_have_tokens_and_names_that_differ(tmp_path: Path) -> None:
+    names = [f"model.decoder.layers.{n}.encoder_attention_of_the_source" for n in range(2)]
+    maps = [RecordedMap(name, "cross", DenseMap(weights(1, 2, 3, 5)), certificate=0.0) for name in names]
+    recording = Recording(tuple(maps)).with_labels(["der", "Hund", "bellt"], list("vwxyz"))
+    told = said(draw_recording(recording, tmp_path / "a.svg", what="heads")).splitlines()
+    assert told.count("Hund") == 2
+    assert [line[:10] for line in told if line.endswith("_of_the_source")] == ["layers.0.…", "layers.1.…"]
+
+
+def test_every_figure_of_one_text_has_the_prediction_and_the_legend_of_unknown_tokens(tmp_path: Path) -> None:
+    recording = replace(attended(1, 2, 3), about={"said": "B-LOC 100 %"}).with_labels(["we", "visit", "Ulm⁇"])
+    for what in ("map", "heads", "lines", "text", "texts"):
+        told = said(draw_recording(recording, tmp_path / "a.svg", what=what))
+        assert "prediction: B-LOC 100 %" in told, what
+        assert "⁇ marks a token that the model does not know" in told, what
+    known = said(draw_recording(attended(1, 2, 3), tmp_path / "a.svg", what="map"))
+    assert "⁇" not in known
+
+
+def test_the_end_of_a_long_row_label_stays(tmp_path: Path) -> None:
+    rows = ["Donaudampfschifffahrtsgesellschaft B-organization 100 %", "1: price range = moderate"]
+    recording = Recording((RecordedMap("a", "cross", DenseMap(weights(2, 2)), certificate=0.0),))
+    told = said(draw_recording(recording.with_labels(rows, ["a", "b"]), tmp_path / "a.svg", what="map")).splitlines()
+    assert "Donaudampfsc…schaft B-organization 100 %" in told
+    assert "1: price range = moderate" in told

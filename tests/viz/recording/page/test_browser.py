@@ -16,6 +16,7 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.page.builder import CAUTION, write
+from regard.viz.recording.page.summaries import with_summaries
 
 pytestmark = needed
 
@@ -318,3 +319,49 @@ def test_a_small_budget_says_what_it_left_out(chromium: Any, tmp_path: Path) -> 
 def test_text_begins_at_the_side_of_its_script(seen: Seen) -> None:
     seen.tab("text")
     assert seen.page.evaluate("getComputedStyle(document.querySelector('.running')).direction") == "rtl"
+
+
+def thumbnail_pixel(seen: Seen, column: int) -> list[int]:
+    """The colour in the middle of the second cell of a thumbnail of 7 × 7 cells, in the first row of cells."""
+    script = """(column) => {
+        const [canvas, frame] = ["canvas.shots", ".selection"].map((name) => document.querySelector(name));
+        const [whole, first] = [canvas, frame].map((element) => element.getBoundingClientRect());
+        const [side, density] = [first.width + 1, canvas.width / whole.width];
+        const [x, y] = [first.left - whole.left + column * side + 1 + (side - 3) * 1.5 / 7, 1 + (side - 3) * 0.5 / 7];
+        return [...canvas.getContext("2d").getImageData(x * density, y * density, 1, 1).data].slice(0, 3);
+    }"""
+    return list(seen.page.evaluate(script, column))
+
+
+def test_thumbnails_share_one_scale_and_say_so(chromium: Any, tmp_path: Path) -> None:
+    """A uniform head is darker than one that attends to one token, unless each has its own scale."""
+    maps = torch.stack([torch.eye(7).roll(1, 1), torch.full((7, 7), 1 / 7)])[None]
+    one = opened(chromium, tmp_path, Recording((RecordedMap("a", "self", DenseMap(maps), certificate=0.0),)))
+    bright, uniform = thumbnail_pixel(one, 0), thumbnail_pixel(one, 1)
+    assert bright == pytest.approx([255 * part for part in colormaps["cividis"](1.0)[:3]], abs=4)
+    assert uniform == pytest.approx([255 * part for part in colormaps["cividis"]((1 / 7) ** 0.5)[:3]], abs=6)
+    assert "All share one scale: dark is none, bright 1.0000" in one.text(".heads .hint")
+    one.page.select_option("#shading", "each")
+    one.settle()
+    assert thumbnail_pixel(one, 1) == pytest.approx(bright, abs=4)
+    assert "Each has its own scale" in one.text(".heads .hint")
+    assert one.hash.endswith("shades=each")
+    one.close()
+
+
+def test_rows_and_sides_of_the_gallery_are_named(chromium: Any, tmp_path: Path) -> None:
+    def recording(n: int) -> Recording:
+        maps = [RecordedMap(f"layers.{l}", "self", DenseMap(soft(1, 2, n, n)), certificate=0.0) for l in (0, 1)]
+        return Recording(tuple(maps)).with_labels(PIECES[:n])
+
+    alone = opened(chromium, tmp_path, with_summaries(recording(5)))
+    assert alone.page.get_attribute(".gallery", "data-rows") == "0, 1, mean, rollout"
+    assert "Rows named mean or rollout sum up the layers" in alone.text(".heads .hint")
+    alone.close()
+    pair = opened(chromium, tmp_path, recording(5), other=recording(4))
+    assert pair.page.get_attribute(".gallery", "data-rows") == "A 0, A 1, B 0, B 1"
+    assert "A is the recording, B the other one." in pair.text(".heads .hint")
+    pair.tab("difference")
+    said = pair.text("#panel-difference .hint")
+    assert "B, the other recording, has 4 × 4 weights there and this map 5 × 5, so they cannot be subtracted." in said
+    pair.close()

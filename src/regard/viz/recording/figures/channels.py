@@ -50,7 +50,7 @@ def channels_figure(recording: Recording, path: str | Path, *, sample: int = 0, 
             axes.set(xlim=(-0.5, channels - 0.5), ylim=(1.04 * low, 1.04 * high))
             axes.spines[["top", "right"]].set_visible(False)
             numbers_below.set_on(axes.xaxis)
-            canvas.write(name, _LEFT, n * pitch + _ABOVE - 0.05, MIN_FONT + 1.5)
+            canvas.write(name, _LEFT, n * pitch + _ABOVE - 0.05, MIN_FONT + 0.5)
     return Path(path)
 
 

@@ -23,7 +23,7 @@ from regard.viz.recording.figures.overlays import (
 )
 
 # inches of the longer side of the image
-_SIDE = 3.92
+_SIDE = 3.6
 # points: the font of a number, the height of its box, the width of a digit, and the padding
 _FONT, _BOX_HEIGHT, _DIGIT, _PADDING = 7, 11.0, 4.6, 5.0
 # points of the dot at the centre of a window

@@ -1,5 +1,6 @@
 """Recordings as heat maps: one map with axis labels, all heads as thumbnails, memory slots by hop, and differences."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from regard.recording.recording import Recording
 from regard.viz.plots.canvas import (
     COLOUR_BAR,
     MIN_FONT,
+    ROW_COLUMNS,
     AxisLabels,
     Scale,
     axis_labels,
@@ -50,10 +52,12 @@ def _draw_map(recording: Recording, selected: SelectedMap, path: str | Path) -> 
     cells, masked = selected.cells(_MAX_CELLS), masked_cells(selected.map, _MAX_CELLS)
     scale = fit_scale([cells], signed=signed, power=0.5 if max(q, k) > _LINEAR_POSITIONS and not signed else 1.0)
     width, height = axis_length(k), axis_length(q)
-    rows, columns = axis_labels(selected.rows, height, path), axis_labels(selected.columns, width, path)
-    notes = [f"{KINDS[recorded_map.kind].label}, {q} × {k}, {selection.verification_label(recorded_map)}"]
+    rows = axis_labels(selected.rows, height, path, max_columns=ROW_COLUMNS)
+    columns = axis_labels(selected.columns, width, path)
+    notes = [selection.prediction_note(recording, selected.sample)]
+    notes += [f"{KINDS[recorded_map.kind].label}, {q} × {k}, {selection.verification_label(recorded_map)}"]
     notes += [selected.pooling_note(_MAX_CELLS), "" if masked is None else _MASK_NOTE]
-    left, top, bar_height = rows.width + 0.22, columns.height + 0.14, max(height, 0.8)
+    left, top, bar_height = rows.width + 0.22, columns.height + 0.14, scale.bar_height(height)
     with open_canvas(
         path,
         ("difference: " if signed else "") + selected.title + selection.unverified_suffix(recorded_map),
@@ -72,8 +76,8 @@ def _draw_map(recording: Recording, selected: SelectedMap, path: str | Path) -> 
             axes.set(xticks=[], yticks=[])
         row_name, column_name = selection.axis_names(recording, recorded_map)
         style = {"ha": "center", "color": "#555555"}
-        canvas.write(column_name, left + width / 2, 0.1, MIN_FONT + 1, **style)
-        canvas.write(row_name, 0.1, top + height / 2, MIN_FONT + 1, va="center", rotation=90, **style)
+        canvas.write(column_name, left + width / 2, 0.1, MIN_FONT, **style)
+        canvas.write(row_name, 0.1, top + height / 2, MIN_FONT, va="center", rotation=90, **style)
         canvas.add_colour_bar(left + width + 0.12, top, bar_height, scale)
     return Path(path)
 
@@ -172,38 +176,39 @@ def _draw_thumbnails(
 ) -> Path:
     max_heads = max(len(row.cells) for row in rows)
     notes = [*notes, _MASK_NOTE] if any(masked is not None for row in rows for masked in row.masked) else notes
-    names = [_row_name(row.recorded_map) for row in rows]
-    name_width = max(text_widths(names, MIN_FONT + 1)) + 0.1
-    number_height = (MIN_FONT + 0.5) * 1.25 / 72
+    names = _row_names(rows)
+    name_width = max(text_widths(names, MIN_FONT)) + 0.1
+    number_height = (MIN_FONT) * 1.25 / 72
     available = (_PAGE_WIDTH - name_width - COLOUR_BAR) / max(max_heads, 1) - _GAP
     side = max(min(available, _PAGE_HEIGHT / len(rows) - number_height - _GAP, _MAX_SIDE), _MIN_SIDE)
-    queries = [_all_labels(row.queries, side, path) for row in rows]
+    # a map of few queries, such as a step of a generation, is lower than it is wide
+    heights = [side * min(max(q / max(k, 1), 0.25), 1.0) for q, k in (row.recorded_map.shape[-2:] for row in rows)]
+    queries = [_all_labels(row.queries, height, path) for row, height in zip(rows, heights, strict=True)]
     shared = rows[0].keys if all(list(row.keys) == list(rows[0].keys) for row in rows) else ()
     keys = _all_labels(shared, side, path)
     left = name_width + max((each.width for each in queries if each is not None), default=0.0)
     top = 0.16 + (0.0 if keys is None else keys.height)
-    # a map of few queries, such as a step of a generation, is lower than it is wide
-    heights = [side * min(max(q / max(k, 1), 0.25), 1.0) for q, k in (row.recorded_map.shape[-2:] for row in rows)]
     tops = [top + sum(heights[:n]) + n * (number_height + _GAP) for n in range(len(rows) + 1)]
-    height = max(tops[-1], 1.4)  # the label of the colour bar needs as much
+    height = max(tops[-1], top + scale.bar_height(0.0))
     width = left + max_heads * (side + _GAP) + 0.05 + COLOUR_BAR
-    with open_canvas(path, title, notes, names, width, height) as canvas:
+    words = [*names, *(token for row in rows for token in (*row.queries, *row.keys))]
+    with open_canvas(path, title, notes, words, width, height) as canvas:
         for n, name in enumerate(_column_names(rows, max_heads)):
-            canvas.write(name, left + n * (side + _GAP) + side / 2, 0.12, MIN_FONT + 1, ha="center")
+            canvas.write(name, left + n * (side + _GAP) + side / 2, 0.12, MIN_FONT, ha="center")
         for row, name, tokens, row_top, row_height in zip(rows, names, queries, tops[:-1], heights, strict=True):
-            canvas.write(name, name_width - 0.08, row_top + row_height / 2, MIN_FONT + 1, ha="right", va="center")
+            canvas.write(name, name_width - 0.08, row_top + row_height / 2, MIN_FONT, ha="right", va="center")
             for n, (cells, masked, number) in enumerate(zip(row.cells, row.masked, row.numbers, strict=True)):
                 head_left = left + n * (side + _GAP)
                 axes = canvas.add_axes(head_left, row_top, side, row_height)
                 canvas.heatmap(axes, cells, cells.shape[0], cells.shape[1], scale, masked)
                 axes.set(xticks=[], yticks=[])
-                if n == 0 and tokens is not None and row_height == side:
+                if n == 0 and tokens is not None:
                     tokens.set_on(axes.yaxis)
                 if row is rows[0] and keys is not None:
                     axes.xaxis.tick_top()
                     keys.set_on(axes.xaxis)
                 number_top = row_top + row_height + number_height * 0.9
-                canvas.write(f"{number:.2f}", head_left + side / 2, number_top, MIN_FONT + 0.5, ha="center")
+                canvas.write(f"{number:.2f}", head_left + side / 2, number_top, MIN_FONT, ha="center")
         canvas.add_colour_bar(left + max_heads * (side + _GAP) + 0.02, top, min(height - top, 2.5), scale)
     return Path(path)
 
@@ -216,8 +221,16 @@ def _all_labels(tokens: Sequence[str], length: float, path: str | Path) -> AxisL
     return found if found.step == 1 else None
 
 
-def _row_name(recorded_map: RecordedMap) -> str:
-    return labels.shorten(selection.display_name(recorded_map) + ("" if recorded_map.verified else " *"), 30)
+def _row_names(rows: Sequence[_ThumbnailRow]) -> list[str]:
+    """The names of the layers without the modules that all of them are in."""
+    names = [selection.display_name(row.recorded_map) for row in rows]
+    parts = [name.split(".") for name in names]
+    levels = zip(*(each[:-1] for each in parts), strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda level: len(set(level)) == 1, levels)) if len(names) > 1 else 0
+    # a number alone, as of a layer of a list, is no name
+    shared -= shared > 0 and any(each[shared].isdigit() for each in parts)
+    marks = ("" if row.recorded_map.verified else " *" for row in rows)
+    return [labels.shorten_middle(".".join(each[shared:]) + mark, 30) for each, mark in zip(parts, marks, strict=True)]
 
 
 def _column_names(rows: Sequence[_ThumbnailRow], max_heads: int) -> list[str]:
@@ -240,7 +253,7 @@ def hops_figure(recording: Recording, path: str | Path, *, sample: int = 0, quer
         raise ValueError(f"query must pick one of the {maps[0].map.shape[0]} queries of every hop; try query=0")
     # with a query, every map is a hop; without one, every row of the only map is
     cells = torch.cat([_hop_rows(selected, query) for selected in maps])
-    return _draw_hops(cells, maps, path)
+    return _draw_hops(cells, maps, path, selection.prediction_note(recording, sample))
 
 
 def _hop_rows(selected: SelectedMap, query: int | None) -> Tensor:
@@ -248,7 +261,7 @@ def _hop_rows(selected: SelectedMap, query: int | None) -> Tensor:
     return selection.drawable_cells(rows, selected.recorded_map)
 
 
-def _draw_hops(cells: Tensor, maps: Sequence[SelectedMap], path: str | Path) -> Path:
+def _draw_hops(cells: Tensor, maps: Sequence[SelectedMap], path: str | Path, prediction: str) -> Path:
     count, k = cells.shape
     slots = maps[0].columns
     width, height = axis_length(count, 0.5, 4.0), axis_length(k, 0.5, 6.0)
@@ -258,8 +271,8 @@ def _draw_hops(cells: Tensor, maps: Sequence[SelectedMap], path: str | Path) -> 
     columns = axis_labels([str(n + 1) for n in range(count)], width, path)
     recorded_maps = [selected.recorded_map for selected in maps]
     title = f"memory by hop{selection.unverified_suffix(*recorded_maps)}"
-    notes = [f"{count} hops over {k} slots, {selection.verification_label(*recorded_maps)}"]
-    left, top, bar_height = rows.width, columns.height + 0.14, max(height, 0.8)
+    notes = [prediction, f"{count} hops over {k} slots, {selection.verification_label(*recorded_maps)}"]
+    left, top, bar_height = rows.width, columns.height + 0.14, scale.bar_height(height)
     with open_canvas(path, title, notes, slots, left + width + 0.12 + COLOUR_BAR, top + bar_height) as canvas:
         axes = canvas.add_axes(left, top, width, height)
         canvas.heatmap(axes, cells.T, k, count, scale)
@@ -267,7 +280,7 @@ def _draw_hops(cells: Tensor, maps: Sequence[SelectedMap], path: str | Path) -> 
         if cells.numel():
             rows.set_on(axes.yaxis)
             columns.set_on(axes.xaxis)
-        canvas.write("hop", left + width / 2, 0.1, MIN_FONT + 1, ha="center", color="#555555")
+        canvas.write("hop", left + width / 2, 0.1, MIN_FONT, ha="center", color="#555555")
         canvas.add_colour_bar(left + width + 0.12, top, bar_height, scale)
     return Path(path)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.attn.maps.attention_map import AttentionMap
 from regard.recording.recorded_map import KINDS
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import MIN_FONT, AxisLabels, axis_labels, axis_length, open_canvas
+from regard.viz.plots.canvas import MIN_FONT, ROW_COLUMNS, AxisLabels, axis_labels, axis_length, open_canvas
 from regard.viz.recording import selection
 from regard.viz.recording.selection import SelectedMap
 
@@ -79,8 +79,9 @@ def lines_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
     row = None if query is None else selection.query_row(selected, query)
     ends, weights, lines_note = _heaviest_lines(selected, row)
     height = axis_length(max(q, k), 0.5, _MAX_HEIGHT)
-    queries, keys = axis_labels(selected.rows, height, path), axis_labels(selected.columns, height, path)
-    notes = [f"{KINDS[recorded_map.kind].label}, {q} × {k}, {selection.verification_label(recorded_map)}", lines_note]
+    queries, keys = (axis_labels(each, height, path, ROW_COLUMNS) for each in (selected.rows, selected.columns))
+    notes = [selection.prediction_note(recording, sample)]
+    notes += [f"{KINDS[recorded_map.kind].label}, {q} × {k}, {selection.verification_label(recorded_map)}", lines_note]
     title = selected.title + selection.unverified_suffix(recorded_map)
     title += "" if row is None else f" · {selected.query_label(row)}"
     # the names above the columns of labels need room, too
@@ -100,8 +101,8 @@ def lines_figure(recording: Recording, path: str | Path, *, sample: int = 0, lay
             _emphasize_query(query_axes, queries, row, canvas.bold)
         _draw_lines(query_axes, ends, weights, q, k)
         query_name, key_name = selection.axis_names(recording, recorded_map)
-        canvas.write(query_name, left, 0.1, MIN_FONT + 1, ha="right", color="#555555")
-        canvas.write(key_name, left + _BETWEEN, 0.1, MIN_FONT + 1, ha="left", color="#555555")
+        canvas.write(query_name, left, 0.1, MIN_FONT, ha="right", color="#555555")
+        canvas.write(key_name, left + _BETWEEN, 0.1, MIN_FONT, ha="left", color="#555555")
     return Path(path)
 
 

@@ -80,18 +80,20 @@ def _draw(
         notes.append(f"all others have weights below {_USED:g}")
     scale, left = fit_scale(cells), places.width + 0.22
     pitch = 0.2 + height + max(each.height for each in times) + _GAP / 2
+    bar_height = scale.bar_height(height)
+    size = left + width + 0.12 + COLOUR_BAR, max(pitch * len(heads), 0.2 + bar_height)
     title = f"writes and reads of a memory{selection.unverified_suffix(*recorded_maps)}"
     words = [text for selected in heads for text in selected.rows]
-    with open_canvas(path, title, notes, words, left + width + 0.12 + COLOUR_BAR, pitch * len(heads)) as canvas:
+    with open_canvas(path, title, notes, words, *size) as canvas:
         for n, (selected, each, labels) in enumerate(zip(heads, cells, times, strict=True)):
             top = n * pitch + 0.2
             axes = canvas.add_axes(left, top, labels.length, height)
             canvas.heatmap(axes, each, len(drawn), selected.map.shape[0], scale)
             _set_labels(axes, each, labels, places)
-            canvas.write(_head_title(selected), left, top - 0.05, MIN_FONT + 1.5)
+            canvas.write(_head_title(selected), left, top - 0.05, MIN_FONT + 0.5)
             style = {"ha": "center", "va": "center", "rotation": 90, "color": "#555555"}
-            canvas.write("location", 0.1, top + height / 2, MIN_FONT + 1, **style)
-        canvas.add_colour_bar(left + width + 0.12, 0.2, max(height, 0.8), scale)
+            canvas.write("location", 0.1, top + height / 2, MIN_FONT, **style)
+        canvas.add_colour_bar(left + width + 0.12, 0.2, bar_height, scale)
     return Path(path)
 
 

@@ -144,7 +144,7 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
         _prefix_note(selected, weights[:before]),
         _CONTOURS_NOTE if pixels is not None else "",
     ]
-    left, bar_height = 0.0 if pixels is None else size[0] + 0.1, max(size[1], 0.9)
+    left, bar_height = 0.0 if pixels is None else size[0] + 0.1, scale.bar_height(size[1])
     with open_canvas(path, title, notes, selected.rows, left + size[0] + 0.1 + COLOUR_BAR, bar_height) as canvas:
         if pixels is not None:
             image_axes = canvas.add_axes(0.0, 0.0, *size)
@@ -281,7 +281,7 @@ def _draw_panels(path: str | Path, title: str, notes: Sequence[str], names: Sequ
     pitch = size[0] + 0.1, size[1] + 0.22
     rows = -(-(first + len(names)) // across)
     corners = [(n % across * pitch[0], n // across * pitch[1]) for n in range(first + len(names))]
-    canvas_size = across * pitch[0] + COLOUR_BAR, max(rows * pitch[1], 0.9)
+    canvas_size = across * pitch[0] + COLOUR_BAR, max(rows * pitch[1], 0.16 + scale.bar_height(size[1]))
     with open_canvas(path, title, notes, names, *canvas_size) as canvas:
         if pixels is not None:
             axes = canvas.add_axes(0.0, 0.16, *size)
@@ -292,6 +292,6 @@ def _draw_panels(path: str | Path, title: str, notes: Sequence[str], names: Sequ
             draw_overlay(axes, grids[n], pixels if _has_contours(pixels) else None, scale, interpolation)
             for position in hard[n] if hard else ():
                 frame_cell(axes, position % width, position // width)
-            word = labels.shorten(canvas.spell(names[n]), max(int(size[0] * 72 / (MIN_FONT + 2) / 0.62), 3))
-            canvas.write(word, left + size[0] / 2, top + 0.13, MIN_FONT + 2, ha="center")
-        canvas.add_colour_bar(across * pitch[0], 0.16, max(size[1], 0.7), scale)
+            word = labels.shorten(canvas.spell(names[n]), max(int(size[0] * 72 / (MIN_FONT + 0.5) / 0.62), 3))
+            canvas.write(word, left + size[0] / 2, top + 0.13, MIN_FONT + 0.5, ha="center")
+        canvas.add_colour_bar(across * pitch[0], 0.16, scale.bar_height(size[1]), scale)

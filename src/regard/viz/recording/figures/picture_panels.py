@@ -10,7 +10,7 @@ from regard.viz.recording.figures.overlays import draw_overlay, image_inches
 from regard.viz.text.labels import shorten
 
 # inches: the longer side of the picture, the gap between panels, the line of text over a panel
-_SIDE, _GAP, _LINE = 1.5, 0.12, 0.2
+_SIDE, _GAP, _LINE = 1.25, 0.12, 0.2
 _COLUMNS = 24
 
 
@@ -28,16 +28,19 @@ def draw_picture_panels(
     wide, high = image_inches((1, 1), image, _SIDE)
     across = min(len(panels), most_across)
     rows = -(-len(panels) // across)
-    size = (across * (max(wide, _SIDE) + _GAP) + COLOUR_BAR, rows * (high + _LINE + _GAP))
+    size = (
+        across * (max(wide, _SIDE) + _GAP) + COLOUR_BAR,
+        max(rows * (high + _LINE + _GAP), _LINE + scale.bar_height(high)),
+    )
     with open_canvas(path, title, [note], [name for name, _ in maps], *size) as canvas:
         for n, (name, cells) in enumerate(panels):
             left, top = n % across * (max(wide, _SIDE) + _GAP), n // across * (high + _LINE + _GAP)
-            canvas.write(shorten(canvas.spell(name), _COLUMNS), left, top, MIN_FONT + 1, va="top")
+            canvas.write(shorten(canvas.spell(name), _COLUMNS), left, top, MIN_FONT, va="top")
             axes = canvas.add_axes(left, top + _LINE, wide, high)
             if cells is not None:
                 draw_overlay(axes, cells, image, scale, "nearest")
             else:
                 axes.imshow(image.numpy(), aspect="auto", interpolation="nearest")
                 axes.set(xticks=[], yticks=[])
-        canvas.add_colour_bar(across * (max(wide, _SIDE) + _GAP), _LINE, max(high, 0.9), scale)
+        canvas.add_colour_bar(across * (max(wide, _SIDE) + _GAP), _LINE, scale.bar_height(high), scale)
     return path

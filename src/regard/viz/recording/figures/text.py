@@ -37,7 +37,8 @@ def text_figure(recording: Recording, path: str | Path, *, sample: int = 0, laye
     title = f"mean attention of {q} queries" if row is None else f"attention of {selected.query_label(row)}"
     heaviest = terminal.heaviest_words(weights.tolist(), selected.columns, 5)
     verification = selection.verification_label(recorded_map)
-    notes = [f"{selected.title}, {KINDS[recorded_map.kind].label}, {verification}", f"most: {heaviest}"]
+    notes = [selection.prediction_note(recording, sample)]
+    notes += [f"{selected.title}, {KINDS[recorded_map.kind].label}, {verification}", f"most: {heaviest}"]
     notes.append("dark: none, bright: the greatest weight")
     words = [*selected.columns, *selected.rows]
     with open_canvas(path, title + selection.unverified_suffix(recorded_map), notes, words, _WIDTH) as canvas:
@@ -98,7 +99,7 @@ def write_paragraphs(canvas: Canvas, paragraphs: Sequence[TintedParagraph]) -> N
     top = 0.0
     for paragraph, layout in zip(paragraphs, layouts, strict=True):
         if paragraph.name:
-            canvas.write(paragraph.name, 0, top + _NAME - 0.05, MIN_FONT + 1, va="baseline", color="#555555")
+            canvas.write(paragraph.name, 0, top + _NAME - 0.05, MIN_FONT, va="baseline", color="#555555")
         _tint(canvas, paragraph, layout, top + (_NAME if paragraph.name else 0.0))
         top += layout.height
 

@@ -106,7 +106,9 @@ def html(
     header["maps"] = [
         head.facts | ({} if mask is None else {"mask": mask}) for head, mask in zip(packed, mask_numbers, strict=True)
     ]
-    header["notes"] = [*notes, *_nonfinite_note(pyramids)]
+    header_notes = header["notes"]
+    assert isinstance(header_notes, list)
+    header["notes"] = [*header_notes, *notes, *_nonfinite_note(pyramids)]
     return page_document(header, thumbnails, [head.block for head in packed], table)
 
 
@@ -180,7 +182,7 @@ def page_header(
         "image": None if image is None else packing.png_data_url(image),
         "maps": [],
         "masks": [],
-        "notes": [],
+        "notes": [note] if (note := labels.unknown_note(tokens)) else [],
         "remote": False,
     }
 

@@ -31,6 +31,18 @@ function counterpart(map) {
   if (twinLayer) return twinLayer.first + Math.min(map.head, twinLayer.heads - 1);
   return map.layer.first + ((map.head + 1) % map.layer.heads);
 }
+// The reason why the other recording of a page has no counterpart of a map; "" if it has one, or if there is no other.
+function missingCounterpart(map) {
+  const others = data.layers.filter((layer) => layer.side !== map.layer.side);
+  const named = others.filter((layer) => layer.name === map.layer.name);
+  if (!others.length || named.some((layer) => layer.call === map.layer.call && layer.q === map.q && layer.k === map.k)) return "";
+  const which = map.layer.side === "A" ? "B, the other recording," : "A, the recording,";
+  if (!named.length) return ` ${which} has no layer ${map.layer.name}.`;
+  const twin = named.find((layer) => layer.call === map.layer.call) ?? named[0];
+  return twin.q === map.q && twin.k === map.k
+    ? ` ${which} has no call ${map.layer.call} of ${map.layer.name}.`
+    : ` ${which} has ${twin.q} × ${twin.k} weights there and this map ${map.q} × ${map.k}, so they cannot be subtracted.`;
+}
 const differenceNote = make("p", { class: "hint" });
 function drawDifference() {
   const map = currentMap();
@@ -44,7 +56,7 @@ function drawDifference() {
   againstLayer.value = against.layer.number;
   fillHeads(againstHead, against.layer);
   againstHead.value = against.head;
-  differenceNote.textContent = `Orange: ${mapName(map)} is greater; violet: ${mapName(against)} is.`;
+  differenceNote.textContent = `Orange: ${mapName(map)} is greater; violet: ${mapName(against)} is.${missingCounterpart(map)}`;
   difference.draw();
 }
 againstLayer.addEventListener("change", () => change({ against: data.layers[againstLayer.value].first }));
@@ -136,10 +148,12 @@ function isMeaningful(tab, layer) {
   return { channels: false, image: Boolean(layer.grid), glimpses: layer.kind === "glimpse" && Boolean(layer.grid), lines: layer.kind !== "gate" && layer.kind !== "cell" }[tab] ?? true;
 }
 
+const galleryNote = make("p", { class: "hint" });
 let controlsStamp = "";
 function drawControls() {
   const { layer, head } = currentMap();
-  const stamp = [state.map, state.tab, state.scale, state.sort, state.hide].join();
+  galleryNote.textContent = galleryText();
+  const stamp = [state.map, state.tab, state.scale, state.sort, state.shades, state.hide].join();
   if (stamp === controlsStamp) return;
   controlsStamp = stamp;
   moduleSelect.value = modules.findIndex((candidate) => candidate.name === layer.name && candidate.side === layer.side);
@@ -151,6 +165,7 @@ function drawControls() {
   headSelect.value = head;
   scaleSelect.value = state.scale;
   sorting.value = state.sort;
+  shading.value = state.shades;
   hideSinks.checked = state.hide;
   verificationNote.hidden = layer.verified;
   verificationNote.textContent = layer.certificate === null
@@ -186,9 +201,9 @@ const about = Object.entries(data.about).map(([term, text]) => make("div", {}, m
 document.getElementById("page").append(
   make("header", {}, make("h1", { dir: "auto" }, document.title), make("p", { class: "note" }, data.caution), errorMessage),
   make("section", { class: "card heads", "aria-label": "layers and heads" },
-    make("div", { class: "tools" }, make("span", { class: "field" }, make("label", { for: "sorting" }, "heads by"), sorting)),
+    make("div", { class: "tools" }, make("span", { class: "field" }, make("label", { for: "sorting" }, "heads by"), sorting), field("colours", shading)),
     gallery,
-    make("p", { class: "hint" }, "Rows are layers, columns heads, counted from 0." + (data.layers.some((layer) => layer.summary) ? " The last rows are the mean over heads, layer by layer, and the rollout." : "") + (data.layers.every((layer) => layer.verified) ? "" : " A cut corner marks an unverified map."))),
+    galleryNote),
   make("section", { class: "card selected-map", "aria-label": "the selected map" },
     make("div", { class: "tools choose" }, moduleField, callField, headField, unitField, ...summaryButtons, scaleField, make("span", { class: "field" }, hideSinks, make("label", { for: "sinks" }, "hide sinks"))),
     verificationNote, status, tabList,

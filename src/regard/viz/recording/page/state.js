@@ -1,7 +1,7 @@
 // The state of the page: the map, the query and key, the tab and its options. The address after # holds all of it, so
 // that a link restores it. Only `change` alters it; drawing follows with the next frame.
 const SCALES = { linear: "linear", sqrt: "square root", log: "logarithmic" };
-const state = { map: 0, q: 0, k: 0, tab: "heat", scale: "sqrt", sort: "order", hide: false, pinned: false, against: -1, view: null };
+const state = { map: 0, q: 0, k: 0, tab: "heat", scale: "sqrt", sort: "order", shades: "shared", hide: false, pinned: false, against: -1, view: null };
 let hover = null; // the cell under the mouse, {q, k}
 let cursorMoved = false; // a key moved the cursor: its cell must be scrolled into view
 
@@ -104,6 +104,7 @@ function writeAddress() {
   if (state.tab !== defaultTab) parts.push(`tab=${state.tab}`);
   if (state.scale !== "sqrt") parts.push(`scale=${state.scale}`);
   if (state.sort !== "order") parts.push(`sort=${state.sort}`);
+  if (state.shades !== "shared") parts.push(`shades=${state.shades}`);
   if (state.hide) parts.push("sinks=hidden");
   if (state.pinned) parts.push("pinned=1");
   if (unit === "words") parts.push("units=words");
@@ -141,6 +142,7 @@ function readAddress() {
     tab: option("tab", tabs.map((tab) => tab.name), defaultTab),
     scale: option("scale", Object.keys(SCALES), "sqrt"),
     sort: option("sort", Object.keys(SORTS), "order"),
+    shades: option("shades", Object.keys(SHADES), "shared"),
     hide: parameters.get("sinks") === "hidden",
     pinned: parameters.get("pinned") === "1",
     against: parameters.has("against") ? integer("against", maps.length) ?? -1 : -1,

@@ -10,6 +10,8 @@ const gallery = make(
   ground,
 );
 const sorting = make("select", { id: "sorting" }, ...Object.entries(SORTS).map(([value, name]) => make("option", { value }, name)));
+const SHADES = { shared: "one scale for all", each: "each its own scale" };
+const shading = make("select", { id: "shading" }, ...Object.entries(SHADES).map(([value, name]) => make("option", { value }, name)));
 let layout = { side: 20, left: 0, across: 1, order: null, mode: "" };
 let gallerySize = { wide: 300, high: 300, above: 0 }; // measured before anything changes, which avoids a second layout
 let thumbnailStamp = ""; // the state that the canvas shows
@@ -25,19 +27,34 @@ function sortedMaps() {
   return order.sort((a, b) => sign * ((maps[a].entropy ?? 0) - (maps[b].entropy ?? 0)) || a - b);
 }
 
+// The weight of the last colour of a thumbnail: the greatest of all maps, so that thumbnails can be compared, or its own.
+const sharedWeight = () => maps.reduce((most, map) => Math.max(most, greatestWeight(map)), 0);
+const thumbnailWeight = (map) => (state.shades === "shared" ? sharedWeight() : greatestWeight(map));
+const thumbnailPalette = (map) => palette(map.signed, thumbnailWeight(map) / map.scale);
+const shadeKey = () => `${colourKey()}/${state.shades === "shared" ? sharedWeight() : "each"}`;
+const summaryKind = (layer) => layer.name.split(" ")[0]; // mean or rollout
+function galleryText() {
+  const kinds = [...new Set(data.layers.filter((layer) => layer.summary).map(summaryKind))];
+  const summaries = kinds.length ? ` Rows named ${kinds.join(" or ")} sum up the layers${kinds.includes("mean") ? ": a mean over heads per layer" : ""}.` : "";
+  const sides = data.layers.some((layer) => layer.side === "B") ? " A is the recording, B the other one." : "";
+  const corner = data.layers.every((layer) => layer.verified) ? "" : " A cut corner marks an unverified map.";
+  const shades = state.shades === "shared" ? ` All share one scale: dark is none, bright ${number(sharedWeight())}, the greatest weight of all.` : " Each has its own scale: bright is its own greatest weight, so they cannot be compared.";
+  return `Rows are layers, columns heads, counted from 0.${summaries}${sides}${shades}${corner}`;
+}
+
 const thumbnailCache = new RecentCache(64); // by layer and colours
 const servedThumbnails = new Map(); // by map
 function layerThumbnails(layer) {
   if (data.remote) return null;
   const bare = state.hide && data.bare[layer.stored] !== "-";
-  const key = `${layer.number}/${bare}/${colourKey()}`;
+  const key = `${layer.number}/${bare}/${shadeKey()}`;
   const cached = thumbnailCache.peek(key);
   if (!cached) thumbnailCache.get(key, async () => {
     const bytes = await unpack((bare ? data.bare : data.thumbs)[layer.stored]);
     const [height, width] = [Math.min(48, layer.q), Math.min(48, layer.k)];
     return Array.from({ length: layer.heads }, (_, h) => {
       const map = maps[layer.first + h];
-      return colourCells(bytes.subarray(h * height * width, (h + 1) * height * width), height, width, mapPalette(map));
+      return colourCells(bytes.subarray(h * height * width, (h + 1) * height * width), height, width, thumbnailPalette(map));
     });
   }).then(() => {
     unpackedCount++;
@@ -50,18 +67,26 @@ function thumbnailOf(map) {
   const cached = servedThumbnails.get(map.n);
   if (!cached) return null;
   const bare = state.hide && map.sinks.length;
-  if (cached.colours !== colourKey() + bare) {
+  if (cached.colours !== shadeKey() + bare) {
     const [height, width] = [Math.min(48, map.q), Math.min(48, map.k)];
-    Object.assign(cached, { colours: colourKey() + bare, canvas: colourCells(bare ? cached.bare : cached.thumb, height, width, mapPalette(map)) });
+    Object.assign(cached, { colours: shadeKey() + bare, canvas: colourCells(bare ? cached.bare : cached.thumb, height, width, thumbnailPalette(map)) });
   }
   return cached.canvas;
 }
+
+// The name of a row: the number of the layer in its recording, A or B if there are two, or the kind of a summary.
+const rowNames = data.layers.map((layer) => {
+  const name = layer.summary ? summaryKind(layer) : String(data.layers.filter((other) => other.side === layer.side && !other.summary && other.number < layer.number).length);
+  return data.layers.some((other) => other.side === "B") ? `${layer.side} ${name}` : name;
+});
+gallery.dataset.rows = rowNames.join(", ");
+const rowMargin = Math.max(26, ...rowNames.map((name) => 8 + 6.5 * name.length));
 
 function computeLayout() {
   const { wide } = gallerySize;
   const most = Math.max(...data.layers.map((layer) => layer.heads));
   const byLayer = state.sort === "order";
-  const left = byLayer ? 26 : 0;
+  const left = byLayer ? rowMargin : 0;
   const across = byLayer ? most : Math.max(1, Math.min(maps.length, Math.floor(wide / 44)));
   const side = clamp(Math.floor((wide - left) / across), 13, 72);
   const rows = byLayer ? data.layers.length : Math.ceil(maps.length / across);
@@ -95,7 +120,7 @@ function drawThumbnails() {
   selectionFrame.style.transform = `translate(${left + column * side}px, ${row * side}px)`;
   selectionFrame.style.width = selectionFrame.style.height = side - 1 + "px";
   gallery.setAttribute("aria-label", `${data.layers.length} layers, ${maps.length} heads; selected: ${mapName(currentMap())}`);
-  const stamp = [layout.mode, side, above, height, colourKey(), state.hide, unpackedCount, servedThumbnails.size].join();
+  const stamp = [layout.mode, side, above, height, shadeKey(), state.hide, unpackedCount, servedThumbnails.size].join();
   if (stamp === thumbnailStamp) return;
   thumbnailStamp = stamp;
   const pen = context(thumbnailCanvas, left + across * side, height);
@@ -110,7 +135,7 @@ function drawThumbnails() {
     if (left) {
       pen.fillStyle = soft;
       pen.textAlign = "right";
-      if (side >= 11) pen.fillText(String(r), left - 6, y + side / 2);
+      if (side >= 11) pen.fillText(rowNames[r], left - 6, y + side / 2);
     }
     for (let c = 0; c < across; c++) {
       const map = mapAt(r, c);
@@ -169,6 +194,7 @@ gallery.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 sorting.addEventListener("change", () => change({ sort: sorting.value }));
+shading.addEventListener("change", () => change({ shades: shading.value }));
 
 // Fetches the thumbnails of a served recording one by one, the selected map first.
 async function fetchThumbnails() {

@@ -1,0 +1,73 @@
+"""Every figure function: all text is on the canvas and large enough on a page of documentation."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.docs.pages import script
+from tests.viz.recordings import DRAWN, attended, weights
+
+from regard.viz import Alignment, Panel, draw, figure
+from regard.viz.clip.signal_figure import draw_signal
+from regard.viz.clip.strip import draw_strip
+from regard.viz.image.sample_sheet import draw_samples
+from regard.viz.plots.attacked_images import AttackedImage, draw_attacked_images
+from regard.viz.plots.ranking import draw_ranking
+from regard.viz.recording.figures import draw_recording
+
+text_sizes = script("text_sizes")
+
+PICTURE = torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(0))
+LONG = [f"word{n}" for n in range(9)]
+FIGURES: dict[str, Callable[[Path], Path]] = {
+    "panel": lambda path: figure(Panel(weights(10, 24), "gated-units: weights of 24 channels, by digit"), path),
+    "panels": lambda path: figure([Panel(weights(9, 9), f"head {n}", LONG, LONG) for n in range(4)], path),
+    "stretched": lambda path: figure([Panel(weights(3, 4), "a title of several words", stretch=True)] * 3, path),
+    "equal cells": lambda path: figure(Panel(weights(2, 9), "a title of several words", None, LONG), path, cell=0.15),
+    "alignment": lambda path: draw(Alignment(LONG, LONG[:3], weights(3, 9)), path),
+    "one token": lambda path: draw_recording(attended(1, 1, 1), path, what="map"),
+    "one token, heads": lambda path: draw_recording(attended(1, 1, 1), path, what="heads"),
+    "twelve heads": lambda path: draw_recording(attended(2, 12, 11), path, what="heads"),
+    "strip": lambda path: draw_strip(
+        np.zeros((20, 8, 8, 1), np.uint8), path, "a clip", steps=weights(20), places=weights(20, 4).view(20, 2, 2)
+    ),
+    "signal": lambda path: draw_signal(np.zeros((30, 2), np.float32), weights(30), path, "a signal"),
+    "samples": lambda path: draw_samples(np.zeros((64, 96, 1), np.uint8), ["3", "8"], ["90 %", "10 %"], path, "digits"),
+    "attacked images": lambda path: draw_attacked_images(
+        [AttackedImage(PICTURE, PICTURE, "3", "8", [("gate", weights(2, 2), weights(2, 2, seed=1))])],
+        path,
+        "an attack",
+        [],
+    ),
+    "ranking": lambda path: draw_ranking([("a bird", 0.9), ("a dog", 0.1)], path, "neighbours", "cosine"),
+} | {
+    f"recording: {what}": lambda path, what=what, make=make, options=options: draw_recording(  # type: ignore[misc]
+        make(), path, what=what, **options
+    )
+    for what, (make, options) in DRAWN.items()
+}
+
+
+def test_text_of_every_figure_can_be_read(tmp_path: Path) -> None:
+    faults = []
+    for name, draw_figure in FIGURES.items():
+        with text_sizes.text_faults() as found:
+            draw_figure(tmp_path / "a.png")
+        faults += [f"{name}: {fault}" for fault in dict.fromkeys(found.faults)]
+    assert faults == []
+
+
+def test_faults_are_found(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    small, large = Figure(figsize=(4, 2)), Figure(figsize=(14, 2))
+    small.text(0.9, 0.5, "a text that leaves the canvas", fontsize=9)
+    large.text(0.1, 0.5, "tiny", fontsize=6)
+    with text_sizes.text_faults() as found:
+        small.savefig(tmp_path / "a.png")
+        large.savefig(tmp_path / "b.png")
+    assert found.faults == ["'a text that leaves the canvas' is cut off", "'tiny' has 3.7 points at page width"]
+    with pytest.raises(ValueError, match="x: .*is cut off; .*draw fewer panels"):
+        found.check("x")
