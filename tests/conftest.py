@@ -1,5 +1,6 @@
 """What holds for every test: nothing is fetched, nothing is drawn on a screen, and a second run does the same again."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -47,6 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left := [item for item in items if item not in kept]:
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item in kept]
+
+
+def pytest_collection_finish() -> None:
+    # Modules and test items live as long as the run: the garbage collector need not read them again and again.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
