@@ -3,9 +3,9 @@
 import itertools
 from typing import Any
 
-import pytest
 import torch
 from tests.attn.backends.cases import Case, close, resolved
+from tests.for_each import for_each
 
 import regard
 from regard.attn.call import AttentionCall, equation
@@ -28,7 +28,7 @@ def whole(call: AttentionCall) -> torch.Tensor:
 LEADS = [leads for leads in itertools.product(FEWER, repeat=3) if (B, H) in leads][::2]
 
 
-@pytest.mark.parametrize("leads", LEADS, ids=str)
+@for_each("leads", LEADS, ids=str)
 def test_a_sample_of_tensors_with_fewer_leading_axes(leads: tuple[tuple[int, ...], ...]) -> None:
     for mask in (
         None,
@@ -44,7 +44,7 @@ def test_a_sample_of_tensors_with_fewer_leading_axes(leads: tuple[tuple[int, ...
             close(whole(part), whole(call)[n : n + 1, :, 1:4], f"rows of sample {n}")
 
 
-@pytest.mark.parametrize("shape", [(Q, K), (H, Q, K), (B, H, Q, K), (B, 1, 1, K), (1, H, Q, 1), (H, 1, K)], ids=str)
+@for_each("shape", [(Q, K), (H, Q, K), (B, H, Q, K), (B, 1, 1, K), (1, H, Q, 1), (H, 1, K)], ids=str)
 def test_a_sample_of_numbers_added(shape: tuple[int, ...]) -> None:
     call = a_call((B, H), (B, H), (B, H), bias=torch.randn(shape, dtype=torch.float64))
     for n in range(B):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
@@ -128,7 +129,7 @@ def gradients(score: Product, backend: str) -> tuple[Tensor, ...]:
     return torch.autograd.grad(out.square().sum(), [q, *wanted])
 
 
-@pytest.mark.parametrize("kind", [_InMethod, _InPartial, _InSlot, _InDefaultDict, _InCycle, _OfDataclass, _Compiled])
+@for_each("kind", [_InMethod, _InPartial, _InSlot, _InDefaultDict, _InCycle, _OfDataclass, _Compiled])
 def test_tensors_are_found(kind: Callable[[], Product]) -> None:
     score = kind()
     for got, want in zip(gradients(score, "blocked"), gradients(score, "eager"), strict=True):

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -75,7 +76,7 @@ def agree(got: Attended, want: Attended, **tolerance: float) -> None:
     torch.testing.assert_close(got.weights, want.weights, **tolerance)
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_shapes(name: str) -> None:
     module, (q, k) = built(name), inputs(name, B)
     got = seeded(module, q, k)
@@ -93,7 +94,7 @@ def test_shapes(name: str) -> None:
     assert module.attend(q, k).weights is None
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_a_masked_key_equals_an_absent_key(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     lengths = torch.tensor([7, 4, 1])
@@ -105,7 +106,7 @@ def test_a_masked_key_equals_an_absent_key(name: str) -> None:
         assert not got.weights[b, ..., n:].any()
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_what_may_not_be_looked_at_is_never_felt(name: str) -> None:
     module, (q, k) = built(name), inputs(name, B)
     lengths = torch.tensor([7, 4, 0])
@@ -151,7 +152,7 @@ def test_nothing_to_look_at_is_nothing(name: str, hidden: str) -> None:
         assert q.grad is None or q.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_batched_equals_one_by_one(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     lengths = torch.tensor([7, 4, 2])
@@ -175,7 +176,7 @@ def test_leading_axes_are_free(name: str, lead: tuple[int, ...]) -> None:
     agree(got, whole)
 
 
-@pytest.mark.parametrize("name", sorted(set(ALL) - CHAINED))
+@for_each("name", sorted(set(ALL) - CHAINED))
 def test_one_query_at_a_time_equals_all_at_once(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     i, j = places()
@@ -187,7 +188,7 @@ def test_one_query_at_a_time_equals_all_at_once(name: str) -> None:
         agree(one, whole._replace(out=whole.out[:, here], weights=whole.weights[..., here, :]))
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_steps_are_the_whole(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     if name in ("co-attention", "bidaf"):
@@ -251,7 +252,7 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_parameter_receives_a_gradient(name: str) -> None:
     module, (q, k) = built(name), inputs(name, B)
     if name == "hard":
@@ -268,7 +269,7 @@ def test_every_parameter_receives_a_gradient(name: str) -> None:
             assert parameter.grad.abs().max() > 1e-6, key
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_the_input_is_not_mutated(name: str) -> None:
     module, (q, k) = built(name), inputs(name, B)
     lengths = torch.tensor([7, 4, 0])
@@ -281,7 +282,7 @@ def test_the_input_is_not_mutated(name: str) -> None:
         assert torch.equal(value, state[key]), key
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_state_dict_deepcopy_and_dtype_round_trip(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     want = seeded(module, q, k)
@@ -299,7 +300,7 @@ def test_state_dict_deepcopy_and_dtype_round_trip(name: str) -> None:
 
 
 # its gradient is that of another function, on purpose
-@pytest.mark.parametrize("name", sorted(set(ALL) - {"straight-through"}))
+@for_each("name", sorted(set(ALL) - {"straight-through"}))
 def test_gradients_are_those_of_the_output(name: str) -> None:
     module = built(name).double()
     q, k = (t.double().requires_grad_() for t in inputs(name, 2, q=3, k=5))
@@ -324,7 +325,7 @@ def test_the_log_probability_of_a_draw_has_a_gradient() -> None:
     assert torch.autograd.gradcheck(run, (q, k))
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_values_are_the_keys_unless_given(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     if name in NO_VALUES:
@@ -339,7 +340,7 @@ def test_values_are_the_keys_unless_given(name: str) -> None:
         torch.testing.assert_close(there.out, there.weights @ v, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted(set(ALL) - {"bidaf"}))
+@for_each("name", sorted(set(ALL) - {"bidaf"}))
 def test_keys_are_the_queries_unless_given(name: str) -> None:
     torch.manual_seed(1)
     module, x = mechanism(name, E).eval(), torch.randn(B, Q, E, generator=torch.Generator().manual_seed(2))
@@ -347,14 +348,14 @@ def test_keys_are_the_queries_unless_given(name: str) -> None:
     assert module(x).shape == (B, Q, width(module, E, E))
 
 
-@pytest.mark.parametrize("name", sorted(set(ALL) - {"bidaf"}))
+@for_each("name", sorted(set(ALL) - {"bidaf"}))
 def test_a_mechanism_names_its_backend_or_has_none(name: str) -> None:
     module, (q, k) = built(name), inputs(name, B)
     text = module.explain(q, k)
     assert " runs: " in text or text == f"{type(module).__name__} computes its weights itself: no backend is chosen"
 
 
-@pytest.mark.parametrize("name", sorted(ONE_WIDTH))
+@for_each("name", sorted(ONE_WIDTH))
 def test_widths_that_cannot_be_compared_are_refused(name: str) -> None:
     q, k = torch.randn(B, Q, D), torch.randn(B, K, E)
     with pytest.raises(ValueError, match=r"wide for|of one width"):

@@ -14,6 +14,7 @@ from tests.attn.backends.cases import (
     tensors,
     willing,
 )
+from tests.for_each import for_each
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -54,7 +55,7 @@ def test_one_step_at_a_time_equals_all_at_once(score: str, bias: str, mask: str)
     close(torch.cat(outs, -2), whole, "steps")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@for_each("backend", BACKENDS)
 def test_a_step_is_the_last_row(backend: str) -> None:
     case = CASE_OF_BACKEND.get(backend, Case())
     terms = case.terms()
@@ -64,7 +65,7 @@ def test_a_step_is_the_last_row(backend: str) -> None:
     close(regard.attention(q[..., -1:, :], k, v, **last, backend=backend), whole[..., -1:, :], "step")
 
 
-@pytest.mark.parametrize("score", [name for name in SCORES if name != "location"])
+@for_each("score", [name for name in SCORES if name != "location"])
 def test_kept_keys_equal_fresh_keys(score: str) -> None:
     q, k, v = (t.detach() for t in tensors())
     terms = Case(score, mask="lengths").terms()
@@ -83,7 +84,7 @@ def test_positions_of_a_memory_are_used() -> None:
     close(regard.attention(q, k, v, mask=mask, positions=(j[2:], j)), want, "positions")
 
 
-@pytest.mark.parametrize("bias", [name for name in BIASES if not name.startswith(("added", "hiding"))])
+@for_each("bias", [name for name in BIASES if not name.startswith(("added", "hiding"))])
 def test_positions_may_start_anywhere(bias: str) -> None:
     q, k, v = (t.detach() for t in tensors())
     terms = Case(bias=bias, mask="causal").terms()
@@ -177,7 +178,7 @@ def test_a_causal_call_that_holds_a_nan_is_resolved(is_cached: bool) -> None:
     torch.testing.assert_close(out[~is_nan], want[~is_nan])
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "eager"])
+@for_each("backend", [name for name in BACKENDS if name != "eager"])
 def test_a_forced_backend_that_cannot_run_raises_what_explain_says(backend: str) -> None:
     q = torch.randn(2, 3, 4)
     terms = {"score": regard.Distance(power=1), "normalize": regard.Sparsemax(), "need": Need(weights=True)}
@@ -229,7 +230,7 @@ def test_the_watch_sees_what_reads_values() -> None:
             read(x)
 
 
-@pytest.mark.parametrize("mask", MASKS)
+@for_each("mask", MASKS)
 def test_explain_reads_no_values(mask: str) -> None:
     """Not a number of q, k, v, bias or mask, whatever their kind: what is said depends on shapes and types."""
     for size, score, bias, normalize in (

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -94,7 +95,7 @@ OTHERS: dict[str, Callable[[], regard.MultiHead]] = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@for_each("name", OTHERS)
 def test_other_layers_are_not_fused(name: str) -> None:
     assert run(OTHERS[name](), inputs(torch.float32), None) is None
 

@@ -5,6 +5,7 @@ import random
 import pytest
 import torch
 from tests.attn.test_catalogue import ALL, built, inputs
+from tests.for_each import for_each
 from tests.layouts import LAYOUTS, laid_out
 from torch import Tensor
 
@@ -20,7 +21,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_mechanism(name: str, pairs: list[tuple[str, str]]) -> None:
     module, (q, k) = built(name), inputs(name, 3)
     parameters = list(module.parameters())
@@ -39,7 +40,7 @@ def test_every_mechanism(name: str, pairs: list[tuple[str, str]]) -> None:
                 torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4, msg=lambda text: f"{of_q}, {of_k}: {text}")  # noqa: B023
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@for_each("layout", LAYOUTS)
 def test_a_crf(layout: str) -> None:
     crf, emissions = CRF(5), torch.randn(3, 7, 5)
     tags, mask = torch.randint(5, (3, 7)), torch.arange(7) < torch.tensor([[7], [4], [1]])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -115,7 +116,7 @@ def _forward(heads: MultiHead) -> None:
 CHANGES = (_data, _load, _assign, _linear, _parameter, _transposed, _scale, _window, _normalize, _forward)
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
+@for_each("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
 def test_a_plan_is_never_stale(change: Callable[[MultiHead], None]) -> None:
     heads = MultiHead(12, 3).eval()
     x = torch.randn(2, 5, 12)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 import regard
 from regard.attn import nonfinite
@@ -47,7 +48,7 @@ def test_a_query_that_is_no_number_spoils_its_own_row_only(backend: str) -> None
     torch.testing.assert_close(got, wanted)
 
 
-@pytest.mark.parametrize("name", TERMS)
+@for_each("name", TERMS)
 def test_hidden_keys_where_values_may_not_be_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a device far away: nothing is looked at, what nobody may see is made zero."""
     want = regard.attention(CLEAN, zeroed(), mask=LENGTHS, **TERMS[name])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.attn.test_catalogue import ALL, built, inputs
+from tests.for_each import for_each
 
 import regard
 from regard import ALiBi, Attended, Causal, Need, attend
@@ -17,7 +18,7 @@ def scored(name: str) -> Attended | str:
         return str(error)
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_mechanism_returns_them_or_refuses(name: str) -> None:
     got = scored(name)
     if isinstance(got, str):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from tests.attn.test_catalogue import ALL, HARD, built, inputs
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -47,7 +48,7 @@ def check(module: nn.Module, forward: Callable[[int], Tensor], threads: int, rou
 
 
 # hard attention and a monotonic stop have no gradient in evaluation
-@pytest.mark.parametrize("name", [name for name in ALL if name not in {*HARD, "monotonic"}])
+@for_each("name", [name for name in ALL if name not in {*HARD, "monotonic"}])
 def test_every_mechanism(name: str) -> None:
     module = built(name).eval()
     if any(p.requires_grad for p in module.parameters()):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import nn
 
 import regard
@@ -86,7 +87,7 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@for_each("name", ERRORS)
 def test_what_has_no_counterpart_is_refused(name: str) -> None:
     call, sentence = ERRORS[name]
     with pytest.raises(ValueError, match=re.escape(sentence)):

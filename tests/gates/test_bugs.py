@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import nn
 
 from regard import (
@@ -26,7 +27,7 @@ from regard import (
     gate,
 )
 
-every = pytest.mark.parametrize("name", GATES)
+every = for_each("name", GATES)
 
 
 @pytest.mark.parametrize("size", [1, 3, 5, 6, 7, 8, 14])
@@ -323,7 +324,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
     kind, act, words = BAD[name]
     with pytest.raises(kind) as caught:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -157,9 +158,7 @@ def test_eca(dims: int, kernel: int | None) -> None:
     holds(gate, x, want)
 
 
-@pytest.mark.parametrize(
-    ("channels", "kernel"), [(1, 1), (2, 1), (8, 3), (16, 3), (64, 3), (128, 5), (256, 5), (1024, 5), (2048, 7)]
-)
+@for_each(("channels", "kernel"), [(1, 1), (2, 1), (8, 3), (16, 3), (64, 3), (128, 5), (256, 5), (1024, 5), (2048, 7)])
 def test_eca_is_as_wide_as_the_paper_says(channels: int, kernel: int) -> None:
     assert ECA(channels).conv.kernel_size == (kernel,)
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import nn
 
 import regard
@@ -19,7 +20,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGURABLE)
+@for_each("name", CONFIGURABLE)
 def test_every_option_is_read(name: str) -> None:
     """One text per gate with all of its options; the gate differs from that of the name alone."""
     text = TEXTS[name]

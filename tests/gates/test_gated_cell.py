@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.gates.loops import dense, sigma
 from torch import nn
 from torch.autograd import gradcheck
@@ -203,7 +204,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
     kind, act, words = BAD[name]
     with pytest.raises(kind) as caught:

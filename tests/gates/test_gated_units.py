@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.gates.loops import dense, sigma, softmax
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -157,7 +158,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
     act, words = BAD[name]
     with pytest.raises(ValueError, match=re.escape(words[0])) as caught:

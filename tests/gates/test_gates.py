@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -17,7 +18,7 @@ READING = ["gated-heads", "gated-units", "gated-cell", "attention-module"]
 IN_PLACE += [*READING, "simam", "max", "magnitude"]
 FREE = ["gap", "simam", "max", "magnitude"]
 
-every = pytest.mark.parametrize("name", GATES)
+every = for_each("name", GATES)
 
 
 def built(name: str, channels: int = C, dims: int = 2) -> nn.Module:
@@ -174,7 +175,7 @@ def test_batched_is_one_by_one(name: str) -> None:
 
 
 # attention, and max pooling with indices, have no batching rule of their own
-@pytest.mark.parametrize("name", [name for name in GATES if name not in ("non-local", "max")])
+@for_each("name", [name for name in GATES if name not in ("non-local", "max")])
 def test_vmap_and_plain_operations_agree(name: str) -> None:
     made, x = built(name).eval(), a_map()
     out = torch.func.vmap(lambda one: made(one.unsqueeze(0)).squeeze(0))(x)
@@ -290,7 +291,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
     kind, act, words = BAD[name]
     with pytest.raises(kind) as caught:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 from regard.gates.catalogue import GATES
@@ -99,7 +100,7 @@ def test_a_second_gate_takes_the_place_of_the_first(net: Net) -> None:
     assert [entry.gate for entry in remove(net)] == [second.gate]
 
 
-@pytest.mark.parametrize("name", GATES)
+@for_each("name", GATES)
 def test_gates_by_name(net: Net, name: str) -> None:
     (place,) = insert(net, name, after="layer2", example=X)
     assert type(place.gate) is type(GATES[name](7, 2))
@@ -272,7 +273,7 @@ def test_compiled_and_exported(net: Net) -> None:
     torch.testing.assert_close(torch.export.export(net, (X,)).module()(X), want)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("choice", "said"),
     [
         ({"after": "layr*"}, r"after='layr\*' selects no module; there are: stem, layer1, layer1\.0, layer1\.0\.conv"),

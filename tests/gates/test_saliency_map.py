@@ -5,6 +5,7 @@ import operator
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 import regard
@@ -312,7 +313,7 @@ def test_public_name() -> None:
     assert regard.Saliency is Saliency
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("picture", "error", "message"),
     [
         ([[0.0]], TypeError, "picture must be a tensor, got list; wrap it in torch.as_tensor"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
@@ -27,7 +28,7 @@ CALLS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
     "entmax15 threshold": lambda a, b, w, v: (sparsemax.entmax15_threshold(a @ b.mT),),
     "entmax": lambda a, b, w, v: (sparsemax.entmax(a @ b.mT * 3, ALPHA, ALLOWED),),
 }
-every_call = pytest.mark.parametrize("name", CALLS)
+every_call = for_each("name", CALLS)
 
 
 def problem() -> list[Tensor]:

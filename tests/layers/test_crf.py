@@ -6,6 +6,7 @@ import re
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 import regard
@@ -42,7 +43,7 @@ def every_mask(t: int) -> Tensor:
     return torch.tensor(list(itertools.product([True, False], repeat=t)))
 
 
-@pytest.mark.parametrize(("name", "tags", "t"), [(None, 4, 6), (None, 1, 4), *[(s, 0, 5) for s in SCHEMES]])
+@for_each(("name", "tags", "t"), [(None, 4, 6), (None, 1, 4), *[(s, 0, 5) for s in SCHEMES]])
 def test_every_result_against_all_paths(name: str | None, tags: int, t: int) -> None:
     scheme = None if name is None else regard.TagScheme(name, SCHEMES[name])
     k = tags if scheme is None else len(scheme.tags)

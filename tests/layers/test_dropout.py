@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 from regard.layers.dropout import Dropout, dropout
 
@@ -12,7 +13,7 @@ def _ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr("regard.layers.dropout.can_run_native", lambda _: False)
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.77])
+@for_each("p", [0.1, 0.5, 0.77])
 def test_the_share_and_the_mean_are_right(p: float) -> None:
     n = 200_003
     got = dropout(torch.ones(n), p, True)
@@ -91,7 +92,7 @@ def test_the_layer() -> None:
     assert not list(layer.parameters())
 
 
-@pytest.mark.parametrize("p", [-0.1, 1.0, 2])
+@for_each("p", [-0.1, 1.0, 2])
 def test_what_is_wrong_is_told(p: float) -> None:
     with pytest.raises(ValueError, match=f"dropout must be 0 or more and below 1, got {p}; try 0.1"):
         Dropout(p)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -130,7 +131,7 @@ def _mask(model: Transformer) -> None:
     model.decoder[1].self_attention.attention.mask = regard.Window(1, 0)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("change", [_gelu, _norm, _epsilon, _swap, _data, _mask], ids=lambda change: change.__name__)
+@for_each("change", [_gelu, _norm, _epsilon, _swap, _data, _mask], ids=lambda change: change.__name__)
 def test_a_plan_is_never_stale(change: Callable[[Transformer], None], monkeypatch: pytest.MonkeyPatch) -> None:
     model = make()
     tokens = torch.randint(1, 29, (2, 5))

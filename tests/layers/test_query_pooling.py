@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 from regard import MECHANISMS, Additive, Attention, Need
 from regard.layers.query_pooling import QueryPooling
@@ -48,7 +49,7 @@ def test_one_query_of_yang_is_the_additive_score() -> None:
     torch.testing.assert_close(pooling(x[1:2], LENGTHS[1:2]), additive(u[None], x[1:2]))
 
 
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in PLACED])
+@for_each("name", [name for name in MECHANISMS if name not in PLACED])
 def test_every_mechanism_reads_and_padding_is_absent(name: str) -> None:
     torch.manual_seed(0)
     pooling = QueryPooling(D, R, attention=name).double().eval()
@@ -78,7 +79,7 @@ def test_gradients(name: str | None) -> None:
         assert p.grad.any(), key
 
 
-@pytest.mark.parametrize("name", sorted(PLACED))
+@for_each("name", sorted(PLACED))
 def test_a_mechanism_that_needs_a_place_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"attention='{name}' weighs keys by their distance .* try attention='additi"):
         QueryPooling(D, attention=name)

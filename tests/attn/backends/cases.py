@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -217,8 +217,8 @@ FAST = [
         ("dot", "trilinear"), ("none", "alibi", "hiding"), MASKS, ("softmax", "softmax-cool")
     )
 ] + [Case("kernel-elu", mask=mask, normalize="sum") for mask in MASKS]
-every_case = pytest.mark.parametrize("case", CASES + FAST, ids=str)
-soft_case = pytest.mark.parametrize("case", SOFT + FAST, ids=str)
+every_case = for_each("case", CASES + FAST, ids=str)
+soft_case = for_each("case", SOFT + FAST, ids=str)
 
 
 def resolved(

@@ -18,6 +18,7 @@ from tests.attn.backends.cases import (
     tensors,
     willing,
 )
+from tests.for_each import for_each
 
 import regard
 from regard import Need
@@ -243,7 +244,7 @@ LEARNED = [
 ]
 
 
-@pytest.mark.parametrize("case", LEARNED, ids=str)
+@for_each("case", LEARNED, ids=str)
 def test_every_parameter_receives_a_gradient(case: Case) -> None:
     q, k, v = tensors()
     terms = case.terms()
@@ -255,7 +256,7 @@ def test_every_parameter_receives_a_gradient(case: Case) -> None:
                 assert (slope != 0).any(), f"{backend}: {name}"
 
 
-@pytest.mark.parametrize("case", LEARNED, ids=str)
+@for_each("case", LEARNED, ids=str)
 def test_terms_survive_state_dict_deepcopy_and_a_change_of_dtype(case: Case) -> None:
     terms = case.terms()
     modules = {n: t for n, t in terms.items() if isinstance(t, torch.nn.Module)}

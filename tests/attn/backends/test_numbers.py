@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from tests.attn.backends import cases
 from tests.attn.backends.cases import SOFT, Case, Sizes, close, run, tensors, willing
+from tests.for_each import for_each
 from torch import Tensor
 
 import regard
@@ -97,7 +98,7 @@ EACH = [
 SMALL = Sizes(b=2, h=1, q=3, k=4, d=2, v=2)
 
 
-@pytest.mark.parametrize("case", EACH, ids=str)
+@for_each("case", EACH, ids=str)
 def test_gradients_are_those_of_finite_differences(case: Case) -> None:
     terms = case.terms(SMALL)
     inputs = tensors(SMALL)
@@ -111,7 +112,7 @@ def test_gradients_are_those_of_finite_differences(case: Case) -> None:
         assert torch.autograd.gradcheck(out, values, fast_mode=True, atol=1e-4), backend
 
 
-@pytest.mark.parametrize("case", EACH, ids=str)
+@for_each("case", EACH, ids=str)
 def test_second_derivatives_are_those_of_finite_differences(case: Case) -> None:
     terms = case.terms(SMALL)
     inputs = tensors(SMALL)
@@ -151,7 +152,7 @@ def test_draws_are_the_same_forward_and_backward(backend: str, read: str, mask: 
         close((grad * direction).sum(), slope.detach(), "slope", rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@for_each("backend", BACKENDS)
 def test_dropout_keeps_the_mean_and_thins_the_weights(backend: str) -> None:
     case = Case("additive") if backend == "additive" else Case()
     terms = case.terms()
@@ -184,7 +185,7 @@ def test_draws_follow_the_weights(backend: str) -> None:
     close(got.out, k[got.key_index], "out")
 
 
-@pytest.mark.parametrize(("n", "mask"), list(itertools.product([1, 130, 300], ["causal", "window", "documents"])))
+@for_each(("n", "mask"), list(itertools.product([1, 130, 300], ["causal", "window", "documents"])))
 def test_blocked_is_right_over_many_blocks(n: int, mask: str) -> None:
     sizes = Sizes(b=2, h=2, q=n, k=n, d=8, v=8)
     for score in ("dot", "euclid"):
@@ -197,7 +198,7 @@ def test_blocked_is_right_over_many_blocks(n: int, mask: str) -> None:
             close(slope, wanted[name], f"{score} gradient of {name}")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@for_each("backend", BACKENDS)
 def test_what_is_needed_agrees(backend: str) -> None:
     q, k, v = (t.detach() for t in tensors())
     terms = Case("additive" if backend == "additive" else "dot", mask="causal-lengths").terms()

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.attn.backends.cases import Sizes, close, run, tensors
+from tests.for_each import for_each
 
 import regard
 from regard import Causal, Lengths, Mask, Window
@@ -22,7 +23,7 @@ MASKS: dict[str, Mask] = {
 }
 
 
-@pytest.mark.parametrize("name", MASKS)
+@for_each("name", MASKS)
 def test_equals_the_reference(name: str) -> None:
     sizes = Sizes(b=3, q=7, k=7)
     q, k, v = tensors(sizes)

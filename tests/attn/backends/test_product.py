@@ -1,6 +1,6 @@
 """The product of scores, biases, masks, normalizers and reads, on every backend that accepts the combination.
 
-A third of the normalizers meets each score, bias and mask, in turn, so that every three of the four meet somewhere.
+A sixth of the normalizers meets each score, bias and mask, in turn, so that every three of the four meet somewhere.
 With --whole (`make test-all`) all four meet.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.attn.backends.cases import CERTAIN, NORMALIZERS, READS, Case, Sizes, resolved, tensors
+from tests.for_each import for_each
 
 from regard.attn.backends import BACKENDS
 from regard.attn.call import AttentionCall, Need
@@ -59,10 +60,10 @@ def call_of(case: Case, need: Need) -> AttentionCall:
     return resolved(q, k, v, need=need, **case.terms(TINY))
 
 
-@pytest.mark.parametrize("score", SCORES)
+@for_each("score", SCORES)
 @torch.no_grad()
 def test_every_combination_agrees_with_the_equation(score: str, pytestconfig: pytest.Config) -> None:
-    turns = 1 if pytestconfig.getoption("whole") else 3
+    turns = 1 if pytestconfig.getoption("whole") else 6
     for (i, bias), (j, mask) in itertools.product(enumerate(BIASES), enumerate(MASKS)):
         first = call_of(Case(score, bias, mask), Need())
         for name in WEIGHERS[(SCORES.index(score) + i + j) % turns :: turns]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from tests.attn.backends.cases import Case, Sizes, close, run, tensors, willing
+from tests.for_each import for_each
 from torch import Tensor
 
 import regard
@@ -52,7 +53,7 @@ def test_second_derivatives_are_those_of_the_equation() -> None:
     assert torch.autograd.gradgradcheck(attention, (*tensors(sizes), u))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("others", "reason"),
     [
         ({"bias": regard.RelativeXL(6, 3, 4, clamp=3).double()}, "RelativeXL without a clamp"),

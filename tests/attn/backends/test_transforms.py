@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.attn.backends.cases import close
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -46,7 +47,7 @@ def outcome(program: nn.Module, x: Tensor, lengths: Tensor) -> list[Tensor]:
     return [out.detach(), *torch.autograd.grad(loss, [x, *program.parameters()])]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@for_each("name", PROGRAMS)
 def test_compiled_equals_plain(name: str) -> None:
     program = PROGRAMS[name]()
     x, lengths = torch.randn(2, T, DIM), torch.tensor([3, 5])
@@ -87,7 +88,7 @@ TERMS = {
 }
 
 
-@pytest.mark.parametrize("name", TERMS)
+@for_each("name", TERMS)
 def test_vmap_equals_a_loop(name: str) -> None:
     terms = TERMS[name]()
     q, k, v = (torch.randn(3, T, DIM) for _ in range(3))
@@ -96,7 +97,7 @@ def test_vmap_equals_a_loop(name: str) -> None:
     close(got, whole, name, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", TERMS)
+@for_each("name", TERMS)
 def test_functional_gradients_equal_autograd(name: str) -> None:
     terms = TERMS[name]()
     q, k, v = (torch.randn(2, T, DIM) for _ in range(3))
@@ -164,7 +165,7 @@ MASKED = {
 }
 
 
-@pytest.mark.parametrize("name", MASKED)
+@for_each("name", MASKED)
 def test_compiled_whole_under_masks_that_blocks_would_follow(name: str) -> None:
     terms = MASKED[name]()
     layer = Attention(**{key: term for key, term in terms.items() if key != "mask"})
@@ -244,7 +245,7 @@ BFLOAT = {
 }
 
 
-@pytest.mark.parametrize("name", BFLOAT)
+@for_each("name", BFLOAT)
 def test_gradients_under_autocast_are_finite_and_near(name: str) -> None:
     terms = BFLOAT[name]()
     learned = [p for term in terms.values() if isinstance(term, nn.Module) for p in term.parameters()]

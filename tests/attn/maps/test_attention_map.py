@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from tests.attn.backends.cases import CASES, SIZES, Case, close, tensors
+from tests.for_each import for_each
 
 import regard
 from regard import Need
@@ -16,7 +17,7 @@ def both(case: Case) -> tuple[regard.AttentionMap, torch.Tensor]:
     return got.map, got.weights.detach()
 
 
-@pytest.mark.parametrize("case", SOME, ids=str)
+@for_each("case", SOME, ids=str)
 def test_every_view_of_a_map_is_a_view_of_the_weights(case: Case) -> None:
     seen, weights = both(case)
     assert seen.shape == weights.shape

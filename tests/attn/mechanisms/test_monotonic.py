@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard import (
@@ -135,7 +136,7 @@ def test_the_mean_of_many_draws_is_the_expectation() -> None:
     torch.testing.assert_close(want.exp(), total)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_hard_is_the_expectation_where_nothing_is_uncertain(seed: int) -> None:
     torch.manual_seed(seed)
     sure = torch.randint(0, 2, (B, Q, K)) * 2.0 - 1.0
@@ -162,7 +163,7 @@ def test_layers_agree_where_nothing_is_uncertain(chunk: bool) -> None:
     assert torch.equal(hard.train()(q, k, v, mask=mask), soft(q, k, v, mask=mask))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_hard_is_the_algorithm_of_the_paper(seed: int) -> None:
     torch.manual_seed(seed)
     layer = lively()

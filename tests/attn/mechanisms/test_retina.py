@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings, strategies as st
+from tests.for_each import for_each
 from torch import Tensor
 
 import regard
@@ -139,7 +140,7 @@ def test_it_is_compiled_into_one_graph() -> None:
     torch.testing.assert_close(compiled(x, place), retina(x, place))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "x", "place", "error", "said"),
     [
         ({"patch": 0}, None, None, ValueError, "patch must be a whole number, 1 or more, for Retina, got 0"),

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from tests.attn.backends.cases import resolved
+from tests.for_each import for_each
 
 import regard
 from regard import BooleanMask, Causal, Documents, Lengths, Mask, Prefix, Window
@@ -146,7 +147,7 @@ def test_leading_axes_are_the_first_axes_of_the_batch(kind: type[Mask], lead: tu
                     assert torch.equal(insert_head_axes(t, 4).expand(b, h, 5, 5)[n, head], want)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("mask", "rule"),
     [
         (Causal(), lambda b, i, j: j <= i),

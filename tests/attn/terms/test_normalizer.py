@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
+from tests.for_each import for_each
 
 import regard
 from regard import Learnable
@@ -26,7 +27,7 @@ ALL = {
     "null-sparsemax": regard.WithNullSlot(regard.Sparsemax(), 1.0),
     "sum": regard.Sum(),
 }
-each = pytest.mark.parametrize("normalize", ALL.values(), ids=ALL)
+each = for_each("normalize", ALL.values(), ids=ALL)
 
 
 @each

@@ -2,8 +2,8 @@
 
 import math
 
-import pytest
 import torch
+from tests.for_each import for_each
 
 import regard
 from regard import Argmax, Gumbel, Sample, StraightThrough, WeightedSum
@@ -18,7 +18,7 @@ def weights(requires_grad: bool = False) -> torch.Tensor:
     return w.requires_grad_(requires_grad)
 
 
-@pytest.mark.parametrize("read", READS, ids=repr)
+@for_each("read", READS, ids=repr)
 def test_the_same_generator_takes_the_same(read: regard.Read) -> None:
     w, v = weights(), torch.randn(2, 5, 7, dtype=torch.float64)
     one, two = (read.read(w, v, torch.Generator().manual_seed(4)) for _ in range(2))
@@ -38,7 +38,7 @@ def test_the_same_generator_takes_the_same(read: regard.Read) -> None:
                         torch.testing.assert_close(one.out[b, i], v[b, one.key_index[b, i]])
 
 
-@pytest.mark.parametrize("read", READS, ids=repr)
+@for_each("read", READS, ids=repr)
 def test_gradients_with_the_same_draws(read: regard.Read) -> None:
     w, v = weights(requires_grad=True), torch.randn(2, 5, 2, dtype=torch.float64, requires_grad=True)
 
@@ -57,7 +57,7 @@ def test_gradients_with_the_same_draws(read: regard.Read) -> None:
     assert torch.autograd.gradcheck(taken, (w, v))
 
 
-@pytest.mark.parametrize("read", READS, ids=repr)
+@for_each("read", READS, ids=repr)
 def test_an_empty_row_has_no_gradient(read: regard.Read) -> None:
     w, v = weights(requires_grad=True), torch.randn(2, 5, 2, dtype=torch.float64, requires_grad=True)
     got = read.read(w, v)
@@ -88,7 +88,7 @@ def test_a_cold_gumbel_is_a_sample() -> None:
     assert (got.out[..., 1] == 0).all()
 
 
-@pytest.mark.parametrize("read", READS, ids=repr)
+@for_each("read", READS, ids=repr)
 def test_nothing_to_take(read: regard.Read) -> None:
     got = read.read(torch.zeros(2, 3, 0), torch.zeros(2, 0, 7))
     assert torch.equal(got.out, torch.zeros(2, 3, 7))
@@ -109,7 +109,7 @@ def test_reads_are_values() -> None:
     assert Gumbel(0.5) == Gumbel(0.5) != Gumbel(0.6)
 
 
-@pytest.mark.parametrize("read", READS, ids=repr)
+@for_each("read", READS, ids=repr)
 def test_a_settled_read_draws_nothing(read: regard.Read) -> None:
     settled = read.in_eval()
     assert not settled.is_stochastic

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -31,7 +32,7 @@ ONE_WIDTH |= {"unnormalized"}
 STEPWISE = sorted(set(MECHANISMS) - TOGETHER)
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
 ALL = [("fixed", ""), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
-every = pytest.mark.parametrize(("kind", "name"), ALL, ids=lambda part: part or "-")
+every = for_each(("kind", "name"), ALL, ids=lambda part: part or "-")
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.layers.rnn.encoder import Encoder
@@ -40,7 +41,7 @@ def test_lengths_that_cannot_be(lengths: list[int]) -> None:
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64]
 
 
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@for_each("dtype", INTEGERS, ids=str)
 def test_lengths_of_any_integer_type(dtype: torch.dtype) -> None:
     encoder, x, lengths = Encoder(3, 2), torch.randn(4, 5, 3), torch.tensor([2, 5, 1, 5])
     want, got = encoder(x, lengths), encoder(x, lengths.to(dtype))
