@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from tests.attacks.models import images, network
+from tests.for_each import for_each
 from torch import nn
 
 import regard
@@ -127,7 +128,7 @@ class Rounded(nn.Module):
         return x.detach()
 
 
-@pytest.mark.parametrize("name", REFUSALS)
+@for_each("name", REFUSALS)
 def test_refusals(name: str) -> None:
     call, sentence = REFUSALS[name]
     with pytest.raises((ValueError, TypeError), match=f"^{re.escape(sentence)}$"):

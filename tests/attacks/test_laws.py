@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from tests.attacks.models import images, network
+from tests.for_each import for_each
 
 import regard
 from regard.attacks import ATTACKS, FGSM, L2, PGD, Attack, Square, UniformStart, accuracy_curve
@@ -30,7 +31,7 @@ def test_every_attack_has_a_small_form() -> None:
     assert SMALL.keys() == ATTACKS.keys()
 
 
-@pytest.mark.parametrize(("name", "ball"), IN_BALLS)
+@for_each(("name", "ball"), IN_BALLS)
 def test_a_radius_of_zero_is_the_clean_input(name: str, ball: regard.attacks.Ball) -> None:
     model = network()
     x, y = images(model)
@@ -42,7 +43,7 @@ def test_a_radius_of_zero_is_the_clean_input(name: str, ball: regard.attacks.Bal
     assert result.accuracy == pytest.approx(100 * 8 / 11)
 
 
-@pytest.mark.parametrize(("name", "ball"), IN_BALLS)
+@for_each(("name", "ball"), IN_BALLS)
 def test_results_are_in_the_ball_and_in_the_box(name: str, ball: regard.attacks.Ball) -> None:
     model = network(dtype=torch.float32)
     x, y = images(model)
@@ -59,7 +60,7 @@ def test_results_are_in_the_ball_and_in_the_box(name: str, ball: regard.attacks.
     assert norm.any()
 
 
-@pytest.mark.parametrize(("name", "ball"), IN_BALLS)
+@for_each(("name", "ball"), IN_BALLS)
 def test_a_batch_is_attacked_as_its_inputs_alone(name: str, ball: regard.attacks.Ball) -> None:
     model = network()
     x, y = images(model)
@@ -76,7 +77,7 @@ def test_a_batch_is_attacked_as_its_inputs_alone(name: str, ball: regard.attacks
         assert torch.equal(alone.queries, whole.queries[rows])
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@for_each("name", ATTACKS)
 def test_a_larger_radius_is_never_weaker(name: str) -> None:
     model = network()
     x, y = images(model, 23)
@@ -90,7 +91,7 @@ def test_a_larger_radius_is_never_weaker(name: str) -> None:
         assert (result.distance <= eps * (1 + 1e-6)).all()
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@for_each("name", ATTACKS)
 def test_model_and_inputs_stay_as_they_are(name: str) -> None:
     model = network().train()
     model[1].eval()  # a module in its own mode keeps it
@@ -109,7 +110,7 @@ def test_model_and_inputs_stay_as_they_are(name: str) -> None:
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@for_each("name", ATTACKS)
 def test_the_verdict_is_that_of_the_model(name: str) -> None:
     model = network()
     x, y = images(model)

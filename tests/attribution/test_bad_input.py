@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tests.attribution.classifiers import CLASSIFIERS, made, self_attentive
+from tests.for_each import for_each
 from torch import nn
 
 import regard
@@ -75,7 +76,7 @@ ERRORS: dict[str, tuple[str, Any, tuple[Any, ...], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", ERRORS)
+@for_each("case", ERRORS)
 def test_attribute(case: str) -> None:
     name, text, arguments, kind, sentence = ERRORS[case]
     predictor, given = made(name)

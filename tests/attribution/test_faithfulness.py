@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 import torch
 from tests.attribution.classifiers import CLASSIFIERS, EMBEDDED, made
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -68,7 +69,7 @@ def test_nothing_removed_changes_nothing(removal: str) -> None:
     assert not torch.allclose(REMOVALS[removal](explained, [{1, 2}])[0], explained.own_logits, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
+@for_each("name", EMBEDDED)
 def test_all_padded_is_the_baseline_of_integrated_gradients(name: str) -> None:
     predictor, given = made(name)
     explained = explained_logit(predictor, given, 0)

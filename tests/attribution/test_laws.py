@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.attribution.classifiers import CLASSES, CLASSIFIERS, EMBEDDED, STACKS, made
+from tests.for_each import for_each
 
 import regard
 from regard.attribution import METHODS, IntegratedGradients, gradients
@@ -54,7 +55,7 @@ def test_every_method_scores_every_token(name: str, method: str) -> None:
     assert all(p.grad is None for p in predictor.model.parameters())
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
+@for_each("name", EMBEDDED)
 def test_integrated_gradients_are_complete(name: str) -> None:
     predictor, given = made(name)
     result = regard.attribute(predictor, given, 2, IntegratedGradients(tolerance=1e-3, most=12800))
@@ -104,7 +105,7 @@ def test_a_difference_of_zero_is_complete() -> None:
     assert (result.completeness.steps, result.warnings) == (50, ())
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@for_each("name", CLASSIFIERS)
 def test_leave_one_out_is_a_loop_over_shorter_texts(name: str) -> None:
     predictor, given = made(name)
     (tokens,) = predictor.encode_tokens([given])
@@ -126,7 +127,7 @@ def test_leave_one_out_of_a_bag_is_a_difference_of_texts() -> None:
     assert float(score) == pytest.approx(float(whole - shorter), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@for_each("name", CLASSIFIERS)
 def test_a_batch_of_tokens_equals_one_by_one(name: str) -> None:
     predictor, given = made(name)
     (tokens,) = predictor.encode_tokens([given])
@@ -136,7 +137,7 @@ def test_a_batch_of_tokens_equals_one_by_one(name: str) -> None:
         torch.testing.assert_close(logits_of(predictor, [variant])[0], logits, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@for_each("name", CLASSIFIERS)
 def test_logits_of_tokens_are_those_of_the_text(name: str) -> None:
     predictor, given = made(name)
     if not hasattr(predictor, "predict"):
@@ -147,7 +148,7 @@ def test_logits_of_tokens_are_those_of_the_text(name: str) -> None:
     assert dict(output.probabilities) == pytest.approx(probabilities, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
+@for_each("name", EMBEDDED)
 def test_gradients_of_a_batch_are_at_the_places_of_their_tokens(name: str) -> None:
     predictor, given = made(name)
     (tokens,) = predictor.encode_tokens([given])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from captum.attr import IntegratedGradients as CaptumIntegratedGradients
 from PIL import Image
+from tests.for_each import for_each
 from torch import nn
 
 import regard
@@ -55,7 +56,7 @@ def in_patches(pixels: torch.Tensor, rows: int, columns: int) -> torch.Tensor:  
     return pixels.reshape(channels, rows, height // rows, columns, width // columns).sum((0, 2, 4))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_every_method_scores_every_patch(vit: ImageClassifier, given: ImageInput, method: str) -> None:
     result = regard.attribute(vit, given, "bee", method)
     assert result.tokens == ("[0]", "(0, 0)", "(0, 1)", "(0, 2)", "(1, 0)", "(1, 1)", "(1, 2)")

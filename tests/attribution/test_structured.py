@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.attribution.structured import LINES, SENTENCE, STRUCTURED, TAGS, made_structured
+from tests.for_each import for_each
 
 import regard
 from regard.attribution import METHODS
@@ -26,7 +27,7 @@ EXPLAINED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "method"), EXPLAINED)
+@for_each(("name", "method"), EXPLAINED)
 def test_every_method_scores_every_token(name: str, method: str) -> None:
     predictor, text, target = made_structured(name)
     result = regard.attribute(predictor, text, target, method)
@@ -115,7 +116,7 @@ def test_targets_of_a_tagger() -> None:
     assert tag_target(predictor, words, "fly to").tags == tuple(predicted[:2])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("target", "message"),
     [
         (

@@ -4,13 +4,14 @@ import pytest
 import torch
 import transformers
 from tests.attribution.classifiers import TEXT, made, spread
+from tests.for_each import for_each
 from tests.tasks.encoders import PIECES
 
 import regard
 from regard.attribution import METHODS, TransformersClassifier
 
 
-@pytest.mark.parametrize("method", METHODS)
+@for_each("method", METHODS)
 def test_eager_attention_is_explained_as_fused_attention(method: str) -> None:
     predictor, given = made("transformers")
     fused = regard.attribute(predictor, given, 1, method).scores

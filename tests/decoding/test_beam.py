@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from tests.decoding.toy import BOS, EOS, LIMITS, SENTENCES, Standing, Toy, everything, go, plain_beam, said, score
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.decoding.beam import beam
@@ -202,7 +203,7 @@ class Blind(Toy):
         return super().step(tokens, state)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"size": 0}, "size must be a whole number, 1 or more, for beam, got 0"),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from tests.decoding.toy import LIMITS, SENTENCES, Always, Toy, everything, go, said
+from tests.for_each import for_each
 
 from regard.decoding.greedy import greedy
 from regard.decoding.sampling import penalized, sample
@@ -97,7 +98,7 @@ def test_a_draw_never_leaves_what_is_kept() -> None:
         assert {i for founds in drawn for found in founds for i in found.tokens} == allowed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"temperature": 0.0}, "temperature must be positive for sample, got 0.0"),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.decoding.toy import BOS, LIMITS, SENTENCES, Toy
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.decoding.margins import NOISE, Margins
@@ -38,7 +39,7 @@ def margins_of(scores: Tensor, sampler: TokenSampler, chance: Tensor) -> tuple[T
     return sampled.tokens, sampled.margins
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@for_each("name", SAMPLERS)
 def test_a_change_below_the_margin_changes_no_token(name: str) -> None:
     scores, chance = scores_and_chances(1)
     tokens, margins = margins_of(scores, SAMPLERS[name], chance)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from tests.interop.test_transformers_attention import IDS, SIZES, T, build, padded
 from torch import Tensor, nn
 
@@ -45,7 +46,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor]]] = {
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("name", MODELS)
+@for_each("name", MODELS)
 @torch.no_grad()
 def test_own_terms_change_nothing_and_restore_is_exact(name: str) -> None:
     make, call = MODELS[name]
@@ -204,7 +205,7 @@ ERRORS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@for_each("name", ERRORS)
 def test_errors(name: str) -> None:
     call, sentence = ERRORS[name]
     with pytest.raises(ValueError, match=re.escape(sentence) + "$"):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 import regard
@@ -198,7 +199,7 @@ MASKS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", MASKS)
+@for_each("name", MASKS)
 def test_rules_are_the_mask(name: str) -> None:
     changed, text = MASKS[name]
     arguments = {"batch_size": 3, "q_length": T, "kv_length": T, **changed}

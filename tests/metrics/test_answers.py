@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from tests.for_each import for_each
 from torchmetrics.functional.text.squad import squad
 
 from regard.metrics.answers import answer_scores, exact_match, normalize_answer, word_f1
@@ -10,7 +11,7 @@ from regard.metrics.answers import answer_scores, exact_match, normalize_answer,
 WORDS = ["the", "A", "an", "cat", "Cat,", "dog", "theatre", "1,000", "U.S.", "“quoted”", "it's", "—", "!", "été"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "normal"),
     [
         ("The  Cat, and an apple!", "cat and apple"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 
 from regard.metrics import text
 from regard.metrics.text import (
@@ -40,7 +41,7 @@ def test_bleu_and_chrf_are_sacrebleu_s() -> None:
     assert 0 < bleu(SAID, RIGHT) < 100
 
 
-@pytest.mark.parametrize("name", SCORES)
+@for_each("name", SCORES)
 def test_all_right_and_all_wrong(name: str) -> None:
     score, higher = SCORES[name]
     right = [("a b c d e",), ("f g h i j", "k")]
@@ -55,7 +56,7 @@ def test_exact_and_wer_count_lines_and_take_any_answer() -> None:
     assert line_error(said, right) == 50
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "right", "share"),
     [
         (["abcd"], [("abcd",)], 100),
@@ -72,7 +73,7 @@ def test_symbols_by_hand(said: list[str], right: list[tuple[str, ...]], share: f
     assert symbols(said, right) == pytest.approx(share)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "right", "rate"),
     [
         (["K AE T"], [("K AE T",)], 0),
@@ -142,7 +143,7 @@ WRITTEN: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("language", WRITTEN)
+@for_each("language", WRITTEN)
 def test_bleu_is_cut_as_the_targets_are_written(language: str) -> None:
     targets, want = WRITTEN[language]
     assert cut_for(targets) == want

@@ -5,6 +5,7 @@ import functools
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.cases import HEADS
 from torch import Tensor, nn
 
@@ -18,7 +19,7 @@ LENGTHS = torch.tensor([4, 7, 1])
 KINDS: dict[str, dict[str, object]] = {name: {"positions": name} for name in POSITIONS}
 KINDS |= {f"{name} heads": {"attention": name, "layers": 1} for name in HEADS}
 KINDS |= {"pre-norm": {"norm": "pre"}, "a list": {"attention": ["dot", "entmax", "additive"], "positions": "rotary"}}
-every = pytest.mark.parametrize("kind", KINDS)
+every = for_each("kind", KINDS)
 
 
 def built(**choices: object) -> BERT:

@@ -6,6 +6,7 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -24,7 +25,7 @@ WAYS = {
     "a factory": {"attention": MECHANISMS["sparsemax"]},
     "a width of its own": {"attention": "bidaf"},
 }
-every = pytest.mark.parametrize("name", WAYS)
+every = for_each("name", WAYS)
 WEIGHTS = Need(weights=True)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.language_model_cases import ALL, RECURRENT, WITH_MEMORY, B, T, V, built, gpt2, llama, texts, xl
 from torch import Tensor
 
@@ -17,8 +18,8 @@ from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample
 from regard.layers.position_choices import POSITIONS
 
-every = pytest.mark.parametrize("name", ALL)
-with_memory = pytest.mark.parametrize("name", WITH_MEMORY)
+every = for_each("name", ALL)
+with_memory = for_each("name", WITH_MEMORY)
 some = pytest.mark.parametrize(
     "name", ["gpt2, learned", "gpt2, memory, rotary", "llama, grouped", "xl, clamp, same length", "xl, adaptive"]
 )
@@ -205,7 +206,7 @@ def test_every_parameter_receives_a_gradient(name: str) -> None:
             assert p.grad.abs().max() > 1e-12, key
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if "heads" not in name])
+@for_each("name", [name for name in ALL if "heads" not in name])
 def test_state_dict_deepcopy_and_dtype_round_trip(name: str) -> None:
     model, tokens = built(ALL[name]).eval(), texts()
     want = model(tokens)
@@ -243,7 +244,7 @@ def test_gradients_are_those_of_the_output(name: str) -> None:
     assert torch.autograd.gradcheck(lambda x: model.stack(x).states, (x,))
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
+@for_each("positions", POSITIONS)
 @torch.no_grad()
 def test_packed_texts_are_texts_of_their_own(positions: str) -> None:
     model, tokens = built(gpt2(positions=positions)).eval(), texts()[:1]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from hypothesis import given as drawn, settings, strategies as st
+from tests.for_each import for_each
 from tests.models.cases import ALL, CONV, LENGTHS, NTMS, SEQ2SEQ, SOURCE, TARGET, TRANSFORMERS, B, S, T, built, given
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from regard.attn.call import Need
 from regard.models import TRANSLATORS
 from regard.models.encoder_decoder import EncoderDecoder
 
-every = pytest.mark.parametrize("name", ALL)
+every = for_each("name", ALL)
 blind = {"fixed", "initial", "per-position", "rnn, initial", *NTMS}
 
 
@@ -165,7 +166,7 @@ def test_state_dict_and_deepcopy_round_trip(name: str) -> None:
     torch.testing.assert_close(model.float()(*args), want.float(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [*SEQ2SEQ, *CONV, *NTMS, *(name for name in TRANSFORMERS if "heads" not in name)])
+@for_each("name", [*SEQ2SEQ, *CONV, *NTMS, *(name for name in TRANSFORMERS if "heads" not in name)])
 def test_training_drops_and_evaluation_does_not(name: str) -> None:
     make = ALL[name]
     torch.manual_seed(1)
@@ -175,9 +176,7 @@ def test_training_drops_and_evaluation_does_not(name: str) -> None:
     assert torch.equal(model(*args), model(*args))
 
 
-@pytest.mark.parametrize(
-    "name", [*SEQ2SEQ, *CONV, *NTMS, "pre, sinusoidal", "post, learned", "pre, rotary", "a list", "entmax heads"]
-)
+@for_each("name", [*SEQ2SEQ, *CONV, *NTMS, "pre, sinusoidal", "post, learned", "pre, rotary", "a list", "entmax heads"])
 def test_narrow_numbers(name: str) -> None:
     """Under autocast, as `precision="bfloat16"` trains."""
     torch.set_default_dtype(torch.float32)

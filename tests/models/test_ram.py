@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor
 from torch.distributions import Normal
 
@@ -247,7 +248,7 @@ def test_its_path_is_recorded_and_drawn(tmp_path: Path) -> None:
     assert "3 glimpses" in drawn
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "error", "said"),
     [
         ({"glimpses": 0}, ValueError, "glimpses must be a whole number, 1 or more, for RAM, got 0"),

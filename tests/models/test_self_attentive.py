@@ -6,6 +6,7 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -26,7 +27,7 @@ WAYS = {
     "heads": {"attention": "multi-head"},
     "a factory": {"attention": MECHANISMS["sparsemax"]},
 }
-every = pytest.mark.parametrize("name", WAYS)
+every = for_each("name", WAYS)
 
 
 def built(name: str = "the paper's") -> SelfAttentive:

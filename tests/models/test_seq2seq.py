@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.cases import SOURCE, TARGET, given
 
 from regard import MECHANISMS
@@ -41,7 +42,7 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str, decoder
     assert Seq2Seq(SOURCE, TARGET, width=6, hidden=8, decoder=decoder, attention=name).decoder.out_features == 6
 
 
-@pytest.mark.parametrize("name", ["dot", "trilinear", "cosine", "distance", "linear", "memory-hop"])
+@for_each("name", ["dot", "trilinear", "cosine", "distance", "linear", "memory-hop"])
 def test_widths_that_clash_are_told_when_it_is_built(name: str) -> None:
     with pytest.raises(
         ValueError,

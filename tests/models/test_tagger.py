@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 from regard import MECHANISMS
 from regard.common.tag_schemes import TagScheme
@@ -56,12 +57,12 @@ def check_batch(model: Tagger) -> None:
         torch.testing.assert_close(together.intents[row], single.intents[0], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in REFUSED])
+@for_each("name", [name for name in MECHANISMS if name not in REFUSED])
 def test_any_mechanism_attends_and_batches_change_nothing(name: str) -> None:
     check_batch(BUILDERS["recurrent"](attention=name).double().eval())
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
+@for_each("positions", POSITIONS)
 def test_any_positions_and_batches_change_nothing(positions: str) -> None:
     torch.manual_seed(0)
     model = BUILDERS["transformer"](positions=positions, longest=5).double().eval()

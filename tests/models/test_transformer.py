@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.cases import HEADS, SOURCE, TARGET, B, T, built, given, transformer
 from torch import nn
 
@@ -66,7 +67,7 @@ def test_other_places_do_not_end(positions: str) -> None:
     assert model(source, lengths, target.repeat(1, 3)).isfinite().all()
 
 
-@pytest.mark.parametrize("name", sorted(MECHANISMS))
+@for_each("name", sorted(MECHANISMS))
 def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None:
     if name in HEADS:
         assert len(transformer(attention=name)().decoder) == 2

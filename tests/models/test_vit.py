@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import nn
 
 from regard import ViT, ViTClassifier, save_pretrained
@@ -32,7 +33,7 @@ def test_patches_are_read_row_by_row() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("positions", POSITIONS)
+@for_each("positions", POSITIONS)
 def test_positions_count_the_patches(positions: str, tmp_path: Path) -> None:
     model, images = (
         built(positions=positions, width=6 if positions != "rotary" else 12),

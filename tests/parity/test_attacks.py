@@ -9,6 +9,7 @@ import pytest
 import torch
 import torchattacks
 from tests.attacks.models import images, network
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -37,7 +38,7 @@ def foolbox() -> Any:
         yield foolbox
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ours", "theirs"),
     [
         (FGSM(EPS), lambda model: torchattacks.FGSM(model, EPS)),

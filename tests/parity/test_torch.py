@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -117,7 +118,7 @@ FLEX = {
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-@pytest.mark.parametrize("name", FLEX)
+@for_each("name", FLEX)
 def test_flex_attention(name: str) -> None:
     mask, change, terms = FLEX[name]
     q, k, v = (torch.randn(B, 4, K, D) for _ in range(3))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import transformers
+from tests.for_each import for_each
 
 import regard
 from regard import Attention, MultiHead
@@ -30,7 +31,7 @@ def test_t5_buckets(decoder: bool) -> None:
     torch.testing.assert_close(ours(torch.zeros(1, H, 60, D), i, i, 60), theirs.compute_bias(60, 60)[0])
 
 
-@pytest.mark.parametrize("heads", [1, 4, 6, 7, 8, 12])
+@for_each("heads", [1, 4, 6, 7, 8, 12])
 def test_alibi(heads: int) -> None:
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -286,7 +287,7 @@ BAD: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@for_each("case", BAD)
 def test_what_cannot_be_is_said(case: str) -> None:
     kind, options, said = BAD[case]
     net = model()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from tests.attacks.models import images, network
 from tests.attacks.text.victims import TEXTS, BagPredictor
+from tests.for_each import for_each
 from torch import nn
 
 import regard
@@ -113,7 +114,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSALS)
+@for_each("name", REFUSALS)
 def test_refusals(name: str) -> None:
     call, sentence = REFUSALS[name]
     with pytest.raises((ValueError, TypeError), match=f"^{re.escape(sentence)}$"):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.attn.catalogue import MECHANISMS
@@ -24,7 +25,7 @@ def can_be_memory(name: str) -> bool:
 
 READS = [name for name in MECHANISMS if can_be_memory(name)]
 MEMORIES = [NO_MEMORY, *CELLS, GTRXL, MESSAGE, *READS]
-every_memory = pytest.mark.parametrize("name", MEMORIES)
+every_memory = for_each("name", MEMORIES)
 
 
 def agent(name: str) -> Agent:
@@ -62,7 +63,7 @@ def act(model: Agent, given: AgentInputs, first: int, last: int, memory: object)
     return torch.cat(rows, 1), acting.state()
 
 
-@pytest.mark.parametrize(("name", "bits"), [*((name, BITS) for name in MEMORIES), (MESSAGE, 0)])
+@for_each(("name", "bits"), [*((name, BITS) for name in MEMORIES), (MESSAGE, 0)])
 def test_acting_step_by_step_equals_learning_on_the_sequence(name: str, bits: int) -> None:
     model, given = agent(name), inputs(bits=bits)
     memory: object = model.memory.init_state(B)

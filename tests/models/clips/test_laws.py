@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.clips.cases import CASES, CHANNELS, CLASSES, SIZE
 from torch import Tensor
 
@@ -14,7 +15,7 @@ from regard.models.clips.clip_convnet import ClipConvNet
 from regard.models.clips.clip_model import ClipModel
 
 LENGTHS = torch.tensor([5, 7, 2, 1])
-every_model = pytest.mark.parametrize("name", CASES)
+every_model = for_each("name", CASES)
 
 
 def build(name: str, **options: Any) -> ClipModel:
@@ -124,7 +125,7 @@ def test_any_mechanism_reads_clips(name: str, attention: str) -> None:
         torch.testing.assert_close(model(x[n : n + 1, :length])[0], logits[n], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("attention", sorted(POSITIONAL))
+@for_each("attention", sorted(POSITIONAL))
 def test_a_learned_query_has_no_position(attention: str) -> None:
     with pytest.raises(ValueError, match=f"attention='{attention}' weighs keys by their distance from the query"):
         build("frames", attention=attention)

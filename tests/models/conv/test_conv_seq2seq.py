@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.cases import SOURCE, TARGET, B, S, T, built, conv, given
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
@@ -93,7 +94,7 @@ def test_torch_convolution(left: int, right: int) -> None:
     torch.testing.assert_close(ours.linear.direction.grad, wanted)
 
 
-@pytest.mark.parametrize("name", STEPWISE)
+@for_each("name", STEPWISE)
 @torch.no_grad()
 def test_every_mechanism_goes_step_by_step(name: str) -> None:
     model, (source, lengths, target) = built(conv(attention=name, width=8, layers=1, decoder_layers=2)).eval(), given()

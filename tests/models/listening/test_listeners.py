@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 from regard.attn.call import Need
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
@@ -29,7 +30,7 @@ MODELS |= {
     "online": spelling("monotonic", bidirectional=False, cell="lstm", pyramid=3),
     "transformer": lambda: SpeechTransformer(MELS, VOCABULARY, width=12, heads=3, layers=2, feed=10, dropout=0.0),
 }
-every_model = pytest.mark.parametrize("name", MODELS)
+every_model = for_each("name", MODELS)
 
 
 def build(name: str) -> tuple[Listener, torch.Tensor, torch.Tensor]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 from regard.models.matching.decomposable import Decomposable, DistanceBias, TransformedDot
@@ -25,7 +26,7 @@ MATCHERS: dict[str, Callable[[], PairMatcher]] = {
     "two encoders": lambda: CoMatcher(DIM, CLASSES, second_dim=DIM, width=7),
     "one encoder, additive": lambda: CoMatcher(DIM, CLASSES, width=7, attention="additive"),
 }
-every_matcher = pytest.mark.parametrize("name", MATCHERS)
+every_matcher = for_each("name", MATCHERS)
 
 
 def build(name: str) -> PairMatcher:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.pretrained.released import V, made, tokens
 from torch import Tensor
 
@@ -106,7 +107,7 @@ def test_more_sentences_than_hypotheses(tmp_path: Path) -> None:
 PROMPTS = [[3, 5, 1], [6], [1, 3, 3, 9, 4]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         *("GPT2LMHeadModel", "LlamaForCausalLM", "LlamaForCausalLM, tied", "LlamaForCausalLM, scaled"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from tests.for_each import for_each
 from tests.models.pretrained.released import MODELS, V, made, saved, tokens
 from torch import Tensor, nn
 
@@ -71,7 +72,7 @@ def compare(ours: nn.Module, theirs: Any) -> None:
             close(ours.pooler(ours(images)[:, 0]), output.pooler_output)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_each("name", MODELS)
 @torch.no_grad()
 def test_both_directions(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path / "theirs")
@@ -474,7 +475,7 @@ BROKEN |= {
 }
 
 
-@pytest.mark.parametrize("case", BROKEN)
+@for_each("case", BROKEN)
 def test_what_is_wrong_is_told_in_one_sentence(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     name, breaks, message = BROKEN[case]

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.attn.catalogue import MECHANISMS
@@ -89,7 +90,7 @@ def test_the_paper_written_out() -> None:
     torch.testing.assert_close(found.end[0], end)
 
 
-@pytest.mark.parametrize("attention", [*FLOWS, None])
+@for_each("attention", [*FLOWS, None])
 @torch.no_grad()
 def test_a_passage_does_not_depend_on_its_batch(attention: str | None) -> None:
     model = reader(attention)
@@ -102,7 +103,7 @@ def test_a_passage_does_not_depend_on_its_batch(attention: str | None) -> None:
             assert (theirs[n, length:] == -torch.inf).all()
 
 
-@pytest.mark.parametrize("attention", [*FLOWS, None])
+@for_each("attention", [*FLOWS, None])
 def test_every_parameter_gets_a_gradient(attention: str | None) -> None:
     model = reader(attention).train()
     spans = torch.tensor([[1, 4], [0, 2], [0, 0]])
@@ -112,7 +113,7 @@ def test_every_parameter_gets_a_gradient(attention: str | None) -> None:
         assert parameter.grad.isfinite().all(), name
 
 
-@pytest.mark.parametrize("attention", FLOWS)
+@for_each("attention", FLOWS)
 @torch.no_grad()
 def test_both_directions_are_recorded(attention: str) -> None:
     model = reader(attention)
@@ -135,7 +136,7 @@ def test_without_highway_layers_and_with_gru() -> None:
     assert reader().attends
 
 
-@pytest.mark.parametrize("name", [name for name in MECHANISMS if name not in FLOWS])
+@for_each("name", [name for name in MECHANISMS if name not in FLOWS])
 def test_mechanisms_that_relate_no_two_texts_are_refused(name: str) -> None:
     message = f"attention={name!r} compares positions, ignores the question or reads a sampled word"
     with pytest.raises(ValueError, match=re.escape(message)):

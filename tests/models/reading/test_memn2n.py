@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.models.reading.memn2n import NIL, UNKNOWN, MemN2N, StoryInputs
@@ -151,7 +152,7 @@ def test_other_attentions(attention: str, linear: bool) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "sentence"),
     [
         ({"tying": "loose"}, "tying"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.models.cases import HEADS
 from torch import Tensor
 
@@ -62,8 +63,8 @@ ALL = {
     "hran, multi-head": hran(attention="multi-head"),
 }
 ALL |= {f"hran, {name}": hran(attention=name) for name in READS}
-every = pytest.mark.parametrize("name", ALL)
-some = pytest.mark.parametrize(
+every = for_each("name", ALL)
+some = for_each(
     "name",
     [
         "flat, learned",
@@ -306,7 +307,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", FLAT)
+@for_each("name", FLAT)
 def test_one_pass_learns_all_replies_of_a_dialogue(name: str) -> None:
     """The same tokens and losses as one pass per reply, each with the turns before it."""
     model, generator = built(name), torch.Generator().manual_seed(5)

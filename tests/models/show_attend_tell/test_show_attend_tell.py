@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -301,7 +302,7 @@ def test_places_differ_by_where_they_lie() -> None:
     assert len(torch.unique(made.detach(), dim=0)) == 64
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("act", "said"),
     [
         (

@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.common.word_splitting import split_words
@@ -110,7 +111,7 @@ def test_gradients(context: str) -> None:
     assert torch.autograd.gradcheck(forward, (weight,), fast_mode=True)
 
 
-@pytest.mark.parametrize("attention", ["scaled-dot", "general", "additive", "multi-head", "sparsemax", "linear"])
+@for_each("attention", ["scaled-dot", "general", "additive", "multi-head", "sparsemax", "linear"])
 def test_alone_in_a_batch_and_in_any_order(attention: str) -> None:
     model, encoder = build(attention), turn_encoder()
     turns = encoder.encode(TURNS)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from tests.for_each import for_each
 from tests.tasks.encoders import PIECES, bert_folder
 
 import regard
@@ -48,7 +49,7 @@ MODELS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", MODELS)
+@for_each("options", MODELS)
 def test_alone_packed_and_in_any_order(options: dict[str, Any]) -> None:
     model = embedder(**options)
     expected = torch.stack([by_itself(model, text) for text in TEXTS])
@@ -83,7 +84,7 @@ def test_weights_may_change() -> None:
     torch.testing.assert_close(after[0], by_itself(model, TEXTS[0]), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", MODELS)
+@for_each("options", MODELS)
 def test_many_packs_read_the_weights_as_they_are_now(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_embedder, "MOST_TOKENS", 7)
     model = embedder(**options)

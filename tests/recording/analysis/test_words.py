@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from tests.for_each import for_each
 from tests.recording.toy import computed, kept, stack, weights
 
 from regard.attn.maps.attention_map import DenseMap
@@ -142,7 +143,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@for_each("case", BAD)
 def test_bad_input(case: str) -> None:
     kind, act, said = BAD[case]
     with pytest.raises(kind) as caught:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -304,9 +305,7 @@ class Other(nn.Module):
         return self.mix(scores.softmax(-1), k[..., :V])
 
 
-@pytest.mark.parametrize(
-    ("way", "compared"), [*[(way, True) for way in (*MISSED, *FAR)], *[(way, False) for way in MISSED]]
-)
+@for_each(("way", "compared"), [*[(way, True) for way in (*MISSED, *FAR)], *[(way, False) for way in MISSED]])
 def test_attention_that_is_not_understood_is_told(way: str, compared: bool) -> None:
     model = Both(Other({**MISSED, **FAR}[way], compared))
     with pytest.warns(UserWarning, match=SAID), regard.record(model) as tape:

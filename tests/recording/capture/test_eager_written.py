@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -182,9 +183,7 @@ def dropped_and_masked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]
     return w * heads, (F.dropout(w, 0.3) * heads) @ v
 
 
-@pytest.mark.parametrize(
-    "attend", [masked_heads, shares, sinks, keywords, keys_first, keys_first_values_before, dropped_and_masked]
-)
+@for_each("attend", [masked_heads, shares, sinks, keywords, keys_first, keys_first_values_before, dropped_and_masked])
 def test_weights_are_followed_to_their_product(attend: Attend) -> None:
     one, weights = recorded(attend)
     assert one.verified

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -46,7 +46,7 @@ def written(q: Tensor, k: Tensor, options: dict[str, Any]) -> Tensor:
     return torch.softmax(s, -1)
 
 
-@pytest.mark.parametrize("options", ["plain", "alibi", "capped", "causal", "both", "shared"])
+@for_each("options", ["plain", "alibi", "capped", "causal", "both", "shared"])
 def test_functions_of_a_cell_are_computed_row_by_row(options: str) -> None:
     mask = create_block_mask(causal, None, None, Q, K, device="cpu")
     given: dict[str, Any] = {

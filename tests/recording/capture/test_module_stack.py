@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -242,7 +243,7 @@ def test_hooks_take_calls_without_keyword_arguments() -> None:
         assert stack.current.kwargs == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "is_cross"),
     [
         ("encoder.cross_attention.attention.self", True),

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from tests.attn.test_catalogue import ALL, B, D, E, K, Q, built, dims
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
@@ -26,7 +27,7 @@ def inputs(name: str) -> tuple[Tensor, Tensor]:
     return torch.randn(B, Q, d), torch.randn(B, K, e)
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_mechanism_is_recorded_and_certified(name: str) -> None:
     layer = built(name).eval()
     q, k = inputs(name)
@@ -77,7 +78,7 @@ def test_a_hard_read_is_certified_in_training_too_and_draws_the_same(name: str) 
     assert tape[0].verified == (name != "gumbel")  # a soft mixture that was drawn is no map's
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("decoder", "attention", "heads"),
     [
         ("bahdanau", None, ()),

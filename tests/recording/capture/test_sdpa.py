@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 from torch import Tensor, nn
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.nn.functional import scaled_dot_product_attention as early_bound
@@ -228,7 +229,7 @@ MASKS: dict[str, tuple[Tensor, bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", MASKS)
+@for_each("name", MASKS)
 def test_large_masks_take_linear_memory_where_they_can(name: str) -> None:
     allowed, small = MASKS[name]
     found = mask_rules.find_rule(allowed)

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
+from tests.for_each import for_each
 from tests.recording.toy import computed, kept, stack, weights
 
 import regard
@@ -129,7 +130,7 @@ def test_grouped_heads_and_positions(tmp_path: Path) -> None:
         assert file.get_tensor("0.map.keys").shape == (2, 3, 11, 7)
 
 
-@pytest.mark.parametrize("mask", MASKS)
+@for_each("mask", MASKS)
 def test_what_is_selected_is_all_that_is_stored(mask: str, tmp_path: Path) -> None:
     tape = Recording((RecordedMap("a", "self", computed(2, 3, 11, 11, mask=MASKS[mask])),))
     for heads in (1, slice(0, 2), [2, 0]):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from tests.for_each import for_each
 from tests.recording.toy import computed, weights
 
 import regard
@@ -101,7 +102,7 @@ TAMPERED: dict[str, tuple[Callable[[dict], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", TAMPERED)
+@for_each("case", TAMPERED)
 def test_a_file_that_was_tampered_with(case: str, tmp_path: Path) -> None:
     change, said = TAMPERED[case]
     maps = (
