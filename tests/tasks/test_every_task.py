@@ -38,7 +38,11 @@ from regard.training.events import Started
 from regard.training.fit import fit
 from regard.training.run_folder import RunRecord
 
-every_task = pytest.mark.parametrize("name", CASES)
+every_case = pytest.mark.parametrize("name", CASES)
+# laws of a task that do not depend on its model: the other models are for --whole
+every_task = pytest.mark.parametrize(
+    "name", [name if name in TASKS else pytest.param(name, marks=pytest.mark.whole) for name in CASES]
+)
 ATTACKED = [
     name for name in CASES if TASKS[task_of(name)].input_kind == "text" and TASKS[task_of(name)].Attack is not NoOptions
 ]
@@ -87,7 +91,7 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     return read(path / "last.safetensors").tensors
 
 
-@every_task
+@every_case
 def test_a_resumed_run_is_an_uninterrupted_one(
     name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path
 ) -> None:
@@ -159,7 +163,7 @@ def test_a_new_run_overwrites_nothing(
         path.unlink()
 
 
-@every_task
+@every_case
 def test_init_from_starts_with_the_weights_of_an_earlier_run(
     name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path
 ) -> None:
@@ -233,7 +237,7 @@ def test_init_from_is_refused_in_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
-@every_task
+@every_case
 def test_evaluate(
     name: str, trained: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,7 +256,7 @@ def test_evaluate(
     assert "best weights, of step 2" in printed
 
 
-@every_task
+@every_case
 def test_predict(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: Any) -> None:
     run, given = trained(name), inputs(name, folder)
     more = CASES[name].predict.replace("OUT", str(tmp_path / "out.png")).split()
@@ -271,14 +275,14 @@ def test_predict(name: str, trained: Callable[[str], Path], folder: Path, tmp_pa
     assert [predictor.text(output) for output in together] == [predictor.text(output) for output in alone]
 
 
-@every_task
+@every_case
 def test_predict_draws(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     assert main(["predict", str(trained(name)), inputs(name, folder)[0], "--picture", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@every_task
+@every_case
 def test_loss_is_differentiable(name: str, trained: Callable[[str], Path], folder: Path) -> None:
     predictor: Predictor[Any, Any] = regard.load(trained(name), device="cpu")
     given = [predictor.read(argument) for argument in inputs(name, folder)]
@@ -333,7 +337,7 @@ def test_attack(name: str, trained: Callable[[str], Path], capsys: pytest.Captur
         assert (example["text"] != example["attacked"]) == (example["broken"] and not example["was_broken"])
 
 
-@every_task
+@every_case
 def test_record_and_view(
     name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -360,7 +364,7 @@ def test_record_and_view(
         assert capsys.readouterr().out
 
 
-@every_task
+@every_case
 def test_properties_of_attention_and_gates_of_cells(name: str, trained: Callable[[str], Path], folder: Path) -> None:
     run = trained(name)
     assert all(map(math.isfinite, attention_properties(run).values()))
