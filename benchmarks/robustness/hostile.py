@@ -2,18 +2,23 @@
 
     python -m benchmarks.robustness.hostile [--count 300] [--seed 0] [--seconds 20]
 
-Each trial damages a small valid file by bits, blocks or fields, and gives it to its reader: checkpoints in safetensors
-and pickles, config.json, tokenizer.json, WAV, NPY, GIF and TOML. A damage may leave a file valid, which may be read.
+First every bomb of `benchmarks.robustness.bombs` is written over a valid file, and its reader must refuse it. Each
+further trial damages a small valid file by bits, blocks or fields, and gives it to its reader: checkpoints in
+safetensors and pickles, config.json, tokenizer.json, WAV, NPY, GIF, PNG, TOML, JSON and packed lines, and the files of
+a run. Such a damage may leave a file valid, which may be read.
 """
 
 import argparse
+import gzip
 import json
 import random
 import resource
+import shutil
+import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,16 +27,21 @@ import torch
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from benchmarks.robustness.damage import BYTES, CHANGES, change_json
+from benchmarks.robustness.bombs import BOMBS
+from benchmarks.robustness.damage import BYTES, CHANGES, change_json, train_runs
 from regard.cli.parsing import toml_config
+from regard.common import image_files
 from regard.data.audio.wav import read_wav
 from regard.data.clips.frame_files import read_clip
+from regard.data.questions.squad import read_questions
+from regard.data.text.pairs import read_lines
 from regard.models import GPT2
 from regard.models.pretrained import load_pretrained, save_pretrained
+from regard.tasks.loading import load_run
 from regard.tasks.translate.options import Translate
 
-# the growth of the process that all trials together may cause, in bytes
-MOST_MEMORY = 500_000_000
+# the growth of the process that a trial may cause, in bytes
+MOST_MEMORY = 300_000_000
 
 
 @dataclass(frozen=True)
@@ -55,12 +65,20 @@ KINDS: dict[str, HostileFile] = {
     "WAV": HostileFile("x.wav", lambda folder: read_wav(folder / "x.wav")),
     "NPY": HostileFile("x.npy", lambda folder: read_clip(folder / "x.npy")),
     "GIF": HostileFile("x.gif", lambda folder: read_clip(folder / "x.gif")),
+    "PNG": HostileFile("x.png", lambda folder: image_files.read(folder / "x.png")),
+    "JSON": HostileFile("x.json", lambda folder: read_questions(folder / "x.json")),
+    "lines": HostileFile("x.txt.gz", lambda folder: list(read_lines(folder / "x.txt.gz"))),
+    **{
+        name: HostileFile(f"run/{name}", lambda folder: load_run(folder / "run", "best", "cpu"))
+        for name in ("run.json", "best.safetensors", "tokens.json")
+    },
     "TOML": HostileFile("x.toml", lambda folder: toml_config.read(folder / "x.toml", {"task": Translate})),
 }
 
 
-def write_valid(folder: Path) -> None:
-    """A valid file of every kind."""
+def write_valid(folder: Path, run: Path) -> None:
+    """A valid file of every kind; `run` is a run that is copied."""
+    shutil.copytree(run, folder / "run")
     torch.manual_seed(0)
     model = GPT2(7, width=4, layers=2, heads=2, longest=5)
     save_pretrained(model, folder)
@@ -78,15 +96,60 @@ def write_valid(folder: Path) -> None:
     np.save(folder / "x.npy", np.zeros((3, 5, 7), np.uint8))
     frames = [Image.fromarray(np.full((5, 7), 40 * n, np.uint8)) for n in range(3)]
     frames[0].save(folder / "x.gif", save_all=True, append_images=frames[1:])
+    frames[0].save(folder / "x.png")
+    question = {"id": "1", "question": "Who?", "answers": [{"text": "He", "answer_start": 0}]}
+    paragraphs = [{"context": "He did.", "qas": [question]}]
+    (folder / "x.json").write_text(json.dumps({"data": [{"title": "a", "paragraphs": paragraphs}]}))
+    (folder / "x.txt.gz").write_bytes(gzip.compress(b"a b\nc d\n"))
     (folder / "x.toml").write_text('data = "dates"\nbatch = 3\nseed = 5\n')
 
 
-def attempt(kind: str, folder: Path, draw: random.Random) -> str | None:
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Raises TimeoutError inside after so many seconds."""
+
+    def stop(number: int, frame: object) -> None:
+        raise TimeoutError(f"it took longer than {seconds} seconds")
+
+    if seconds is None:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def read_hostile(kind: str, folder: Path, seconds: float | None, *, may_be_valid: bool) -> str | None:
+    """The fault of a reader; None if it has none."""
+    try:
+        with time_limit(seconds):
+            KINDS[kind].read(folder)
+    except (ValueError, FileNotFoundError) as error:
+        lines = str(error).splitlines()
+        return None if len(lines) == 1 else f"{len(lines)} lines: {error}"
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return None if may_be_valid else "it was read"
+
+
+def detonate(name: str, folder: Path, run: Path, seconds: float | None = None) -> str | None:
+    """Writes a bomb into a new folder and reads it: the fault of the reader, None if it has none."""
+    folder.mkdir()
+    write_valid(folder, run)
+    bomb = BOMBS[name]
+    bomb.write(folder / KINDS[bomb.kind].path)
+    return read_hostile(bomb.kind, folder, seconds, may_be_valid=False)
+
+
+def damage_file(kind: str, folder: Path, run: Path, draw: random.Random, seconds: float | None = None) -> str | None:
     """Damages one file of a new folder and reads it: the fault of the reader, None if it has none."""
     folder.mkdir()
-    write_valid(folder)
-    file = KINDS[kind]
-    path = folder / file.path
+    write_valid(folder, run)
+    path = folder / KINDS[kind].path
     content = path.read_bytes()
     damage = draw.choice([*BYTES, *(CHANGES if path.suffix == ".json" else ())])
     is_field = damage in CHANGES
@@ -96,42 +159,46 @@ def attempt(kind: str, folder: Path, draw: random.Random) -> str | None:
         else BYTES[damage](content, draw)
     )
     path.write_bytes(damaged)
-    try:
-        file.read(folder)
-    except (ValueError, FileNotFoundError) as error:
-        lines = str(error).splitlines()
-        return None if len(lines) == 1 else f"{kind}, {damage}: {len(lines)} lines: {error}"
-    except BaseException as error:
-        return f"{kind}, {damage}: {type(error).__name__}: {error}"
-    return None
+    fault = read_hostile(kind, folder, seconds, may_be_valid=True)
+    return None if fault is None else f"{damage}: {fault}"
 
 
 def failures(count: int, seed: int, seconds: float | None = None) -> list[str]:
-    """The faults of `count` trials over all kinds in turn; `seconds` bounds each trial."""
+    """The faults of all bombs, and of damages of all kinds in turn, `count` trials; `seconds` bounds each trial."""
     draw = random.Random(seed)
-    found: list[str] = []
+    faults: list[str] = []
     with tempfile.TemporaryDirectory() as name:
+        parent = Path(name)
+        (trained,) = train_runs(parent, ["language-model"])
+        (parent / "valid").mkdir()
+        write_valid(parent / "valid", trained.folder)
+        for kind, file in KINDS.items():
+            file.read(parent / "valid")  # valid, and its modules are imported
+            if kind == "pickle":  # whose reader removes the safetensors
+                shutil.rmtree(parent / "valid")
+                (parent / "valid").mkdir()
+                write_valid(parent / "valid", trained.folder)
+        modules = set(sys.modules)
         for number in range(count):
-            kind = list(KINDS)[number % len(KINDS)]
-            if number == len(KINDS):
-                modules = set(sys.modules)
-                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            start = time.perf_counter()
-            fault = attempt(kind, Path(name) / str(number), draw)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            folder = parent / str(number)
+            if number < len(BOMBS):
+                title = list(BOMBS)[number]
+                fault = detonate(title, folder, trained.folder, seconds)
+            else:
+                title = list(KINDS)[number % len(KINDS)]
+                fault = damage_file(title, folder, trained.folder, draw, seconds)
+            shutil.rmtree(folder)
             if fault is not None:
-                found.append(f"trial {number}: {fault}")
-            if seconds is not None and time.perf_counter() - start > seconds:
-                found.append(f"trial {number}: {kind} took longer than {seconds} seconds")
-    if count > len(KINDS):
-        grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-        if grown > MOST_MEMORY:
-            found.append(f"the process grew by {grown:,} bytes")
-        known = ("torch", "numpy", "PIL", "regard", "tokenizers", "safetensors", "encodings")
-        foreign = sorted(
-            m for m in set(sys.modules) - modules if m.partition(".")[0] not in (*known, *sys.stdlib_module_names)
-        )
-        found += [f"{module} was imported" for module in foreign]
-    return found
+                faults.append(f"trial {number}, {title}: {fault}")
+            grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+            if grown > MOST_MEMORY:
+                faults.append(f"trial {number}, {title}: the process grew by {grown:,} bytes")
+    known = ("torch", "numpy", "PIL", "regard", "tokenizers", "safetensors", "encodings")
+    foreign = sorted(
+        m for m in set(sys.modules) - modules if m.partition(".")[0] not in (*known, *sys.stdlib_module_names)
+    )
+    return [*faults, *(f"{module} was imported" for module in foreign)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,9 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsing.add_argument("--seed", type=int, default=0, help="determines the damages (%(default)s)")
     parsing.add_argument("--seconds", type=float, default=20.0, help="most seconds per file (%(default)s)")
     given = parsing.parse_args(arguments)
-    found = failures(given.count, given.seed, given.seconds)
-    print("\n".join([*found, f"{given.count} hostile files, {len(found)} faults"]))
-    return 1 if found else 0
+    faults = failures(given.count, given.seed, given.seconds)
+    print("\n".join([*faults, f"{given.count} hostile files, {len(faults)} faults"]))
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

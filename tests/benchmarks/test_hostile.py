@@ -1,7 +1,8 @@
-"""Hostile files: a seeded part of the trials of `python -m benchmarks.robustness.hostile`, without a clock."""
+"""Hostile files: all bombs and some damages of `python -m benchmarks.robustness.hostile`, without a clock."""
 
 from benchmarks.robustness import hostile
+from benchmarks.robustness.bombs import BOMBS
 
 
 def test_every_hostile_file_is_one_sentence() -> None:
-    assert hostile.failures(48, seed=1) == []
+    assert hostile.failures(len(BOMBS) + 2 * len(hostile.KINDS), seed=1) == []

@@ -103,8 +103,11 @@ class RunRecord:
             inside = sorted(str(record.parent) for record in run.glob(f"*/{RECORD}"))
             way_out = f"name one of those in it: {', '.join(inside)}" if inside else "name the folder of a training"
             raise FileNotFoundError(f"{run} holds no run: there is no {RECORD} in it; {way_out}")
+        for entry in sorted(run.iterdir()):
+            if entry.exists() and not entry.is_file() and not entry.is_dir():
+                # reading a named pipe would wait for its writer, and a device may have no end
+                raise ValueError(f"{entry} is no file; remove it, or name the folder of a training")
         if not path.is_file():
-            # reading a named pipe would wait for its writer
             raise ValueError(f"{path} is no file; restore it, or name the folder of a training")
         content = _parse(path)
         version = content["format"]

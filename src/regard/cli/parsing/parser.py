@@ -195,6 +195,8 @@ def _value(option: Option, text: str) -> Any:
     if option.kind is Path and not text:
         # an empty path would be the working directory; an unset variable of a shell gives one
         raise ValueError(f"{called} must be a path, got ''; name one, such as . for the working directory")
+    if option.kind is Path and "\0" in text:
+        raise ValueError(f"{called} must be a path, got {text!r}, and no path has the character NUL; leave it out")
     if option.kind is bool:
         if text not in ("True", "False"):
             raise ValueError(f"{option.flag} must be {_VALUE_KINDS[bool]}, got {text!r}; write one of them")

@@ -8,6 +8,7 @@ Names are those of the command line, whose options win over the file. Paths are 
 to the folder of the file. "None" stands for no value.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ from regard.cli.parsing.option import Option, by_name, models_of, section_option
 from regard.common.suggestions import known
 from regard.training.run_folder import CONFIG
 
+# of a name with dots
+_MOST_PARTS = 64
+
 
 def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
     """The options in the file, by field name; those of a model are a dict of their own, with its "name"."""
@@ -25,7 +29,9 @@ def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"there is no file {path}; --config names a file with options, such as RUN/{CONFIG}")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _check_depth(text)
+        content = tomllib.loads(text)
     except RecursionError as error:
         raise ValueError(f"{path} is nested too deeply; write lines such as: lr = 1e-3") from error
     except ValueError as error:  # numbers of too many digits as well
@@ -45,6 +51,13 @@ def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
         else:
             values[name] = converted
     return values
+
+
+def _check_depth(text: str) -> None:
+    """Raises RecursionError for a name of many parts, a.a.a…, which tomllib reads in quadratic time."""
+    for line in text.splitlines():
+        if any(name.count(".") > _MOST_PARTS for name in re.split(r"[=,/{}\[\]]", line)):
+            raise RecursionError(f"a name of more than {_MOST_PARTS} parts")
 
 
 def _entries(

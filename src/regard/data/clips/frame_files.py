@@ -72,11 +72,15 @@ def _stacked(path: Path, frames: list[NDArray[np.uint8]], names: list[str]) -> N
 def _array(path: Path, size: tuple[int, int] | None, mode: str | None) -> Clip:
     """A file of numpy; objects, which would be unpickled, are refused."""
     try:
-        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+        with np.errstate(over="raise"):  # of the sizes of a shape
+            stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error}); name a file that is there") from error
     except Exception as error:  # numpy evaluates the header, whose faults have many kinds
         raise ValueError(f"{path} is no whole array of numpy ({error}); save it again with numpy.save") from error
+    if not isinstance(stored, np.ndarray):  # numpy reads by the content, whatever the name says
+        stored.close()
+        raise ValueError(f"{path} is no whole array of numpy (it is an archive, .npz); save it again with numpy.save")
     if stored.ndim not in (1, 2, 3, 4) or stored.dtype.kind not in "uif" or 0 in stored.shape:
         raise ValueError(
             f"{path} holds {stored.dtype} of shape {stored.shape}; save pictures as (frames, height, width) or "
