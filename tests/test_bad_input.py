@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 import regard
 from regard import Attention, KVCache, Learnable, MultiHead, Need
@@ -599,7 +600,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
     kind, act, words = BAD[name]
     with pytest.raises(kind) as caught:

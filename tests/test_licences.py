@@ -2,8 +2,8 @@
 
 import re
 
-import pytest
 from tests import licences
+from tests.for_each import for_each
 
 README = (licences.ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -34,7 +34,7 @@ def test_a_gpl_package_is_a_fault() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "copyleft"),
     [("GPL-3.0-or-later", True), ("LGPL-3.0-only", True), ("AGPL-3.0", True), ("GNU General Public License", True),
      ("MIT OR GPL-2.0", False), ("GPL-2.0 OR LGPL-2.1", True), ("MPL-2.0 AND MIT", False), ("MIT AND GPL-2.0", True)],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 from torch.autograd import Function, gradgradcheck
 
@@ -108,7 +109,7 @@ def names_in_graph(out: Tensor) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@for_each("name", RIGHT)
 def test_second_derivatives_are_right(name: str) -> None:
     torch.manual_seed(0)
     call, inputs = RIGHT[name]

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.for_each import for_each
 from tests.test_bad_input import SOURCES
 from torch import nn
 
@@ -236,7 +237,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", READ)
+@for_each("name", READ)
 def test_the_sentence_says_what_where_and_the_way_out(name: str, tmp_path: Path) -> None:
     kind, act, said = READ[name]
     with pytest.raises(kind) as caught:

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-import pytest
 from benchmarks import agents
 from benchmarks.vision.result import Result
+from tests.for_each import for_each
 
 SMALL = {"width": 8, "batch": 4, "passes": 1, "minibatches": 1, "valid_episodes": 3}
 FEW = ["--seeds", "1", "--seconds", "0", "--episodes", "4", "--validate-every", "1"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("part", "options", "bounds"),
     [
         ("memories", ["--envs", "pairs", "--memories", "dot", "none"], [0.95, None]),

@@ -10,9 +10,10 @@ from benchmarks.claims.claim import Claim, Criterion, Measured, Number, Panel, g
 from benchmarks.claims.figures import draw
 from benchmarks.claims.page import IMAGES, PAGE, numbers, page, read_results
 from benchmarks.claims.sentences import letters, reverse
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize("name", CLAIMS)
+@for_each("name", CLAIMS)
 def test_every_command_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--seeds", "1", "--quick"], tmp_path) == 0
     verdict, *lines = capsys.readouterr().out.splitlines()

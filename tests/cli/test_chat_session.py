@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cli.pseudo_terminal import typed
+from tests.for_each import for_each
 from tests.inference.conversations import Parrot, SlotFinder
 
 from regard.cli.chat_session import ChatSession
@@ -151,7 +152,7 @@ def session(speaks: bool, tracks: bool, save: Path | None = None, as_json: bool 
     return ChatSession(conversation, name="parrot" if speaks else "finder", as_json=as_json, save=save)
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@for_each("script", SCRIPTS)
 def test_a_conversation_in_a_terminal(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     (speaks, tracks), lines, expected = SCRIPTS[script]
@@ -215,7 +216,7 @@ def test_a_pipe_gives_one_object_per_turn(monkeypatch: pytest.MonkeyPatch, capsy
     assert "you:" not in ran.out + ran.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentence"),
     [
         (b"a\n\nb\n", "stdin:2: an empty line says nothing; type a turn, or /quit to end"),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 
 import regard as package
 from regard.cli.main import VERBS, _options, main, sentence
@@ -90,7 +91,7 @@ def test_a_mistyped_option_suggests_the_nearest(regard: Regard) -> None:
     assert ran == (2, "", sentence)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (
@@ -219,7 +220,7 @@ def test_the_output_is_clean_and_may_be_cut_off(trained: Path, tmp_path: Path) -
     assert code == 141
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sentence", "expected"),
     [
         ("lr must be positive, got 0; try lr=0.001", "--lr must be positive, got 0; try --lr 0.001"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.for_each import for_each
 
 from regard.common.atomic_files import write_atomically
 from regard.common.safetensors_files import encode, read_tagged
@@ -80,7 +81,7 @@ def test_files_without_a_checksum_are_of_format_1(tmp_path: Path) -> None:
         read_tagged(tmp_path / "a", "key", 2, "file")
 
 
-@pytest.mark.parametrize("version", [0, -1, True, "2", None, 1.0, [2]])
+@for_each("version", [0, -1, True, "2", None, 1.0, [2]])
 def test_a_format_that_is_no_number(tmp_path: Path, version: object) -> None:
     write(tmp_path / "a", {"format": version})
     with pytest.raises(ValueError, match="a has format .*, which is no whole number; take another file"):

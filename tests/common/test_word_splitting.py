@@ -2,6 +2,7 @@ import unicodedata
 from typing import Literal
 
 import pytest
+from tests.for_each import for_each
 
 from regard.common.word_splitting import find_phrase, split_words, whole_words
 from regard.data.questions import babi
@@ -53,7 +54,7 @@ def test_a_word_of_every_script_is_whole(script: str, how: str, form: Literal["N
     assert [text[start:end] for start, end in spans] == list(words)
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@for_each("script", SCRIPTS)
 def test_readers_and_baselines_know_the_same_words(script: str) -> None:
     text = SCRIPTS[script].lower()
     assert babi.words_of(text) == tf_idf.words_of(text) == text.split(" ")
@@ -98,7 +99,7 @@ def test_whole_words() -> None:
     assert whole_words("क").search("की") is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("phrase", "text", "place"),
     [
         ("no", "Tom did not know.", None),

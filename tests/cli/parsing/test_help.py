@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 
 from regard.cli.main import VERBS, options_class
 from regard.cli.parsing.help import field_docs
@@ -29,7 +30,7 @@ OPTIONS: list[Any] = [
     *(nested for config in TASKS.values() for nested in (config.Evaluate, config.Predict, config.Serve)),
 ]
 SECTIONS = ("task", "load", "training")
-each_task = pytest.mark.parametrize("name", TASKS)
+each_task = for_each("name", TASKS)
 
 
 def plain(text: str) -> str:
@@ -37,7 +38,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: f"{options.__module__}.{options.__name__}")
+@for_each("options", OPTIONS, ids=lambda options: f"{options.__module__}.{options.__name__}")
 def test_every_option_is_documented(options: Any) -> None:
     assert not options.__doc__.startswith(f"{options.__name__}("), "the docstring that dataclass makes"
     docs = field_docs(options)
@@ -53,7 +54,7 @@ def test_the_help_of_shared_options_names_the_content_of_the_task() -> None:
     assert not any("{" in doc for config in TASKS.values() for doc in field_docs(config).values())
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@for_each("verb", VERBS)
 def test_help_of_every_verb(verb: str, regard: Regard) -> None:
     task = ["translate"] if verb in ("train", "compare") else []
     ran = regard(verb, *task, "--help")
@@ -178,7 +179,7 @@ def test_options_that_are_not_typed_are_those_of_the_dataclass(name: str) -> Non
     assert TrainingConfig(**options.training) == TrainingConfig(steps=3)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@for_each("task", TASKS)
 def test_help_says_what_a_batch_counts(regard: Regard, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     counted = "Tokens|Words|Words of passages|Images|Rows of text|Pairs|Questions|Contexts|Turns|Games|Clips|Frames"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 
 from regard.cli.parsing.help import field_docs
 from regard.cli.parsing.option import options_of
@@ -161,7 +162,7 @@ def test_words_by_their_place() -> None:
     assert parse(Listing, "regard list", ["data"]).what == "data"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "words"),
     [
         (["run", "text"], ["run", "text"]),
@@ -177,7 +178,7 @@ def test_positionals_are_found_before_options_are_known(args: list[str], words: 
     assert positionals([Translating], args) == words
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "value"),
     [
         (["--train", "a", "--out", "b", "--out=c"], "b"),
@@ -253,7 +254,7 @@ def test_what_a_section_requires() -> None:
         parse(Options, "x", [], sections=sections)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (["--widht", "3"], "unknown option --widht; did you mean --width? regard train --help lists the options"),
@@ -470,7 +471,7 @@ def test_checks_name_the_option_and_the_remedy() -> None:
             check_seed(Translating(Path(), seed=seed))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "typed"),
     [
         ("lr must be positive, got 0; try lr=0.001", "--lr must be positive, got 0; try --lr 0.001"),

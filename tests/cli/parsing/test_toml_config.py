@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import TINY, Regard
 from tests.cli.parsing.test_parser import Learning, Training
+from tests.for_each import for_each
 from tests.tasks.cases import required_options
 
 from regard.cli.parsing import toml_config
@@ -28,7 +29,7 @@ def config_of(name: str, options: Mapping[str, Any]) -> tuple[TaskConfig, Traini
     return TASKS[name](**typed.task), TrainingConfig(**typed.training)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@for_each("name", TASKS)
 def test_the_options_of_a_run_are_read_back(name: str) -> None:
     config = TASKS[name]
     for model, options in config.models.items():
@@ -77,7 +78,7 @@ def test_tables_or_none_and_names_as_typed() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentence"),
     [
         ("widht = 3", "unknown option in own.toml: 'widht'; did you mean 'width'\\? known are: data, train,"),
@@ -159,7 +160,7 @@ attention = "additive"
 """
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "args", "expected", "note"),
     [
         (RESOLVED, ["--train", "a", "b"], {"train": (Path("a"), Path("b"))}, "--train replaces data"),
@@ -242,7 +243,7 @@ def test_options_of_a_model_without_its_name() -> None:
     assert toml_config.read(written("[task.model]\nlayers = 3"), MODELLED) == {"model": {"layers": 3}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentence"),
     [
         (

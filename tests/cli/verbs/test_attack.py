@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 
 from regard.attacks import ATTACKS, TEXT_ATTACKS
 from regard.cli.main import main
@@ -79,7 +80,7 @@ def test_glimpses(regard: Regard, tmp_path: Path) -> None:
     ) in ran.err.splitlines()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 from tests.tasks.encoders import bert_folder
 
 from regard.cli.main import main
@@ -113,7 +114,7 @@ def test_nothing_broken_is_no_picture(regard: Regard, topics: Path, tmp_path: Pa
     assert not picture.exists()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (["--k", "0"], "--k must be 1 or more, got 0; try --k 64"),

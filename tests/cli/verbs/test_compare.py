@@ -7,6 +7,7 @@ from typing import Self
 
 import pytest
 from tests.cli.conftest import TINY, Ran, Regard
+from tests.for_each import for_each
 
 from regard.attn.catalogue import MECHANISMS
 from regard.cli import comparison
@@ -121,7 +122,7 @@ def test_every_trainable_mechanism_can_be_compared() -> None:
     check(base.variants(split_values("attention", ",".join([*names, "none"]))))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (["--attention", "dot,co-attention"], "co-attention cannot be compared:"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import LINES, Regard
+from tests.for_each import for_each
 
 from regard.common.json_files import with_checksum
 
@@ -47,7 +48,7 @@ def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
     assert f"1 line, the validation pairs of {trained}, in " in ran.out
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (["--beam", "0"], "--beam must be 1 or more, got 0; try --beam 5"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 
 import regard as package
 from regard.cli.mechanism_docs import page, terms
@@ -90,7 +91,7 @@ def test_no_two_mechanisms_have_the_same_line(regard: Regard) -> None:
     assert len(set(lines)) == len(lines) == len(package.MECHANISMS)
 
 
-@pytest.mark.parametrize("name", package.MECHANISMS)
+@for_each("name", package.MECHANISMS)
 def test_every_mechanism_is_explained(name: str, regard: Regard) -> None:
     ran = regard("explain", name, "--queries", 5, "--keys", 7, "--width", 6)
     assert ran.code == 0, ran.err

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 from tests.recording.pretrained.models import READ, TEXT, saved
 
 from regard.cli.main import main
@@ -221,7 +222,7 @@ def test_without_transformers(regard: Regard, folders: dict[str, Path], monkeypa
     assert "holds a model of transformers, which must be installed: pip install transformers" in ran.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "said"),
     [
         (["{nowhere}", "a"], "nowhere; name one that holds a model, or a run"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 
 from regard.cli import run_options
 from regard.cli.parsing.help import field_docs
@@ -15,7 +16,7 @@ from regard.tasks._image_options import ServeImages
 from regard.tasks.translate.options import ServeTexts
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "sentence"),
     [
         (["--port", 70000], "--port must be 0 to 65535, got 70000; 0 takes a free one"),
@@ -115,9 +116,7 @@ def test_options_of_any_of_the_runs() -> None:
     assert run_options._joined([ServeTexts, ServeTexts]) is ServeTexts
 
 
-@pytest.mark.parametrize(
-    "missing", ["fastapi", "fastapi_swagger", "starlette", "uvicorn", "pydantic", "prometheus_client"]
-)
+@for_each("missing", ["fastapi", "fastapi_swagger", "starlette", "uvicorn", "pydantic", "prometheus_client"])
 def test_a_missing_library_is_named(
     missing: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

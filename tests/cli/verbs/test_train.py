@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.cli.conftest import LINES, TINY, Regard
+from tests.for_each import for_each
 
 from regard.cli.parsing import toml_config
 from regard.cli.verbs.train import TrainOptions, parse_task, training_config
@@ -83,7 +84,7 @@ def test_a_training_without_an_end_takes_that_of_its_data(pairs: Path) -> None:
     assert training_config({"epochs": 3.0}, task) == (TrainingConfig(epochs=3.0), "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "file", "ends", "schedule"),
     [
         ([], "", (1600, None, None), "cosine"),
@@ -156,7 +157,7 @@ def test_embedded_data_and_a_folder_named_after_the_time(
     assert re.fullmatch(r"translate-\d{8}-\d{6}", run.name)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (["--train", "nix.tsv"], "nix.tsv, which --train names; name one that is there"),

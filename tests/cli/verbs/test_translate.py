@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pytest
 from tests.cli.conftest import LINES, TINY, Ran, Regard
+from tests.for_each import for_each
 
 from regard.common.json_files import with_checksum
 from regard.data.text.tokenizer import Tokenizer
@@ -239,7 +240,7 @@ def test_a_file_that_is_full_has_the_first(
         assert f"line {shown + 1}, score" not in page
 
 
-@pytest.mark.parametrize(("n", "text"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])
+@for_each(("n", "text"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])
 def test_ordinals(n: int, text: str) -> None:
     assert _ordinal(n) == text
 
@@ -314,7 +315,7 @@ def test_a_note_about_one_is_in_the_singular(regard: Regard, trained: Path, monk
     assert regard("translate", trained, "a", "b").err == "regard: 2 translations came to no end and were cut off\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         (["a", "--file", "x"], "--file x and the text 'a' exclude each other; give one of them"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 from tests.recording.toy import kept, stack
 from tests.viz.recordings import said, seen
 
@@ -47,7 +48,7 @@ def test_unverified_maps_are_counted(regard: Regard, tmp_path: Path) -> None:
     assert "UNVERIFIED" in ran.out
 
 
-@pytest.mark.parametrize("suffix", [".html", ".png", ".svg", ".pdf", ".npz", ".txt", ".safetensors"])
+@for_each("suffix", [".html", ".png", ".svg", ".pdf", ".npz", ".txt", ".safetensors"])
 def test_a_file_by_its_suffix(suffix: str, regard: Regard, tape: Path, tmp_path: Path) -> None:
     path = tmp_path / f"seen{suffix}"
     ran = regard("view", tape, "--out", path)
@@ -101,7 +102,7 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
     assert b'"image":"data:image/png;base64,' in pages[1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "said"),
     [
         (["{nowhere}"], "there is no run or recording "),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.for_each import for_each
 
 from regard.data.audio.transcripts import read_transcripts
 
@@ -60,7 +61,7 @@ REFUSED: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("message", REFUSED)
+@for_each("message", REFUSED)
 def test_refused(message: str, tmp_path: Path) -> None:
     write(tmp_path, REFUSED[message])
     path = tmp_path / ("s" if any(name.startswith("s/") for name in REFUSED[message]) else "s.tsv")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.for_each import for_each
 
 from regard.data.audio.wav import Sound, read_wav, wav_bytes
 
@@ -130,7 +131,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("message", REFUSED)
+@for_each("message", REFUSED)
 def test_other_files_are_refused(message: str, tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(REFUSED[message])
     with pytest.raises(ValueError, match=re.escape(message)):

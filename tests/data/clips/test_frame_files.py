@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from tests.for_each import for_each
 
 from regard.common import image_files, memory
 from regard.data.clips.files import has_split, read_clips
@@ -113,7 +114,7 @@ def test_wrong_frames(tmp_path: Path) -> None:
             read_clip(path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("array", "sentence"),
     [
         (np.zeros((2, 3, 4, 5), np.uint8), "has frames of 5 channels, and 1 or 3 are read"),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.for_each import for_each
 
 from regard.data.clips.files import has_split, labelled_signals, read_clips
 from regard.data.clips.signal_files import read_signals
@@ -62,7 +63,7 @@ def test_the_archive_has_a_file_to_test_on(tmp_path: Path) -> None:
     assert not has_split(write(tmp_path / "x.tsv", "0\t1\t2\n"), "test")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text", "sentence"),
     [
         ("x.csv", "", "holds no signal; give one per line, its class first"),

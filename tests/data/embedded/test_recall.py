@@ -5,6 +5,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
 import pytest
+from tests.for_each import for_each
 
 from regard.data.embedded import recall
 from regard.data.embedded.recall import RecallSizes
@@ -30,7 +31,7 @@ def lines(splits: LabelledSplits) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("sizes", SIZES)
+@for_each("sizes", SIZES)
 def test_the_answer_is_where_it_is_said_to_be(sizes: dict[str, int]) -> None:
     wanted = RecallSizes(**sizes)
     nearest = wanted.distance if wanted.nearest is None else wanted.nearest

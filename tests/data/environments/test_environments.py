@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
+from tests.for_each import for_each
 
 from regard.data.environments.arm import Arm
 from regard.data.environments.base import Environment, State
@@ -19,7 +20,7 @@ from regard.data.environments.repeat import RepeatPrevious
 from regard.data.environments.target import Target
 from regard.data.environments.tmaze import TMaze
 
-every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
+every_environment = for_each("name", ENVIRONMENTS)
 
 
 def best_action(environment: Environment, state: State, t: int) -> Any:
@@ -163,7 +164,7 @@ def test_draws_are_uniform_and_depend_on_every_part() -> None:
     assert not np.array_equal(uniforms(2, rows, episodes, 5), drawn)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "message"),
     [
         (lambda: PairRecall(5), "pairs must be 1 to 4, the number of keys, got 5; try pairs=2"),

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from tests.for_each import for_each
 
 from regard.cli.main import main
 from regard.data.environments.catalogue import begin_games, make_environment
@@ -97,7 +98,7 @@ def test_an_environment_that_does_not_repeat_itself_cannot_go_on() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "message"),
     [
         ("gym:Qux", "unknown --env 'gym:Qux'; known are: gym:CartPole-v0, "),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from tests.for_each import for_each
 
 from regard.data.images.captions import read_captions
 
@@ -44,7 +45,7 @@ def test_a_picture_is_one_however_it_is_spelled(folder: Path) -> None:
     assert len(some.pixels) == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("lines", "said"),
     [
         (["a.png\tgrey", "a.png grey"], r"captions.tsv:2: a line must be the path of a picture, tab, caption, got 'a"),

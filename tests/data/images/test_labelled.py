@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from tests.for_each import for_each
 
 from regard.common import image_files
 from regard.data.images.digit_splits import split_digits
@@ -41,7 +42,7 @@ def test_idx_files_plain_and_packed(tmp_path: Path, pixels: NDArray[np.uint8], e
         assert has_split(tmp_path, split)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("harm", "said"),
     [
         (lambda data: data[:-1], r"should hold 121 bytes for images of \(7, 5, 3\), but has 120; get the file again"),

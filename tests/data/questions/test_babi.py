@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.for_each import for_each
 
 from regard.data.questions.babi import (
     Question,
@@ -50,7 +51,7 @@ def test_write_and_read_again(tmp_path: Path) -> None:
     assert [(q.text, q.answer, q.support) for q in again] == [(q.text, q.answer, q.support) for q in questions]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentence"),
     [
         ("Mary moved.\n", "x:1: the line has no number and sentence, got 'Mary moved.'; a line of bAbI is such as"),
@@ -86,7 +87,7 @@ def test_texts_of_a_story_and_a_question() -> None:
     assert (found.answer, found.support) == ("bath", (0, 1))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentence"),
     [
         ("", "the text '' has no question at its end"),

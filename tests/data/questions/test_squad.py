@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.for_each import for_each
 
 from regard.data.questions.squad import GoldAnswer, SpanQuestion, parse_question, read_questions, write_question
 from regard.tasks.read.data import split_questions
@@ -179,7 +180,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "passage", "question", "history"), TEXTS)
+@for_each(("text", "passage", "question", "history"), TEXTS)
 def test_texts(text: str, passage: str, question: str, history: tuple) -> None:
     found = parse_question(text)
     assert (found.passage, found.question, found.history) == (passage, question, history)
@@ -255,7 +256,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@for_each("case", BAD)
 def test_bad_input(case: str, tmp_path: Path) -> None:
     content, message = BAD[case]
     path = write(tmp_path / "a.json", content)
@@ -272,7 +273,7 @@ def test_two_questions_with_one_id(tmp_path: Path) -> None:
         read_questions(write(tmp_path / "a.json", content))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "message"),
     [
         ("a.json", b"{", "is no JSON"),

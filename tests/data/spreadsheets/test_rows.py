@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.for_each import for_each
 
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.labelled import read_labelled
@@ -57,7 +58,7 @@ CASES: dict[str, tuple[str, bytes, TextColumns]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@for_each("case", CASES)
 def test_a_sheet_gives_the_right_classes_and_texts(case: str, tmp_path: Path) -> None:
     name, content, columns = CASES[case]
     (tmp_path / name).write_bytes(content)
@@ -103,7 +104,7 @@ TABS = PLAIN.replace(",", "\t")
 NUMBER = "name the columns by --label-column and --text-column, or number them from 1"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "columns", "sentence"),
     [
         (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.for_each import for_each
 
 from regard.data.text.labelled import LabelledTexts, read_labelled
 
@@ -53,7 +54,7 @@ def test_a_text_may_hold_tabs_where_there_is_no_header(tmp_path: Path) -> None:
     assert list(read_labelled(path).texts) == ["one\ttwo", "three"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content", "sentence"),
     [
         ("a.txt", "x\ttext\n\nx\tmore\n", r"a\.txt:2: a line must be label, tab, text, got no tab in ''; other lines"),

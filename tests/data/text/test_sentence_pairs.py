@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.for_each import for_each
 
 from regard.data.text.pair_columns import Columns
 from regard.data.text.sentence_pairs import LabelledPairs, read_labelled_pairs
@@ -62,7 +63,7 @@ def test_the_classes_of_a_run(tmp_path: Path) -> None:
         read_labelled_pairs(path, ["false", "true"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name", "columns", "message"),
     [
         ("yes\ta\tb\nno\t\tb\n", "x.tsv", None, r"x.tsv:2: the first text is empty, got 'no\\t\\tb'; fill it in, or"),

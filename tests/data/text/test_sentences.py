@@ -1,12 +1,12 @@
 """Sentences: cut where they end, and nothing but white space is lost."""
 
-import pytest
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 
 from regard.data.text.sentences import split_sentences
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentences"),
     [
         ("", []),

@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from tests.for_each import for_each
 
 from regard.common.tag_schemes import TagScheme
 from regard.data.text.tagged import (
@@ -77,7 +78,7 @@ def test_a_folder_of_lines_with_intents(tmp_path: Path) -> None:
     assert read_tagged(tmp_path)[0].intent is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tags", "scheme"),
     [
         (["O", "B-X", "I-X", "B-X"], "IOB2"),
@@ -121,7 +122,7 @@ def test_tags_start_with_outside() -> None:
     assert tags_of([TaggedSentence.of(["a", "b", "c"], ["B-Y", "O", "B-X"])]) == ["O", "B-X", "B-Y"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "column", "error"),
     [
         ("a\tO\nb\tO\tX\n", None, r"a.tsv:2: a line must have 2 columns, as the first line has, got 3 in 'b\\tO\\tX'"),

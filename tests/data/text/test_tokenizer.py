@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 
 from regard.data.text.special_tokens import BOS, EOS, PAD, SPECIAL, UNK
 from regard.data.text.tokenizer import Kind, Tokenizer
@@ -164,7 +165,7 @@ def test_part_of_a_character_does_not_break_the_text() -> None:
     assert tokens.decode(ids[:-1]).endswith("�")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "lines", "size", "sentence"),
     [
         ("bp", LINES, 400, "kind must be one of bpe, characters, words, folded-words, got 'bp'; try kind='bpe'"),
@@ -219,7 +220,7 @@ def test_half_a_character_is_told() -> None:
         VOCABULARIES["bpe"].encode(["a", "b\ud800"])
 
 
-@pytest.mark.parametrize("text", ["", "no", "[]", "{}", '{"kind": "words"}', '{"kind": "bpe"}', "3", "[" * 100_000])
+@for_each("text", ["", "no", "[]", "{}", '{"kind": "words"}', '{"kind": "bpe"}', "3", "[" * 100_000])
 def test_what_is_no_vocabulary_is_told(text: str) -> None:
     with pytest.raises(
         ValueError, match="text must be the output of Tokenizer.to_json, got .*; train the vocabulary again"

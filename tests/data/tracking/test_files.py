@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.for_each import for_each
 
 from regard.data.tracking.corrections import CORRECTIONS, LabelCorrector
 from regard.data.tracking.dialogue import Ontology, SystemAct, TrackedDialogue, TrackedTurn
@@ -88,7 +89,7 @@ def test_columns(tmp_path: Path) -> None:
     assert read_tracked(path).dialogues == [TrackedDialogue("a", (TrackedTurn("", (), "Hello.", {}, (), {}),))]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("Dialogue\tturn\n", "1: the file must have a line of column names .*, got 'Dialogue, turn'; name the columns"),
@@ -119,7 +120,7 @@ def changed(name: str, change: Callable[[Any], object], folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "change", "message"),
     [
         (
