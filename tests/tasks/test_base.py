@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.for_each import for_each
 from tests.tasks.cases import required_options
 
 from regard.common.option_checks import literal_choices
@@ -21,17 +22,17 @@ from regard.tasks.tag.options import Tag
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord, TrainingChange
 
-each_task = pytest.mark.parametrize("name", TASKS)
+each_task = for_each("name", TASKS)
 # agents make their own data
 READERS = [name for name, config in TASKS.items() if "data" in {item.name for item in fields(config)}]  # type: ignore[arg-type]
-each_reader = pytest.mark.parametrize("name", READERS)
+each_reader = for_each("name", READERS)
 
 
 def test_all_tasks_but_agents_read_data() -> None:
     assert set(TASKS) - set(READERS) == {"agent"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"model": 3}, "model must be options with a name, got 3"),

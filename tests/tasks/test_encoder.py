@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from tests.for_each import for_each
 from tests.models.pretrained.released import gpt2, saved
 from tests.tasks.encoders import PIECES, bert_folder, edit_config, masked_lm_run
 from torch import nn
@@ -213,7 +214,7 @@ def damaged(what: str, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("what", "message"),
     [
         (

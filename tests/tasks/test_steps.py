@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.tasks import steps
 
 from regard.tasks.registry import TASKS
@@ -43,7 +44,7 @@ def test_no_model_is_left_out() -> None:
     assert small == models
 
 
-@pytest.mark.parametrize("name", steps.SMALL)
+@for_each("name", steps.SMALL)
 def test_a_step_in_narrow_numbers(data: Path, tmp_path: Path, name: str) -> None:
     torch.manual_seed(0)
     problem = steps.task(name, data).prepare(tmp_path)
@@ -59,7 +60,7 @@ def test_a_step_in_narrow_numbers(data: Path, tmp_path: Path, name: str) -> None
     assert any(not torch.equal(p, before[key]) for key, p in model.named_parameters() if key in before)
 
 
-@pytest.mark.parametrize("name", steps.SMALL)
+@for_each("name", steps.SMALL)
 def test_two_processes_hold_the_same_weights(runs: Path, name: str) -> None:
     one, two = (json.loads((runs / f"{name}.{rank}.json").read_text()) for rank in (0, 1))
     assert one == two

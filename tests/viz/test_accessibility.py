@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.viz.attribution.test_page import content
 from tests.viz.episode.test_episode_view import VIEW
 from tests.viz.looking import launched, needed, overflow, violations
@@ -46,7 +47,7 @@ def chromium() -> Iterator[Any]:
         yield made
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each("name", PAGES)
 def test_a_page_is_accessible(name: str, chromium: Any, tmp_path: Path) -> None:
     address = PAGES[name](tmp_path / "page.html").as_uri()
     page = chromium.new_page(viewport={"width": 320, "height": 640})

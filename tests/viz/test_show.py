@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.recording.toy import computed, kept, stack, weights
 from tests.viz.test_browser import browser, opened
 
@@ -48,7 +49,7 @@ def test_a_file_by_its_suffix_is_the_same_twice(thing: str, suffix: str, tmp_pat
     assert len(one) > 150
 
 
-@pytest.mark.parametrize("thing", THINGS)
+@for_each("thing", THINGS)
 def test_everything_can_be_shown(thing: str, tmp_path: Path) -> None:
     shown = regard.show(THINGS[thing]())
     assert isinstance(shown, View)
@@ -152,7 +153,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@for_each("case", BAD)
 def test_bad_input(case: str, tmp_path: Path) -> None:
     kind, act, said = BAD[case]
     with pytest.raises(kind) as caught:

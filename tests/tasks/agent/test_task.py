@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from tests.for_each import for_each
 
 import regard
 from regard.cli.main import main
@@ -42,7 +43,7 @@ def small(**options: Any) -> AgentConfig:
     return AgentConfig.of(**{**SMALL, **options})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "options",
     [
         {"env": "tmaze", "memory": "gtrxl", "window": 7},
@@ -208,7 +209,7 @@ def sentence(options: list[str], capsys: pytest.CaptureFixture[str], *verb: str)
     return printed.err.removeprefix("regard: ").strip()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         (

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from tests.for_each import for_each
 
 from regard.attn.call import Need
 from regard.data.embedded.scenes import CaptionedImages
@@ -256,7 +257,7 @@ def test_a_hard_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:
             torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "said"),
     [
         ({"data": "cats"}, "unknown data 'cats'; known are: scenes"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.for_each import for_each
 
 from regard.cli.main import main
 
@@ -41,7 +42,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@for_each("fault", FAULTS)
 def test_training_refuses_a_bad_clip(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spoil, sentence = FAULTS[fault]
     folder = classes(tmp_path / "clips")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.for_each import for_each
 
 from regard.data.clips.labelled import Clips
 from regard.inference.predictor import labelled_recording
@@ -148,7 +149,7 @@ def test_signals_by_path_and_by_line(tmp_path: Path) -> None:
             predictor.read(argument)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("is_signal", "options", "steps", "places"),
     [
         (False, {}, True, (4, 6)),

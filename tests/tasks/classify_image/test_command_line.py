@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 
 from regard.attacks import FGSM
 from regard.attacks.attack import attack as attack_result
@@ -99,7 +100,7 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
     assert f"{number((a + b) / 2)} ± {number(student(2) * abs(a - b) / 2)}" in row
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "said"),
     [
         (

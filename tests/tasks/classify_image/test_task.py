@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from tests.data.images.test_labelled import LABELS, idx
+from tests.for_each import for_each
 
 from regard.gates.catalogue import GATES
 from regard.models.row_reader import RowReader
@@ -121,7 +122,7 @@ def test_scores() -> None:
     assert found["nll"] == pytest.approx(-np.log([0.7, 0.2, 0.5, 1e-300]).mean())
 
 
-@pytest.mark.parametrize("gate", [None, *GATES])
+@for_each("gate", [None, *GATES])
 def test_every_gate_is_built_and_called(gate: str | None) -> None:
     ClassifyImage.of(**SMALL, gate=gate).load().dry_run()
 
@@ -257,7 +258,7 @@ def _stats(**changes: object) -> str:
     return json.dumps({**asdict(stats), **changes})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         (None, "holds no images.json; name the folder"),
@@ -279,7 +280,7 @@ def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> Non
         ClassifyImage.of().load().predictor(tmp_path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "said"),
     [
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from tests.for_each import for_each
 
 from regard.attn.catalogue import MECHANISMS
 from regard.common.option_checks import literal_choices
@@ -60,7 +61,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@for_each("name", WRONG)
 def test_a_wrong_option_is_one_sentence(name: str) -> None:
     options, sentence = WRONG[name]
     with pytest.raises(ValueError, match="^") as error:

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
 from tests.data.images.test_labelled import idx
+from tests.for_each import for_each
 from tests.viz.recordings import said as words
 
 from regard.cli.comparison import check
@@ -119,7 +120,7 @@ def test_compare_varies_where_the_block_stands() -> None:
     assert options.training["betas"] == (0.0, 0.9)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "said"),
     [
         (["predict", "RUN", "--picture", "a.png"], "name an input, or several, behind the run: each is one class"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.data.images.test_labelled import idx
+from tests.for_each import for_each
 from torch import nn
 
 from regard.common.atomic_files import write_atomically
@@ -323,7 +324,7 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
         GenerateImage.of(train=folder).prepare(tmp_path / "run")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "said"),
     [
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
+from tests.for_each import for_each
 
 from regard.cli.main import main
 from regard.tasks.loading import load
@@ -77,7 +78,7 @@ def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert told["1"]["parameters"] == told["2"]["parameters"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "said"),
     [
         (["evaluate", "RUN", "--beam", "3"], "--beam is an option of .*, not of this task; regard evaluate"),

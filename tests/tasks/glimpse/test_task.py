@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from tests.tasks.classify_image.test_task import files
 
 from regard.losses import reinforce
@@ -135,7 +136,7 @@ def test_learning_and_going_on(tmp_path: Path) -> None:
     assert path_scores(model.eval(), read_scenes(task, "test"), problem.stats)["accuracy"] > 50  # ten classes
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "said"),
     [
         ({"data": "letters"}, "unknown data 'letters'; known are: digits"),

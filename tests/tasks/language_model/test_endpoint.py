@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.serve.conftest import post, read, visit
 from tests.serve.test_rounding import differences, noise
 from tests.tasks.language_model.test_generation import PROMPTS, predictor
@@ -92,7 +93,7 @@ def test_tokens_with_no_margin_are_sampled_alone(monkeypatch: pytest.MonkeyPatch
         assert differences(endpoint, bodies, (4,)) > 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "sentence"),
     [
         ({"text": "a", "tokens": 41}, "tokens must be a whole number from 1 to 40, got 41"),

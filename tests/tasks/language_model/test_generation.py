@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 from regard.data.text.special_tokens import EOS
 from regard.data.text.tokenizer import Tokenizer
@@ -122,7 +123,7 @@ def test_notes_say_what_was_not_read() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"tokens": 3_000_000_000}, "--tokens must be at most 1,000,000, got 3,000,000,000; try --tokens 1000000"),

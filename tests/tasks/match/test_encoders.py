@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.tasks.encoders import bert_folder, masked_lm_run
 
 import regard
@@ -28,7 +29,7 @@ MODELS = {
     "two encoders": ["--model", "co-encoder", "--width", "6", "--second-encoder", "SECOND"],
     "two frozen encoders": ["--model", "co-encoder", "--width", "6", "--freeze", "all", "--second-encoder", "SECOND"],
 }
-every_model = pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+every_model = for_each("options", MODELS.values(), ids=MODELS)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.for_each import for_each
 from tests.tasks.pretrained.folders import CASES, Released, write_image
 
 from regard.cli.main import main
@@ -226,7 +227,7 @@ def sentence(folder: Path, words: tuple[str, ...], verb: str, capsys: pytest.Cap
     return printed.err
 
 
-@pytest.mark.parametrize("problem", FOLDERS)
+@for_each("problem", FOLDERS)
 def test_a_bad_folder_is_refused(problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     architecture, spoil, words, message = FOLDERS[problem]
     CASES[architecture].make(tmp_path)
@@ -341,7 +342,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Releas
     return folder
 
 
-@pytest.mark.parametrize("problem", INPUTS)
+@for_each("problem", INPUTS)
 def test_a_bad_input_is_refused(
     problem: str, released: Callable[[str], Released], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.for_each import for_each
 
 import regard
 from regard.cli.main import main
@@ -349,7 +350,7 @@ def files(folder: Path) -> dict[str, Path]:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "message"),
     [
         ("off", "of 0-1 is not in its text: character"),
@@ -381,7 +382,7 @@ def test_bad_files_are_one_sentence(
         assert not printed.out
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("word " * 100_000 + "\nwhat?", "the passage has 100,000 words, more than --max-length 1,000; split it"),
@@ -429,7 +430,7 @@ def test_a_run_without_history_refuses_turns(tmp_path: Path, capsys: pytest.Capt
     assert "the text has 1 earlier questions, and this run was trained with --history 0" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"history": -1}, "history must be 0 or more, got -1; try history=2"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.tasks.respond.runs import INPUTS, MODELS, loaded, train
 
 from regard.cli.main import main
@@ -17,7 +18,7 @@ from regard.tasks.respond.options import PredictReplies
 from regard.training.checkpoint import read as read_checkpoint
 
 
-@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+@for_each("options", MODELS.values(), ids=MODELS)
 def test_every_model(file: Path, tmp_path: Path, options: Sequence[str]) -> None:
     train(file, options, tmp_path / "once", 2)
     train(file, options, tmp_path / "twice", 1)

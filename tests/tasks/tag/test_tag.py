@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 import regard
 from regard.cli.main import main
@@ -168,7 +169,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_bad_files_are_one_sentence(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, error = BAD[name]
     path = tmp_path / "train.tsv"

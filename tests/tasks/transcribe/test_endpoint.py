@@ -7,6 +7,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.serve.conftest import visit
 
 from regard.common.cancellation import Cancellation, cancelled_if
@@ -82,7 +83,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("message", REFUSED)
+@for_each("message", REFUSED)
 def test_refused(message: str, predictor: Transcriber) -> None:
     (response,) = ask(predictor, REFUSED[message], sound=1.0, pictures=2)
     assert response.status_code == 422

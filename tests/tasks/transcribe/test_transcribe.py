@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.for_each import for_each
 
 import regard
 from regard.cli.main import main
@@ -77,7 +78,7 @@ WRONG: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("message", WRONG)
+@for_each("message", WRONG)
 def test_wrong_options(message: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011, the message is read below
         WRONG[message]()

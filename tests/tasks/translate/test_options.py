@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from tests.for_each import for_each
 
 from regard.common.option_checks import literal_choices
 from regard.data.embedded import EMBEDDED
@@ -113,7 +114,7 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@for_each("name", WRONG)
 def test_what_is_wrong_is_told(name: str) -> None:
     error, options, said = WRONG[name]
     with pytest.raises(error, match=said.replace("?", r"\?")):
@@ -138,7 +139,7 @@ def test_choices_are_those_of_the_packages_below() -> None:
     assert set(Translate.models) == set(TRANSLATORS)
 
 
-@pytest.mark.parametrize("dataset", Translate.defaults)
+@for_each("dataset", Translate.defaults)
 def test_open_options_suit_the_data(dataset: str) -> None:
     task = Translate(train=(A,)) if dataset == "files" else Translate(data=dataset)
     assert task.dataset == dataset

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.viz.recordings import Caught
 
 from regard.viz import Alignment, draw
@@ -184,7 +185,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> None:
     act, kind, words = BAD[name]
     with pytest.raises(kind, match=re.escape(words)):

@@ -1,11 +1,11 @@
 """The name in a Host header, and whether it is this machine."""
 
-import pytest
+from tests.for_each import for_each
 
 from regard.viz.html.security import host_name, names_this_machine
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("header", "name"),
     [
         ("localhost", "localhost"),
@@ -22,7 +22,7 @@ def test_the_name_without_its_port(header: str, name: str) -> None:
     assert host_name(header) == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("header", "is_own"),
     [
         ("localhost:80", True),

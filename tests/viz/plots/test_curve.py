@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.for_each import for_each
 from tests.viz.recordings import Caught
 
 from regard.viz import curve, scatter
@@ -90,7 +91,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> None:
     act, words = BAD[name]
     with pytest.raises(ValueError, match=r"; ") as caught:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from tests.for_each import for_each
 
 from regard.viz.text import fonts
 
@@ -51,7 +52,7 @@ def test_a_damaged_font_has_nothing(tmp_path: Path) -> None:
     assert fonts._characters(str(bad)) == frozenset()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("ab", "ab"),

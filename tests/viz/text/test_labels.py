@@ -4,6 +4,7 @@ import unicodedata
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 
 from regard.viz.text import labels
 
@@ -55,14 +56,12 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("piece", SHOWN, ids=ascii)
+@for_each("piece", SHOWN, ids=ascii)
 def test_what_cannot_be_seen_gets_a_sign(piece: str) -> None:
     assert labels.visible_label(piece) == SHOWN[piece]
 
 
-@pytest.mark.parametrize(
-    ("text", "width"), [("abc", 3), ("月日", 4), ("ｱ", 1), ("Ａ", 2), ("e\u0301", 1), ("\u200e", 0)]
-)
+@for_each(("text", "width"), [("abc", 3), ("月日", 4), ("ｱ", 1), ("Ａ", 2), ("e\u0301", 1), ("\u200e", 0)])
 def test_columns_of_a_terminal(text: str, width: int) -> None:
     assert labels.display_width(text) == width
 

@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from tests.for_each import for_each
 from tests.viz.recordings import DRAWN, TEXT, Caught, attended, glimpsed, hopped, said, seen
 
 from regard.attn.maps.attention_map import DenseMap
@@ -39,7 +40,7 @@ def test_a_file_of_each_kind_with_the_same_bytes_twice(what: str, suffix: str, t
     assert first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize("what", DRAWN)
+@for_each("what", DRAWN)
 def test_a_vector_file_has_its_cells_as_one_picture_and_its_words_as_words(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +65,7 @@ def test_heads_name_the_tokens_of_a_short_text(tmp_path: Path) -> None:
     assert "w3" not in said(draw_recording(named, tmp_path / "b.svg", what="heads")).splitlines()
 
 
-@pytest.mark.parametrize("what", DRAWN)
+@for_each("what", DRAWN)
 def test_a_map_that_is_not_sure_is_never_shown_without_saying_so(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,7 +447,7 @@ BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> None:
     act, kind, words = BAD[name]
     with pytest.raises(kind, match=r"[;,]") as caught:
