@@ -102,6 +102,11 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
         "the logits of the model do not depend on the inputs by operations that have gradients; use the attack Square, "
         "which needs none",
     ),
+    "inference mode": (
+        lambda: torch.inference_mode()(regard.attack)(MODEL, X, Y, FGSM()),
+        "an attack by gradients cannot run under torch.inference_mode(), which has none; leave its block, or use the "
+        "attack Square",
+    ),
     "two classes": (
         lambda: regard.attack(TWO, X, Y % 2, APGD(loss=DLR())),
         "DLR() compares 3 logits, and the model has 2 classes; use loss=Margin(), which compares two",

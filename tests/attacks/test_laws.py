@@ -1,11 +1,13 @@
 """Laws of attacks, each over the whole of ATTACKS: an attack is tested by being listed."""
 
 import copy
+from typing import NamedTuple
 
 import pytest
 import torch
 from tests.attacks.models import images, network
 from tests.for_each import for_each
+from torch import Tensor, nn
 
 import regard
 from regard.attacks import ATTACKS, FGSM, L2, PGD, Attack, Square, UniformStart, accuracy_curve
@@ -182,3 +184,25 @@ def test_a_predictor_is_attacked_by_its_pixels() -> None:
     again = regard.attack(predictor, torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255, numbers, PGD(0.2))
     assert torch.equal(result.inputs, again.inputs)
     assert result.broken.any()
+
+
+class Output(NamedTuple):
+    """As of a classifier of transformers."""
+
+    logits: Tensor
+
+
+class Classifier(nn.Module):
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Output:
+        return Output(self.network(x))
+
+
+def test_logits_are_taken_from_the_output_of_a_classifier() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
+    x, y = torch.rand(5, 2, 3), torch.arange(5) % 3
+    plain, wrapped = (regard.attack(each, x, y, FGSM(eps=0.1)) for each in (model, Classifier(model)))
+    assert torch.equal(plain.inputs, wrapped.inputs)

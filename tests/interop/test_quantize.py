@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,27 @@ def test_weights_that_cannot_have_8_bits_are_named_by_their_type() -> None:
     regard.quantize(model := nn.Sequential(nn.Linear(64, 64)))
     with pytest.raises(ValueError, match="Sequential has 8-bit weights already; quantize a model once"):
         regard.quantize(model)
+
+
+def test_a_quantized_model_of_transformers_is_not_saved_as_one(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+    model = transformers.BertForSequenceClassification(transformers.BertConfig(**sizes, vocab_size=99))
+    original = copy.deepcopy(model)
+    regard.quantize(model)
+    for quantized in (model, model.bert, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        with pytest.raises(ValueError, match="save_pretrained would write 8-bit weights that from_pretrained does not"):
+            quantized.save_pretrained(tmp_path)
+    regard.quantize(original)
+    original.load_state_dict(model.state_dict())
+    ids = torch.arange(1, 8)[None]
+    with torch.no_grad():
+        assert torch.equal(original(ids).logits, model(ids).logits)
+
+
+def test_the_report_names_parameters_that_trained_before() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 3)).requires_grad_(False)
+    model[1].weight.requires_grad_()  # as of an adapter
+    report = regard.quantize(model)
+    assert report.frozen == ("1.weight",)
+    assert "nothing trains any more: 1 parameters had gradients, 1.weight; train the model before" in report.explain()

@@ -279,3 +279,9 @@ def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
         str(caught.value)
         == "register_with_transformers needs transformers; install it with: pip install 'regard[record]'"
     )
+
+
+def test_a_model_that_ignores_the_interface_is_named() -> None:
+    with pytest.warns(UserWarning, match="^DebertaV2Model has attention outside of transformers' attention interface"):
+        transformers.DebertaV2Model._from_config(transformers.DebertaV2Config(**SIZES), attn_implementation="regard")
+    transformers.BertModel._from_config(transformers.BertConfig(**SIZES), attn_implementation="regard")

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from tests.for_each import for_each
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import regard
 from regard.attn.maps.attention_map import DenseMap, LazyMap
@@ -312,6 +313,28 @@ def test_inside_a_transform_nothing_is_recorded() -> None:
     said = "record cannot capture calls inside torch.func: '0.attention' attends under vmap"
     with pytest.raises(RuntimeError, match=said), regard.record(net):
         torch.vmap(net)(torch.randn(3, B, N, D))
+
+
+class WrittenOut(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:  # "*b t d"
+        return (x @ x.mT).softmax(-1) @ x
+
+
+def test_written_attention_inside_a_transform_is_refused_in_the_same_words() -> None:
+    net = nn.Sequential(WrittenOut())
+    said = "record cannot capture calls inside torch.func: '0' attends under vmap"
+    with pytest.raises(RuntimeError, match=said), regard.record(net):
+        torch.vmap(net)(torch.randn(3, B, N, D))
+
+
+def test_gradients_need_the_graph_of_a_checkpoint() -> None:
+    net, inputs = WrittenOut(), x().requires_grad_()
+    said = "that of 'the model' has none; checkpoint the model with use_reentrant=False, which keeps the graph$"
+    with pytest.raises(ValueError, match=said), regard.record(net, gradients=True):
+        checkpoint(net, inputs, use_reentrant=True)
+    with regard.record(net, gradients=True) as recording:
+        checkpoint(net, inputs, use_reentrant=False).sum().backward()
+    assert recording[0].gradient is not None
 
 
 def test_heads_of_a_term_written_elsewhere_are_not_taken_apart() -> None:

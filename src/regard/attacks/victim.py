@@ -1,7 +1,7 @@
 """Victim: the model under attack, as a function of inputs in the box; its logits, gradients and random draws."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -77,6 +77,11 @@ class Victim:
             loss = objective(logits)
             # of the inputs alone: the gradients of the parameters are neither computed nor changed
             gradient = torch.autograd.grad(loss.sum(), x, allow_unused=True)[0] if loss.requires_grad else None
+        if gradient is None and torch.is_inference_mode_enabled():
+            raise ValueError(
+                "an attack by gradients cannot run under torch.inference_mode(), which has none; leave its block, or "
+                "use the attack Square"
+            )
         if gradient is None:
             raise ValueError(
                 "the logits of the model do not depend on the inputs by operations that have gradients; use the attack "
@@ -87,9 +92,9 @@ class Victim:
     def _forward(self, x: Tensor) -> Tensor:
         self.passes += 1
         if self.is_stochastic is not None:
-            return self._logits(x)
+            return _logits_of(self._logits(x))
         before = _random_state(x.device)
-        logits = self._logits(x)
+        logits = _logits_of(self._logits(x))
         self.is_stochastic = not torch.equal(before, _random_state(x.device))
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(x) or logits.shape[1] < 2:
             got = checks.shape(logits) if isinstance(logits, Tensor) else type(logits).__name__
@@ -103,6 +108,11 @@ class Victim:
                 "number the classes as the model does"
             )
         return logits
+
+
+def _logits_of(output: Any) -> Any:
+    """The logits in the output of a classifier of transformers; any other output as it is."""
+    return output if isinstance(output, Tensor) else getattr(output, "logits", output)
 
 
 def _random_state(device: torch.device) -> Tensor:

@@ -37,6 +37,7 @@ class Quantization:
     bytes_before: int
     bytes_after: int
     kernel: str  # that multiplies, in one sentence
+    frozen: tuple[str, ...] = ()  # names of parameters that had a gradient before, such as those of adapters
 
     @property
     def ratio(self) -> float:
@@ -49,9 +50,14 @@ class Quantization:
             f"{len(self.layers)} layers have 8-bit weights, with activations in {self.activations}",
             f"{self.bytes_after:,} bytes of weights, {self.ratio:.3f} of the {self.bytes_before:,} before",
             self.kernel,
+            *([f"{self._frozen()}; train the model before regard.quantize"] if self.frozen else []),
             *(f"kept {name}: {reason}" for name, reason in self.kept.items()),
         ]
         return "\n".join(lines)
+
+    def _frozen(self) -> str:
+        names = ", ".join(self.frozen[:3]) + (", …" if len(self.frozen) > 3 else "")
+        return f"nothing trains any more: {len(self.frozen)} parameters had gradients, {names}"
 
 
 def quantize(model: nn.Module, *, activations: str = "int8", keep: Collection[str] = ()) -> Quantization:
@@ -72,7 +78,7 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Collection[st
     if not chosen and is_quantized(model):
         raise ValueError(f"{type(model).__name__} has 8-bit weights already; quantize a model once")
     if not chosen:
-        dtypes = {m.weight.dtype for m in model.modules() if isinstance(m, nn.Linear | nn.Embedding)}
+        dtypes = {module.weight.dtype for _, module in _named_layers(model)}
         if dtypes and torch.float32 not in dtypes:
             types = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
             raise ValueError(f"the weights of {type(model).__name__} are {types}; call model.float() before quantize")
@@ -80,16 +86,17 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Collection[st
             f"{type(model).__name__} has no Linear layer or embedding of {LEAST:,} numbers that could have 8-bit "
             "weights; keep fewer layers, or take a larger model"
         )
-    before = _size(model)
+    before, frozen = _size(model), tuple(name for name, p in model.named_parameters() if p.requires_grad)
     # all before the first is replaced: a weight that cannot have 8 bits leaves the model as it is
     matrices = [_quantized_weight(model, names[0], activations == "float32") for names in chosen.values()]
     for names, matrix in zip(chosen.values(), matrices, strict=True):
         for name in names:
             replace_module(model, name, _quantized(model.get_submodule(name), matrix))
     _leave_fast_paths(model)
+    _refuse_saving(model)
     model.requires_grad_(False).eval()
     done = tuple(name for names in chosen.values() for name in names)
-    return Quantization(done, kept, activations, before, _size(model), kernel_sentence(model))
+    return Quantization(done, kept, activations, before, _size(model), kernel_sentence(model), frozen)
 
 
 def quantize_like(model: nn.Module, tensors: Container[str], activations: str) -> None:
@@ -222,6 +229,22 @@ def _leave_fast_paths(model: nn.Module) -> None:
         elif isinstance(module, nn.TransformerEncoder) and is_quantized(module):
             # packed texts, which the fast path alone reads
             module.use_nested_tensor = False
+
+
+class _RefuseSaving:
+    """In the place of save_pretrained of a model of transformers, whose from_pretrained reads no 8-bit weights."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        raise ValueError(
+            "save_pretrained would write 8-bit weights that from_pretrained does not read; save model.state_dict(), "
+            "and load it by load_state_dict into the original model after the same regard.quantize"
+        )
+
+
+def _refuse_saving(model: nn.Module) -> None:
+    for module in model.modules():
+        if callable(getattr(module, "save_pretrained", None)):
+            module.__dict__["save_pretrained"] = _RefuseSaving()
 
 
 def _size(model: nn.Module) -> int:

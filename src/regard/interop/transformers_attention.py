@@ -8,8 +8,9 @@ out = softmax(cap · tanh(scale · q kᵀ / cap) + bias, mask) v, with transform
 """
 
 import inspect
-from collections.abc import Sequence
-from functools import lru_cache
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
 from typing import Any
 
 import torch
@@ -39,15 +40,39 @@ _UNSUPPORTED = {
 def register_with_transformers() -> None:
     """Makes "regard" a value of transformers' `attn_implementation`: in from_pretrained, _from_config and
     set_attn_implementation. A second call changes nothing.
+
+    A model with attention outside of transformers' interface, such as DeBERTa, ignores the value: a warning names it.
     """
     try:
-        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
     except ImportError as error:
         raise ImportError(
             "register_with_transformers needs transformers; install it with: pip install 'regard[record]'"
         ) from error
     AttentionInterface.register(NAME, attention_of_transformers)
     AttentionMaskInterface.register(NAME, dense_mask_with_rules)
+    check = PreTrainedModel.get_correct_attn_implementation
+    if not hasattr(check, "__wrapped__"):
+        PreTrainedModel.get_correct_attn_implementation = _with_warning(check)
+
+
+def _with_warning(check: Callable[..., str]) -> Callable[..., str]:
+    """transformers' check of a model's attention, which asks no registered one whether the model uses it."""
+
+    @wraps(check)
+    def checked(model: Any, *args: Any, **kwargs: Any) -> str:
+        implementation = check(model, *args, **kwargs)
+        if implementation == NAME and not model._can_set_attn_implementation():
+            warnings.warn(
+                f"{type(model).__name__} has attention outside of transformers' attention interface, which "
+                f"attn_implementation={NAME!r} does not change; use regard.record, which needs "
+                "no interface",
+                UserWarning,
+                stacklevel=2,
+            )
+        return implementation
+
+    return checked
 
 
 def attention_of_transformers(

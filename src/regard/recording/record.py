@@ -102,9 +102,11 @@ def _warnings(
             "exclude the module with layers="
         )
     if recorder.unjoined:
+        is_training = any(stack.modules[name].training for name in recorder.unjoined)
         yield (
-            f"record found attention in {_quoted(list(recorder.unjoined))} that is computed in pieces and could not "
-            "join them to one map, so it was not recorded; call model.eval(), or exclude the module with layers="
+            f"record found attention in {_quoted(list(recorder.unjoined))} that is computed in pieces, or between "
+            "channels instead of positions, and could make no map of it, so it was not recorded; "
+            f"{'call model.eval(), or ' if is_training else ''}exclude the module with layers="
         )
     if not maps and not stack.has_run:
         yield "record found nothing: no module of the model ran in this thread; call the model inside the with-block"

@@ -234,7 +234,7 @@ def test_pieces_that_cannot_be_joined_are_named() -> None:
         return torch.cat([weights[..., :6] @ v[:, :, :6], (weights[..., 6:] @ v[:, :, 6:]) ** 2], 2)
 
     model, x = model_and_input(squared)
-    message = "record found attention in 'layer' that is computed in pieces and could not join them to one map"
+    message = "record found attention in 'layer' that is computed in pieces, or between channels instead of"
     with torch.no_grad(), pytest.warns(UserWarning, match=message), regard.record(model) as recording:
         model(x)
     assert len(recording) == 0
@@ -242,7 +242,7 @@ def test_pieces_that_cannot_be_joined_are_named() -> None:
 
 def test_dropout_in_pieces_is_named() -> None:
     model, x = model_and_input(halves_with_dropout)
-    message = r"'layer' that is computed in pieces .* call model\.eval\(\)"
+    message = r"'layer' that is computed in pieces, .* call model\.eval\(\)"
     with torch.no_grad(), pytest.warns(UserWarning, match=message), regard.record(model) as recording:
         model(x)
     assert len(recording) == 0
@@ -363,3 +363,26 @@ def test_a_softmax_that_nothing_uses_is_no_attention() -> None:
         with regard.record(model) as recording:
             model(torch.randn(B, H, L, D))
     assert [m.captured_from for m in recording] == ["sdpa"]
+
+
+class ChannelAttention(nn.Module):
+    """Attention between channels, as in XCiT: the queries and keys of a head are its channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(6, 18), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:  # "b t d"
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 4, 1)  # "b h c t"
+        return self.out(((q @ k.mT).softmax(-1) @ v).permute(0, 3, 1, 2).reshape(x.shape))
+
+
+def test_attention_between_channels_is_named_as_such() -> None:
+    model = nn.Sequential(ChannelAttention()).eval()
+    with (
+        pytest.warns(UserWarning, match="between channels instead of positions") as caught,
+        torch.no_grad(),
+        regard.record(model),
+    ):
+        model(torch.randn(2, 5, 6))
+    assert not any("model.eval()" in str(warning.message) for warning in caught)

@@ -137,10 +137,13 @@ class EagerTracker:
             return out
         try:
             read = handler(self, func, out, args, kwargs)
-            captured = None if read is None else self._captured_call(mode, read, out)
+            is_refused = in_functorch_transform() and read is not None and _is_attention(read)
+            captured = None if read is None or is_refused else self._captured_call(mode, read, out)
         except Exception:
             self._forget(out)
             return out
+        if is_refused:
+            raise mode.transform_error()
         if captured is not None:
             self._keep(mode, func, out, args, kwargs, read, captured)
         elif self.has_weights and out not in self._weights:

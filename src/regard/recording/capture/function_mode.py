@@ -131,8 +131,12 @@ class CaptureMode(TorchFunctionMode):
                 self.eager.uses.note_use(func, out, args, kwargs)
             return out
         if in_functorch_transform():
-            raise RuntimeError(
-                f"record cannot capture calls inside torch.func: {self.frame.name or 'the model'!r} attends under "
-                "vmap or grad; record a plain call, and take gradients by gradients=True"
-            )
+            raise self.transform_error()
         return capture(self, func, args, kwargs)
+
+    def transform_error(self) -> RuntimeError:
+        """The refusal of attention inside a transform of torch.func."""
+        return RuntimeError(
+            f"record cannot capture calls inside torch.func: {self.frame.name or 'the model'!r} attends under "
+            "vmap or grad; record a plain call, and take gradients by gradients=True"
+        )

@@ -1,15 +1,18 @@
 """Recorder: makes a RecordedMap of every captured attention call: selected heads and rows, certificate, copies."""
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode, _pop_mode_temporarily
+from torch.utils.checkpoint import CheckpointFunction
 
 from regard.attn.maps.attention_map import DenseMap, LazyMap, SnapshotMap
 from regard.recording.analysis.derived_maps import HeadStack, StitchedMap
@@ -392,9 +395,13 @@ class Recorder:
         if not out.requires_grad and has_graph:
             return None  # a frozen layer before all trained ones
         if not out.requires_grad:
+            way_out = (
+                "checkpoint the model with use_reentrant=False, which keeps the graph"
+                if _is_in_reentrant_checkpoint()
+                else "call the model without torch.no_grad(), with parameters or inputs that require one"
+            )
             raise ValueError(
-                f"gradients=True needs an output with a gradient, and that of {name!r} has none; "
-                "call the model without torch.no_grad(), with parameters or inputs that require one"
+                f"gradients=True needs an output with a gradient, and that of {name or 'the model'!r} has none; {way_out}"
             )
         output_gradient = OutputGradient(name)
         out.register_hook(output_gradient.receive)
@@ -470,3 +477,11 @@ def _relative_error(recorded_map: RecordedMap) -> float:
     if recorded_map.certificate is None or not recorded_map.verified:
         return math.inf
     return recorded_map.certificate / recorded_map.tolerance if recorded_map.tolerance else 0.0
+
+
+def _is_in_reentrant_checkpoint() -> bool:
+    """Whether torch.utils.checkpoint runs this call without a graph, to repeat it in the backward pass."""
+    code, frame = CheckpointFunction.forward.__code__, cast(FrameType | None, sys._getframe())
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
