@@ -14,8 +14,8 @@ _import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> object:
     if name in __all__ or name.startswith("_"):
         return _import_name(name)
-    import difflib
+    from regard.common.suggestions import nearest
 
-    near = difflib.get_close_matches(name, __all__, n=1)
-    hint = f"did you mean {near[0]}?" if near else "dir(regard) lists all names"
+    near = nearest(name, __all__)
+    hint = "dir(regard) lists all names" if near is None else f"did you mean {near}?"
     raise AttributeError(f"regard has no {name}; {hint}")

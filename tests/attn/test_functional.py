@@ -330,3 +330,26 @@ def test_a_batch_that_only_the_values_have(normalize: regard.Normalizer) -> None
     assert got.weights.shape == (2, 2, 3)
     assert got.entropy.shape == (2, 2)
     torch.testing.assert_close(got, want)
+
+
+def test_queries_before_the_first_key_are_reported() -> None:
+    q, k = torch.randn(2, 9, 4), torch.randn(2, 7, 4)
+    with pytest.warns(UserWarning, match=r"^Causal\(\) leaves the first 2 of 9 queries without a key"):
+        out = regard.attention(q, k, mask=regard.Causal())
+    assert not out[:, :2].any()
+    with pytest.warns(UserWarning, match="leaves the first 1 of 9 queries without a key"):
+        regard.attention(q, k, mask=regard.Window(3, 1) & torch.ones(9, 7, dtype=torch.bool))
+    regard.attention(q, k, mask=regard.Causal(), positions=(torch.arange(9), torch.arange(7)))
+    regard.attention(q, k, mask=regard.Window(3, 2))
+
+
+def test_a_mask_of_the_numbers_0_and_1_is_reported() -> None:
+    x = torch.randn(2, 5, 8)
+    ones = torch.ones(5, 5).tril()
+    for attend in (regard.attention, regard.Attention(), regard.MultiHead(8, 2)):
+        with pytest.warns(UserWarning, match=r"^mask holds the numbers 0 and 1, which are added to the scores"):
+            attend(x, x, mask=ones)
+    # numbers of a bias, and of a mask that hides nothing
+    for mask in (torch.zeros(5, 5), torch.zeros(5, 5).masked_fill(ones == 0, -torch.inf), ones * 0.5):
+        regard.attention(x, x, mask=mask)
+    regard.attention(x, x, bias=ones)

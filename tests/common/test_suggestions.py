@@ -2,7 +2,9 @@
 
 import pytest
 
-from regard.common.suggestions import known
+import regard
+from regard.common import suggestions
+from regard.common.suggestions import known, nearest
 
 
 def test_few_of_very_many_names_are_listed() -> None:
@@ -10,3 +12,27 @@ def test_few_of_very_many_names_are_listed() -> None:
     with pytest.raises(ValueError, match="^unknown token") as caught:
         known("token", "x", map(str, range(1_101)))
     assert str(caught.value) == "unknown token 'x'; known are: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 1,091 more"
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "meant"),
+    [
+        ("learning-rate", ["head-rate", "lr"], "lr"),
+        ("learning-rate", ["head-rate"], "head-rate"),
+        ("ner", ["tag", "read"], "tag"),
+        ("text-classification", ["classify-text", "classify-image"], "classify-text"),
+        ("self-attention", ["co-attention", "multi-head"], "multi-head"),
+        ("SENet", ["se", "eca"], "se"),
+        ("xyz", ["se", "eca"], None),
+    ],
+)
+def test_names_of_the_field_mean_those_here(name: str, names: list[str], meant: str | None) -> None:
+    assert nearest(name, names) == meant
+
+
+def test_every_synonym_is_a_name() -> None:
+    from regard.tasks.registry import TASKS
+
+    options = {"lr", "batch", "layers", "heads", "width", "steps", "out", "data"}
+    names = {*options, *TASKS, *regard.__all__, *regard.MECHANISMS, *regard.GATES}
+    assert not {name for synonyms in suggestions._SYNONYMS.values() for name in synonyms} - names

@@ -1,7 +1,7 @@
 """AttentionModule: the abstract base class with the call signature that all attention layers share."""
 
 from abc import ABC, abstractmethod
-from typing import Never
+from typing import Any, Never, Self
 
 from torch import Tensor, nn
 
@@ -14,6 +14,11 @@ from regard.attn.terms.position import Positions
 
 class AttentionModule(nn.Module, ABC):
     """out = layer(q, k, v); k=None means k = q, self-attention, and v=None means v = k."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # before Python complains of the arguments that are missing instead
+        checks.refuse_equivalents(cls, kwargs)
+        return super().__new__(cls)
 
     def forward(
         self,

@@ -1,6 +1,7 @@
 """AttentionCall: the checked and projected arguments of one attention; and the equation itself."""
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,9 +19,13 @@ from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
 from regard.attn.terms.score import Dot, Score, compare as compare_pairs
 from regard.attn.terms.tiles import insert_head_axes
+from regard.kernels.dispatch import values_are_readable
 
 if TYPE_CHECKING:
     from regard.attn.maps.attention_map import AttentionMap
+
+# numbers of a mask that are looked at
+_SAMPLE = 4096
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,23 @@ def split_score_mask(
             f"mask holds {mask.dtype}, numbers to be added to the scores, where {other} already adds its own; "
             "pass booleans, True = may attend, or leave the bias out"
         )
+    _warn_of_zeros_and_ones(mask)
     tensors = [t.values if isinstance(t, KVCache) else t for t in inputs if t is not None]
     return insert_head_axes(mask, max(t.ndim for t in tensors)), None
+
+
+def _warn_of_zeros_and_ones(mask: Tensor) -> None:
+    """Warns of numbers that look like booleans, judged by the first row: a look at all would take time."""
+    if torch.compiler.is_compiling() or not values_are_readable(mask) or not mask.numel():
+        return
+    row = mask.detach()[(0,) * (mask.ndim - 1)][:_SAMPLE]
+    if bool(row.amax() == 1) and bool(((row == 0) | (row == 1)).all()):
+        warnings.warn(
+            "mask holds the numbers 0 and 1, which are added to the scores and hide nothing; pass mask.bool() if 1 "
+            "means that a query may attend, or bias=mask to add them",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 @dataclass(slots=True, eq=False)

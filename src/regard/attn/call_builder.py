@@ -1,5 +1,7 @@
 """Checks the arguments of an attention and combines them into one AttentionCall."""
 
+import warnings
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,7 @@ from regard.attn.call import AttentionCall, AttentionInputs, Terms
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import hide_nonfinite
 from regard.attn.terms.bias import Bias, TensorBias
-from regard.attn.terms.mask import Mask, as_mask
+from regard.attn.terms.mask import And, Mask, Window, as_mask
 from regard.attn.terms.normalizer import Normalizer
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read
@@ -49,6 +51,8 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
         mask = as_mask(mask)
         if positions is None:
             mask.check_keys(count)
+            if q.shape[-2] > count:
+                _warn_of_empty_rows(mask, q.shape[-2], count)
         mask = mask.fit(batch, q.shape[-2], count, q.device)
         if read_values and positions is None and mask.hides_nothing(q.shape[-2], count):
             mask = None  # a NaN in a visible key reaches the output by itself
@@ -77,6 +81,19 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
     return AttentionCall(
         q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, total, positions
     ), nonfinite_rows
+
+
+def _warn_of_empty_rows(mask: Mask, queries: int, keys: int) -> None:
+    """Warns of queries before the first key, which a mask that hides later keys leaves without any."""
+    masks = mask.masks if isinstance(mask, And) else (mask,)
+    reach = min((m.right for m in masks if isinstance(m, Window) and m.right is not None), default=None)
+    if keys and reach is not None and queries - keys > reach and not torch.compiler.is_compiling():
+        warnings.warn(
+            f"{mask!r} leaves the first {queries - keys - reach} of {queries} queries without a key, because the "
+            f"queries are the last of the {keys} keys; pass positions=(i, j) if they are others",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _keys_per_sample(mask: Mask, positions: Positions, axes: int) -> Tensor:  # -> "*b 1 1"

@@ -1,12 +1,14 @@
 """Argument checks. Every error names the argument, its value and a way to fix it."""
 
+import inspect
+import re
 from collections.abc import Iterable
 from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from regard.common.suggestions import known as known
+from regard.common.suggestions import known as known, nearest
 
 
 def shape(t: Tensor) -> str:
@@ -70,9 +72,12 @@ def same_width(q: Tensor | None, k: Tensor | None, owner: str) -> None:
         )
 
 
-def number(name: str, value: object, owner: str) -> None:
+def number(name: str, value: object, owner: str, example: str = "1.0") -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number for {owner}, got {value!r}; try {name}=1.0")
+        is_text = isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value)
+        raise TypeError(
+            f"{name} must be a number for {owner}, got {value!r}; try {name}={value if is_text else example}"
+        )
 
 
 def positive_ints(owner: str, **values: int) -> None:
@@ -96,8 +101,17 @@ def instance_of(name: str, value: object, kind: type, example: str) -> None:
         description = f"the class {value.__name__}" if isinstance(value, type) else describe(value)
         if isinstance(value, type) and issubclass(value, kind):
             example = f"{value.__name__}(...)"
+        near = nearest(value.capitalize(), _subclass_names(kind)) if isinstance(value, str) else None
+        if near is not None and not example.startswith(f"{near}("):
+            example = f"{near}(...)"
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise TypeError(f"{name} must be {article} {kind.__name__}, got {description}; write {name}={example}")
+
+
+def _subclass_names(kind: type) -> list[str]:
+    """The names of the public classes below `kind`."""
+    names = [name for each in kind.__subclasses__() for name in (each.__name__, *_subclass_names(each))]
+    return [name for name in names if not name.startswith("_")]
 
 
 def floating(name: str, t: Tensor) -> None:
@@ -129,8 +143,25 @@ def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype == torch.float64 else torch.float32
 
 
-# arguments of torch's attentions, and what they are called here
+# arguments of torch's attentions, and what they are called here; those of one class alone stand behind its name
 _EQUIVALENTS = {
+    "causal": "pass mask=regard.Causal()",
+    "Window.causal": "leave it out: Window(left) is causal, and Window(left, right) is open on both sides",
+    **dict.fromkeys(
+        ("MultiHead.causal", "MultiHead.is_causal"),
+        "pass attention=regard.Attention(mask=regard.Causal()), or mask=regard.Causal() in each call",
+    ),
+    **{
+        f"MultiHead.{term}": f"pass attention=regard.Attention({term}=...), the equation of all heads"
+        for term in ("score", "normalize", "read")
+    },
+    "MultiHead.embed_dim": "it is called dim",
+    "MultiHead.d_model": "it is called dim",
+    "MultiHead.num_heads": "it is called heads",
+    "MultiHead.num_kv_heads": "it is called kv_heads",
+    "MultiHead.kdim": "it is called key_dim",
+    "MultiHead.vdim": "it is called value_dim",
+    "MultiHead.batch_first": "leave it out: the batch is the first axis",
     "is_causal": "pass mask=regard.Causal()",
     "key_padding_mask": "pass mask=regard.Lengths(lengths), or mask=~key_padding_mask[:, None]: True may attend",
     "attn_mask": "pass booleans as mask=, where True may attend, and numbers to be added to the scores as a bias",
@@ -145,5 +176,18 @@ _EQUIVALENTS = {
 def refuse_arguments(owner: str, names: Iterable[str]) -> NoReturn:
     """Raises for arguments that `owner` does not have, and names the equivalent of those of torch's attentions."""
     name = next(iter(names))
-    hint = _EQUIVALENTS.get(name, f"help(regard.{owner}) lists those it has")
+    hint = _equivalent(owner, name) or f"help(regard.{owner}) lists those it has"
     raise TypeError(f"{owner} has no argument {name}; {hint}")
+
+
+def refuse_equivalents(owner: type, names: Iterable[str]) -> None:
+    """Raises for arguments of torch's attentions that the constructor of `owner` does not have."""
+    foreign = [name for name in names if _equivalent(owner.__name__, name) is not None]
+    parameters = inspect.signature(owner.__init__).parameters if foreign else {}
+    unknown = [name for name in foreign if name not in parameters]
+    if unknown:
+        refuse_arguments(owner.__name__, unknown)
+
+
+def _equivalent(owner: str, name: str) -> str | None:
+    return _EQUIVALENTS.get(f"{owner}.{name}") or _EQUIVALENTS.get(name)

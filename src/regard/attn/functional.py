@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Never
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attn import backends, checks, observer
 from regard.attn.backends import fused
@@ -154,6 +154,11 @@ def explain(
     """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
     if refused:
         checks.refuse_arguments("explain", refused)
+    if isinstance(q, nn.Module):
+        raise TypeError(
+            f"explain is for tensors, got a {type(q).__name__}; call layer.explain(...) of a layer of regard, with the "
+            "inputs of a call"
+        )
     bias, mask = split_score_mask(mask, bias, q, k, v)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)

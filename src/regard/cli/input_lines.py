@@ -13,11 +13,13 @@ _CHUNK = 1024
 
 
 def input_lines(words: Sequence[str], file: Path | None, *, split_words: bool = True) -> Iterator[list[str]]:
-    """The lines, in chunks that are predicted together; "-" is stdin, which is also read if there are no words.
+    """The lines, in chunks that are predicted together; a word or file "-" is stdin, which is also read without any.
 
     A word with line breaks is several lines if `split_words`.
     """
-    if file is not None:
+    if file is not None and str(file) == "-":
+        yield from piped_lines()
+    elif file is not None:
         from regard.data.text.pairs import read_lines
 
         lines = read_lines(file)

@@ -129,6 +129,8 @@ def test_pictures(suffix: str, regard: Regard, folders: dict[str, Path], tmp_pat
     for path in (one, two):
         assert regard("record", folders["bert"], "the cat", "--out", path).code == 0
     assert one.read_bytes() == two.read_bytes()
+    if suffix == ".txt":
+        assert "the" in one.read_text(encoding="utf-8")
 
 
 def test_a_training(regard: Regard, trained: Path, tmp_path: Path) -> None:

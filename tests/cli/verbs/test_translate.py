@@ -59,7 +59,7 @@ def test_a_file_and_an_empty_line(regard: Regard, trained: Path, right: list[str
     assert lines(regard("translate", trained, "--file", path)) == [*right, "", right[0]]
 
 
-@pytest.mark.parametrize("dash", [["-"], []], ids=["dash", "pipe"])
+@pytest.mark.parametrize("dash", [["-"], ["--file", "-"], []], ids=["dash", "file", "pipe"])
 def test_a_pipe(
     dash: list[str], regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,11 @@ def test_tags_start_with_outside() -> None:
         ("a\tO\n", -3, "column=-3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
         ("a\tO\n", 0, "column=0 is no column"),
         ("\nfly7\nto\n", None, "a.tsv:2: there is only one column in 'fly7'; the file must hold one word and its tag"),
+        (
+            '{"text": "fly to", "tags": ["O", "O"]}\n',
+            None,
+            "a.tsv:1: the file holds JSON, .*; it must hold one",
+        ),
         ("a\t \n", None, "a.tsv:1: the tag is empty"),
         ("\n\n", None, "a.tsv has no words; it must hold one word and its tag per line"),
         ("", None, "a.tsv is empty"),

@@ -7,6 +7,7 @@ shape (b,) serve scores of shape (b, q, k) and (b, h, q, k) alike.
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Never
 
 import torch
 from torch import Tensor
@@ -181,7 +182,9 @@ class Window(Mask):
 
     sparse = True
 
-    def __init__(self, left: int | None, right: int | None = 0) -> None:
+    def __init__(self, left: int | None, right: int | None = 0, **refused: Never) -> None:
+        if refused:
+            checks.refuse_arguments("Window", refused)
         for name, side in (("left", left), ("right", right)):
             if side is not None and (isinstance(side, bool) or not isinstance(side, int)):
                 raise TypeError(f"{name} must be a whole number, or None for an open side, got {side!r}; try {name}=8")

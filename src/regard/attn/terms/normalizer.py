@@ -147,7 +147,7 @@ class Entmax(Normalizer):
             share = (alpha.init - _MIN_ALPHA) / (3 - 2 * _MIN_ALPHA)
             self.raw_alpha = alpha.parameter(math.log(share / (1 - share)))
         else:
-            checks.number("alpha", alpha, "Entmax")
+            checks.number("alpha", alpha, "Entmax", "1.5")
             if not 1.0 < alpha < math.inf:
                 raise ValueError(
                     f"alpha must be above 1 for Entmax, got {alpha}; "

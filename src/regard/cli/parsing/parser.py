@@ -8,7 +8,6 @@ that have a default of a file or of a run.
 """
 
 import contextlib
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -20,7 +19,7 @@ from regard.cli.main import is_main_process
 from regard.cli.output import note
 from regard.cli.parsing.option import Option, by_name, models_of, options_of
 from regard.common.option_checks import dashed
-from regard.common.suggestions import known
+from regard.common.suggestions import known, nearest
 
 T = TypeVar("T")
 
@@ -139,8 +138,8 @@ def _known_option(flag: str, named: Mapping[str, Option], prog: str) -> Option:
             tasks = ", ".join(owners[:-1]) + " and " + owners[-1] if len(owners) > 1 else owners[0]
             raise ValueError(f"{flag} is an option of {tasks}, not of this task; {prog} --help lists the options")
         # compared without the leading dashes, which all options have
-        near = difflib.get_close_matches(dashed.lstrip("-"), [each[2:] for each in options], n=1, cutoff=0.6)
-        hint = f"did you mean --{near[0]}? " if near else ""
+        near = nearest(dashed.lstrip("-"), [each[2:] for each in options])
+        hint = "" if near is None else f"did you mean --{near}? "
         raise ValueError(f"unknown option {flag}; {hint}{prog} --help lists the options")
     return options[dashed]
 

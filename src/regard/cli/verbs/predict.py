@@ -34,9 +34,10 @@ class PredictOptions:
     inputs: tuple[str, ...] = positional(())
     """Sentences, files of images, clips or sound, or classes."""
     file: Path | None = option(None, metavar="FILE")
-    """Predict for every line of this file; .gz is unpacked."""
+    """Predict for every line of this file; .gz is unpacked, and "-" is stdin."""
     picture: Path | None = option(None, metavar="FILE")
-    """Draw the attention behind the output, or the images that a generator made: .png, .svg or .pdf."""
+    """Draw the attention behind the output, or the images that a generator made: .png, .svg, .pdf, and for most tasks
+    .html or .txt."""
     json: bool = flag()
     """Print a JSON object per input, with all that is known."""
     task: dict[str, Any] = field(default_factory=dict)

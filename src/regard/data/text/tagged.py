@@ -7,6 +7,7 @@ a folder of seq.in, seq.out  one sentence per line, words and tags separated by 
 All are UTF-8, plain or `.gz`. Words keep their place in the text: `offsets` are characters of `text`.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -200,6 +201,11 @@ def _read_columns(path: Path, column: int, word_column: int) -> Iterator[TaggedS
         cells = line.split(separator)
         if not count:
             count = len(cells)
+            if _is_json(line):
+                raise ValueError(
+                    f"{path}:{number}: the file holds JSON, {shortened(line)}; it must hold {_HOLDS}: write each word "
+                    "and its tag with a tab between them"
+                )
             if count == 1:
                 raise ValueError(
                     f"{path}:{number}: there is only one column in {shortened(line)}; the file must hold {_HOLDS}: "
@@ -221,6 +227,13 @@ def _read_columns(path: Path, column: int, word_column: int) -> Iterator[TaggedS
         yield _sentence(rows)
     elif not number_of_sentences:
         raise ValueError(f"{path} has no words; it must hold {_HOLDS}")
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except ValueError:
+        return False
 
 
 def _named(column: int, word_column: int) -> list[tuple[str, int]]:

@@ -401,7 +401,8 @@ class Recorder:
                 else "call the model without torch.no_grad(), with parameters or inputs that require one"
             )
             raise ValueError(
-                f"gradients=True needs an output with a gradient, and that of {name or 'the model'!r} has none; {way_out}"
+                f"gradients=True needs an output with a gradient, and that of {name or 'the model'!r} has none; "
+                f"{way_out}"
             )
         output_gradient = OutputGradient(name)
         out.register_hook(output_gradient.receive)
