@@ -110,7 +110,8 @@ def instance_of(name: str, value: object, kind: type, example: str) -> None:
 
 def _subclass_names(kind: type) -> list[str]:
     """The names of the public classes below `kind`."""
-    names = [name for each in kind.__subclasses__() for name in (each.__name__, *_subclass_names(each))]
+    subclasses: list[type] = kind.__subclasses__()
+    names = [name for each in subclasses for name in (each.__name__, *_subclass_names(each))]
     return [name for name in names if not name.startswith("_")]
 
 
@@ -183,7 +184,7 @@ def refuse_arguments(owner: str, names: Iterable[str]) -> NoReturn:
 def refuse_equivalents(owner: type, names: Iterable[str]) -> None:
     """Raises for arguments of torch's attentions that the constructor of `owner` does not have."""
     foreign = [name for name in names if _equivalent(owner.__name__, name) is not None]
-    parameters = inspect.signature(owner.__init__).parameters if foreign else {}
+    parameters = inspect.signature(vars(owner).get("__init__", owner)).parameters if foreign else {}
     unknown = [name for name in foreign if name not in parameters]
     if unknown:
         refuse_arguments(owner.__name__, unknown)

@@ -53,7 +53,7 @@ def register_with_transformers() -> None:
     AttentionMaskInterface.register(NAME, dense_mask_with_rules)
     check = PreTrainedModel.get_correct_attn_implementation
     if not hasattr(check, "__wrapped__"):
-        PreTrainedModel.get_correct_attn_implementation = _with_warning(check)
+        setattr(PreTrainedModel, check.__name__, _with_warning(check))
 
 
 def _with_warning(check: Callable[..., str]) -> Callable[..., str]:
