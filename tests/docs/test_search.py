@@ -41,8 +41,7 @@ def test_a_page_from_disk_finds_a_word(site: Path) -> None:
         page = browser.new_page()
         page.on("request", lambda request: requests.append(request.url))
         page.goto((site / "index.html").as_uri())
-        page.locator("iframe").wait_for(state="attached", timeout=120_000)  # the search has begun
-        page.locator(".md-search__input").fill("excitation")
+        page.locator(".md-search__input").press_sequentially("excitation", delay=20)  # the search listens to keys
         link = page.locator(".md-search-result__link").first
         link.wait_for(state="attached", timeout=120_000)
         assert "gates.html" in link.get_attribute("href")
