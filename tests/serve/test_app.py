@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.for_each import for_each
 from tests.serve.conftest import LINES, Gated, Make, Panic, advance, get, post, visit
 from tests.serve.http.test_metrics import samples
 
@@ -160,7 +161,7 @@ def test_faults_are_500_without_a_trace(gated: Gated) -> None:
         assert "secret" not in answer.text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path", "status"),
     [("GET", "/none", 404), ("GET", "/redoc", 404), ("GET", "/v1/shout", 405), ("PUT", "/", 405),
      ("GET", "/health/", 404), ("GET", "/../serve.py", 404), ("POST", "/%ff", 404)],

@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.common.test_image_files import claims
+from tests.for_each import for_each
 from tests.serve.conftest import Service, advance, get, post, read, visit
 from tests.serve.pictures import captioner, drawn, endpoint, glimpse_classifier, packed, sent
 
@@ -157,7 +158,7 @@ def strict() -> ImageEndpoint:
     return endpoint(texts=3, pictures=2, pixels=2_000, body=50_000)
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_what_is_no_picture_is_a_sentence(name: str, strict: ImageEndpoint) -> None:
     body, status, sentence = BAD[name]
     got = post(strict, body)

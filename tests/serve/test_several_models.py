@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.for_each import for_each
 from tests.serve import pictures
 from tests.serve.conftest import Gated, Make
 from tests.serve.http.test_metrics import samples
@@ -115,7 +116,7 @@ def test_connections_keep_the_strictest_number_and_the_longest_time(gated: Gated
     assert (kept.limits.connections, kept.limits.seconds, kept.limits.arrival) == (64, 50.0, 3.0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("names", "sentence"),
     [
         (["a", "b", "a"],

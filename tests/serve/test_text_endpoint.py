@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.serve.conftest import get, post, read, visit
 from tests.serve.texts import PredictLabels, TextClassifier, text_endpoint
 
@@ -92,7 +93,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_bad_input_is_one_sentence(name: str) -> None:
     body, sentence = BAD[name]
     # httpx writes no half characters

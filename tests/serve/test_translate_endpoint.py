@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.serve.conftest import LINES, Make, read
 
 from regard.decoding.search import Beam, Greedy, Sampling
@@ -73,7 +74,7 @@ BAD: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_bad_input_is_one_sentence(name: str, translating: Make) -> None:
     body, parts = BAD[name]
     served = translating(texts=7, characters=100, tokens=13, beam=5, pictures=5)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.for_each import for_each
 from tests.training.toy import Net, StatefulToy
 from torch import Tensor, nn
 
@@ -151,7 +152,7 @@ def test_moments_of_another_shape_are_refused(tmp_path: Path) -> None:
         checkpoint.load_optimizer(model, torch.optim.AdamW(model.parameters()), stored, tmp_path / "a")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("facts", "message"),
     [
         ({}, "step must be a whole number from 0, and is missing"),

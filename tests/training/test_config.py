@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.for_each import for_each
 
 from regard.training.config import SCHEDULES, TrainingConfig, lasting
 from regard.training.messages import stopped
 from regard.training.state import TrainingState
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "message"),
     [
         ({"steps": None}, "steps, epochs and minutes are all None, so training would never end; try steps=10000"),

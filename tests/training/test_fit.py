@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.training.toy import Toy, ToyProblem, metrics, of, run, same, weights
 from torch import nn
 
@@ -378,7 +379,7 @@ def test_the_peak_of_memory_is_written_before_the_last_event(tmp_path: Path) -> 
     assert peak_memory.read(tmp_path) > 1 << 20
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"peak_bytes": Infinity}', '{"peak_bytes": []}', "[" * 100_000])
+@for_each("content", ["", "[]", "{}", '{"peak_bytes": Infinity}', '{"peak_bytes": []}', "[" * 100_000])
 def test_a_damaged_peak_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "memory.json").write_text(content)
     assert peak_memory.read(tmp_path) == 0

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.for_each import for_each
 from tests.training.toy import Toy, ToyProblem, metrics, of, run, same
 
 from regard.common.json_files import with_checksum
@@ -106,7 +107,7 @@ def test_a_record_of_format_1_is_read_and_rewritten(tmp_path: Path) -> None:
     assert a[-1]["loss"] == b[-1]["loss"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "message"),
     [
         ({"format": 4}, "run.json has format 4, this version reads up to 3; update regard"),
@@ -223,7 +224,7 @@ def test_a_file_of_the_task_that_changed(tmp_path: Path) -> None:
     assert (tmp_path / "words.json").read_text() == "[]", "the task decides what a missing file means"
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "3", "{}", "[" * 100_000, '{"format":' * 100_000])
+@for_each("content", ["", "[]", "{", "3", "{}", "[" * 100_000, '{"format":' * 100_000])
 def test_a_record_of_another_kind(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ValueError, match="run.json cannot be read .*; restore it, or train in another folder"):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch.optim import lr_scheduler
 
 from regard.training import schedule
@@ -37,7 +38,7 @@ def test_linear_is_that_of_torch() -> None:
     assert factors("linear", 23) == pytest.approx(want, abs=1e-12)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "warmup"),
     [
         (name, warmup)

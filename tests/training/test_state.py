@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import pytest
+from tests.for_each import for_each
 
 from regard.training.schedule import Plateau, StepEstimate
 from regard.training.state import LogWindow, TrainingState
@@ -47,7 +48,7 @@ def test_a_checkpoint_of_an_earlier_version() -> None:
     assert TrainingState.from_dict(values).estimate is None
 
 
-@pytest.mark.parametrize("name", sorted(STATE.to_dict().keys() - {"validate_at", "validation_seconds", "estimate"}))
+@for_each("name", sorted(STATE.to_dict().keys() - {"validate_at", "validation_seconds", "estimate"}))
 def test_no_field_may_be_missing(name: str) -> None:
     values = as_json()
     del values[name]
@@ -65,7 +66,7 @@ def test_no_field_may_be_of_another_type(name: str, value: Any) -> None:
         TrainingState.from_dict(as_json(**{name: value}))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "message"),
     [
         ({"place": -1}, r"place must be from 0 to 2\^53, got -1"),

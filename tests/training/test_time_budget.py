@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.training.toy import Toy, ToyProblem, metrics, of, run
 
 from regard.training import checkpoint, fit, time_budget
@@ -109,7 +110,7 @@ def test_a_schedule_decays_over_the_estimated_steps(tmp_path: Path, clock: StepC
     assert max(a - b for a, b in pairwise(after)) < 0.03
 
 
-@pytest.mark.parametrize("killed", [5, 13, 14, 40, 77, 150])
+@for_each("killed", [5, 13, 14, 40, 77, 150])
 def test_a_resumed_estimate_is_the_same(
     tmp_path: Path, clock: StepClock, killed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

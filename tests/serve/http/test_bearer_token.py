@@ -1,6 +1,7 @@
 """A token: who has none is refused, wherever a model is computed or described, and nowhere else."""
 
 import pytest
+from tests.for_each import for_each
 from tests.serve.conftest import Gated, get, visit
 
 from regard.serve.access import check_token
@@ -34,7 +35,7 @@ def test_who_has_no_token_is_refused(
     assert len(gated.calls) == (status == 200)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "status"),
     [("/v1/model", 401), ("/metrics", 401), ("/", 200), ("/page.js", 200), ("/health", 200), ("/openapi.json", 200),
      ("/docs", 200), ("/none", 404)],

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import Field, RequestModel, SingleOrList, limited, validate
@@ -46,7 +47,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_faults(name: str) -> None:
     body, sentence = BAD[name]
     with pytest.raises(RequestError) as caught:

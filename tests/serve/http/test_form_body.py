@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.for_each import for_each
 from tests.serve import pictures
 from tests.serve.conftest import Gated, post, visit
 
@@ -38,7 +39,7 @@ def test_several_files(served: ImageEndpoint) -> None:
     assert answer.content == post(served, {"images": [pictures.sent(FILE), pictures.sent(OTHER)]}).content
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("files", "fields", "status", "sentence"),
     [
         ([("image", ("a", FILE))], {"top": "many"}, 422, "top must be a whole number from 1 to 1000000, got a string"),

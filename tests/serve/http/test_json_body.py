@@ -4,6 +4,7 @@ import json
 
 import pytest
 from hypothesis import given, strategies as st
+from tests.for_each import for_each
 from tests.serve.conftest import Gated, post, visit
 
 from regard.inference.limits import Limits
@@ -28,7 +29,7 @@ BAD: dict[str, tuple[bytes, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
+@for_each("name", BAD)
 def test_bad_bodies(name: str, gated: Gated) -> None:
     body, status, sentence = BAD[name]
     answer = post(gated, body)
@@ -103,7 +104,7 @@ def test_an_object_is_what_json_reads(value: dict[str, object], indent: int | st
     assert parse_object(b" " + body + b"\n", ["a", "b\n", "ねこ", '"']) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "message"),
     [(b"{", "Expecting property name enclosed in double quotes"), (b'{"a"', "Expecting ':' delimiter"),
      (b'{"a" 1}', "Expecting ':' delimiter"), (b'{"a": }', "Expecting value"), (b'{"a": 1', "Expecting ',' delimiter"),

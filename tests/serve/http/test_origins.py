@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+from tests.for_each import for_each
 from tests.serve.conftest import Gated, get, visit
 
 SITE = "https://app.example:8443"
@@ -64,9 +65,7 @@ def test_programs_and_the_own_page_ask_as_before(gated: Gated) -> None:
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize(
-    "origin", ["*", "app.example", "https://app.example/", "HTTPS://app.example", "https://*.a.b", ""]
-)
+@for_each("origin", ["*", "app.example", "https://app.example/", "HTTPS://app.example", "https://*.a.b", ""])
 def test_what_is_no_origin(origin: str, gated: Gated) -> None:
     with pytest.raises(ValueError, match="an allowed origin must be") as raised:
         get(gated, "/", origins=[origin])

@@ -1,6 +1,7 @@
 """Who may come in: names of this machine, pages of this service, programs; and what every answer carries."""
 
 import pytest
+from tests.for_each import for_each
 from tests.serve.conftest import Gated, get, visit
 
 from regard.serve.http.trusted_host import allowed_names
@@ -21,9 +22,7 @@ def test_names_of_this_machine(host: str, gated: Gated) -> None:
     assert asked(gated, {"host": host})[0] == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost:80@evil.example", "", "[::1", "::1"]
-)
+@for_each("host", ["evil.example", "127.0.0.1.evil.example", "localhost:80@evil.example", "", "[::1", "::1"])
 def test_other_names_are_refused(host: str, gated: Gated) -> None:
     status, error = asked(gated, {"host": host})
     assert status == 403
@@ -48,7 +47,7 @@ def test_a_wildcard_allows_subdomains(gated: Gated) -> None:
             allowed_names("127.0.0.1", (name,))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("headers", "status"),
     [
         ({"origin": "http://127.0.0.1:8080"}, 200),
@@ -80,7 +79,7 @@ def test_a_proxy_that_encrypts(gated: Gated) -> None:
     assert asked(gated, headers, allowed=("look.example",))[0] == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/",
