@@ -229,6 +229,28 @@ def test_some_connections_are_kept_for_health_checks(gated: Gated, monkeypatch: 
             until(lambda: len(made.server_state.connections) == 15)
 
 
+def test_a_flood_of_half_requests_holds_no_more_than_the_limit(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty that the service accepts at one moment, more than linger; it answers during and after it."""
+    monkeypatch.setattr(h11_timeouts, "_RESERVED_ARRIVAL", 600.0)
+    with running(gated, connections=8, arrival=600.0) as (port, made), contextlib.ExitStack() as stack:
+        several, accepts = [stack.enter_context(connected(port))], threading.Event()
+        until(lambda: len(made.server_state.connections) == 1)
+        (loop,) = {connection.loop for connection in made.server_state.connections}
+        loop.call_soon_threadsafe(accepts.wait)
+        for _ in range(60):
+            several.append(stack.enter_context(connected(port)))
+            several[-1].sendall(HEAD)
+        accepts.set()
+        assert health(port) == (200, {"status": "ok"})
+        until(lambda: len(made.server_state.connections) <= 8)
+        for each in several:
+            each.close()
+        until(lambda: not made.server_state.connections)
+        with connected(port) as client:
+            client.sendall(WHOLE)
+            assert answered(client) == (200, {"said": "A"})
+
+
 def test_too_many_connections_are_not_reset(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each client beyond the limit sends its request whenever it likes, and still reads why it was refused."""
     monkeypatch.setattr(h11_timeouts, "_LINGER", 600.0)

@@ -135,11 +135,12 @@ class Connection(H11Protocol):
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+        # at once: many connections may come before this one is lost
+        self.connections.discard(self)
+        self.reserved.pop(self, None)
         if len(self.lingering) >= self.limits.connections:
             self.transport.close()
             return
-        self.connections.discard(self)
-        self.reserved.pop(self, None)
         try:
             self.transport.write_eof()
         except OSError:  # the client has left
