@@ -1,6 +1,7 @@
 """The OpenAPI document passes schemathesis: here a few requests per operation; make openapi sends many."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ def test_schemathesis() -> None:
     code, report = check(ENDPOINTS["classify-text"](), 7, "examples,fuzzing")
     assert code == 0, report
     assert "4 selected / 4 total" in report
+
+
+def test_every_served_task_is_in_the_guide() -> None:
+    guide = Path(__file__).parents[2].joinpath("docs/guides/serve.md").read_text(encoding="utf-8")
+    table = guide.partition("## API")[2].partition("\n## ")[0]
+    paths = {"language-model": "generate", "classify-image": "classify"}
+    assert not [task for task in ENDPOINTS if f"/v1/{paths.get(task, task)}`" not in table]
 
 
 def test_every_served_task_is_checked() -> None:
