@@ -22,15 +22,19 @@ def input_lines(words: Sequence[str], file: Path | None, *, split_words: bool = 
     elif file is not None:
         from regard.data.text.pairs import read_lines
 
-        lines = read_lines(file)
-        while chunk := list(islice(lines, _CHUNK)):
-            yield chunk
+        yield from in_chunks(read_lines(file))
     elif words and list(words) != ["-"]:
         yield [line for text in words for line in (text.split("\n") if split_words else [text])]
     elif words or not sys.stdin.isatty():
         yield from piped_lines()
     else:
         yield from _prompted()
+
+
+def in_chunks(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Lines that are predicted together."""
+    while chunk := list(islice(lines, _CHUNK)):
+        yield chunk
 
 
 def piped_lines() -> Iterator[list[str]]:

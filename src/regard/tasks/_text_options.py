@@ -22,6 +22,7 @@ from regard.common.option_checks import (
     dashed,
 )
 from regard.common.option_fields import at_least, flag, left_open, resolve
+from regard.data.spreadsheets.label_columns import TextColumns
 from regard.tasks.base import TaskConfig, as_paths
 
 if TYPE_CHECKING:
@@ -133,6 +134,31 @@ class AttackTextFile(AttackTexts, EvaluateTextFile):
 @dataclass(frozen=True)
 class AttackTextFiles(AttackTexts, EvaluateTextFiles):
     """Options of `regard attack` for a task that reads several files."""
+
+
+@dataclass(frozen=True)
+class EvaluateLabelledTexts(EvaluateTextFiles):
+    """Options of `regard evaluate` for a task that reads sheets of labelled texts."""
+
+    text_column: str | None = None
+    """The column or key of the texts of --test: a name, or its number from 1; if left out, that of the training."""
+    label_column: str | None = None
+    """The column or key of the labels of --test, likewise."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("text_column", "label_column"):
+            if not self.test and (column := getattr(self, name)) is not None:
+                raise ValueError(f"{name}={column} is a column of other data; give test=FILE as well")
+
+    def columns(self, trained: TextColumns) -> TextColumns:
+        """The columns of --test, where the training had these."""
+        return TextColumns(self.text_column or trained.text, self.label_column or trained.label)
+
+
+@dataclass(frozen=True)
+class AttackLabelledTexts(AttackTexts, EvaluateLabelledTexts):
+    """Options of `regard attack` for a task that reads sheets of labelled texts."""
 
 
 @dataclass(frozen=True)

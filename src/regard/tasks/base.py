@@ -16,6 +16,8 @@ from regard.common.dataclass_json import fields_from_json, parse_number, to_json
 from regard.common.option_checks import check_choices
 from regard.common.option_fields import resolve
 from regard.common.suggestions import known
+from regard.data.spreadsheets.input_texts import InputColumn
+from regard.data.spreadsheets.label_columns import TEXT_NAMES
 
 if TYPE_CHECKING:
     from torch import nn
@@ -141,6 +143,11 @@ class TaskConfig(ABC):
     @abstractmethod
     def next_command(self, run: str) -> str:
         """A command that uses a trained run."""
+
+    @property
+    def input_columns(self) -> tuple[InputColumn, ...]:
+        """The columns of an input of `regard predict` in a sheet."""
+        return (InputColumn(TEXT_NAMES),)
 
     @property
     def metric(self) -> str:

@@ -12,7 +12,7 @@ from tests.tasks.classify_text.texts import config, prepared
 
 from regard.data.text.special_tokens import SPECIAL, UNK
 from regard.models.self_attentive import SelfAttentive
-from regard.tasks._text_options import EvaluateTextFiles
+from regard.tasks._text_options import EvaluateLabelledTexts
 from regard.tasks.classify_text.data import pad, train_tokenizer
 from regard.tasks.classify_text.naive_bayes import log_count_ratios, naive_bayes, token_counts
 from regard.tasks.classify_text.options import ClassifyText
@@ -115,11 +115,11 @@ def test_an_evaluation_has_naive_bayes_beside_the_bag_of_words(tmp_path: Path) -
     task = config(tmp_path).load()
     task.prepare(tmp_path, new=True)
     predictor = task.predictor(tmp_path)
-    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextFiles(), lambda done, count: None)
+    evaluation = task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(), lambda done, count: None)
     assert evaluation.notes[1].startswith("naive Bayes, the baseline by counts alone: accuracy 100.00 (95 % interval ")
     # a run of an earlier version has none
     (tmp_path / "naive-bayes.safetensors").unlink()
-    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextFiles(), lambda done, count: None)
+    evaluation = task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(), lambda done, count: None)
     assert list(evaluation.facts) == ["baseline"]
 
 

@@ -22,7 +22,7 @@ from regard.losses import frobenius_penalty
 from regard.models.bag_of_words import BagOfWords
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.tasks import _classification
-from regard.tasks._text_options import EvaluateTextFiles
+from regard.tasks._text_options import EvaluateLabelledTexts
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches, read
 from regard.tasks.classify_text.options import ClassifyText
@@ -363,7 +363,7 @@ def test_evaluation_prints_the_baseline_and_intervals(model: str, tmp_path: Path
     problem = task.prepare(tmp_path, new=True)
     predictor = task.predictor(tmp_path)
     predictor.model.load_state_dict(trained(problem, 40).state_dict())
-    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextFiles(), lambda done, count: None)
+    evaluation = task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(), lambda done, count: None)
     assert (evaluation.count, evaluation.unit) == (7, "texts")
     assert evaluation.split == f"the validation texts of {tmp_path}, which has no test texts"
     assert list(evaluation.scores) == ["accuracy", "macro f1", "nll"]
@@ -380,11 +380,13 @@ def test_evaluation_prints_the_baseline_and_intervals(model: str, tmp_path: Path
     # files that are not the run's own
     other = tmp_path / "other.tsv"
     other.write_text("text\tlabel\nA film that is fine.\tgood\n")
-    evaluation = task.evaluate(predictor, tmp_path, EvaluateTextFiles(test=(other, other)), lambda done, count: None)
+    evaluation = task.evaluate(
+        predictor, tmp_path, EvaluateLabelledTexts(test=(other, other)), lambda done, count: None
+    )
     assert (evaluation.count, evaluation.split) == (2, f"{other} {other}")
     other.write_text("goode\tA film.\n")
     with pytest.raises(ValueError, match=r"other\.tsv has no label that the run knows, only 'goode'; the run knows "):
-        task.evaluate(predictor, tmp_path, EvaluateTextFiles(test=(other,)), lambda done, count: None)
+        task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(test=(other,)), lambda done, count: None)
 
 
 def test_evidence_is_scored_on_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +400,7 @@ def test_evidence_is_scored_on_documents(tmp_path: Path, monkeypatch: pytest.Mon
         folder.mkdir()
         task.prepare(folder, new=True)
         evaluation = task.evaluate(
-            task.predictor(folder), folder, EvaluateTextFiles(split="valid"), lambda done, count: None
+            task.predictor(folder), folder, EvaluateLabelledTexts(split="valid"), lambda done, count: None
         )
         assert ("evidence" in evaluation.scores) == has
         assert evaluation.split == "the validation texts of documents"
@@ -407,3 +409,22 @@ def test_evidence_is_scored_on_documents(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_example_is_a_validation_text(tmp_path: Path) -> None:
     assert config(tmp_path).load().example(tmp_path) == lines()[1].split("\t")[1]
     assert files(tmp_path / "data")["valid"].read_text().startswith("good\t")
+
+
+def test_a_file_with_parts_is_evaluated_on_the_part_of_the_split(tmp_path: Path) -> None:
+    parts = {
+        name: [[f"{name} {label} text {n}", label] for label in ("x", "y") for n in range(count)]
+        for name, count in (("train", 6), ("val", 2), ("test", 3))
+    }
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps(parts))
+    task = ClassifyText.of(train=path, valid=path, test=path, width=4, hidden=4, hops=1, feed=4).load()
+    task.prepare(tmp_path / "run", new=True)
+    for split, texts in (("valid", 4), ("test", 6)):
+        found = task.evaluate(
+            task.predictor(tmp_path / "run"),
+            tmp_path / "run",
+            EvaluateLabelledTexts(split=split),  # type: ignore[arg-type]
+            lambda done, count: None,
+        )
+        assert found.count == texts

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli import run_options
-from regard.cli.input_lines import input_lines
+from regard.cli.input_lines import in_chunks, input_lines
 from regard.cli.output import check_writable, note
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
 from regard.common.option_fields import flag, option, positional
+from regard.data.spreadsheets.input_texts import read_inputs
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, describe
 
@@ -35,6 +36,9 @@ class PredictOptions:
     """Sentences, files of images, clips or sound, or classes."""
     file: Path | None = option(None, metavar="FILE")
     """Predict for every line of this file; .gz is unpacked, and "-" is stdin."""
+    text_column: str | None = option(None, metavar="NAME")
+    """The column of the texts where --file is CSV or TSV: a name, or its number from 1, of pairs two as A,B; if left
+    out, that of the training, or by name."""
     picture: Path | None = option(None, metavar="FILE")
     """Draw the attention behind the output, or the images that a generator made: .png, .svg, .pdf, and for most tasks
     .html or .txt."""
@@ -109,12 +113,18 @@ def _print_pieces(argument: str, pieces: Generator[str, None, Any]) -> Any:
 def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
     """The arguments that name inputs, in chunks that are predicted together."""
     if config.input_kind == "text":
+        if options.file is not None:
+            typed = [] if options.text_column is None else options.text_column.split(",")
+            if (texts := read_inputs(options.file, config.input_columns, typed)) is not None:
+                return in_chunks(iter(texts))
         return input_lines(options.inputs, options.file, split_words=not config.has_line_breaks)
     return iter([list(options.inputs)])
 
 
 def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> None:
     """Raises before a model is loaded for inputs that are missing or clash, and files that cannot be written."""
+    if options.text_column is not None and options.file is None:
+        raise ValueError(f"--text-column {options.text_column} is a column of --file; give --file as well")
     if config.input_kind == "text":
         if options.inputs and options.file is not None:
             text = options.inputs[0]

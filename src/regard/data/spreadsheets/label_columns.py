@@ -19,6 +19,10 @@ _NAMES = {
 }
 
 
+# names of columns of texts
+TEXT_NAMES = _NAMES["text"]
+
+
 class TextColumns(NamedTuple):
     """The columns or keys of the text and of the label: names, or numbers from 1; None finds them by name."""
 

@@ -128,6 +128,16 @@ def read_csv(lines: Sequence[str]) -> Sheet:
     raise ValueError("1: a row must have two columns or more, separated by commas, semicolons or tabs, got one")
 
 
+def read_single_column(lines: Sequence[str]) -> Sheet | None:
+    """The rows of a file of one column; None if its first row has more. Commas are then part of the texts."""
+    try:
+        if any(len(next(_parse(lines, delimiter)).cells) > 1 for delimiter in _DELIMITERS):
+            return None
+        return Sheet("\n", [row for row in _parse(lines, "\t") if any(map(str.strip, row.cells))])
+    except ValueError:
+        return None
+
+
 def unquote_tabs(lines: Sequence[str]) -> list[SheetRow] | None:
     """The rows of lines with tabs whose quotes are those of a spreadsheet; None if quotes are part of the texts.
 

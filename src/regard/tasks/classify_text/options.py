@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
-from regard.data.spreadsheets.label_columns import TextColumns
+from regard.data.spreadsheets.input_texts import InputColumn
+from regard.data.spreadsheets.label_columns import TEXT_NAMES, TextColumns
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import (
     RECALL,
-    AttackTextFiles,
-    EvaluateTextFiles,
+    AttackLabelledTexts,
+    EvaluateLabelledTexts,
     PredictTextClasses,
     RecallOptions,
     TextFileConfig,
@@ -270,8 +271,8 @@ class ClassifyText(RecallOptions, TextFileConfig):
     )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "min_count")
-    Evaluate: ClassVar[type] = EvaluateTextFiles
-    Attack: ClassVar[type] = AttackTextFiles
+    Evaluate: ClassVar[type] = EvaluateLabelledTexts
+    Attack: ClassVar[type] = AttackLabelledTexts
     Predict: ClassVar[type] = PredictTextClasses
 
     data: Literal["phrases", "documents", "verdicts", "recall"] | None = None
@@ -323,6 +324,10 @@ class ClassifyText(RecallOptions, TextFileConfig):
     @property
     def columns(self) -> TextColumns:
         return TextColumns(self.text_column, self.label_column)
+
+    @property
+    def input_columns(self) -> tuple[InputColumn, ...]:
+        return (InputColumn(TEXT_NAMES, self.text_column),)
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words unless they are those of an encoder."""

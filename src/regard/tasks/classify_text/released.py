@@ -1,5 +1,6 @@
 """Released classifiers of texts: a folder with a BERT in transformers' layout as a ClassifyTextPredictor."""
 
+from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.subwords import PretrainedSubwords
 from regard.inference.evaluation import Evaluation
 from regard.models.bert import BERTClassifier
@@ -8,7 +9,7 @@ from regard.models.pretrained.folder import CONFIG
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
 from regard.models.transfer.released_classifier import ReleasedClassifier
-from regard.tasks._text_options import EvaluateTextFiles
+from regard.tasks._text_options import EvaluateLabelledTexts
 from regard.tasks.base import Progress
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import evaluate_texts, read_files
@@ -30,7 +31,8 @@ def released_text_classifier(loaded: PretrainedModel) -> ClassifyTextPredictor:
 
 
 def evaluate_text_classifier(
-    predictor: ClassifyTextPredictor, options: EvaluateTextFiles, progress: Progress
+    predictor: ClassifyTextPredictor, options: EvaluateLabelledTexts, progress: Progress
 ) -> Evaluation:
     """Accuracy, macro F1 and −log p on the labelled texts of --test."""
-    return evaluate_texts(predictor, *read_files(options.test, predictor.classes), progress)
+    columns = options.columns(TextColumns())
+    return evaluate_texts(predictor, *read_files(options.test, predictor.classes, columns), progress)

@@ -18,7 +18,7 @@ from regard.common.wording import plural
 from regard.data.embedded import recall
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.batching import long_sample_warnings, plan_batches
-from regard.data.text.labelled import LabelledTexts, read_labelled
+from regard.data.text.labelled import LabelledTexts, Part, read_labelled
 from regard.data.text.special_tokens import UNK
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
 from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
-from regard.tasks._text_options import AttackTextFiles, EvaluateTextFiles
+from regard.tasks._text_options import AttackLabelledTexts, EvaluateLabelledTexts
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import (
@@ -271,29 +271,32 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         return [(text, np.arange(len(text)) == recall.answer_place(text)) for text in texts]
 
     def evaluate(
-        self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateTextFiles, progress: Progress
+        self, predictor: ClassifyTextPredictor, folder: Path, options: EvaluateLabelledTexts, progress: Progress
     ) -> Evaluation:
         split = self._texts(folder, options, predictor.classes)
         baselines = baseline_scores(self.config, folder, split.data, predictor.classes)
         return split.annotate(evaluate_texts(predictor, split.data, split.name, progress, baselines))
 
     def attack_examples(
-        self, predictor: ClassifyTextPredictor, folder: Path, options: AttackTextFiles
+        self, predictor: ClassifyTextPredictor, folder: Path, options: AttackLabelledTexts
     ) -> tuple[list[str], list[str], str]:
         split = self._texts(folder, options, predictor.classes)
         data = split.data[known_rows(split.data.labels, len(predictor.classes))]
         return list(data.texts), [data.classes[n] for n in data.labels], split.name
 
     def _texts(
-        self, folder: Path, options: EvaluateTextFiles, classes: Sequence[str]
+        self, folder: Path, options: EvaluateLabelledTexts, classes: Sequence[str]
     ) -> EvaluationSplit[LabelledTexts]:
         """The texts to classify."""
+        has_test = bool(options.test) or (options.split == "test" and self.config.test is not None)
+        part: Part = "test" if has_test else "valid"
+        columns = options.columns(self.config.columns)
         return EvaluationSplit.of(
             self.config,
             options,
             folder,
             "texts",
-            read_files=lambda paths: read_files(paths, classes, self.config.columns)[0],
+            read_files=lambda paths: read_files(paths, classes, columns, part)[0],
             read_part=lambda part: getattr(read(self.config, classes), part),
             contents=contents,
         )
@@ -336,13 +339,16 @@ def baseline_scores(
 
 
 def read_files(
-    paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns()
+    paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns(), part: Part = "test"
 ) -> tuple[LabelledTexts, str]:
-    """The texts of files, labels that are not among these classes behind them, and the names of the files."""
-    parts = [read_labelled(path, classes, "test", columns, with_unseen=True) for path in paths]
-    together = extend_classes((name for part in parts for name in part.classes), classes, " ".join(map(str, paths)))
-    labels = np.concatenate([renumber(part.labels, part.classes, together) for part in parts])
-    return LabelledTexts([text for part in parts for text in part.texts], labels, together), " ".join(map(str, paths))
+    """The texts of files, labels that are not among these classes behind them, and the names of the files.
+
+    Of a file with parts it is this `part`.
+    """
+    files = [read_labelled(path, classes, part, columns, with_unseen=True) for path in paths]
+    together = extend_classes((name for file in files for name in file.classes), classes, " ".join(map(str, paths)))
+    labels = np.concatenate([renumber(file.labels, file.classes, together) for file in files])
+    return LabelledTexts([text for file in files for text in file.texts], labels, together), " ".join(map(str, paths))
 
 
 def evaluate_texts(

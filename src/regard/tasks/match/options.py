@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
-from regard.data.text.pair_columns import Columns
+from regard.data.spreadsheets.input_texts import InputColumn
+from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
 from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
-from regard.tasks._text_options import AttackTextFile, PredictTextClasses, TextFileConfig
+from regard.tasks._text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
 from regard.tasks.base import EXAMPLES, Budget, ModelOptions
 
 if TYPE_CHECKING:
@@ -245,6 +246,26 @@ class CoEncoderOptions(LevelEncoderOptions, PairModelOptions):
 
 
 @dataclass(frozen=True)
+class EvaluatePairs(EvaluateTextFile):
+    """Options of `regard evaluate` for pairs of texts."""
+
+    columns: str | None = None
+    """The columns or keys of both texts and the label of --test, as A,B,LABEL; if left out, those of the training."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.columns is not None:
+            Columns.parse(self.columns)
+            if self.test is None:
+                raise ValueError(f"columns={self.columns} are columns of other data; give test=FILE as well")
+
+
+@dataclass(frozen=True)
+class AttackPairs(AttackTexts, EvaluatePairs):
+    """Options of `regard attack` for pairs of texts."""
+
+
+@dataclass(frozen=True)
 class Match(TextFileConfig):
     """Match pairs of texts: a file of labelled pairs, or an embedded data set, trains a model that reads both."""
 
@@ -302,7 +323,8 @@ class Match(TextFileConfig):
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
     Predict: ClassVar[type] = PredictTextClasses
-    Attack: ClassVar[type] = AttackTextFile
+    Attack: ClassVar[type] = AttackPairs
+    Evaluate: ClassVar[type] = EvaluatePairs
 
     data: Literal["quantifiers"] | None = None
     """An embedded data set that needs no file: sentences with quantifiers -> whether the first entails the second."""
@@ -340,6 +362,11 @@ class Match(TextFileConfig):
             Columns.parse(self.columns)
         check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 400, "batch": 1024})
         check_share(self, {"smoothing": 0.1, "word_dropout": 0.1})
+
+    @property
+    def input_columns(self) -> tuple[InputColumn, ...]:
+        recorded = (None, None) if self.columns is None else Columns.parse(self.columns)[:2]
+        return tuple(InputColumn(*each) for each in zip(KNOWN_COLUMNS, recorded, strict=False))
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words."""

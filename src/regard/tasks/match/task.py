@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,6 @@ from regard.tasks._classification import (
     write_baseline,
 )
 from regard.tasks._evaluation_split import EvaluationSplit, record_splits
-from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
 from regard.tasks.match.data import MatchBatch, PairFacts, contents, read, read_file
@@ -39,7 +38,7 @@ from regard.tasks.match.encoders import (
     smallest_source,
     training_source,
 )
-from regard.tasks.match.options import Match
+from regard.tasks.match.options import AttackPairs, EvaluatePairs, Match
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import PairReader
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -182,7 +181,7 @@ class MatchTask(Task[Match, MatchPredictor]):
         return f"{valid.first[0]}\t{valid.second[0]}"
 
     def evaluate(
-        self, predictor: MatchPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
+        self, predictor: MatchPredictor, folder: Path, options: EvaluatePairs, progress: Progress
     ) -> Evaluation:
         facts = PairFacts.read(folder)
         split = self._pairs(facts, folder, options)
@@ -217,20 +216,21 @@ class MatchTask(Task[Match, MatchPredictor]):
         return split.annotate(evaluation)
 
     def attack_examples(
-        self, predictor: MatchPredictor, folder: Path, options: AttackTextFile
+        self, predictor: MatchPredictor, folder: Path, options: AttackPairs
     ) -> tuple[list[str], list[str], str]:
         split = self._pairs(PairFacts.read(folder), folder, options)
         data = split.data[known_rows(split.data.labels, len(predictor.classes))]
         return contents(data), [data.classes[n] for n in data.labels], split.name
 
-    def _pairs(self, facts: PairFacts, folder: Path, options: EvaluateTextFile) -> EvaluationSplit[LabelledPairs]:
+    def _pairs(self, facts: PairFacts, folder: Path, options: EvaluatePairs) -> EvaluationSplit[LabelledPairs]:
         """The pairs to classify."""
+        config = self.config if options.columns is None else replace(self.config, columns=options.columns)
         return EvaluationSplit.of(
             self.config,
             options,
             folder,
             "pairs",
-            read_files=lambda paths: read_file(self.config, paths[0], facts.classes, with_unseen=True),
+            read_files=lambda paths: read_file(config, paths[0], facts.classes, with_unseen=True),
             read_part=lambda part: getattr(read(self.config, facts.classes), part),
             contents=contents,
         )

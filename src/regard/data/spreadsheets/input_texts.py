@@ -1,0 +1,99 @@
+"""The texts of a sheet, one per row, as inputs of a model; a header is none of them.  No torch here."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from regard.common.suggestions import known
+from regard.common.wording import plural, shortened
+from regard.data.spreadsheets.rows import (
+    Sheet,
+    check_width,
+    fallback_encoding,
+    is_sheet,
+    read_sheet,
+    read_single_column,
+)
+from regard.data.text.pairs import read_records
+
+
+class InputColumn(NamedTuple):
+    """A column of an input: the names that are recognised, in lower case, and the name that a training recorded."""
+
+    names: tuple[str, ...]
+    recorded: str | None = None
+
+
+def read_inputs(path: Path, columns: Sequence[InputColumn], typed: Sequence[str] = ()) -> list[str] | None:
+    """The inputs of a sheet, their columns joined by tabs; None for a file with an input per line.
+
+    `.csv` is a sheet, `.tsv` if its first row names the columns, and any file whose columns are `typed`, by name or by
+    number from 1.
+    """
+    if typed and len(typed) != len(columns):
+        raise ValueError(
+            f"--text-column must name {plural(len(columns), 'column')}, got {','.join(typed)}; separate names by commas"
+        )
+    if not typed and not is_sheet(path):
+        return None
+    windows: list[int] = []
+    lines = list(read_records(path, "texts", windows.append, reads_utf16=True, fallback=fallback_encoding(path)))
+    sheet = read_single_column(lines) or read_sheet(path, lines, has_names=bool(typed))
+    if sheet is None:
+        return None
+    first = sheet.rows[0]
+    names = [cell.strip() for cell in first.cells]
+    try:
+        places, has_header = _typed_places(names, typed) if typed else _known_places(names, columns)
+    except ValueError as error:
+        raise ValueError(f"{path}:{first.number}: {error}") from error
+    if places is None:
+        if _is_tsv(sheet):
+            return None
+        if len(names) != len(columns):
+            raise ValueError(
+                f"{path}:{first.number}: no column is known as the text in {', '.join(map(shortened, names))}; name it "
+                "by --text-column, or number it from 1"
+            )
+        places = list(range(len(columns)))
+    rows = sheet.rows[has_header:]
+    check_width(path, sheet, rows, len(names), "header" if has_header else "first line")
+    return ["\t".join(row.cells[place].strip() for place in places) for row in rows]
+
+
+def _is_tsv(sheet: Sheet) -> bool:
+    return sheet.delimiter == "\t"
+
+
+def _typed_places(names: Sequence[str], typed: Sequence[str]) -> tuple[list[int], bool]:
+    lower = [name.lower() for name in names]
+    if all(column.isdecimal() and column not in names for column in typed):
+        places = [int(column) - 1 for column in typed]
+        if min(places) < 0 or max(places) >= len(names):
+            raise ValueError(f"--text-column must be from 1 to {len(names)}, or a name, got {','.join(typed)}")
+        return places, False
+    for column in typed:
+        if column.lower() not in lower:
+            known("text column", column, names)
+    return [names.index(column) if column in names else lower.index(column.lower()) for column in typed], True
+
+
+def _known_places(names: Sequence[str], columns: Sequence[InputColumn]) -> tuple[list[int] | None, bool]:
+    """The columns that have the recorded or a usual name; None if one has neither."""
+    lower = [name.lower() for name in names]
+    places = []
+    for column in columns:
+        recorded = (column.recorded or "").lower()
+        if recorded in lower:
+            places.append(lower.index(recorded))
+            continue
+        usual = [n for n, name in enumerate(lower) if name in column.names]
+        # the usual name alone, if it is there
+        usual = [n for n in usual if lower[n] == column.names[0]] or usual
+        if not usual:
+            return None, False
+        if len(usual) > 1:
+            listed = " and ".join(repr(names[n]) for n in usual)
+            raise ValueError(f"the columns {listed} may both hold the text; name one by --text-column")
+        places += usual
+    return places, True
