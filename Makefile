@@ -29,7 +29,7 @@ help:
 	@echo "make test-all   all tests, the long ones too, with whole products and more random cases (long)"
 	@echo "make check      formatting, lint, types, import order of the packages"
 	@echo "make fuzz       compare 2000 random attentions with explicit loops, on every backend (about a minute)"
-	@echo "make stress     damage 500 run folders, read 300 hostile files and kill two trainings 50 times (about four minutes)"
+	@echo "make stress     damage 500 run folders, read 600 hostile files and kill two trainings 50 times (about four minutes)"
 	@echo "make bench      compare the speed with other libraries on this machine"
 	@echo "make docs       build the documentation into site/"
 	@echo "make licences   print the licences of all packages per extra; fail on the GPL in extras for users"
@@ -66,6 +66,7 @@ fuzz: .venv/.test
 stress: .venv/.test
 	@$(BIN)/python -m benchmarks.robustness.damage
 	@$(BIN)/python -m benchmarks.robustness.hostile
+	@$(BIN)/python -O -m benchmarks.robustness.hostile --seed 1
 	@$(BIN)/python -m benchmarks.robustness.kills
 
 bench: .venv/.bench

@@ -23,6 +23,15 @@ def test_a_file_is_written_and_written_over(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
+def test_the_parents_of_new_folders_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(atomic_files, "_sync_folder", synced.append)
+    atomic_files.make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path / "a", tmp_path]
+    atomic_files.make_folder(tmp_path / "a" / "b")
+    assert len(synced) == 2
+
+
 @pytest.mark.parametrize(
     ("number", "said"),
     [

@@ -2,12 +2,14 @@
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 from tests.serve.conftest import Gated, Panic, Word
 
+from regard.common.cancellation import check_cancelled
 from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError
 from regard.serve.http.metrics import Metrics
@@ -102,6 +104,25 @@ def test_a_batch_that_nobody_waits_for_ends_between_steps(worker: Batcher, gated
     worker.cancel(endless[0])
     assert json.loads(later.answer.result(60)) == {"said": "C"}
     assert gated.calls == [["first"], ["endless", "b"], ["c"]]
+
+
+def test_a_piece_that_nobody_waits_for_ends_between_steps(worker: Batcher, gated: Gated) -> None:
+    """Many tokens may pass before a streamed answer has its next piece."""
+    begun = threading.Event()
+
+    def stream(request: Word) -> Iterator[dict[str, object]]:
+        begun.set()
+        while True:
+            check_cancelled()
+        yield {}
+
+    gated.stream = stream  # type: ignore[attr-defined]
+    gated.gate.set()
+    job = worker.submit(Word("a"), emit=lambda piece: None)
+    assert begun.wait(60)
+    worker.cancel(job)
+    assert json.loads(worker.submit(Word("b")).answer.result(60)) == {"said": "B"}
+    assert job.answer.result(60) == b""
 
 
 @pytest.mark.parametrize("word", ["poison", "panic"])

@@ -53,7 +53,11 @@ def write_error(error: OSError, path: Path) -> OSError:
 def make_folder(path: Path) -> None:
     """Makes the folder and its parents if they do not exist; an error is one sentence."""
     try:
+        created = [each for each in (path, *path.parents) if not each.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for each in created:
+            # as for files: after a power loss the name of the folder is in its parent
+            _sync_folder(each.parent)
     except OSError as error:
         if isinstance(error, FileExistsError):
             raise NotADirectoryError(errno.ENOTDIR, f"{path} is a file, not a folder; take another one") from error
