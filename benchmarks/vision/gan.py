@@ -34,7 +34,8 @@ from regard.tasks.generate_image.task import EVALUATED, judge_and_images
 from regard.tasks.loading import load_run
 from regard.training.config import TrainingConfig
 from regard.viz import Panel, figure
-from regard.viz.plots.image_grid import image_grid, write_png
+from regard.viz.image.sample_sheet import draw_samples
+from regard.viz.plots.image_grid import image_grid
 
 TASK: dict[str, Any] = {}
 STEPS = 8000
@@ -129,7 +130,7 @@ def result(found: Drawn, task: GenerateImage, training: TrainingConfig, spent: S
         rows,
         [each(found)],
         [
-            Picture("gan-samples.png", "Ten samples of every digit, white on black, and ten real ones, black on white"),
+            Picture("gan-samples.png", "Ten generated images of every digit on the left, ten real ones on the right"),
             Picture(
                 "gan-attention.png",
                 "Sampled digits, and the weights of the generator's attention block for some positions",
@@ -161,12 +162,22 @@ def draw(found: Drawn, folder: Path) -> None:
     rows = []
     for n in range(len(found.judge.stats.classes)):
         real = found.test.pixels[found.test.labels == n][:10]
-        rows.append(np.concatenate([found.pixels[found.asked == n][:10], 255 - real]))
-    write_png(folder / "gan-samples.png", image_grid(rows))
+        rows.append((found.pixels[found.asked == n][:10], real))
+    draw_real_and_generated(rows, found.judge.stats.classes, folder / "gan-samples.png")
     path = figure(attention(found.model, (3, 8)), folder / "gan-attention.png")
     # in few colours, to keep it small
     with Image.open(path) as image:
         image.convert("RGB").quantize(64).save(path, optimize=True)
+
+
+def draw_real_and_generated(
+    rows: Sequence[tuple[NDArray[np.uint8], NDArray[np.uint8]]], names: Sequence[str], path: Path
+) -> Path:  # "n h w c" each
+    """A row per class: generated images on the left, real ones on the right, with a blank column between them."""
+    blank = np.full_like(rows[0][0][:1], 255)
+    sheet = image_grid([np.concatenate([generated, blank, real]) for generated, real in rows])
+    title = "left of the gap: generated; right: real images of the test set"
+    return draw_samples(sheet, list(names), [""] * len(names), path, title)
 
 
 @torch.no_grad()
@@ -181,14 +192,14 @@ def attention(model: SelfAttentionGAN, digits: Sequence[int]) -> list[Panel]:
     panels = []
     for n, digit in enumerate(digits):
         image = (x[n, 0] + 1) / 2
-        panels.append(Panel(image, f"a sampled {digit}\nγ = {float(model.average.attention.residual):.2f}"))
+        panels.append(
+            Panel(image, f"a sampled {digit}, γ = {float(model.average.attention.residual):.2f}", stretch=True)
+        )
         order = torch.nn.functional.adaptive_avg_pool2d(image[None], (high, wide)).flatten().argsort()
         for place in (order[-1], order[len(order) // 2], order[0]):
             row, column = divmod(int(place), wide)
             looked = heard.weights.dense()[n, 0, int(place)].view(high, wide)
-            low, most = float(looked.min()), float(looked.max())
-            stretched = (looked - low) / max(most - low, 1e-9)
-            panels.append(Panel(stretched, f"from row {row}, column {column}\n{low:.3f} to {most:.3f}"))
+            panels.append(Panel(looked, f"from row {row}, column {column}", stretch=True))
     return panels
 
 

@@ -195,8 +195,12 @@ def result(found: Mapping[str, Judged], note: str = "") -> Result:
     )
 
 
+# scenes side by side: the numbers of more could not be read on a page
+_ACROSS = 2
+
+
 def draw(task: Glimpse, run: Path, folder: Path, count: int = 4) -> Path:
-    """Draws the paths over the first test scenes that are classified correctly, side by side."""
+    """Draws the paths over the first test scenes that are classified correctly."""
     model, _ = weighed(task, run)
     assert isinstance(model, RAM)
     stats, test = scene_stats(task, read_stats(run)), read_scenes(task, "test")[slice(0, 50)]
@@ -212,12 +216,11 @@ def draw(task: Glimpse, run: Path, folder: Path, count: int = 4) -> Path:
         with Image.open(path) as opened:
             drawn.append(opened.convert("RGB"))
         path.unlink()
-    wide = Image.new("RGB", (sum(one.width for one in drawn), max(one.height for one in drawn)), "white")
-    left = 0
-    for one in drawn:
-        wide.paste(one, (left, 0))
-        left += one.width
-    wide.quantize(64).save(folder / "glimpses.png", optimize=True)
+    side, high = max(one.width for one in drawn), max(one.height for one in drawn)
+    sheet = Image.new("RGB", (min(len(drawn), _ACROSS) * side, -(-len(drawn) // _ACROSS) * high), "white")
+    for n, one in enumerate(drawn):
+        sheet.paste(one, (n % _ACROSS * side, n // _ACROSS * high))
+    sheet.quantize(64).save(folder / "glimpses.png", optimize=True)
     return folder / "glimpses.png"
 
 

@@ -125,7 +125,7 @@ def test_sentences_that_support_the_answer_are_marked(predictor: AnswerPredictor
     recorded = regard.inference.predictor.record_run(predictor, text)  # type: ignore[attr-defined]
     (hops,) = recorded.recording
     assert hops.verified
-    assert recorded.recording.keys == ("● 1 Al went to the hall.", "2 Bo went to the park.")
+    assert recorded.recording.keys == ("1 Al went to the hall. (supports the answer)", "2 Bo went to the park.")
     assert recorded.recording.queries == ("hop 1", "hop 2")
     (output,) = predictor.predict([text])
     np.testing.assert_allclose(hops.weights.dense().flatten(0, -3)[0].numpy(), output.hops, atol=1e-6)

@@ -25,15 +25,14 @@ from regard.recording.recording import Recording
 from regard.tasks.answer.data import EncodedQuestions, StoryFacts
 from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer
-from regard.viz.plots import heatmap
 from regard.viz.plots.figure_file import SUFFIXES
-from regard.viz.plots.heatmap import Panel
+from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
 
 # begins the line that names the task of a text, in runs with one network per task
 _TASK = "task:"
 # marks sentences that support the answer
-_MARK = "● "
+_MARK = " (supports the answer)"
 _EXAMPLE = "Mary moved to the office. Where is Mary?"
 
 
@@ -211,7 +210,7 @@ class AnswerPredictor(Predictor[str, StoryAnswer]):
     def label(self, recording: Recording, given: str, output: StoryAnswer) -> Recording:
         """One row per hop, one column per sentence, the oldest first; sentences that support the answer are marked."""
         keys = tuple(
-            f"{_MARK if n in output.support else ''}{n + 1} {sentence}"
+            f"{n + 1} {sentence}{_MARK if n in output.support else ''}"
             for n, sentence in enumerate(output.sentences, output.first)
         )
         queries = tuple(f"hop {n + 1}" for n in range(len(output.hops)))
@@ -230,9 +229,8 @@ class AnswerPredictor(Predictor[str, StoryAnswer]):
             return show(recording).save(path)
         _, question = self._parse(given)
         best, share = output.probabilities[0]
-        title = f"{question.question}\n{best} {100 * share:.1f} %"
-        hops = recording[0].weights.dense().flatten(0, -3)[0]  # "h m"
-        return heatmap.figure(Panel(hops.mT, title, recording.keys, recording.queries), path, cell=0.35)
+        said = f"{question.question} {best} {100 * share:.1f} %"
+        return draw_recording(replace(recording, about={**recording.about, "said": said}), path, what="hops")
 
     # Services
 

@@ -18,8 +18,9 @@ from regard.viz.text import labels
 if TYPE_CHECKING:
     from regard.viz.alignment.alignment import Alignment
 
-# inches: of a cell, the longest side of a map, the greatest width and height of the figure
-_CELL, _MAX_SIDE, _MAX_WIDTH, _MAX_HEIGHT = 0.17, 11.0, 14.0, 200.0
+# inches: of a cell, the longest side of a map, the width of several maps side by side, which a page can still show
+# without small letters, and the greatest height of the figure
+_CELL, _MAX_SIDE, _MAX_WIDTH, _MAX_HEIGHT = 0.17, 11.0, 7.0, 200.0
 # inches: the least width that a text is wrapped to, and the gap between maps
 _MIN_TEXT_WIDTH, _GAP = 2.4, 0.25
 # cells per side; a longer map is max-pooled, a screen has no more pixels

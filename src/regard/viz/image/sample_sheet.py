@@ -11,6 +11,8 @@ from regard.viz.plots.typesetting import text_widths
 
 # inches of a row, at least and at most, at so many pixels per inch; points of the names
 _MIN_ROW, _MAX_ROW, _PIXELS_PER_INCH, _FONT = 0.55, 1.3, 100, 7.0
+# inches of a sheet, at most
+_MAX_WIDTH = 6.6
 
 
 def draw_samples(
@@ -20,6 +22,8 @@ def draw_samples(
     height, width = sheet.shape[:2]
     row_height = height / len(names)
     pixel = min(max(row_height / _PIXELS_PER_INCH, _MIN_ROW), _MAX_ROW) / row_height  # in inches
+    # names beside a wider sheet could not be read on a page
+    pixel = min(pixel, _MAX_WIDTH / width)
     left, right = (max(text_widths(list(texts), _FONT)) + 0.12 for texts in (names, notes))
     with open_canvas(path, title, [], [*names, *notes], left + width * pixel + right, height * pixel) as canvas:
         axes = canvas.add_axes(left, 0.0, width * pixel, height * pixel)

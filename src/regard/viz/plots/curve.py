@@ -9,7 +9,7 @@ from typing import Any
 from regard.viz.plots.figure_file import figure_file
 
 # Okabe and Ito (2008), for colour-blind readers; line styles change when the colours are used up.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINE_STYLES = ("-", "--", ":", "-.")
 _SIZE = (5.6, 3.4)
 # Points of a line are marked up to this many.
@@ -46,9 +46,9 @@ def curve(
             axes.plot(
                 [x for x, _ in points],
                 [y for _, y in points],
-                color=_COLOURS[n % len(_COLOURS)],
+                color=LINE_COLOURS[n % len(LINE_COLOURS)],
                 # a single point gets no line, also in the legend
-                linestyle=_LINE_STYLES[n // len(_COLOURS) % len(_LINE_STYLES)] if len(points) > 1 else "",
+                linestyle=_LINE_STYLES[n // len(LINE_COLOURS) % len(_LINE_STYLES)] if len(points) > 1 else "",
                 marker=None if len(points) > _MAX_MARKERS else "." if len(points) > 1 else "o",
                 linewidth=1.4,
             )[0]
@@ -83,7 +83,7 @@ def scatter(
         axes.set(xlabel=spell(x_label), ylabel=spell(y_label), title=spell(title))
         names = []
         for n, (name, (x, y)) in enumerate(points.items()):
-            axes.plot([x], [y], ".", markersize=9, color=_COLOURS[n % len(_COLOURS)])
+            axes.plot([x], [y], ".", markersize=9, color=LINE_COLOURS[n % len(LINE_COLOURS)])
             names.append(axes.annotate(spell(name), (x, y), xytext=(5, 5), textcoords="offset points"))
         axes.margins(0.15)
         axes.grid(alpha=0.3)

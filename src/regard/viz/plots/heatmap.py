@@ -23,8 +23,8 @@ _MAX_LABELS = 40
 FRAME_COLOUR = "#D55E00"
 # inches of a panel, of all panels of a row, whose labels a page can still show, of a letter, and of the colour bar
 _PANEL, _MAX_WIDTH, _LETTER, _BAR = 2.9, 9.3, 0.075, 0.5
-# the least inches of a row of panels, which the label of the colour bar needs
-_MIN_HEIGHT = 1.8
+# the least inches of the cells of a panel, beside which the label of the colour bar stands
+_MIN_HEIGHT = 1.4
 # points of a title, and the share of a panel that it may fill
 _TITLE, _TITLE_SHARE = 9.0, 0.85
 
@@ -161,7 +161,7 @@ def _panel_height(panels: Sequence[Panel], cell: float) -> float:
     """The inches in which the largest map fits with the labels of its columns and its title."""
     letters = max((len(label) for panel in panels for label in panel.columns or ()), default=0)
     lines = max(panel.title.count("\n") + 1 for panel in panels)
-    return max(_largest_shape(panels)[0] * cell + 0.4 + _LETTER * min(letters, 30) + 0.16 * lines, _MIN_HEIGHT)
+    return max(_largest_shape(panels)[0] * cell, _MIN_HEIGHT) + 0.4 + _LETTER * min(letters, 30) + 0.16 * lines
 
 
 def _set_equal_cells(axes: Any, rows: int, columns: int) -> None:
