@@ -58,9 +58,9 @@ def test_compiled_equals_plain(name: str) -> None:
         close(got, wanted, name, rtol=1e-4, atol=1e-5)
 
 
-def test_compiled_by_the_code_generator_equals_plain(pytestconfig: pytest.Config) -> None:
-    if not pytestconfig.getoption("whole"):
-        pytest.skip("the C++ compiler takes long; tests/kernels/test_dispatch.py compiles one call")
+# the C++ compiler takes long; tests/kernels/test_dispatch.py compiles one call
+@pytest.mark.whole
+def test_compiled_by_the_code_generator_equals_plain() -> None:
     program = PROGRAMS["rotary"]()
     x, lengths = torch.randn(2, T, DIM), torch.tensor([3, 5])
     want = outcome(program, x, lengths)
