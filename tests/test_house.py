@@ -12,6 +12,7 @@ import zipfile
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.for_each import for_each
 
 import regard
@@ -92,24 +93,23 @@ def test_files_are_read_in_one_sitting(path: Path) -> None:
     assert lines <= 500, f"{path.name} has {lines} lines: it holds two ideas"
 
 
+@pytest.fixture(scope="module")
 def modules() -> dict[Path, ast.Module]:
     return {path.relative_to(ROOT / "src/regard"): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 
 
-def test_class_names_are_unique() -> None:
+def test_class_names_are_unique(modules: dict[Path, ast.Module]) -> None:
     places: dict[str, list[str]] = {}
-    for path, tree in modules().items():
+    for path, tree in modules.items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_"), []).append(str(path))
     assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
-def test_no_docstring_is_a_question() -> None:
+def test_no_docstring_is_a_question(modules: dict[Path, ast.Module]) -> None:
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    documented = [
-        (path, node) for path, tree in modules().items() for node in ast.walk(tree) if isinstance(node, kinds)
-    ]
+    documented = [(path, node) for path, tree in modules.items() for node in ast.walk(tree) if isinstance(node, kinds)]
     asked = [
         f"{path}: {text.splitlines()[0]}"
         for path, node in documented
@@ -118,8 +118,8 @@ def test_no_docstring_is_a_question() -> None:
     assert not asked
 
 
-def test_every_module_says_what_it_contains() -> None:
-    assert not [str(path) for path, tree in modules().items() if not ast.get_docstring(tree)]
+def test_every_module_says_what_it_contains(modules: dict[Path, ast.Module]) -> None:
+    assert not [str(path) for path, tree in modules.items() if not ast.get_docstring(tree)]
 
 
 def test_no_folder_holds_more_than_twenty_modules() -> None:
