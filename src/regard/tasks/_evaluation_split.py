@@ -205,8 +205,10 @@ class EvaluationSplit(Generic[Data]):
         """
         is_test = options.split == "test"
         if not options.test and config.dataset != "files":
-            part = "test" if is_test else "validation"
-            return EvaluationSplit(read_part(options.split), f"the {part} {examples} of {config.dataset}")
+            part, data = "test" if is_test else "validation", read_part(options.split)
+            if check is not None:
+                check(data)
+            return EvaluationSplit(data, f"the {part} {examples} of {config.dataset}")
         has_test = bool(config.test) and is_test
         name = f"the {'test' if has_test else 'validation'} {examples} of {folder}"
         name += f", which has no test {examples}" if is_test and not has_test else ""

@@ -97,11 +97,17 @@ def record_documents(config: RunningTextOptions, folder: Path, splits: TextSplit
 
 def _check_end(config: RunningTextOptions, documents: Sequence[str], folder: Path) -> None:
     """Raises unless the end of the text that is held out now is that of the run; its lines may well recur before it."""
-    if _digest(documents) != RunningTextFacts.read(folder).valid_sha256:
+    if _digest(documents) == RunningTextFacts.read(folder).valid_sha256:
+        return
+    if config.dataset == "files":
         raise ValueError(
             f"{' '.join(map(str, config.train))} has changed since {folder} was trained, and the end that is held out "
             "now may have been trained on; put the files back as they were, or give others by --test"
         )
+    raise ValueError(
+        f"the text of {config.dataset} is another one than {folder} was trained on, as another version of Python has "
+        "another manual; give a text that it has not learned from by --test"
+    )
 
 
 def evaluation_documents(

@@ -10,6 +10,7 @@ import torch
 import regard
 from regard.cli.main import main
 from regard.data.text.special_tokens import UNK
+from regard.tasks._running_text import RunningTextFacts, evaluation_documents
 from regard.tasks.language_model.data import load_segments, plan_segments
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 
@@ -149,6 +150,13 @@ def test_changed_text_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "the train data of" in capsys.readouterr().err
     assert main(["evaluate", out]) == 2
     assert "and the end that is held out now may have been trained on; put the files back" in capsys.readouterr().err
+
+
+def test_another_manual_is_noticed(tmp_path: Path) -> None:
+    config = LanguageModelConfig.of(data="manual")
+    RunningTextFacts(train=1, valid=1, train_sha256="", valid_sha256="").write(tmp_path)
+    with pytest.raises(ValueError, match=f"the text of manual is another one than {tmp_path} was trained on, as"):
+        evaluation_documents(config, tmp_path, EvaluateLanguageModel())
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "bpe"])
