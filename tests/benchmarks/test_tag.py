@@ -54,7 +54,7 @@ def test_a_fine_tuned_encoder(tmp_path: Path) -> None:
 
 def test_fields_beside_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.data.embedded import fields
-    from regard.data.text.tagged import TaggedSplits
+    from regard.data.tagging.tagged import TaggedSplits
 
     few = fields.splits(0, 30, 5, 5)
     monkeypatch.setattr(fields, "splits", lambda seed=0: TaggedSplits(few.train, few.valid, few.test))

@@ -256,6 +256,25 @@ def test_evaluate(
     assert "best weights, of step 2" in printed
 
 
+# tasks whose baselines `regard evaluate` prints; masked-lm has them among the scores of every validation
+COMPARED = ["classify-text", "match", "select-response", "read", "embed", "track", "respond", "answer", "classify-clip"]
+
+
+def test_a_training_ends_with_the_baselines_of_its_evaluation(
+    trained: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    offenders = []
+    for name in COMPARED:
+        path = trained(name) / "baselines.json"
+        capsys.readouterr()
+        assert main(["evaluate", str(trained(name)), "--split", "valid"]) == 0
+        printed = capsys.readouterr().out
+        scores = json.loads(path.read_text())["scores"] if path.exists() else {}
+        if not scores or any(f"{value:.2f}" not in printed for value in scores.values()):
+            offenders.append((name, scores, printed))
+    assert offenders == []
+
+
 @every_case
 def test_predict(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: Any) -> None:
     run, given = trained(name), inputs(name, folder)

@@ -144,6 +144,11 @@ class TaskConfig(ABC):
     def next_command(self, run: str) -> str:
         """A command that uses a trained run."""
 
+    @classmethod
+    def join_texts(cls, texts: Sequence[str]) -> Sequence[str]:
+        """The inputs of `regard predict` that these arguments are, where an input is several texts."""
+        return texts
+
     @property
     def input_columns(self) -> tuple[InputColumn, ...]:
         """The columns of an input of `regard predict` in a sheet."""

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard.common import atomic_files
-from regard.training import baselines, checkpoint, initial_run, messages, setup, stopping, time_budget
+from regard.training import checkpoint, initial_run, messages, setup, stopping, time_budget
 from regard.training.checkpoint import Checkpoint
 from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
@@ -25,7 +25,7 @@ from regard.training.folder_lock import LockedFolder
 from regard.training.metrics_log import MetricsLog
 from regard.training.model_size import check_model_fits
 from regard.training.protocol import TrainableTask, ValidationResult
-from regard.training.run_folder import AVERAGE, BEST, CONFIG, LAST, VALIDATED, write_config
+from regard.training.run_folder import AVERAGE, BEST, CONFIG, LAST, VALIDATED, write_baselines, write_config
 from regard.training.runtime import distributed, malloc, peak_memory, threads
 from regard.training.runtime.distributed import Objective, Processes
 from regard.training.runtime.signals import Interrupts
@@ -232,10 +232,10 @@ class _Trainer:
     def _compare_with_baselines(self) -> Sequence[str]:
         """Sentences about the best weights and the baselines of the task, whose scores are written into the folder."""
         report = self.problem.baselines()
-        if report is None or self.state.kept is None:
+        if report is None or not (self.run / BEST).exists():
             return ()
-        baselines.write(report, self.run)
-        return baselines.sentences(report, self.state.kept[0])
+        write_baselines(report, self.run)
+        return messages.baseline_sentences(report, checkpoint.read(self.run / BEST).facts["score"][report.metric])
 
     def _step(self) -> str | None:
         """Updates the weights once, or returns the reason why not."""

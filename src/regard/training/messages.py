@@ -1,4 +1,4 @@
-"""The sentences with which a training ends: its last event, or the error of a loss that diverged."""
+"""The sentences with which a training ends: its last event, the baselines, or the error of a loss that diverged."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.training.config import TrainingConfig, lasting
 from regard.training.events import Stopped
-from regard.training.protocol import TrainingProblem
+from regard.training.protocol import BaselineReport, TrainingProblem
 from regard.training.state import TrainingState
 from regard.training.step import Diverged
 
@@ -54,3 +54,15 @@ def stopped(
     if nothing_left:
         return Stopped(step, "nothing left", f"nothing is left to train: {cause}; {way_out} to go on")
     return Stopped(step, reason, cause)  # type: ignore[arg-type]
+
+
+def baseline_sentences(report: BaselineReport, score: float) -> Sequence[str]:
+    """The scores of the baselines beside that of the best weights, and advice if one of them is not beaten."""
+    sign = 1 if report.higher_is_better else -1
+    listed = ", ".join(f"{name} {value:.2f}" for name, value in report.scores.items())
+    told = [f"Baselines on the same data, {report.metric}: {listed}; the model {score:.2f}."]
+    name, value = max(report.scores.items(), key=lambda item: sign * item[1])
+    if sign * score <= sign * value:
+        advice = f"; try {report.advice}" if report.advice else "; train it longer, or on more data"
+        told.append(f"The model does not beat the {name}{advice}.")
+    return told

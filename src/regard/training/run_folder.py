@@ -29,7 +29,7 @@ from typing import Any
 
 from regard.common import atomic_files, checksums, json_files
 from regard.training.config import MAX_THREADS, TrainingConfig
-from regard.training.protocol import TrainableTask
+from regard.training.protocol import BaselineReport, TrainableTask
 
 FORMAT = 3  # 2 has no checksums; 1 is another layout
 _CHECKSUMMED = 3
@@ -343,3 +343,8 @@ def check_holds_no_run(run: Path) -> None:
         raise NotADirectoryError(f"{run} is a file, and a run is a folder; take another name")
     if (run / RECORD).exists() or (run / LAST).exists():
         raise FileExistsError(f"{run} holds a run already; resume it (--resume {run}), or take another folder")
+
+
+def write_baselines(report: BaselineReport, run: Path) -> None:
+    content = {name: value for name, value in dataclasses.asdict(report).items() if name != "advice"}
+    atomic_files.write_atomically(run / BASELINES, [json.dumps(content, ensure_ascii=False).encode(), b"\n"])

@@ -4,7 +4,7 @@ import re
 
 import regard
 from regard.data.embedded import fields
-from regard.data.text.tagged import TaggedSentence, find_scheme
+from regard.data.tagging.tagged import TaggedSentence, find_scheme
 
 SPLITS = fields.splits(train=300, valid=100, test=100)
 

@@ -130,6 +130,24 @@ def test_what_is_no_pair(text: str, message: str) -> None:
         parse_pair(text, 8)
 
 
+def test_two_arguments_are_a_pair() -> None:
+    assert Match.join_texts(["a b", "c", "d", "e"]) == ["a b\tc", "d\te"]
+    for texts in (["a b\tc", "d\te"], ["a b\nc", "d\ne"], ["a", "b", "c"], ["-"], []):
+        assert Match.join_texts(texts) == texts
+
+
+def test_a_pair_is_typed_as_two_texts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for texts in (["a dog", "a cat"], ["a dog\ta cat"]):
+        capsys.readouterr()
+        assert main(["predict", str(run), *texts]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert printed[0].count("\n") == 1
+    assert main(["predict", str(run), "a dog"]) == 2
+    assert "or behind a command one text after the other" in capsys.readouterr().err
+
+
 def test_two_lines_are_a_pair() -> None:
     assert parse_pair("a b\nc", 8) == parse_pair("a b\tc", 8) == parse_pair("a b\nc\n", 8) == ("a b", "c")
 

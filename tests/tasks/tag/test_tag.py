@@ -12,7 +12,7 @@ from tests.for_each import for_each
 import regard
 from regard.cli.main import main
 from regard.common.word_splitting import split_words
-from regard.data.text.tagged import TaggedSentence
+from regard.data.tagging.tagged import TaggedSentence
 from regard.tasks.tag.data import TagVocabulary, read
 from regard.tasks.tag.options import Tag
 from regard.tasks.tag.predictor import TagPredictor

@@ -117,7 +117,7 @@ def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
             typed = [] if options.text_column is None else options.text_column.split(",")
             if (texts := read_inputs(options.file, config.input_columns, typed)) is not None:
                 return in_chunks(iter(texts))
-        return input_lines(options.inputs, options.file, split_words=not config.has_line_breaks)
+        return input_lines(config.join_texts(options.inputs), options.file, split_words=not config.has_line_breaks)
     return iter([list(options.inputs)])
 
 

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from regard.data.embedded._cldr import fresh_babel
-from regard.data.text.tagged import TaggedSentence, TaggedSplits
+from regard.data.tagging.tagged import TaggedSentence, TaggedSplits
 
 # by the order of a date in digits
 LOCALES = {

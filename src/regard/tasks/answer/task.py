@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.common.wording import plural, shortened
 from regard.data.questions.babi import Question, match_files, read_babi
@@ -35,7 +36,7 @@ from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer, EvaluateAnswers
 from regard.tasks.answer.predictor import AnswerPredictor, StoryAnswer, story_text
 from regard.tasks.base import Progress, Task
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 # the error in percent above which a task has failed  (Weston et al. 2015)
@@ -67,6 +68,8 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     example: str
     longest: int  # sentences of a story to train on
     summary: str
+    folder: Path
+    asked: dict[str, Sequence[Question]]  # the questions of `valid`
     shared: Sequence[str] = ()
     unit: str = "questions"
 
@@ -98,7 +101,8 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         summary += f"{plural(len(encoders), 'network')} with {plural(task.restarts, 'restart')}"
         name, first = next(iter(splits.items()))
         example = story_text(first.valid[0], name if len(facts.tasks) > 1 else None)
-        return AnswerProblem(task, facts, encoders, train, valid, example, longest, summary, shared)
+        asked = {name: each.valid for name, each in splits.items()}
+        return AnswerProblem(task, facts, encoders, train, valid, example, longest, summary, folder, asked, shared)
 
     def build_model(self) -> AnswerNetworks:
         return AnswerNetworks.of(self.task, self.encoders)
@@ -167,9 +171,33 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         failed = float((values[:, 0] > FAILED).sum())
         return ValidationResult({"error": error, "failed tasks": failed, "nll": loss}, "error", False, sample)
 
+    def baselines(self) -> BaselineReport:
+        layers = read_baselines(self.folder, self.encoders)
+        errors = []
+        for name, frequent in zip(self.facts.tasks, self.facts.frequent, strict=True):
+            number = self.facts.network(name)
+            errors.append(_baseline_errors(layers[number], self.encoders[number], self.asked[name], frequent))
+        means = {name: float(np.mean([each[name] for each in errors])) for name in errors[0]}
+        return BaselineReport("error", False, means)
+
     def locate(self, planned: Sequence[PlannedQuestions]) -> str:
         count = sum(len(rows) for each in planned for rows in each.rows)
         return f"{count} questions of {self.task.dataset_label}"
+
+
+def _error(guesses: Sequence[str], questions: Sequence[Question]) -> float:
+    return 100.0 * float(np.mean([guess != q.answer for guess, q in zip(guesses, questions, strict=True)]))
+
+
+def _baseline_errors(
+    layer: nn.Module, encoder: StoryEncoder, questions: Sequence[Question], frequent: str
+) -> dict[str, float]:
+    """The errors of the baselines in percent."""
+    return {
+        "bag of words": _error(bag_of_words_answers(layer, encoder, questions), questions),
+        "answer that the story names last": _error(last_named(questions, encoder.answers, frequent), questions),
+        "most frequent answer": _error([frequent] * len(questions), questions),
+    }
 
 
 class TaskScore(NamedTuple):
@@ -262,23 +290,15 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
         for name, every in questions.items():
             number = predictor.facts.network(name)
             encoder, frequent = predictor.encoders[number], predictor.facts.frequent[predictor.facts.tasks.index(name)]
-            guesses = (
-                [answer.best for answer in answers[name]],
-                bag_of_words_answers(baselines[number], encoder, every),
-                last_named(every, encoder.answers, frequent),
-                [frequent] * len(every),
-            )
-            errors = [
-                100.0 * float(np.mean([guess != q.answer for guess, q in zip(each, every, strict=True)]))
-                for each in guesses
-            ]
+            error = _error([answer.best for answer in answers[name]], every)
+            bag, last, usual = _baseline_errors(baselines[number], encoder, every, frequent).values()
             hits = [
                 answer.strongest in question.support
                 for question, answer in zip(every, answers[name], strict=True)
                 if question.support
             ]
             support = 100.0 * float(np.mean(hits)) if hits else None
-            rows.append(TaskScore(name, len(every), errors[0], errors[1], errors[2], errors[3], support))
+            rows.append(TaskScore(name, len(every), error, bag, last, usual, support))
         return rows
 
     def _questions(

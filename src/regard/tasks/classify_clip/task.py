@@ -37,7 +37,7 @@ from regard.tasks.classify_clip.data import (
 )
 from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips
 from regard.tasks.classify_clip.predictor import ClipClassifier
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 # clips of an evaluation that are printed
@@ -55,6 +55,7 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
     train: Clips
     valid: Clips
     summary: str
+    folder: Path
     shared: Sequence[str] = ()
     unit: str = "clips"
 
@@ -83,7 +84,7 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
         summary = f"{len(splits.train):,} clips to train on, {len(splits.valid):,} to validate"
         summary += f", {len(facts.classes)} classes"
         shared = record_folder(task.train, folder, splits, "clips", contents, new, own_parts(task))
-        return ClassifyClipProblem(task, facts, splits.train, splits.valid, summary, shared)
+        return ClassifyClipProblem(task, facts, splits.train, splits.valid, summary, folder, shared)
 
     def build_model(self) -> ClipModel:
         return _build(self.task, self.facts)
@@ -114,6 +115,11 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
     def validate(self, model: ClipModel) -> ValidationResult:
         probabilities = ClipClassifier(model, self.facts).probabilities(self.valid.clips)
         return ValidationResult(class_scores(probabilities, self.valid.labels), self.task.metric, False)
+
+    def baselines(self) -> BaselineReport:
+        alone = single_frame_accuracy(read_single_frame(self.folder, self.facts), self.valid, self.facts)
+        name = f"network that sees a single {'sample' if self.facts.size is None else 'frame'}"
+        return BaselineReport("accuracy", True, {name: alone})
 
 
 class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):

@@ -49,7 +49,7 @@ from regard.tasks.embed.data import (
 )
 from regard.tasks.embed.options import BERTEmbedderOptions, Embed
 from regard.tasks.embed.predictor import EmbedPredictor
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
@@ -126,6 +126,10 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
         predictor = _predictor(self.task, self.encoder, model)
         retrieval = Retrieval.of(predictor, self.valid, self.task.temperature)
         return ValidationResult(retrieval.scores, "recall@1", True, retrieval.sample(0))
+
+    def baselines(self) -> BaselineReport:
+        scores = retrieval_scores(_baseline_ranks(*retrieval_of(self.valid)))
+        return BaselineReport("recall@1", True, {"tf-idf": scores["recall@1"]})
 
     def warnings(self) -> Sequence[str]:
         count = len(self.pairs.source)
@@ -310,7 +314,7 @@ def evaluate_pairs(
     start = time.perf_counter()
     retrieval = Retrieval.of(predictor, texts, temperature, progress)
     seconds = time.perf_counter() - start
-    baseline = _baseline_ranks(retrieval)
+    baseline = _baseline_ranks(retrieval.queries, retrieval.candidates, retrieval.right, retrieval.answers)
     intervals = retrieval.intervals
     of_baseline = retrieval_scores(baseline), retrieval_intervals(baseline)
     facts = {
@@ -337,14 +341,19 @@ def evaluate_pairs(
     return Evaluation(retrieval.scores, count, "pairs", split, seconds, predictions, samples, notes, facts, intervals)
 
 
-def _baseline_ranks(retrieval: Retrieval) -> NDArray[np.int64]:  # -> "q"
+def _baseline_ranks(
+    queries: Sequence[str],
+    candidates: Sequence[str],
+    right: NDArray[np.int64],  # "q"
+    answers: Sequence[NDArray[np.int64]],
+) -> NDArray[np.int64]:  # -> "q"
     """The rank of the right candidate of every query by tf-idf."""
-    index = TfIdf(retrieval.candidates)
+    index = TfIdf(candidates)
     found = []
     # query by query: a matrix of all queries and candidates may not fit into memory
-    for query, right, answers in zip(retrieval.queries, retrieval.right, retrieval.answers, strict=True):
-        rivals = without_other_right(index.similarity(query)[None], right[None], [answers])
-        found.append(ranks(rivals, right[None]))
+    for query, place, others in zip(queries, right, answers, strict=True):
+        rivals = without_other_right(index.similarity(query)[None], place[None], [others])
+        found.append(ranks(rivals, place[None]))
     return np.concatenate(found)
 
 

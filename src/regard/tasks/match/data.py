@@ -121,7 +121,7 @@ def parse_pair(text: str, max_length: int) -> tuple[str, str]:
     if len(parts) != len(_PARTS):
         raise ValueError(
             f"a pair must be two texts with a tab between them, or on two lines, got {shortened(text)}; "
-            "type the first text, a tab and the second text"
+            "type the first text, a tab and the second text, or behind a command one text after the other"
         )
     for name, part in zip(_PARTS, parts, strict=True):
         if not part.strip():

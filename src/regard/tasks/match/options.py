@@ -381,6 +381,14 @@ class Match(TextFileConfig):
     def cli_arguments(self) -> list[str]:
         return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()
 
+    @classmethod
+    def join_texts(cls, texts: Sequence[str]) -> Sequence[str]:
+        """Two arguments without a tab or a line break are the texts of a pair, in this order."""
+        is_even = bool(texts) and len(texts) % 2 == 0
+        if not is_even or any(mark in text for text in texts for mark in "\t\n"):
+            return texts
+        return [f"{first}\t{second}" for first, second in zip(texts[::2], texts[1::2], strict=True)]
+
     def load(self) -> MatchTask:
         from regard.tasks.match.task import MatchTask
 

@@ -38,10 +38,10 @@ from regard.tasks.match.encoders import (
     smallest_source,
     training_source,
 )
-from regard.tasks.match.options import AttackPairs, EvaluatePairs, Match
+from regard.tasks.match.options import AttackPairs, BagOfPairsOptions, CoEncoderOptions, EvaluatePairs, Match
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import PairReader
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
@@ -67,6 +67,7 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
     valid_tokens: Sequence[Any]
     vectors: FrozenVectors | None  # of the texts, where a frozen encoder reads them
     summary: str
+    folder: Path
     shared: Sequence[str] = ()  # warnings about pairs that files share
     unit: str = "pairs"
 
@@ -100,7 +101,7 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
             vectors = FrozenVectors(parts.reader, [*tokens, *valid_tokens], parts.frozen)
             # states that do not fit into memory are computed again in every step
             vectors = vectors if vectors.fits else None
-        return MatchProblem(task, facts, parts, tokens, train, valid, valid_tokens, vectors, summary, shared)
+        return MatchProblem(task, facts, parts, tokens, train, valid, valid_tokens, vectors, summary, folder, shared)
 
     @property
     def reader(self) -> PairReader[Any]:
@@ -123,6 +124,15 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
     def warnings(self) -> Sequence[str]:
         long = long_sample_warnings(self._lengths(), self.task.batch)
         return [*long, *unseen_class_notes(self.valid, self.facts.classes)]
+
+    def baselines(self) -> BaselineReport | None:
+        if isinstance(self.task.model, BagOfPairsOptions):
+            return None
+        found = baseline_probabilities(self.folder, self.facts, self.valid)
+        advice = "" if isinstance(self.task.model, CoEncoderOptions) else "--encoder FOLDER --model co-encoder"
+        return BaselineReport(
+            "accuracy", True, {"bag of words": class_scores(found, self.valid.labels)["accuracy"]}, advice
+        )
 
     def load_batch(self, planned: PlannedPairs, rank: int, world: int) -> MatchBatch | None:
         rows = planned.rows[rank::world]
@@ -154,6 +164,13 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         index = np.concatenate([each.rows for each in planned])
         first = shortened(self.train.first[int(index[0])])
         return f"{len(index)} pairs of {self.task.dataset_label}, the first of them {first}"
+
+
+def baseline_probabilities(folder: Path, facts: PairFacts, data: LabelledPairs) -> NDArray[np.float64]:  # -> "n k"
+    """p(class | pair) by the bag of words of the run."""
+    reader = baseline_reader(facts)
+    bag = MatchPredictor(read_baseline(folder, facts), reader, facts.classes, max_length=0)
+    return bag.probabilities(reader.tokenize(data.first, data.second))
 
 
 class MatchTask(Task[Match, MatchPredictor]):
@@ -192,9 +209,7 @@ class MatchTask(Task[Match, MatchPredictor]):
             predictor.reader.tokenize(data.first, data.second), lambda done: progress(done, len(data))
         )
         seconds = time.perf_counter() - start
-        reader = baseline_reader(facts)
-        bag = MatchPredictor(read_baseline(folder, facts), reader, facts.classes, max_length=predictor.max_length)
-        baseline = bag.probabilities(reader.tokenize(data.first, data.second))
+        baseline = baseline_probabilities(folder, facts, data)
         of_baseline = class_scores(baseline, data.labels), class_intervals(baseline, data.labels)
         notes = [baseline_note(*of_baseline), hardest_classes(probabilities, data.labels, data.classes)]
         notes += unseen_class_notes(data, facts.classes)

@@ -35,7 +35,7 @@ from regard.tasks.respond.data import (
 from regard.tasks.respond.options import DecoderOptions, EvaluateReplies, FlatOptions, Respond
 from regard.tasks.respond.predictor import RespondPredictor
 from regard.tasks.respond.scoring import named_values, reply_scores
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 
 if TYPE_CHECKING:
     from regard.tasks.respond.decoder import PretrainedDecoder
@@ -55,6 +55,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
     replies: Sequence[EncodedReply]
     valid: Sequence[EncodedReply]
     decoder: "PretrainedDecoder | None"
+    counts: Sequence[int]  # of the tokens of all replies to train on
     learns_dialogues: bool  # whether `replies` are the last ones, and those in their histories are learned with them
     summary: str
     shared: Sequence[str] = ()
@@ -104,7 +105,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         # bidirectional one those behind a turn that is drawn in every epoch
         whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.is_flat else None
         learned = replies if whole is None else whole
-        return RespondProblem(task, reader, learned, valid, decoder, whole is not None, summary, shared)
+        return RespondProblem(task, reader, learned, valid, decoder, counts, whole is not None, summary, shared)
 
     def build_model(self) -> Responder:
         return _build(self.task, self.reader.tokenizer, self.decoder)
@@ -158,6 +159,10 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
         decode = self.reader.tokenizer.decode
         sample = f"{decode(reply.history.turns[-1])} → {best.text}   (right: {decode(reply.tokens)})"
         return ValidationResult({"perplexity": _perplexity(nll), "nll": nll}, "perplexity", False, sample)
+
+    def baselines(self) -> BaselineReport:
+        unigram = _perplexity(unigram_nll(self.counts, self.valid))
+        return BaselineReport("perplexity", False, {"unigram model of the replies": unigram})
 
 
 class RespondTask(Task[Respond, RespondPredictor]):

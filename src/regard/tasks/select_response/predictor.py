@@ -39,14 +39,14 @@ _OF_TURNS, _OF_ALL = "matcher.turn_reads", "matcher.matcher.attention"
 
 @dataclass(frozen=True)
 class RankedResponses:
-    """The candidates with the probability of each to be the response, the best first; `top` of them are printed."""
+    """The candidates and the probability of each, if one of them is the response, the best first; `top` are printed."""
 
     candidates: tuple[tuple[str, float], ...]
     top: int = 1
 
 
 class SelectResponsePredictor(Predictor[str, RankedResponses]):
-    """turns and candidates -> scores; every candidate is scored by itself.
+    """turns and candidates -> scores; every candidate is scored by itself, and a softmax makes them shares.
 
     An input has the turns on its first line, separated by tabs, and a candidate on every further line.
     """
@@ -85,7 +85,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         outputs = []
         for group, row in zip(groups, scores, strict=True):
             order = np.argsort(-row, kind="stable").tolist()
-            shares = torch.from_numpy(row).sigmoid()
+            shares = torch.from_numpy(row).softmax(0)
             outputs.append(RankedResponses(tuple((group.candidates[n], float(shares[n])) for n in order), options.top))
         return outputs
 

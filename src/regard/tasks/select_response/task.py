@@ -45,7 +45,7 @@ from regard.tasks.select_response.data import DialogueFacts, groups_of, tf_idf_s
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.readers import TurnReader, TurnTokenReader, TurnWordReader, dialogue_inputs
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
@@ -205,6 +205,10 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
         rows = self.predictor(model).scores(self.valid, prepare=lambda inputs: self._read_states(model, inputs))
         sample = _sample(self.valid[0], rows[0])
         return ValidationResult(ranking_scores(np.stack(rows)), "recall at 1", True, sample)
+
+    def baselines(self) -> BaselineReport:
+        scores = {"tf-idf": ranking_scores(tf_idf_scores(self.valid))["recall at 1"]}
+        return BaselineReport("recall at 1", True, scores, "" if self.task.model.encoder else "--encoder FOLDER")
 
     def locate(self, planned: Sequence[PlannedContexts]) -> str:
         """The number of the contexts of these batches, and the last turn of the first."""

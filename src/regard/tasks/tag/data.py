@@ -13,9 +13,7 @@ from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme
 from regard.common.word_splitting import WordSplitter, split_words
 from regard.data.embedded import fields
 from regard.data.splitting import held_out, require_held_out, split_items
-from regard.data.text.special_tokens import SPECIAL
-from regard.data.text.subword_inputs import SubwordInputs
-from regard.data.text.tagged import (
+from regard.data.tagging.tagged import (
     TaggedSentence,
     TaggedSplits,
     check_lengths,
@@ -26,7 +24,9 @@ from regard.data.text.tagged import (
     read_tagged,
     tags_of,
 )
-from regard.data.text.word_affixes import WordAffixes
+from regard.data.tagging.word_affixes import WordAffixes
+from regard.data.text.special_tokens import SPECIAL
+from regard.data.text.subword_inputs import SubwordInputs
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
 from regard.data.unseen_labels import unseen
 from regard.models.tagger import TaggerSizes

@@ -14,8 +14,8 @@ from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.common.tag_schemes import OUTSIDE, TaggedSpan
 from regard.common.wording import plural
+from regard.data.tagging.tagged import TaggedSentence
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
-from regard.data.text.tagged import TaggedSentence
 from regard.data.text.words import WordEncoder
 from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from regard.common.tag_schemes import TagScheme
 from regard.common.wording import plural
+from regard.data.tagging.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
-from regard.data.text.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
 from regard.data.text.words import WordEncoder, WordInputs
 from regard.data.unseen_labels import unseen_notes
 from regard.inference.evaluation import Evaluation

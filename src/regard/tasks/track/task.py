@@ -42,7 +42,7 @@ from regard.tasks.track.data import (
 from regard.tasks.track.options import EvaluateStates, Track
 from regard.tasks.track.predictor import TrackPredictor
 from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder, whole_batches
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
@@ -181,6 +181,11 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
     def validate(self, model: SlotTracker) -> ValidationResult:
         tracked = track_dialogues(TrackPredictor(model, self.encoder), self.valid, self.valid_encoded)
         return ValidationResult(tracked.scores, "joint goal", True, _sample(self.valid[0], tracked.labels[0]))
+
+    def baselines(self) -> BaselineReport:
+        matched = matched_labels(self.valid, self.encoder.candidates.ontology)
+        scores, _ = tracking_scores(matched, right_labels(self.valid))
+        return BaselineReport("joint goal", True, {"string matching": scores["joint goal"]})
 
     def locate(self, planned: Sequence[PlannedTurns]) -> str:
         """The number of the turns of these batches, and the first."""

@@ -7,7 +7,7 @@ import pytest
 from tests.for_each import for_each
 
 from regard.common.tag_schemes import TagScheme
-from regard.data.text.tagged import (
+from regard.data.tagging.tagged import (
     TaggedSentence,
     check_lengths,
     check_scheme_is_whole,

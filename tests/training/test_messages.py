@@ -2,14 +2,14 @@
 
 import pytest
 
-from regard.training.baselines import sentences
+from regard.training.messages import baseline_sentences
 from regard.training.protocol import BaselineReport
 
 
 @pytest.mark.parametrize(("score", "higher_is_better"), [(90.0, True), (12.0, False)])
 def test_a_model_that_beats_its_baselines(score: float, higher_is_better: bool) -> None:
     report = BaselineReport("score", higher_is_better, {"unigram": 50.0, "bigram": 60.0}, "--encoder FOLDER")
-    (only,) = sentences(report, score)
+    (only,) = baseline_sentences(report, score)
     assert only == f"Baselines on the same data, score: unigram 50.00, bigram 60.00; the model {score:.2f}."
 
 
@@ -17,4 +17,4 @@ def test_a_model_that_beats_its_baselines(score: float, higher_is_better: bool) 
 def test_a_model_that_does_not_beat_them(score: float, higher_is_better: bool, best: str) -> None:
     """Not even if it has the same score."""
     report = BaselineReport("score", higher_is_better, {"unigram": 50.0, "bigram": 60.0}, "--encoder FOLDER")
-    assert sentences(report, score)[1] == f"The model does not beat the {best}; try --encoder FOLDER."
+    assert baseline_sentences(report, score)[1] == f"The model does not beat the {best}; try --encoder FOLDER."

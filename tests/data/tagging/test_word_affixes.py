@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from regard.data.text.word_affixes import WordAffixes
+from regard.data.tagging.word_affixes import WordAffixes
 
 FILE = [
     "Anna was in Paris .",
