@@ -242,6 +242,29 @@ def test_places_of_an_image_are_told() -> None:
     assert tape[0].grid == (3, 5)
 
 
+def test_a_captioner_attends_to_patches_of_the_image() -> None:
+    import transformers as t
+
+    encoder = t.ViTConfig(
+        hidden_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=3,
+        intermediate_size=7,
+        image_size=(6, 10),
+        patch_size=2,
+    )
+    decoder = t.GPT2Config(
+        vocab_size=19, n_embd=12, n_layer=1, n_head=3, n_positions=32, add_cross_attention=True, bos_token_id=1
+    )
+    config = t.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    model = t.VisionEncoderDecoderModel(config).eval()
+    # as many words as the image has tokens: their self attention has no grid
+    with torch.no_grad(), regard.record(model) as recording:
+        model(pixel_values=torch.rand(1, 3, 6, 10), decoder_input_ids=torch.randint(2, 19, (1, 16)))
+    grids = {recorded.name.rpartition(".")[2]: recorded.grid for recorded in recording}
+    assert grids == {"attention": (3, 5), "attn": None, "crossattention": (3, 5)}
+
+
 def test_left_padding_is_looked_at_by_nobody() -> None:
     made = gpt2()
     ids = made.inputs["input_ids"]

@@ -60,6 +60,8 @@ class ModuleStack:
         self.images: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._patch_modules: tuple[nn.Module | None, ...] = ()
         self._tower: nn.Module | None = None
+        # sequences of patches that such a tower returned, with their grids: keys of a decoder's cross attention
+        self._patches: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._model = model
         self._thread = threading.get_ident()
         self.foreign_modules: dict[str, None] = {}  # types of modules outside of the model that attended
@@ -112,6 +114,8 @@ class ModuleStack:
             self.on_error()
         elif frame is not None:
             self.on_leave(frame, out)
+        if module is self._tower and self._grid is not None:
+            self._note_patches(self._grid, out)
         # a grid is valid in the tower that attends to its patches, and for one call
         if module is self._tower or not self.stack:
             self._grid = self._tower = None
@@ -129,6 +133,24 @@ class ModuleStack:
             self._patch_modules = tuple(frame.module for frame in self.stack)
         else:
             self.images[out] = grid
+
+    def _note_patches(self, grid: tuple[int, int], out: Any) -> None:
+        """Notes the sequences in the output of a tower that have its patches, after a few tokens."""
+        values = out.values() if isinstance(out, Mapping) else out if isinstance(out, tuple | list) else (out,)
+        for value in values:
+            if isinstance(value, Tensor) and value.ndim == 3 and 0 <= value.shape[1] - grid[0] * grid[1] <= _PREFIX:
+                self._patches[value] = grid
+
+    def source_grid(self, keys: int) -> tuple[int, int] | None:
+        """(height, width) of the last of these keys, if they are patches of an image that a running module received."""
+        if not self._patches.data:
+            return None
+        for frame in reversed(self.stack):
+            for value in (*frame.args, *frame.kwargs.values()):
+                if isinstance(value, Tensor) and value in self._patches and value.shape[1] == keys:
+                    grid: tuple[int, int] = self._patches[value]
+                    return grid
+        return None
 
     def grid(self, keys: int) -> tuple[int, int] | None:
         """(height, width) of the last of these keys, if an image was cut into that many patches, after a few tokens."""

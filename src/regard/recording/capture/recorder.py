@@ -319,11 +319,15 @@ class Recorder:
             certificate=certified if pending is None else pending.certificate,  # type: ignore[arg-type]
             tolerance=tolerance if pending is None else pending.tolerance,  # type: ignore[arg-type]
             captured_from=captured.captured_from,
-            grid=captured.grid if captured.in_place else self.module_stack.grid(shape[-1]),
+            grid=captured.grid if captured.in_place else self._grid(captured.kind, shape[-1]),
             gradient=self._gradient(captured, as_rows, v, stored.shape, name, has_graph) if has_gradient else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),
         )
+
+    def _grid(self, kind: Kind, keys: int) -> tuple[int, int] | None:
+        source = self.module_stack.source_grid(keys) if kind == "cross" else None
+        return self.module_stack.grid(keys) if source is None else source
 
     def _pending_certificate(
         self, stored: SnapshotMap, v: Tensor, expected: Tensor | None, captured: CapturedCall
