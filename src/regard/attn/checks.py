@@ -184,7 +184,7 @@ def refuse_arguments(owner: str, names: Iterable[str]) -> NoReturn:
 def refuse_equivalents(owner: type, names: Iterable[str]) -> None:
     """Raises for arguments of torch's attentions that the constructor of `owner` does not have."""
     foreign = [name for name in names if _equivalent(owner.__name__, name) is not None]
-    parameters = inspect.signature(vars(owner).get("__init__", owner)).parameters if foreign else {}
+    parameters = inspect.signature(owner).parameters if foreign else {}
     unknown = [name for name in foreign if name not in parameters]
     if unknown:
         refuse_arguments(owner.__name__, unknown)
