@@ -45,7 +45,8 @@ def test_classes_of_a_model_number_the_labels_of_another_file(tmp_path: Path) ->
     assert read.classes == ("c", "d", "b")
     assert read.labels.tolist() == [2, 0]
     with pytest.raises(ValueError, match=r"test\.txt:2: unknown label 'c'; did you mean 'cc'\? known are: b, cc"):
-        read_labelled(path, classes=("b", "cc"))
+        read_labelled(path, classes=("b", "cc"), refuses_unseen=True)
+    assert read_labelled(path, classes=("b", "cc")).classes == ("b", "cc", "c")
 
 
 def test_a_text_may_hold_tabs_where_there_is_no_header(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_classes_of_a_run(tmp_path: Path) -> None:
     path = write(tmp_path, "no\ta\tb\n")
     assert read_labelled_pairs(path, ["maybe", "no", "yes"]).labels.tolist() == [1]
     with pytest.raises(ValueError, match=r"pairs.tsv:1: unknown label 'no'; known are: false, true"):
-        read_labelled_pairs(path, ["false", "true"])
+        read_labelled_pairs(path, ["false", "true"], refuses_unseen=True)
 
 
 @for_each(

@@ -116,11 +116,12 @@ def test_an_evaluation_has_naive_bayes_beside_the_bag_of_words(tmp_path: Path) -
     task.prepare(tmp_path, new=True)
     predictor = task.predictor(tmp_path)
     evaluation = task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(), lambda done, count: None)
-    assert evaluation.notes[1].startswith("naive Bayes, the baseline by counts alone: accuracy 100.00 (95 % interval ")
+    start = "naive Bayes, the baseline by counts alone: accuracy 100.00 (95 % interval "
+    assert any(note.startswith(start) for note in evaluation.notes)
     # a run of an earlier version has none
     (tmp_path / "naive-bayes.safetensors").unlink()
     evaluation = task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(), lambda done, count: None)
-    assert list(evaluation.facts) == ["baseline"]
+    assert "naive_bayes" not in evaluation.facts
 
 
 def test_ratios_belong_to_models_that_attend() -> None:

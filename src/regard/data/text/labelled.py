@@ -83,16 +83,15 @@ def read_labelled(
     part: Part = "train",
     columns: TextColumns = TextColumns(),
     *,
-    with_unseen: bool = False,
+    refuses_unseen: bool = False,
 ) -> LabelledTexts:
     """The texts of a UTF-8 file, `.gz` unpacked, in any of the formats; the first line decides which, and `.csv` names
     CSV. Of a file with parts it is this `part`. `columns` are those of a sheet, or the keys of JSON lines.
 
     Classes are the labels in the file, sorted; more than one for two texts is an error. With `classes`, such as those
-    of a trained model, labels must be among them and have their numbers; `with_unseen`, as data to evaluate may have
-    them, other labels are classes behind these. Lines that are not UTF-8 are read as Latin-1,
-    as older collections (TREC) need it, those of `.csv` and `.tsv` as Windows' cp1252, and counted in `num_latin1`.
-    UTF-16 is read where its mark begins the file.
+    of a trained model, labels have their numbers, and others are classes behind these, or an error if it
+    `refuses_unseen`. Lines that are not UTF-8 are read as Latin-1, as older collections (TREC) need it, those of `.csv`
+    and `.tsv` as Windows' cp1252, and counted in `num_latin1`. UTF-16 is read where its mark begins the file.
     """
     latin1: list[int] = []
     fallback = fallback_encoding(path)
@@ -101,14 +100,14 @@ def read_labelled(
     if classes is None:
         classes = sorted({label for _, label, _ in rows})
         check_classes(path, classes, len(rows), "texts", _NUMBER)
-    elif with_unseen:
-        classes = extend_classes((row.label for row in rows), classes, path)
-    else:
+    elif refuses_unseen:
         for number, label, _ in rows:
             try:
                 known("label", label, classes)
             except ValueError as error:
                 raise ValueError(f"{path}:{number}: {error}") from error
+    else:
+        classes = extend_classes((row.label for row in rows), classes, path)
     numbers = {label: n for n, label in enumerate(classes)}
     labels = np.array([numbers[label] for _, label, _ in rows], np.int64)
     texts = [text for _, _, text in rows]

@@ -88,13 +88,13 @@ def read_labelled_pairs(
     columns: Columns | None = None,
     max_length: int | None = None,
     *,
-    with_unseen: bool = False,
+    refuses_unseen: bool = False,
 ) -> LabelledPairs:
     """The pairs of a UTF-8 file, `.gz` unpacked; the first line decides the format.
 
-    Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels must be among
-    them; `with_unseen`, as data to evaluate may have them, other labels are classes behind these. Pairs with the label
-    "-" are left out and counted. A text of more than `max_length` words is an error.
+    Classes are the labels in the file, sorted. With `classes`, such as those of a trained model, labels have their
+    numbers, and others are classes behind these, or an error if it `refuses_unseen`. Pairs with the label "-" are left
+    out and counted. A text of more than `max_length` words is an error.
     """
     windows: list[int] = []
     # lines that are not UTF-8 are an error, unless a spreadsheet wrote them
@@ -115,7 +115,7 @@ def read_labelled_pairs(
     if classes is None:
         classes = sorted({row.label for row in labelled})
         check_classes(path, classes, len(labelled), "pairs", _NAME)
-    elif with_unseen:
+    elif not refuses_unseen:
         classes = extend_classes((row.label for row in labelled), classes, path)
     for row in labelled:
         try:

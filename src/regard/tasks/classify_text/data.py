@@ -42,7 +42,7 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
         parts = (with_classes(part, classes, config.dataset) for part in (splits.train, splits.valid, splits.test))
         return LabelledSplits(*parts)
     assert config.train is not None
-    train = read_labelled(config.train, classes, columns=config.columns)
+    train = read_labelled(config.train, classes, columns=config.columns, refuses_unseen=True)
     if len(train.classes) < 2:
         raise ValueError(
             f"train={config.train} has one class, {train.classes[0]!r}, so there is nothing to learn; "
@@ -53,10 +53,10 @@ def read(config: ClassifyText, classes: Sequence[str] | None = None) -> Labelled
         require_held_out(held, f"train={config.train}", "texts")
         train, valid = train[np.flatnonzero(~held)], train[np.flatnonzero(held)]
     else:
-        valid = read_labelled(config.valid, train.classes, "valid", config.columns, with_unseen=True)
+        valid = read_labelled(config.valid, train.classes, "valid", config.columns)
     test = valid
     if config.test is not None:
-        test = read_labelled(config.test, train.classes, "test", config.columns, with_unseen=True)
+        test = read_labelled(config.test, train.classes, "test", config.columns)
     return LabelledSplits(train, valid, test)
 
 

@@ -345,7 +345,7 @@ def read_files(
 
     Of a file with parts it is this `part`.
     """
-    files = [read_labelled(path, classes, part, columns, with_unseen=True) for path in paths]
+    files = [read_labelled(path, classes, part, columns) for path in paths]
     together = extend_classes((name for file in files for name in file.classes), classes, " ".join(map(str, paths)))
     labels = np.concatenate([renumber(file.labels, file.classes, together) for file in files])
     return LabelledTexts([text for file in files for text in file.texts], labels, together), " ".join(map(str, paths))

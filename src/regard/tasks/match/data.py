@@ -41,7 +41,7 @@ def read(config: Match, classes: Sequence[str] | None = None) -> PairSplits:
         parts = (with_pair_classes(part, classes, config.dataset) for part in (splits.train, splits.valid, splits.test))
         return PairSplits(*parts)
     assert config.train is not None
-    train = read_file(config, config.train, classes)
+    train = read_file(config, config.train, classes, refuses_unseen=True)
     if len(train.classes) < 2:
         raise ValueError(
             f"train={config.train} has one class, {train.classes[0]!r}, so there is nothing to learn; "
@@ -53,17 +53,17 @@ def read(config: Match, classes: Sequence[str] | None = None) -> PairSplits:
         require_held_out(held, f"train={config.train}", "pairs")
         train, valid = train[np.flatnonzero(~held)], train[np.flatnonzero(held)]
     else:
-        valid = read_file(config, config.valid, train.classes, with_unseen=True)
-    test = valid if config.test is None else read_file(config, config.test, train.classes, with_unseen=True)
+        valid = read_file(config, config.valid, train.classes)
+    test = valid if config.test is None else read_file(config, config.test, train.classes)
     return PairSplits(train, valid, test)
 
 
 def read_file(
-    config: Match, path: Path, classes: Sequence[str] | None = None, *, with_unseen: bool = False
+    config: Match, path: Path, classes: Sequence[str] | None = None, *, refuses_unseen: bool = False
 ) -> LabelledPairs:
     """The pairs of one file in the format of the run."""
     columns = None if config.columns is None else Columns.parse(config.columns)
-    return read_labelled_pairs(path, classes, columns, config.max_length, with_unseen=with_unseen)
+    return read_labelled_pairs(path, classes, columns, config.max_length, refuses_unseen=refuses_unseen)
 
 
 @dataclass(frozen=True, kw_only=True)

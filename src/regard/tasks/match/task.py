@@ -245,7 +245,7 @@ class MatchTask(Task[Match, MatchPredictor]):
             options,
             folder,
             "pairs",
-            read_files=lambda paths: read_file(config, paths[0], facts.classes, with_unseen=True),
+            read_files=lambda paths: read_file(config, paths[0], facts.classes),
             read_part=lambda part: getattr(read(self.config, facts.classes), part),
             contents=contents,
         )
