@@ -48,3 +48,16 @@ def test_every_right_and_every_wrong_answer() -> None:
         scores = answer_scores(predictions, [["a b"], ["c"], ["d"]])
         assert scores.exact_match_interval == scores.f1_interval == pytest.approx(wilson, abs=0.01)
     assert reciprocal_rank_interval(np.array([1, 1, 1])) == accuracy_interval([1] * 3, [1] * 3)
+
+
+def test_the_interval_of_nats_has_no_mass_below_zero() -> None:
+    """One bad example among many good ones: mean ± 1.96 s / √n would begin below 0."""
+    nats = [0.001] * 40 + [4.5]
+    low, high = nats_interval(nats)
+    assert low == pytest.approx(0.001)
+    assert 0.2 < high < 0.5
+    rng = np.random.default_rng(0)
+    few, many = rng.exponential(size=9_000), rng.exponential(size=11_000)
+    for values in (few, many):
+        half = 1.96 / math.sqrt(len(values))
+        assert nats_interval(values) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.003)

@@ -8,7 +8,7 @@ import seqeval.scheme
 from hypothesis import given, strategies as st
 
 import regard
-from regard.metrics import spans
+from regard.metrics import intervals
 from regard.metrics.classification import accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
 
@@ -69,7 +69,7 @@ def test_numbers_of_sentences_must_agree() -> None:
 def test_the_interval_does_not_depend_on_the_parts_of_its_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     tags = [["B-X", "O"], ["O", "B-X"], ["B-X", "B-X"]] * 5
     whole = span_scores(tags, tags[1:] + tags[:1], SCHEME)
-    monkeypatch.setattr(spans, "_MAX_DRAWN", 47)
+    monkeypatch.setattr(intervals, "_MAX_DRAWN", 47)
     assert span_scores(tags, tags[1:] + tags[:1], SCHEME) == whole
 
 

@@ -13,11 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.common.tag_schemes import Reading, TagScheme
-from regard.metrics.intervals import Interval, share_interval
-
-_RESAMPLES = 1000
-# numbers of a draw that are in memory at once
-_MAX_DRAWN = 1 << 22
+from regard.metrics.intervals import Interval, bootstrap_sums, share_interval
 
 
 class SpanScores(NamedTuple):
@@ -72,16 +68,11 @@ def _f1(counts: NDArray[np.int64]) -> NDArray[np.float64]:  # "*b 3" -> "*b"
     return 200.0 * counts[..., 0] / np.maximum(counts[..., 1] + counts[..., 2], 1)
 
 
-def _interval(counts: NDArray[np.int64], seed: int = 0) -> Interval:
+def _interval(counts: NDArray[np.int64]) -> Interval:
     # sentences without spans say nothing about F1, neither in a resample nor in a share
     counts = counts[counts.any(1)]
     n = len(counts)
     if not n:
         return share_interval(0, 0.0)
-    random, shares, scores = np.random.default_rng(seed), np.full(n, 1 / n), []
-    # a part of the draws at a time: all of them would be a thousand numbers per sentence
-    for start in range(0, _RESAMPLES, size := max(1, _MAX_DRAWN // n)):
-        draws = random.multinomial(n, shares, min(size, _RESAMPLES - start))
-        scores.append(_f1(draws @ counts))
-    low, high = np.quantile(np.concatenate(scores), (0.025, 0.975)).tolist()
+    low, high = np.quantile(_f1(bootstrap_sums(counts)), (0.025, 0.975)).tolist()
     return share_interval(n, low / 100.0) if low == high else (low, high)
