@@ -126,12 +126,12 @@ def test_probabilities_that_do_not_fit_are_told(p: list[float], references: list
 
 
 def test_the_interval_of_nll_is_that_of_a_mean() -> None:
-    """mean ± 1.96 standard errors."""
+    """A bootstrap of many examples is mean ± 1.96 standard errors."""
     p = np.random.default_rng(3).dirichlet([1.0, 2.0, 3.0], 4000)
     references = np.arange(4000) % 3
     nats = -np.log(p[np.arange(4000), references])
     low, high = nll_interval(p, references)
-    assert (low + high) / 2 == pytest.approx(nll(p, references))
-    assert (high - low) / 2 == pytest.approx(1.96 * nats.std() / np.sqrt(4000), rel=1e-3)
+    assert (low + high) / 2 == pytest.approx(nll(p, references), rel=1e-2)
+    assert (high - low) / 2 == pytest.approx(1.96 * nats.std() / np.sqrt(4000), rel=0.1)
     low, high = nll_interval([[0.5, 0.5]], [0])
     assert 0 < low < np.log(2) < high < np.inf
