@@ -222,16 +222,17 @@ def elsewhere() -> Iterator[Path]:
             os.chdir(before)
 
 
-def drawn(page: Path) -> None:
+def drawn(page: Path, images: Path = ROOT / "docs/images") -> None:
     """The pictures that a page shows and its own examples draw, drawn again; in few colours, to keep them small."""
     from PIL import Image
 
+    images = images.resolve()
     with elsewhere() as folder:
         run(page)
         for name in set(PICTURE.findall(page.read_text(encoding="utf-8"))):
             if (folder / name).exists():
                 with Image.open(folder / name) as image:
-                    image.convert("RGB").quantize(256).save(ROOT / "docs/images" / name, optimize=True)
+                    image.convert("RGB").quantize(256).save(images / name, optimize=True)
                 print(f"{page.name}: {name}")
 
 

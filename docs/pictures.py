@@ -1,0 +1,255 @@
+"""Draws the pictures of the documentation: python docs/pictures.py [FILE ...] [--runs FOLDER] [--out docs/images].
+
+A FILE is a name below docs/images, such as masks.png or claims/order.svg; without one, all are drawn. Pictures of
+mechanisms and gates train tiny models (seconds each), those of guides run the examples of their guide (about a minute
+each), those of claims read benchmarks/results. The others train a run into --runs, which is resumed or used again:
+dates.png and serve.png (2 CPU minutes), ntm-copy.png (3), and, much longer, speech, captions, clips and digits.
+A picture whose text is cut off, or smaller than 7 points on a page, ends the command. --list prints every file with its
+source.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import draw
+import draw_gates
+import drawing
+import screenshot
+from text_sizes import text_faults
+
+ROOT = Path(__file__).parents[1]
+# benchmarks and tests are no installed packages
+sys.path.append(str(ROOT))
+
+# pictures that the examples of a guide draw, by the guide
+GUIDES = {
+    "agent": ["arm"],
+    "alignments": ["mislead"],
+    "answer": ["answer"],
+    "classify-text": ["classify-text"],
+    "embed": ["embed"],
+    "masked-lm": ["masked-lm"],
+    "match": ["match"],
+    "read": ["read"],
+    "respond": ["respond"],
+    "saliency": ["saliency-odd"],
+    "see": [
+        *("see-captions", "see-difference", "see-glimpses", "see-heads", "see-hops"),
+        *("see-lines", "see-map", "see-overlay", "see-text"),
+    ],
+    "select-response": ["select-response"],
+    "tag": ["tag"],
+    "track": ["track"],
+}
+# pictures of benchmarks, by the module that trains and draws
+BENCHMARKS = {
+    "benchmarks.speech": ["transcribe"],
+    "benchmarks.vision.caption": ["caption-soft", "caption-hard"],
+    "benchmarks.vision.clips": ["clips-meeting", "clips-signal"],
+    "benchmarks.vision.gan": ["gan-samples", "gan-attention"],
+}
+# pictures that need data which is not embedded, or no program, and their way
+ELSEWHERE = {
+    "bahdanau-luong.svg": "a drawing, changed by hand",
+    "glimpses.png": "python -m benchmarks.vision.glimpse cluttered --mnist FOLDER --runs FOLDER",
+    "translation-bleu.png": "python -m benchmarks.translation --report, after its trainings on Multi30k",
+    "translation-loss.png": "python -m benchmarks.translation --report, after its trainings on Multi30k",
+    "translation-compare.png": "python -m benchmarks.translation --report, after its trainings on Multi30k",
+}
+# four scripts, and a direction from right to left
+LANGUAGES = ("en", "el", "ru", "ar")
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders of pictures and of runs."""
+
+    out: Path
+    runs: Path
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program that draws one or several files."""
+
+    text: str
+    draw: Callable[[Places], None] | None
+
+
+def regard(places: Places, *arguments: str) -> None:
+    """Runs a command of regard in the folder of runs."""
+    command = [sys.executable, "-m", "regard", *arguments]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    subprocess.run(command, cwd=places.runs, check=True, env=environment)
+
+
+def trained(places: Places, name: str, *arguments: str) -> Path:
+    """The run of this name: trained, resumed or, if it is finished, as it is."""
+    run = places.runs / name
+    if run.exists():
+        regard(places, "train", "--resume", name)
+    else:
+        regard(places, "train", *arguments, "--threads", "1", "--out", name)
+    return run
+
+
+def from_guide(name: str) -> Callable[[Places], None]:
+    def run(places: Places) -> None:
+        from tests.docs import pages
+
+        pages.drawn(ROOT / f"docs/guides/{name}.md", places.out)
+
+    return run
+
+
+def from_benchmark(module: str) -> Callable[[Places], None]:
+    def run(places: Places) -> None:
+        # clips writes into docs/images alone
+        out = [] if module.endswith("clips") else ["--pictures", str(places.out)]
+        subprocess.run([sys.executable, "-m", module, "--runs", str(places.runs), *out], cwd=ROOT, check=True)
+
+    return run
+
+
+def demo_run(places: Places) -> Path:
+    regard(places, "demo", "--out", "demo")
+    return places.runs / "demo/run"
+
+
+def dates(places: Places) -> None:
+    from regard.cli.verbs.demo import TASK, aligned_dates
+    from regard.tasks.loading import load
+    from regard.tasks.translate.predictor import Translator
+    from regard.tasks.translate.task import read
+    from regard.viz.alignment.alignment import draw as draw_alignments
+
+    translator = load(demo_run(places))
+    assert isinstance(translator, Translator)
+    with text_faults() as faults:
+        path = draw_alignments(aligned_dates(translator, read(TASK).test, LANGUAGES), places.out / "dates.png")
+    faults.check(path.name)
+    drawing.few_colours(path, 128)
+
+
+def served_dates(places: Places) -> None:
+    screenshot.photograph(demo_run(places), places.out / "serve.png", screenshot.paste_dates)
+
+
+def chat(places: Places) -> None:
+    """The run is that of the guide, which its examples train."""
+    from tests.docs import pages
+
+    folder = places.runs / "respond"
+    if not (folder / "runs/waiter").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            pages.run(ROOT / "docs/guides/respond.md")
+        finally:
+            os.chdir(before)
+    screenshot.photograph(folder / "runs/waiter", places.out / "chat.png", screenshot.talk, width=860)
+
+
+def copied_letters(places: Places) -> None:
+    trained(places, "copy", "translate", "--model", "ntm", "--data", "copy", "--steps", "2000")
+    regard(places, "predict", "copy", "abracadabra", "--picture", str(places.out.resolve() / "ntm-copy.png"))
+
+
+def salient_scene(places: Places) -> None:
+    from PIL import Image
+
+    from regard.data.embedded.scenes import scenes
+
+    trained(places, "scenes", "caption")
+    Image.fromarray(scenes("test", seed=0).pixels[0].squeeze(-1)).save(places.runs / "scene.png")
+    out = str(places.out.resolve() / "saliency-scene.png")
+    regard(places, "view", "scenes", "scene.png", "--what", "saliency", "--out", out)
+
+
+def _catalogue() -> dict[str, Source]:
+    """Every file of docs/images with its source."""
+    found: dict[str, Source] = {}
+
+    def add(names: Sequence[str], text: str, program: Callable[[Places], None] | None) -> None:
+        found.update(dict.fromkeys(names, Source(text, program)))
+
+    def panels(pictures: drawing.Pictures, name: str, colours: int) -> Callable[[Places], None]:
+        def run(places: Places) -> None:
+            drawing.draw(pictures, name, places.out, colours)
+
+        return run
+
+    for script, module in (("draw.py", draw), ("draw_gates.py", draw_gates)):
+        for name in module.PICTURES:
+            add([f"{name}.png"], f"docs/{script}", panels(module.PICTURES, name, module.COLOURS))
+    for guide, names in GUIDES.items():
+        add([f"{name}.png" for name in names], f"examples of docs/guides/{guide}.md", from_guide(guide))
+    from benchmarks.claims.catalogue import CLAIMS
+
+    for name in CLAIMS:
+        add([f"claims/{name}.svg"], "benchmarks/results/claims", claim_figure(name))
+    for module_name, names in BENCHMARKS.items():
+        add([f"{name}.png" for name in names], f"python -m {module_name}", from_benchmark(module_name))
+    add(["dates.png"], "regard demo", dates)
+    add(["serve.png"], "regard demo", served_dates)
+    add(["chat.png"], "the run of docs/guides/respond.md", chat)
+    add(["ntm-copy.png"], "regard train translate --model ntm --data copy", copied_letters)
+    add(["saliency-scene.png"], "regard train caption", salient_scene)
+    for name, text in ELSEWHERE.items():
+        add([name], text, None)
+    return found
+
+
+def claim_figure(name: str) -> Callable[[Places], None]:
+    def run(places: Places) -> None:
+        from benchmarks.claims import figures
+        from benchmarks.claims.catalogue import CLAIMS
+        from benchmarks.claims.page import read_results
+
+        with text_faults() as faults:
+            figures.draw(CLAIMS[name], read_results()[name], places.out / f"claims/{name}.svg")
+        faults.check(name)
+
+    return run
+
+
+PICTURES: Mapping[str, Source] = _catalogue()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Draws the pictures of the documentation.")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="names below docs/images (default: all)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/images")
+    parser.add_argument("--runs", type=Path, default=Path("runs/pictures"), help="folder for runs (%(default)s)")
+    parser.add_argument("--list", action="store_true", help="print every file with its source, and stop")
+    options = parser.parse_args()
+    if unknown := [name for name in options.files if name not in PICTURES]:
+        parser.error(f"there is no picture {unknown[0]!r}; --list prints the names")
+    if options.list:
+        for name, source in PICTURES.items():
+            print(f"{name:28} {source.text}")
+        return 0
+    places = Places(options.out, options.runs.resolve())
+    for folder in (places.out, places.runs):
+        folder.mkdir(parents=True, exist_ok=True)
+    done: set[Callable[[Places], None]] = set()
+    for name in options.files or PICTURES:
+        source = PICTURES[name]
+        if source.draw is None:
+            print(f"{name} is not drawn here: {source.text}")
+        elif source.draw not in done:
+            # a guide or a benchmark draws several pictures at once
+            done.add(source.draw)
+            source.draw(places)
+            print(f"drawn: {', '.join(other for other in PICTURES if PICTURES[other].draw is source.draw)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
