@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from regard.data.audio.wav import Sound, wav_bytes
-from regard.tasks import _evaluation_split
-from regard.tasks._evaluation_split import EvaluationSplit, RecordedExamples
-from regard.tasks.base import EXAMPLES
+from regard.inference import evaluation_split
+from regard.inference.evaluation import EXAMPLES
+from regard.inference.evaluation_split import EvaluationSplit, RecordedExamples
 from regard.tasks.registry import TASKS
 
 COUNT = 40
@@ -144,13 +144,13 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.contents: list[list[str | bytes]] = []
-        original = _evaluation_split.example_hashes
+        original = evaluation_split.example_hashes
 
         def spy(contents: Iterable[str | bytes]) -> np.ndarray:
             self.contents.append(list(contents))
             return original(self.contents[-1])
 
-        monkeypatch.setattr(_evaluation_split, "example_hashes", spy)
+        monkeypatch.setattr(evaluation_split, "example_hashes", spy)
 
 
 class Decided(Exception):

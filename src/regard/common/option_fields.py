@@ -9,8 +9,9 @@ The string below a field is its help. A dataclass fills its open fields itself w
 whoever reads it, and the file that records it, sees a value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, field, fields
+from pathlib import Path
 from typing import Any
 
 
@@ -49,3 +50,8 @@ def resolve(options: Any, values: Mapping[str, Any]) -> None:
     for item in fields(options):
         if item.name in values and getattr(options, item.name) is None:
             object.__setattr__(options, item.name, values[item.name])
+
+
+def as_paths(value: str | Path | Iterable[str | Path]) -> tuple[Path, ...]:
+    """One path or several, as a tuple."""
+    return (Path(value),) if isinstance(value, str | Path) else tuple(map(Path, value))

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+# the file of a run that has hashes of the examples of its files
+EXAMPLES = "examples.safetensors"
+
 
 @dataclass(frozen=True)
 class Evaluation:

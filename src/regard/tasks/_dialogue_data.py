@@ -9,8 +9,8 @@ from regard.data.dialogues import Dialogue, read_dialogues
 from regard.data.embedded import bookings
 from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.sentence_pairs import count_words
+from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
-from regard.tasks._evaluation_split import EvaluationSplit, HeldOutPart
 
 
 class DialogueOptions(Protocol):

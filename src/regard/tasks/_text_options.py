@@ -21,9 +21,9 @@ from regard.common.option_checks import (
     check_split,
     dashed,
 )
-from regard.common.option_fields import at_least, flag, left_open, resolve
+from regard.common.option_fields import as_paths, at_least, flag, left_open, resolve
 from regard.data.spreadsheets.label_columns import TextColumns
-from regard.tasks.base import TaskConfig, as_paths
+from regard.tasks.base import TaskConfig
 
 if TYPE_CHECKING:
     from regard.attacks import TextAttack

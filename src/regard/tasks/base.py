@@ -7,7 +7,7 @@ problem, `predictor.py` its Predictor. Outside of the folder it is one line in `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -18,6 +18,7 @@ from regard.common.option_fields import resolve
 from regard.common.suggestions import known
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES
+from regard.inference.evaluation import EXAMPLES
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from regard.inference.predictor import Predictor
     from regard.training.protocol import TrainingProblem
 
-# the file of a run that has hashes of the examples of its files
-EXAMPLES = "examples.safetensors"
 # called with the number of examples that are done, and of all
 Progress = Callable[[int, int], object]
 
@@ -410,11 +409,6 @@ class LabelledImageConfig(TaskConfig):
             object.__setattr__(self, "train", Path(self.train))
         super().__post_init__()
         self._check_files_given(["size"], "images", "train=FOLDER")
-
-
-def as_paths(value: str | Path | Iterable[str | Path]) -> tuple[Path, ...]:
-    """One path or several, as a tuple."""
-    return (Path(value),) if isinstance(value, str | Path) else tuple(map(Path, value))
 
 
 def _is_given(value: object) -> bool:

@@ -15,9 +15,9 @@ from torch import Tensor
 from regard.data.embedded import stories
 from regard.data.questions.babi import Question, QuestionSplits, match_files, read_babi, task_files, words_of
 from regard.data.splitting import held_out, require_held_out, split_items
+from regard.inference.evaluation_split import Parts
 from regard.models.reading.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
-from regard.tasks._evaluation_split import Parts
 from regard.tasks.answer.options import Answer
 
 # stories are sorted by length within pools of about this many batches

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_at_least, check_choices, check_inner_share, check_share
 from regard.common.option_fields import left_open
+from regard.inference.evaluation import EXAMPLES
 from regard.tasks._text_options import EvaluateTextFiles, TextFilesConfig
-from regard.tasks.base import EXAMPLES, Budget, ModelOptions
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.reading.memn2n import MemN2N

@@ -16,11 +16,11 @@ from regard.common.wording import plural, shortened
 from regard.data.questions.babi import Question, match_files, read_babi
 from regard.data.unseen_labels import check_any_known, unseen_notes
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.classification import accuracy_interval
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.memn2n import StoryInputs
 from regard.tasks._classification import is_baseline_saved, write_baseline
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks.answer.baseline import bag_of_words_answers, fit_baselines, last_named, read_baselines
 from regard.tasks.answer.data import (
     EncodedQuestions,

@@ -18,10 +18,11 @@ from regard.common.option_checks import (
     check_split,
 )
 from regard.common.option_fields import left_open, option, resolve
+from regard.inference.evaluation import EXAMPLES
 from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
 from regard.tasks._image_options import ServeImages, gate_factory, leave_out_none
 from regard.tasks._text_options import check_learnable
-from regard.tasks.base import EXAMPLES, Budget, ModelOptions, TaskConfig
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from torch import nn

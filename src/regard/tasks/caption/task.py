@@ -21,11 +21,11 @@ from regard.data.text.special_tokens import BOS, PAD
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import Cut, chosen_cut, scored, signature
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
-from regard.tasks._evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.tasks._image_data import (
     ImageStats,
     brightness,

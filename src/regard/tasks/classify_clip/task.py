@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from regard.common.option_checks import large_batch_warnings
 from regard.data.clips.labelled import Clips
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_folder
 from regard.models.clips.clip_model import ClipModel
 from regard.tasks._classification import (
     class_intervals,
@@ -22,7 +23,6 @@ from regard.tasks._classification import (
     unseen_class_notes,
     write_baseline,
 )
-from regard.tasks._evaluation_split import EvaluationSplit, record_folder
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_clip.baseline import fit_single_frame, read_single_frame, single_frame_accuracy
 from regard.tasks.classify_clip.data import (

@@ -24,6 +24,7 @@ from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses import frobenius_penalty, reinforce
 from regard.models.hierarchical import HierarchicalAttention
 from regard.models.self_attentive import SelfAttentive
@@ -42,7 +43,6 @@ from regard.tasks._classification import (
 )
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks._text_options import AttackLabelledTexts, EvaluateLabelledTexts
 from regard.tasks.base import Progress, Task

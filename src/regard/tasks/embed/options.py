@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
 from regard.common.option_fields import at_least, left_open, option
 from regard.common.position_names import PositionName
+from regard.inference.evaluation import EXAMPLES
 from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks._text_options import TextFilesConfig
-from regard.tasks.base import EXAMPLES, Budget, ModelOptions
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.bert import BERT

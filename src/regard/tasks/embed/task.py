@@ -17,6 +17,7 @@ from regard.data.text.subwords import RunSubwords
 from regard.data.text.tf_idf import TfIdf
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.layers.packed_texts import PackedTexts
 from regard.losses import info_nce
 from regard.metrics.intervals import nats_interval
@@ -32,7 +33,6 @@ from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
 from regard.tasks._encoder import EncoderFacts, PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.embed.data import (

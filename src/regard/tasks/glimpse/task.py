@@ -16,10 +16,10 @@ from regard.common.option_checks import large_batch_warnings
 from regard.data.images.cluttered import compose
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart
 from regard.losses import reinforce
 from regard.metrics.classification import accuracy
 from regard.models.ram import RAM
-from regard.tasks._evaluation_split import EvaluationSplit, HeldOutPart
 from regard.tasks._image_data import (
     ImageBatch,
     ImageStats,

@@ -12,9 +12,10 @@ from regard.common.option_checks import check_at_least, check_choices, check_sha
 from regard.common.option_fields import left_open
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
+from regard.inference.evaluation import EXAMPLES
 from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
 from regard.tasks._text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
-from regard.tasks.base import EXAMPLES, Budget, ModelOptions
+from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.matching.pair_matcher import PairMatcher

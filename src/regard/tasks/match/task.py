@@ -15,6 +15,7 @@ from regard.common.wording import plural, shortened
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.sentence_pairs import LabelledPairs
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.models.matching.word_matcher import PairModel
 from regard.tasks._classification import (
     baseline_note,
@@ -26,7 +27,6 @@ from regard.tasks._classification import (
     unseen_class_notes,
     write_baseline,
 )
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks.base import Progress, Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
 from regard.tasks.match.data import MatchBatch, PairFacts, contents, read, read_file

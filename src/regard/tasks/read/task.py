@@ -15,11 +15,11 @@ from regard.data.questions.squad import SpanQuestion, SpanQuestions, write_quest
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.words import WordEncoder, WordInputs
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses.span import span_nll
 from regard.metrics.answers import AnswerScores, answer_scores, exact_match
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.bidaf import BiDAF, ReaderSizes
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.read.baseline import baseline_answers

@@ -16,9 +16,9 @@ from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import record_splits
 from regard.models.responding.responder import History, Responder
 from regard.tasks._dialogue_data import DialogueSplits, contents, evaluation_dialogues, read
-from regard.tasks._evaluation_split import record_splits
 from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.respond.baseline import count_tokens, unigram_nll

@@ -16,6 +16,7 @@ from regard.common.wording import plural
 from regard.data.dialogues import CandidateGroup, Context, contexts_of
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import record_splits
 from regard.metrics.intervals import nats_interval
 from regard.metrics.retrieval import (
     mean_reciprocal_rank,
@@ -37,7 +38,6 @@ from regard.models.matching.text_similarity import TextSimilarity
 from regard.tasks._dialogue_data import contents, evaluation_dialogues, read
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import FrozenEncoderOptions
-from regard.tasks._evaluation_split import record_splits
 from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task

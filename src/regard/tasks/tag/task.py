@@ -19,13 +19,13 @@ from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.words import WordEncoder, WordInputs
 from regard.data.unseen_labels import unseen_notes
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
 from regard.models.tagger import Tagger, TaggerSizes
 from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.tag.data import TagBatch, TagVocabulary, contents, read, read_file

@@ -20,13 +20,13 @@ from regard.data.text.words import WordEncoder
 from regard.data.tracking.dialogue import TrackedDialogue, TrackedTurn
 from regard.data.tracking.files import read_ontology, read_tracked
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.intervals import nats_interval
 from regard.metrics.tracking import DEFINITIONS, TurnLabels, states, tracking_scores
 from regard.models.tracking.inputs import TrackingInputs
 from regard.models.tracking.slot_tracker import SlotTracker
 from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._frozen_states import smallest_pretrained
 from regard.tasks.base import Progress, Task
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision

@@ -19,8 +19,9 @@ from regard.common.option_checks import (
     check_split,
 )
 from regard.common.option_fields import flag, left_open, option, resolve
+from regard.inference.evaluation import EXAMPLES
 from regard.tasks._text_options import check_learnable
-from regard.tasks.base import EXAMPLES, Budget, ModelOptions, TaskConfig
+from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.models.listening.listen_attend_spell import ListenAttendSpell

@@ -15,9 +15,9 @@ from regard.data.text.special_tokens import BOS, PAD, SPECIAL
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.metrics.error_rate import cer, wer
 from regard.models.listening.listener import Listener
-from regard.tasks._evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.tasks._text_generation import (
     GeneratedText,
     TokenLoss,

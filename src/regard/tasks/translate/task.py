@@ -17,9 +17,9 @@ from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.text import SCORES, Cut, chosen_cut, cut_for, scored, signature
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tasks._evaluation_split import EvaluationSplit, record_splits
 from regard.tasks._text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.base import Progress, Task
 from regard.tasks.translate.fingerprint import CorpusFingerprint, contents

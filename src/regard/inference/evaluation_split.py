@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from regard.common import atomic_files, safetensors_files
+from regard.common.option_fields import as_paths
 from regard.data.splitting import content_hashes
-from regard.inference.evaluation import Evaluation
-from regard.tasks.base import EXAMPLES, as_paths
+from regard.inference.evaluation import EXAMPLES, Evaluation
 
 _KEY, _FORMAT = "regard-examples", 2
 _PARTS = ("train", "valid", "test")
