@@ -165,3 +165,43 @@ def test_the_encoder_is_that_of_the_run(tmp_path: Path, capsys: pytest.CaptureFi
     shutil.rmtree(bert)
     assert train(*init, "--freeze", "embeddings", "--out", tmp_path / "then") == 0
     assert regard.load(tmp_path / "then", device="cpu").predict(["a good film"])
+
+
+def test_answers_and_intents_must_be_those_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def write_stories(name: str, *places: str) -> Path:
+        path = tmp_path / name / "moves_train.txt"
+        path.parent.mkdir()
+        path.write_text(
+            "".join(f"1 A{n} went to {at}.\n2 Where is A{n}?\t{at}\t1\n" for n in range(5) for at in places)
+        )
+        return path
+
+    def write_intents(name: str, *intents: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        for file, line in (("seq.in", "go w{}"), ("seq.out", "VERB NOUN"), ("label", "{}")):
+            lines = (line.format(intent if file == "label" else f"{n}{intent}") for n in range(5) for intent in intents)
+            (folder / file).write_text("".join(f"{each}\n" for each in lines))
+        return folder
+
+    small = ["--embedding", "4", "--characters", "4", "--hidden", "4"]
+    for task, first, wrong, sizes, sentence in (
+        (
+            "answer",
+            write_stories("a", "hall", "park"),
+            write_stories("b", "hall", "moon"),
+            ["--width", "4", "--hops", "1", "--restarts", "1"],
+            "the answer 'moon' is none of the training; this run knows hall, park; correct it, or",
+        ),
+        (
+            "tag",
+            write_intents("c", "play", "stop"),
+            write_intents("d", "play", "halt"),
+            small,
+            "has the intent 'halt', which is none of the training sentences; theirs: play, stop",
+        ),
+    ):
+        assert train(task, "--train", first, *sizes, "--out", tmp_path / f"first-{task}") == 0
+        capsys.readouterr()
+        assert train(task, "--train", wrong, "--init-from", tmp_path / f"first-{task}", "--out", tmp_path / "no") == 2
+        assert sentence in capsys.readouterr().err

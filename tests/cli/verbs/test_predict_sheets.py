@@ -85,6 +85,12 @@ def test_lines_and_single_columns(
     assert predicted(pairs_run, tmp_path / "a.tsv", capsys) == ["A man\tsings"]
 
 
+def test_columns_belong_to_other_pairs(pairs_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["evaluate", str(pairs_run), "--columns", "a,b,c"]) == 2
+    assert "--columns a,b,c are columns of other data; give --test FILE as well" in capsys.readouterr().err
+
+
 def test_what_is_wrong_is_one_sentence(texts_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.csv"
     path.write_text("ID,Inhalt\n1,Great\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.data.spreadsheets.test_rows import quote
 
-from regard.data.text.pair_columns import Columns
+from regard.data.spreadsheets.pair_columns import Columns
 from regard.data.text.sentence_pairs import read_labelled_pairs
 
 FIRST = ['The "X3" starts', "A dog; it runs", "Two cats,\nboth asleep", "It costs 5 €", "A man sings", "Snow falls"]
@@ -76,6 +76,7 @@ def test_a_sheet_without_sure_columns_is_refused(tmp_path: Path) -> None:
         ("a.tsv", "".join(f"w{n}\ta\tb\n" for n in range(10)), "a.tsv has 10 classes for 10 pairs, such as 'w0'"),
         ("a.csv", "label,text1,text2\nx,one, two,three\n", "a.csv:2: a line must have 3 columns, as the header has"),
         ("a.json", '[{"label": "x"}]\n', "a.json is a JSON array, and JSON lines are read, one object per line"),
+        ("a.jsonl", "3\n", "a.jsonl:1: a line must be one JSON object, got '3'; write one example per line"),
         (
             "a.jsonl",
             '{"label": "x", "text1": null, "text2": "a"}\n',

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.for_each import for_each
 
-from regard.data.text.pair_columns import Columns
+from regard.data.spreadsheets.pair_columns import Columns
 from regard.data.text.sentence_pairs import LabelledPairs, read_labelled_pairs
 
 SICK = (

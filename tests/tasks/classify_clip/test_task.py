@@ -80,7 +80,7 @@ def test_test_frames_of_another_size(tmp_path: Path) -> None:
         (tmp_path / part / "a").mkdir(parents=True)
         np.save(tmp_path / part / "a" / "x.npy", np.zeros((2, size, size), np.uint8))
     with pytest.raises(
-        ValueError, match=r"frames of the test split of .* are \(5, 5, 1\), those to train on \(4, 4, 1"
+        ValueError, match=r"frames of the test split of .* are \(5, 5, 1\), .*; give both the same, or size"
     ):
         read_splits(ClassifyClip(train=tmp_path))
     assert [clip.shape for clip in read_splits(ClassifyClip(train=tmp_path, size=3)).test.clips] == [(2, 3, 3, 1)]

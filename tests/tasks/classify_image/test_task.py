@@ -222,6 +222,15 @@ def test_a_folder_to_validate_on(name: str, tmp_path: Path) -> None:
         task.prepare(tmp_path / "run", new=False)
 
 
+def test_test_images_of_another_size(tmp_path: Path) -> None:
+    write_classes(tmp_path / "data", cat=4, dog=4)
+    (tmp_path / "data" / "test" / "cat").mkdir(parents=True)
+    Image.new("L", (5, 5)).save(tmp_path / "data" / "test" / "cat" / "0.png")
+    sentence = r"images of the test split of .* are \(5, 5, 1\), those to train on .*; give both the same, or size"
+    with pytest.raises(ValueError, match=sentence):
+        read_train_and_test(ClassifyImage.of(train=tmp_path / "data"))
+
+
 def test_statistics_are_those_of_the_images_to_train_on(tmp_path: Path) -> None:
     write_classes(tmp_path / "data", cat=20, dog=20)
     problem = ClassifyImage.of(train=tmp_path / "data", **SMALL).prepare(tmp_path / "run")

@@ -1,1 +1,1 @@
-"""Spreadsheets: their rows, and the columns of labelled texts."""
+"""Rows of spreadsheets and of JSON lines, and their columns."""

@@ -20,6 +20,7 @@ from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.wording import shortened
 from regard.data.splitting import SPLIT_NAMES, check_labels, relabel
+from regard.data.spreadsheets.json_lines import is_json_lines, label_value, parse_object, text_value
 from regard.data.spreadsheets.label_columns import TextColumns, find_places
 from regard.data.spreadsheets.rows import (
     Sheet,
@@ -30,7 +31,6 @@ from regard.data.spreadsheets.rows import (
     fallback_encoding,
     read_sheet,
 )
-from regard.data.text.json_lines import is_json_lines, label_value, parse_object, text_value
 from regard.data.text.pairs import read_records
 from regard.data.unseen_labels import extend_classes
 

@@ -18,6 +18,8 @@ from regard.common.suggestions import known
 from regard.common.word_splitting import split_words
 from regard.common.wording import plural, shortened
 from regard.data.splitting import check_labels, relabel
+from regard.data.spreadsheets.json_lines import is_json_lines, label_value, parse_object, text_value
+from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.spreadsheets.rows import (
     SheetRow,
     check_classes,
@@ -27,8 +29,6 @@ from regard.data.spreadsheets.rows import (
     is_sheet,
     read_sheet,
 )
-from regard.data.text.json_lines import is_json_lines, label_value, parse_object, text_value
-from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.text.pairs import read_records
 from regard.data.unseen_labels import extend_classes
 

@@ -13,7 +13,7 @@ from regard.common.word_splitting import split_words
 from regard.common.wording import shortened
 from regard.data.embedded import quantifiers
 from regard.data.splitting import held_out, require_held_out
-from regard.data.text.pair_columns import Columns
+from regard.data.spreadsheets.pair_columns import Columns
 from regard.data.text.sentence_pairs import (
     LabelledPairs,
     PairSplits,

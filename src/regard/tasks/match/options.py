@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
 from regard.data.spreadsheets.input_texts import InputColumn
-from regard.data.text.pair_columns import KNOWN_COLUMNS, Columns
+from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
 from regard.tasks._text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
