@@ -22,7 +22,7 @@ from regard.common.option_fields import as_paths
 from regard.data.splitting import content_hashes
 from regard.inference.evaluation import EXAMPLES, Evaluation
 
-_KEY, _FORMAT = "regard-examples", 2
+_KEY, _FORMAT = "regard-examples", 1
 _PARTS = ("train", "valid", "test")
 
 Data = TypeVar("Data")
@@ -37,8 +37,6 @@ class FileConfig(Protocol):
 
     @property
     def dataset(self) -> str: ...
-    @property
-    def dataset_label(self) -> str: ...
     @property
     def train(self) -> PathOrPaths: ...
     @property
@@ -68,7 +66,7 @@ class DataSplits(Protocol[Part]):
 
 
 class Parts(NamedTuple, Generic[Data]):
-    """The data of a run that are no value of their own."""
+    """The three parts of the data of a run, where the task has no class for them."""
 
     train: Data
     valid: Data
@@ -154,19 +152,19 @@ def record_folder(
     examples: str,
     contents: Callable[[Data], Contents],
     new: bool,
-    own: Collection[str],
+    parts_with_files: Collection[str],
 ) -> list[str]:
     """The same as `record_splits` where all data are in one folder; None is embedded.
 
-    `own` are those of "valid" and "test" that have files of their own in the folder.
+    `parts_with_files` are "valid" and "test" where the folder has separate files of them.
     """
     if source is None:
         return []
     train, valid, test = (example_hashes(contents(part)) for part in (splits.train, splits.valid, splits.test))
-    files = {"the training split": train if "valid" in own else np.concatenate([train, valid])}
-    if "valid" in own:
+    files = {"the training split": train if "valid" in parts_with_files else np.concatenate([train, valid])}
+    if "valid" in parts_with_files:
         files["the validation split"] = valid
-    if "test" in own:
+    if "test" in parts_with_files:
         files["the test split"] = test
     return record_examples(folder, train, valid, files, examples, new, test)
 
@@ -196,22 +194,24 @@ class EvaluationSplit(Generic[Data]):
         read_part: Callable[[HeldOutPart], Data],
         contents: Callable[[Data], Contents],
         check: Callable[[Data], object] | None = None,
+        has_embedded_test: bool = True,
     ) -> "EvaluationSplit[Data]":
         """The files of --test, or else those of the run, or else the part of its data that was held out.
 
-        `examples` is the plural of an example. `read_part` reads "valid" or "test" of embedded data, and "valid" of a
-        run that held it out from its training files. Raises if examples that the run was trained on would be held out
-        now, as its training file has changed; `check` raises in its place where contents do not tell.
+        `examples` is the plural of an example. `read_part` reads "valid" or "test" of embedded data, "valid" alone
+        unless they have test data (`has_embedded_test`), and "valid" of a run that held it out from its training files.
+        Raises if examples that the run was trained on would be held out now, as its training file has changed; `check`
+        raises in its place where contents do not tell.
         """
-        is_test = options.split == "test"
-        if not options.test and config.dataset != "files":
-            part, data = "test" if is_test else "validation", read_part(options.split)
+        is_test, is_embedded = options.split == "test", config.dataset != "files"
+        has_test = is_test and (has_embedded_test if is_embedded else bool(config.test))
+        name = f"the {'test' if has_test else 'validation'} {examples} of {config.dataset if is_embedded else folder}"
+        name += f", which has no test {examples}" if is_test and not has_test else ""
+        if is_embedded and not options.test:
+            data = read_part("test" if has_test else "valid")
             if check is not None:
                 check(data)
-            return EvaluationSplit(data, f"the {part} {examples} of {config.dataset}")
-        has_test = bool(config.test) and is_test
-        name = f"the {'test' if has_test else 'validation'} {examples} of {folder}"
-        name += f", which has no test {examples}" if is_test and not has_test else ""
+            return EvaluationSplit(data, name)
         files = as_paths(options.test or (config.test if has_test else None) or config.valid or ())
         if files:
             split = EvaluationSplit(read_files(files), " ".join(map(str, files)) if options.test else name, files)
@@ -230,16 +230,16 @@ class EvaluationSplit(Generic[Data]):
         folder: Path,
         examples: str,
         contents: Callable[[Data], Contents],
-        own: Collection[str],
+        parts_with_files: Collection[str],
     ) -> "EvaluationSplit[Data]":
         """The same where all data are in one folder; None is embedded.
 
-        `own` are those of "valid" and "test" that have files of their own in the folder.
+        `parts_with_files` are "valid" and "test" where the folder has separate files of them.
         """
         if source is None:
             return EvaluationSplit(data, f"the {part} split")
         split = EvaluationSplit(data, f"the {part} split", (source,))
-        if part in own:
+        if part in parts_with_files:
             return split.compare(folder, examples, contents)
         way_out = f"put {examples} that it has not seen into a folder test"
         return split.check_held_out(folder, examples, contents, part, way_out)

@@ -223,13 +223,13 @@ def _with_unseen(images: Images, classes: Sequence[str], name: object) -> Images
 
 def _train_and_valid(source: ImageSource, train: Images) -> tuple[Images, Images]:
     """The images to train on, and those to validate on: they have a folder of their own, or are held out."""
-    if "valid" in _own_parts(source):
+    if "valid" in _parts_with_files(source):
         return train, _read_part(source, "valid", train)
     return _split(source, train, VALID)
 
 
-def _own_parts(source: ImageSource) -> list[str]:
-    """Those of "valid" and "test" that have files of their own."""
+def _parts_with_files(source: ImageSource) -> list[str]:
+    """The parts "valid" and "test" where the folder has separate files of them."""
     return [part for part in ("valid", "test") if source.train is not None and has_split(source.train, part)]
 
 
@@ -261,7 +261,7 @@ def read_held_out(source: ImageSource, split: HeldOutPart, folder: Path) -> Eval
     Raises if others than before are held out, and the run was trained on some of them.
     """
     images = read_split(source, split, read_stats(folder).classes)
-    return EvaluationSplit.of_folder(images, split, source.train, folder, "images", contents, _own_parts(source))
+    return EvaluationSplit.of_folder(images, split, source.train, folder, "images", contents, _parts_with_files(source))
 
 
 def bounded_examples(images: Images, classes: Sequence[str], split: str) -> tuple[Tensor, Tensor, str]:
@@ -291,8 +291,9 @@ def load_training_images(
     initial = initial_stats(folder)
     images, test = read_train_and_test(source, None if initial is None else initial.classes)
     train, valid = _train_and_valid(source, images)
-    own = _own_parts(source)
-    stats = replace(ImageStats.of(images, train), valid_sha256=ImageStats.of(valid).sha256 if "valid" in own else "")
+    separate = _parts_with_files(source)
+    valid_sha256 = ImageStats.of(valid).sha256 if "valid" in separate else ""
+    stats = replace(ImageStats.of(images, train), valid_sha256=valid_sha256)
     stats = with_initial_stats(stats, folder)
     stats = stats if adapt is None else adapt(stats)
     save_or_check_stats(stats, folder, new)
@@ -304,14 +305,14 @@ def load_training_images(
         )
     counts = np.bincount(images.labels, minlength=len(train.classes)).tolist()
     # a run that starts from another need not have images of all its classes
-    least, needed = 0 if initial is None else 1, 1 if "valid" in own else 2
+    least, needed = 0 if initial is None else 1, 1 if "valid" in separate else 2
     few = [f"{name} has {n}" for name, n in zip(train.classes, counts, strict=True) if least <= n < needed]
     if few:
         raise ValueError(
             f"every class needs an image to train on and one to validate on, but {', '.join(few[:5])} after the "
             "test images are taken out; give more images of it, or take the class out"
         )
-    shared = record_folder(source.train, folder, Parts(train, valid, test), "images", contents, new, own)
+    shared = record_folder(source.train, folder, Parts(train, valid, test), "images", contents, new, separate)
     return TrainingImages(train, valid, stats, shared)
 
 

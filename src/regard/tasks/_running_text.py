@@ -22,8 +22,6 @@ class RunningTextOptions(Protocol):
     @property
     def dataset(self) -> str: ...
     @property
-    def dataset_label(self) -> str: ...
-    @property
     def train(self) -> tuple[Path, ...]: ...
     @property
     def valid(self) -> tuple[Path, ...]: ...
@@ -123,4 +121,5 @@ def evaluation_documents(
         read_part=lambda part: read(config).valid,
         contents=contents,
         check=lambda documents: _check_end(config, documents, folder),
+        has_embedded_test=False,
     )

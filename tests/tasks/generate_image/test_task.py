@@ -265,6 +265,25 @@ def test_a_run_judges_with_what_it_holds(tmp_path: Path) -> None:
     assert all(torch.equal(t, want[name]) for name, t in judge.model.state_dict().items())
 
 
+def test_folders_to_validate_and_to_test_on(tmp_path: Path) -> None:
+    """Both splits are judged, by their images of classes that the run generates."""
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    for split, names in (("train", "ab"), ("val", "abc"), ("test", "abd")):
+        for name in names:
+            (tmp_path / "data" / split / name).mkdir(parents=True)
+            for n in range(5):
+                pixels = draw.integers(0, 255, (8, 8), np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "data" / split / name / f"{n}.png")
+    task, run = GenerateImage.of(train=tmp_path / "data", **SMALL), tmp_path / "run"
+    problem = task.prepare(run)
+    assert len(problem.train) == 10
+    for split in ("valid", "test"):
+        images = judge_and_images(task, run, split)[1]
+        assert (len(images), images.labels.max()) == (10, 1)
+
+
 def test_scores_of_real_images_and_of_one_that_is_repeated(problem: GenerateImageProblem) -> None:
     judge = ReferenceClassifier.train(problem.train, problem.train[:100], problem.stats, 60, 0)
     real = RealImageStats.of(judge, problem.train)

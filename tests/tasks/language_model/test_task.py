@@ -10,7 +10,7 @@ import torch
 import regard
 from regard.cli.main import main
 from regard.data.text.special_tokens import UNK
-from regard.tasks._running_text import RunningTextFacts, evaluation_documents
+from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read
 from regard.tasks.language_model.data import load_segments, plan_segments
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 
@@ -180,3 +180,12 @@ def test_the_manual_is_the_default() -> None:
     config = LanguageModelConfig.of()
     assert (config.dataset, config.tokens, config.model.positions) == ("manual", "characters", "learned")
     assert EvaluateLanguageModel().split == "test"
+
+
+def test_embedded_text_has_no_test_part_and_its_name_says_so(tmp_path: Path) -> None:
+    config = LanguageModelConfig.of()
+    RunningTextFacts.of(read(config)).write(tmp_path)
+    for part, rest in (("valid", ""), ("test", ", which has no test lines")):
+        split = evaluation_documents(config, tmp_path, EvaluateLanguageModel(split=part))
+        assert split.name == f"the validation lines of manual{rest}"
+        assert split.data == read(config).valid

@@ -72,8 +72,8 @@ def read_splits(source: ClipSource, classes: Sequence[str] | None = None) -> Cli
     return ClipSplits(train, valid, test)
 
 
-def own_parts(source: ClipSource) -> list[str]:
-    """Those of "valid" and "test" that have files of their own."""
+def parts_with_files(source: ClipSource) -> list[str]:
+    """The parts "valid" and "test" where the folder has separate files of them."""
     return [part for part in ("valid", "test") if source.train is not None and has_split(source.train, part)]
 
 

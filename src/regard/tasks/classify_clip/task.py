@@ -30,8 +30,8 @@ from regard.tasks.classify_clip.data import (
     ClipFacts,
     check_trainable,
     contents,
-    own_parts,
     pad,
+    parts_with_files,
     plan_batches,
     read_splits,
 )
@@ -83,7 +83,7 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
             facts.check_same(folder)
         summary = f"{len(splits.train):,} clips to train on, {len(splits.valid):,} to validate"
         summary += f", {len(facts.classes)} classes"
-        shared = record_folder(task.train, folder, splits, "clips", contents, new, own_parts(task))
+        shared = record_folder(task.train, folder, splits, "clips", contents, new, parts_with_files(task))
         return ClassifyClipProblem(task, facts, splits.train, splits.valid, summary, folder, shared)
 
     def build_model(self) -> ClipModel:
@@ -149,7 +149,7 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
         facts = predictor.facts
         config, data = self.config, getattr(read_splits(self.config, facts.classes), options.split)
         split: EvaluationSplit[Clips] = EvaluationSplit.of_folder(
-            data, options.split, config.train, folder, "clips", contents, own_parts(config)
+            data, options.split, config.train, folder, "clips", contents, parts_with_files(config)
         )
         clips = split.data
         progress(0, len(clips))

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -173,18 +173,24 @@ def judge_and_images(task: GenerateImage, folder: Path, split: str) -> tuple[Ref
 
     The classifier of "valid" chose the weights of the run; that of "test" had no part in the choice.
     """
-    if split == "valid":
-        return validation_judge(task, folder), load_training_images(task, folder, new=False).valid
     stats = read_stats(folder)
+    if split == "valid":
+        return validation_judge(task, folder), _generated(load_training_images(task, folder, new=False).valid, stats)
     images, test = read_train_and_test(task, stats.classes)
-    test = test[known_rows(test.labels, len(stats.classes))]
-    # a classifier that exists was trained on the images as they were
-    save_or_check_stats(with_initial_stats(ImageStats.of(images), folder), folder, new=False)
+    test = _generated(test, stats)
+    # a classifier that exists was trained on the images as they were; those to validate on have no part in it
+    now = replace(with_initial_stats(ImageStats.of(images), folder), valid_sha256=stats.valid_sha256)
+    save_or_check_stats(now, folder, new=False)
 
     def train() -> ReferenceClassifier:
         return ReferenceClassifier.train(images, test, stats, task.judge, task.seed + 1)
 
     return ReferenceClassifier.of(folder / TEST_JUDGE, False, stats, train), test
+
+
+def _generated(images: Images, stats: ImageStats) -> Images:
+    """The images of classes that the run generates; files to validate and to test on may have others."""
+    return images[known_rows(images.labels, len(stats.classes))]
 
 
 def _build(task: GenerateImage, stats: ImageStats) -> SelfAttentionGAN:
