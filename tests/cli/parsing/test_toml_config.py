@@ -272,6 +272,7 @@ def test_bad_options_of_a_model(text: str, sentence: str) -> None:
 
 def test_a_file_that_is_nested_too_deeply(tmp_path: Path) -> None:
     path = tmp_path / "deep.toml"
-    path.write_text("a = " + "[" * 100_000)
-    with pytest.raises(ValueError, match="deep.toml is nested too deeply; write lines such as: lr = 1e-3"):
-        toml_config.read(path, SECTIONS)
+    for text in ("a = " + "[" * 100_000, "a." * 100_000 + "a = 1", "a = {" + "a." * 100_000 + "a = 1}"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="deep.toml is nested too deeply; write lines such as: lr = 1e-3"):
+            toml_config.read(path, SECTIONS)

@@ -366,7 +366,11 @@ def test_an_empty_folder(
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_a_named_pipe_as_a_record(regard: Regard, tmp_path: Path) -> None:
+    (tmp_path / "run.json").mkdir()
+    ran = regard("train", "--resume", tmp_path)
+    assert ran.err == f"regard: {tmp_path}/run.json is no file; restore it, or name the folder of a training\n"
+    (tmp_path / "run.json").rmdir()
     os.mkfifo(tmp_path / "run.json")
     ran = regard("train", "--resume", tmp_path)
     assert ran.code == 2
-    assert ran.err == f"regard: {tmp_path}/run.json is no file; restore it, or name the folder of a training\n"
+    assert ran.err == f"regard: {tmp_path}/run.json is no file; remove it, or name the folder of a training\n"

@@ -184,6 +184,14 @@ def test_an_animation_that_does_not_fit_into_memory(tmp_path: Path, monkeypatch:
         image_files.read_frames(path)
 
 
+def test_an_archive_is_no_array(tmp_path: Path) -> None:
+    """numpy reads by the content, whatever the name says."""
+    np.savez(tmp_path / "x.npz", a=np.zeros(3))
+    (tmp_path / "x.npz").rename(tmp_path / "x.npy")
+    with pytest.raises(ValueError, match=r"x.npy is no whole array of numpy \(it is an archive, .npz\); save it again"):
+        read_clip(tmp_path / "x.npy")
+
+
 def test_an_array_beyond_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
     """A hole of 4 TB on the disk, which takes no space there."""
     path = tmp_path / "x.npy"

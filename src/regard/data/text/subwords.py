@@ -9,18 +9,22 @@ One interface for the tokenizers of released checkpoints (`PretrainedSubwords`) 
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from regard.common.panics import failures_as_errors, panics_as_errors
-from regard.data.text.checked_library import TEXT_FAILURE, check_growth
 from regard.data.text.library_vocabulary import LibraryVocabulary, library_vocabulary
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.data.text.tokenizer import Tokenizer, utf8_errors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
+
+# the problem and the way out, of a tokenizer that panics
+TEXT_FAILURE = ("the tokenizer fails on this text", "give another text, or restore tokenizer.json")
+# characters in place of one
+_MOST_GROWTH = 1000
 
 
 class Subwords(NamedTuple):
@@ -305,3 +309,29 @@ def read_subwords(text: str) -> SubwordTokenizer:
     check_growth(content["tokenizer"], "the tokenizer")
     with failures_as_errors("text must be a tokenizer of sub-words", "write it again"):
         return PretrainedSubwords(Library.from_str(tokenizer))
+
+
+def check_growth(tokenizer: Any, name: str) -> None:
+    """Raises if the replacements of a tokenizer, as JSON, could make thousands of characters of each one."""
+    parts = tokenizer if isinstance(tokenizer, dict) else {}
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        growth = 1
+        for content in _replacements(parts.get(part)):
+            growth *= max(len(content), 1)
+        if growth > _MOST_GROWTH:
+            raise ValueError(
+                f"the {part} of {name} makes up to {growth:,} characters of one, and {_MOST_GROWTH:,} are read; "
+                "restore the file"
+            )
+
+
+def _replacements(part: Any) -> Iterator[str]:
+    """The texts that the steps of a part put in the place of others."""
+    if isinstance(part, dict):
+        content = part.get("content")
+        if part.get("type") == "Replace" and isinstance(content, str):
+            yield content
+        for steps in part.values():
+            if isinstance(steps, list):
+                for step in steps:
+                    yield from _replacements(step)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, final
 
 from regard.common.panics import failures_as_errors, panics_as_errors
-from regard.data.text.checked_library import TEXT_FAILURE, check_growth
 from regard.data.text.library_vocabulary import LibraryVocabulary
 from regard.data.text.special_tokens import SpecialTokens
+from regard.data.text.subwords import TEXT_FAILURE, check_growth
 from regard.data.text.tokenizer import utf8_errors
 
 if TYPE_CHECKING:

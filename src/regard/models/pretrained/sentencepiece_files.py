@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from regard.common.panics import failures_as_errors, panics_as_errors
-from regard.data.text.checked_library import TEXT_FAILURE
 from regard.data.text.special_tokens import SpecialTokens
+from regard.data.text.subwords import TEXT_FAILURE
 from regard.data.text.tokenizer import utf8_errors
 from regard.models.pretrained.folder import CheckpointConfig, read_json, refuse_pointer
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.common.panics import failures_as_errors
-from regard.data.text.checked_library import check_growth
+from regard.data.text.subwords import check_growth
 from regard.models.pretrained.folder import CheckpointConfig, read_json, refuse_pointer
 
 if TYPE_CHECKING:
