@@ -11,11 +11,11 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq -c const
 export PYTHONDONTWRITEBYTECODE :=
 
 # Laws of the equation, the gates and the models, rules of the house, and units of the packages that change most.
-QUICK := $(wildcard tests/test_[bfhps]*.py) tests/attn/backends/test_laws.py tests/attn/test_catalogue.py tests/attn/terms \
-	tests/gates/test_gates.py tests/gates/test_formulas.py tests/kernels tests/layers tests/models/test_laws.py \
-	tests/models/test_language_models.py tests/models/pretrained/test_loading.py tests/recording/capture \
-	tests/recording/storage tests/tasks/test_base.py tests/tasks/translate tests/cli/parsing tests/data tests/decoding \
-	tests/metrics tests/common tests/training/test_config.py tests/training/test_state.py tests/docs
+QUICK := tests/test_bad_input.py tests/test_for_each.py tests/test_house.py tests/test_sentences.py tests/attn/backends/test_laws.py \
+	tests/attn/test_catalogue.py tests/attn/terms tests/gates/test_gates.py tests/kernels \
+	tests/models/test_laws.py tests/models/test_language_models.py tests/models/pretrained/test_loading.py \
+	tests/recording/capture tests/tasks/test_base.py tests/tasks/translate/test_task.py tests/cli/parsing tests/data/text \
+	tests/decoding tests/metrics tests/common tests/training/test_config.py tests/training/test_state.py tests/docs
 
 .PHONY: help demo quick test test-all check fuzz stress bench docs licences openapi sanitize setup clean
 .DELETE_ON_ERROR:
