@@ -181,6 +181,22 @@ def test_bad_files_are_one_sentence(name: str, tmp_path: Path, capsys: pytest.Ca
     assert "Traceback" not in said
 
 
+def test_data_of_another_run_may_have_no_other_intent(tmp_path: Path) -> None:
+    def task(name: str, intent: str) -> Tag:
+        folder = tmp_path / name
+        folder.mkdir()
+        for file, line in (("seq.in", "play it"), ("seq.out", "VERB PRON"), ("label", intent)):
+            (folder / file).write_text(f"{line}\n" * 3)
+        return Tag.of(train=folder, valid=folder, **SMALL)
+
+    first, second = task("a", "play"), task("b", "stop")
+    vocabulary = TagVocabulary.of(first, read(first))
+    with pytest.raises(
+        ValueError, match="line 1 has the intent 'stop', which is none of the training sentences; theirs"
+    ):
+        vocabulary.for_data(second, read(second))
+
+
 def test_conll_2003_as_published_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """IOB1 with a stray B- behind O: a counted warning, in training and in evaluation."""
     path, run = tmp_path / "eng.train", tmp_path / "run"
