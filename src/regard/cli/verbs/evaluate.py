@@ -72,6 +72,7 @@ def _as_json(evaluation: "Evaluation", run: Path, loaded: "LoadedRun") -> dict[s
             if evaluation.intervals
             else {}
         ),
+        **({"notes": list(evaluation.notes)} if evaluation.notes else {}),
         "seconds": evaluation.seconds,
         f"{evaluation.unit}_per_second": evaluation.count / evaluation.seconds,
     }
