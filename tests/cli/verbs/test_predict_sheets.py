@@ -85,6 +85,13 @@ def test_lines_and_single_columns(
     assert predicted(pairs_run, tmp_path / "a.tsv", capsys) == ["A man\tsings"]
 
 
+def test_a_sheet_without_texts(texts_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n")
+    capsys.readouterr()
+    assert main(["predict", str(texts_run), "--file", str(tmp_path / "a.csv")]) == 0
+    assert f"there is no line in {tmp_path / 'a.csv'}, so nothing was predicted" in capsys.readouterr().err
+
+
 def test_columns_belong_to_other_pairs(pairs_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["evaluate", str(pairs_run), "--columns", "a,b,c"]) == 2
@@ -108,6 +115,10 @@ def test_what_is_wrong_is_one_sentence(texts_run: Path, tmp_path: Path, capsys: 
         (["predict", "--file", str(path), "--text-column", "1,2"], "--text-column must name 1 column, got 1,2"),
         (["predict", "--file", str(tmp_path / "b.csv")], "the columns 'subject' and 'body' may both hold the text"),
         (["predict", "Great", "--text-column", "Inhalt"], "--text-column Inhalt is a column of --file; give --file"),
+        (
+            ["predict", "--file", "-", "--text-column", "Inhalt"],
+            "--text-column Inhalt is a column of --file; give --file",
+        ),
         (["evaluate", "--text-column", "Inhalt"], "--text-column Inhalt is a column of other data; give --test FILE"),
     ):
         capsys.readouterr()

@@ -90,8 +90,9 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
         first += len(inputs)
-    if first == 0 and not sys.stdin.isatty():
-        note("there is no line in stdin, so nothing was predicted")
+    is_file = options.file is not None and str(options.file) != "-"
+    if first == 0 and (is_file or not sys.stdin.isatty()):
+        note(f"there is no line in {options.file if is_file else 'stdin'}, so nothing was predicted")
     for text in session.finish():
         note(text)
     return 0
@@ -123,8 +124,8 @@ def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
 
 def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> None:
     """Raises before a model is loaded for inputs that are missing or clash, and files that cannot be written."""
-    if options.text_column is not None and options.file is None:
-        raise ValueError(f"--text-column {options.text_column} is a column of --file; give --file as well")
+    if options.text_column is not None and (options.file is None or str(options.file) == "-"):
+        raise ValueError(f"--text-column {options.text_column} is a column of --file; give --file with a sheet as well")
     if config.input_kind == "text":
         if options.inputs and options.file is not None:
             text = options.inputs[0]

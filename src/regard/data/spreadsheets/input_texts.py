@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.common.suggestions import known
 from regard.common.wording import plural, shortened
+from regard.data.spreadsheets.label_columns import find_column, only, recognise
 from regard.data.spreadsheets.rows import (
     Sheet,
     check_width,
@@ -44,7 +44,7 @@ def read_inputs(path: Path, columns: Sequence[InputColumn], typed: Sequence[str]
     first = sheet.rows[0]
     names = [cell.strip() for cell in first.cells]
     try:
-        places, has_header = _typed_places(names, typed) if typed else _known_places(names, columns)
+        places, has_header = _typed_places(names, columns, typed) if typed else _known_places(names, columns)
     except ValueError as error:
         raise ValueError(f"{path}:{first.number}: {error}") from error
     if places is None:
@@ -65,17 +65,11 @@ def _is_tsv(sheet: Sheet) -> bool:
     return sheet.delimiter == "\t"
 
 
-def _typed_places(names: Sequence[str], typed: Sequence[str]) -> tuple[list[int], bool]:
-    lower = [name.lower() for name in names]
-    if all(column.isdecimal() and column not in names for column in typed):
-        places = [int(column) - 1 for column in typed]
-        if min(places) < 0 or max(places) >= len(names):
-            raise ValueError(f"--text-column must be from 1 to {len(names)}, or a name, got {','.join(typed)}")
-        return places, False
-    for column in typed:
-        if column.lower() not in lower:
-            known("text column", column, names)
-    return [names.index(column) if column in names else lower.index(column.lower()) for column in typed], True
+def _typed_places(names: Sequence[str], columns: Sequence[InputColumn], typed: Sequence[str]) -> tuple[list[int], bool]:
+    """The columns by name or by number, and whether the first row is a header: it names one, or has usual names."""
+    places, are_names = zip(*(find_column(names, "text", column) for column in typed), strict=True)
+    is_usual = all(names[place].lower() in column.names for place, column in zip(places, columns, strict=True))
+    return list(places), any(are_names) or is_usual
 
 
 def _known_places(names: Sequence[str], columns: Sequence[InputColumn]) -> tuple[list[int] | None, bool]:
@@ -87,13 +81,14 @@ def _known_places(names: Sequence[str], columns: Sequence[InputColumn]) -> tuple
         if recorded in lower:
             places.append(lower.index(recorded))
             continue
-        usual = [n for n, name in enumerate(lower) if name in column.names]
-        # the usual name alone, if it is there
-        usual = [n for n in usual if lower[n] == column.names[0]] or usual
+        usual = recognise(names, column.names)
         if not usual:
             return None, False
-        if len(usual) > 1:
-            listed = " and ".join(repr(names[n]) for n in usual)
-            raise ValueError(f"the columns {listed} may both hold the text; name one by --text-column")
-        places += usual
+        number = int(recorded) if recorded.isdecimal() else 0
+        if 0 < number <= len(names) and number - 1 not in usual:
+            raise ValueError(
+                f"the training read the texts of column {number}, which is {names[number - 1]!r} here, and "
+                f"{names[usual[0]]!r} is a usual name of texts; name one by --text-column"
+            )
+        places.append(number - 1 if number - 1 in usual else only(names, usual, "text"))
     return places, True

@@ -30,7 +30,7 @@ class TextColumns(NamedTuple):
     label: str | None = None
 
     @property
-    def is_given(self) -> bool:
+    def is_set(self) -> bool:
         return self.text is not None or self.label is not None
 
 
@@ -43,19 +43,19 @@ class LabelPlaces(NamedTuple):
 
 
 def find_places(cells: Sequence[str], columns: TextColumns) -> LabelPlaces:
-    """The columns by their names in the first row, or by number; None for a column that is neither given nor named."""
+    """The columns by their names in the first row, or by number; None for a column that is neither set nor known."""
     names = [cell.strip() for cell in cells]
-    named = {kind: _recognise(names, kind) for kind in _NAMES}
+    named = {kind: recognise(names, known_names) for kind, known_names in _NAMES.items()}
     has_header = all(named.values())
     places: dict[str, int | None] = {}
     for kind, column in (("label", columns.label), ("text", columns.text)):
         if column is not None:
-            places[kind], is_name = _place(names, kind, column)
+            places[kind], is_name = find_column(names, kind, column)
             has_header = has_header or is_name
-    for kind, found in named.items():
+    for kind, candidates in named.items():
         if kind not in places:
             # a name says nothing in a row that is no header
-            places[kind] = _only(names, found, kind) if found and has_header else None
+            places[kind] = only(names, candidates, kind) if candidates and has_header else None
     if places["label"] is None and places["text"] is not None and len(names) == 2:
         places["label"] = 1 - places["text"]
     if places["text"] is None and places["label"] is not None and len(names) == 2:
@@ -68,24 +68,23 @@ def find_places(cells: Sequence[str], columns: TextColumns) -> LabelPlaces:
     return LabelPlaces(places["label"], places["text"], has_header)
 
 
-def _recognise(names: Sequence[str], kind: str) -> list[int]:
-    """The columns with a known name; the usual one alone if it is there."""
+def recognise(names: Sequence[str], known_names: Sequence[str]) -> list[int]:
+    """The columns with a known name; the first of these alone if it is there."""
     lower = [name.lower() for name in names]
-    usual = _NAMES[kind][0]
-    return [lower.index(usual)] if usual in lower else [n for n, name in enumerate(lower) if name in _NAMES[kind]]
+    usual = known_names[0]
+    return [lower.index(usual)] if usual in lower else [n for n, name in enumerate(lower) if name in known_names]
 
 
-def _only(names: Sequence[str], found: Sequence[int], kind: str) -> int:
-    if len(found) > 1:
-        raise ValueError(
-            f"the columns {' and '.join(repr(names[n]) for n in found)} may both hold the {kind}; "
-            f"name one by --{kind}-column"
-        )
-    return found[0]
+def only(names: Sequence[str], candidates: Sequence[int], kind: str) -> int:
+    """The only candidate for the column of a kind, "text" or "label"; raises if there are several."""
+    if len(candidates) > 1:
+        listed, count = " and ".join(repr(names[n]) for n in candidates), "both" if len(candidates) == 2 else "all"
+        raise ValueError(f"the columns {listed} may {count} hold the {kind}; name one by --{kind}-column")
+    return candidates[0]
 
 
-def _place(names: Sequence[str], kind: str, column: str) -> tuple[int, bool]:
-    """The place of a column, and whether it is given by name."""
+def find_column(names: Sequence[str], kind: str, column: str) -> tuple[int, bool]:
+    """The place of a column of a kind, "text" or "label", by name or by number, and whether it is by name."""
     lower = [name.lower() for name in names]
     for each, wanted in ((names, column), (lower, column.lower())):
         if (count := list(each).count(wanted)) > 1:

@@ -1,4 +1,4 @@
-"""Labelled texts: files with one label and one text per line, and their split into two parts.  No torch here.
+"""Labelled texts: files with one label and one text per line.  No torch here.
 
 label, tab, text             one per line; where the file has no tab, the first space separates them
 CSV or TSV with a header     the columns `label` and `text`, or others by name; the rest is ignored
@@ -135,7 +135,7 @@ def _rows(
     if is_json_lines(path, lines):
         yield from _parsed(path, lines, lambda line: _parse_json(line, columns))
         return
-    sheet = read_sheet(path, lines, has_names=columns.is_given)
+    sheet = read_sheet(path, lines, has_names=columns.is_set)
     if sheet is None:
         _check_words(path, lines)
         yield from _parsed(path, lines, _parse_space)
@@ -155,7 +155,7 @@ def _sheet_rows(
     if not rows:
         raise ValueError(f"{path} has a header and no texts; it must hold {_HOLDS}")
     # without a header the text behind the first tab may hold tabs
-    is_pair = sheet.delimiter == "\t" and not has_header and not columns.is_given
+    is_pair = sheet.delimiter == "\t" and not has_header and not columns.is_set
     if is_pair:
         label, text = 0, 1
         rows = [row._replace(cells=_split_label(path, row)) for row in rows]
@@ -169,7 +169,7 @@ def _sheet_rows(
         missing = " and ".join(f"the {name}" for name, at in (("label", label), ("text", text)) if at is None)
         raise ValueError(f"{path}:{first.number}: no column is known as {missing} in {seen}; {_NUMBER}")
     if not has_header and (classes is None or rows[0].cells[label].strip() not in classes):
-        check_header(path, rows, label, text, _NAME, is_certain=is_pair or columns.is_given)
+        check_header(path, rows, label, text, _NAME, is_certain=is_pair or columns.is_set)
     for row in rows:
         line = sheet.delimiter.join(row.cells)
         yield _checked(path, _LabelledRow(row.number, row.cells[label].strip(), row.cells[text].strip()), line)

@@ -204,15 +204,15 @@ def _sheet_rows(
 
 def _find_places(path: Path, rows: Sequence[SheetRow], classes: Sequence[str] | None) -> tuple[int, int, int]:
     """Both texts and the label of three columns: the label is first or last, and has known classes or repeats."""
-    found = []
+    candidates = []
     for places in _PLACES:
         cells = [row.cells[places[2]].strip() for row in rows]
         if any(cell in classes for cell in cells) if classes else 2 * len(set(cells)) <= len(cells):
-            found.append(places)
-    if len(found) != 1:
+            candidates.append(places)
+    if len(candidates) != 1:
         seen = ", ".join(map(shortened, rows[0].cells))
         raise ValueError(f"{path}:{rows[0].number}: no column is known as the label in {seen}; {_NAME}")
-    return found[0]
+    return candidates[0]
 
 
 def _places(names: Sequence[str], columns: Columns | None) -> tuple[tuple[int, int, int] | None, bool]:
