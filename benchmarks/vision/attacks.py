@@ -224,7 +224,7 @@ def main(
     except (Unfinished, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    x, y, _ = bounded_examples(read_split(task, "test", plain.stats.classes), plain.stats.classes, "test")
+    x, y = bounded_examples(read_split(task, "test", plain.stats.classes), plain.stats.classes)
     measured = Measured(plain, robust, x[:images], y[:images], Worst(EPS) if worst is None else worst, say)
     rows, table = measured.rows(longer, cpu, Effort(repeat=40, budget=60) if effort is None else effort)
     settings = {

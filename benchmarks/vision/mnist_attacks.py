@@ -40,7 +40,7 @@ AutoAttack's table has 88.50 % for Madry et al. (2018) and 82.93 % for Wong et a
 
 def judged(task: ClassifyImage, training: TrainingConfig, run: Path, worst: Attack, images: int, say: Say) -> list[Row]:
     predictor, cpu = trained(task, training, run, say)
-    x, y, _ = bounded_examples(read_split(task, "test", predictor.stats.classes), predictor.stats.classes, "test")
+    x, y = bounded_examples(read_split(task, "test", predictor.stats.classes), predictor.stats.classes)
     net = Pixels(predictor.model, predictor.stats)
     with torch.no_grad():
         right = torch.cat(

@@ -7,7 +7,7 @@ at_places([call.gradient for call in calls], predictor.vector_places(tokens)[0])
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -52,10 +52,6 @@ class TokenInput:
         return TokenInput(
             kept_of(self.names), kept_of(self.ids), kept_of(self.is_special), tuple(sizes), kept_of(self.types)
         )
-
-    def with_ids(self, ids: Sequence[int]) -> "TokenInput":
-        """The same with other tokens, as many."""
-        return replace(self, ids=tuple(ids))
 
     def parts(self, column: Sequence[Any]) -> list[list[Any]]:
         """Values of the tokens, sentence by sentence or text by text."""

@@ -183,6 +183,11 @@ class EvaluationSplit(Generic[Data]):
     notes: tuple[str, ...] = ()
     num_trained: int = 0  # examples that the run was trained on
 
+    @property
+    def title(self) -> str:
+        """The name, and the number of examples that the run was trained on, if any."""
+        return f"{self.name}, {self.num_trained:,} of them trained on" if self.num_trained else self.name
+
     @staticmethod
     def of(
         config: FileConfig,

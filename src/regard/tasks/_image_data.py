@@ -264,12 +264,10 @@ def read_held_out(source: ImageSource, split: HeldOutPart, folder: Path) -> Eval
     return EvaluationSplit.of_folder(images, split, source.train, folder, "images", contents, _parts_with_files(source))
 
 
-def bounded_examples(images: Images, classes: Sequence[str], split: str) -> tuple[Tensor, Tensor, str]:
-    """Pixels from 0 to 1, the numbers of their classes, and the name of the split; images of other classes are left
-    out.
-    """
+def bounded_examples(images: Images, classes: Sequence[str]) -> tuple[Tensor, Tensor]:  # -> "b c h w", "b"
+    """Pixels from 0 to 1 and the numbers of their classes; images of other classes are left out."""
     images = images[known_rows(images.labels, len(classes))]
-    return pixel_tensor(images.pixels), torch.from_numpy(images.labels), f"the {split} split"
+    return pixel_tensor(images.pixels), torch.from_numpy(images.labels)
 
 
 class TrainingImages(NamedTuple):

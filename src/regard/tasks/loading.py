@@ -37,9 +37,9 @@ class LoadedRun:
     weights: str
     step: int
     threads: int | None
-    # of the options of the task's `Evaluate`
+    # takes options of the task's `Evaluate`
     evaluate: Callable[[Any, Progress], Evaluation]
-    # of the options of the task's `Attack`
+    # takes options of the task's `Attack`; returns inputs, targets and the title of the data
     attack_examples: Callable[[Any], tuple[Any, Any, str]]
     notes: tuple[str, ...] = ()  # about entries of a released folder without effect
 

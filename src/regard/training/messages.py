@@ -60,9 +60,9 @@ def baseline_sentences(report: BaselineReport, score: float) -> Sequence[str]:
     """The scores of the baselines beside that of the best weights, and advice if one of them is not beaten."""
     sign = 1 if report.higher_is_better else -1
     listed = ", ".join(f"{name} {value:.2f}" for name, value in report.scores.items())
-    told = [f"Baselines on the same data, {report.metric}: {listed}; the model {score:.2f}."]
+    lines = [f"Baselines on the same data, {report.metric}: {listed}; the model {score:.2f}."]
     name, value = max(report.scores.items(), key=lambda item: sign * item[1])
     if sign * score <= sign * value:
         advice = f"; try {report.advice}" if report.advice else "; train it longer, or on more data"
-        told.append(f"The model does not beat the {name}{advice}.")
-    return told
+        lines.append(f"The model does not beat the {name}{advice}.")
+    return lines

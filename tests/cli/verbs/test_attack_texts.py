@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,9 @@ def test_the_table_and_the_picture(regard: Regard, topics: Path, tmp_path: Path)
     with Image.open(picture) as image:
         assert min(image.size) > 100
     before = picture.read_bytes()
+    # examples that the model has learned are named, as an evaluation names them
+    seen = regard("attack", topics, "--count", 2, "--flips", 1, "--test", topics.parent / "texts.tsv", "--json")
+    assert re.fullmatch(r".*texts\.tsv, \d+ of them trained on", json.loads(seen.out)["split"])
     told = regard("attack", topics, "--count", 6, "--flips", 2, "--picture", picture, "--json")
     assert picture.read_bytes() == before
     values = json.loads(told.out)

@@ -81,7 +81,7 @@ def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     told = json.loads((out / "results.json").read_text())
     assert told["none"]["parameters"] == told["simam"]["parameters"]
     assert set(told["none"]["scores"]) == {"accuracy", "nll", "fgsm 0.2, test"}
-    x, y, _ = bounded_examples(test := read_split(ClassifyImage.of(), "test"), test.classes, "test")
+    x, y = bounded_examples(test := read_split(ClassifyImage.of(), "test"), test.classes)
     wanted = attack_result(load(out / "simam"), x, y, FGSM(0.2)).accuracy
     assert told["simam"]["scores"]["fgsm 0.2, test"] == pytest.approx(wanted)
 

@@ -155,7 +155,8 @@ def test_changed_text_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_another_manual_is_noticed(tmp_path: Path) -> None:
     config = LanguageModelConfig.of(data="manual")
     RunningTextFacts(train=1, valid=1, train_sha256="", valid_sha256="").write(tmp_path)
-    with pytest.raises(ValueError, match=f"the text of manual is another one than {tmp_path} was trained on, as"):
+    message = f"the text of manual is another one than {tmp_path} was trained on, as another version of Python has "
+    with pytest.raises(ValueError, match=message + "another manual; give a text that it has not learned from by"):
         evaluation_documents(config, tmp_path, EvaluateLanguageModel())
 
 

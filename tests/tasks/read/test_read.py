@@ -235,6 +235,10 @@ def test_what_is_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtu
     printed = capsys.readouterr().out
     assert "1 question cannot be matched: no word begins or ends where the answers do" in printed
     assert "2 questions left out, because they have no answer and this reader always answers" in printed
+    # without a question that can be matched there is no nll; 0 would be the best one
+    content["data"][0]["paragraphs"] = paragraphs[:1]
+    assert main(["evaluate", str(tmp_path / "run"), "--test", str(write(tmp_path / "c.json", content)), "--json"]) == 0
+    assert "nll" not in json.loads(capsys.readouterr().out)["scores"]
 
 
 @pytest.mark.parametrize("layout", ["coqa", "quac"])

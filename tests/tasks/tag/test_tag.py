@@ -272,6 +272,10 @@ def test_unknown_tags_of_a_test_file_count_as_missed(
     assert main(["evaluate", str(run), "--test", str(other)]) == 0
     note = "tags or intents that the run never saw count as missed: 1 ('B-TOWN'); nll leaves out 1 sentence with them"
     assert note in " ".join("".join(capsys.readouterr()).split())
+    # without a sentence of known tags there is no nll; 0 would be the best one
+    other.write_text("Rome\tB-TOWN\n", encoding="utf-8")
+    assert main(["evaluate", str(run), "--test", str(other), "--json"]) == 0
+    assert "nll" not in json.loads(capsys.readouterr().out)["scores"]
 
 
 def test_a_tag_that_only_the_held_out_part_has_is_known(tmp_path: Path) -> None:

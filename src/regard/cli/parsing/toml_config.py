@@ -18,8 +18,8 @@ from regard.cli.parsing.option import Option, by_name, models_of, section_option
 from regard.common.suggestions import known
 from regard.training.run_folder import CONFIG
 
-# of a name with dots
-_MOST_PARTS = 64
+# parts of a name with dots, at most
+_MAX_PARTS = 64
 
 
 def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def read(path: Path, sections: Mapping[str, type]) -> dict[str, Any]:
 def _check_depth(text: str) -> None:
     """Raises RecursionError for a name of many parts, a.a.a…, which tomllib reads in quadratic time."""
     for line in text.splitlines():
-        if any(name.count(".") > _MOST_PARTS for name in re.split(r"[=,/{}\[\]]", line)):
+        if any(name.count(".") > _MAX_PARTS for name in re.split(r"[=,/{}\[\]]", line)):
             raise RecursionError
 
 

@@ -50,8 +50,8 @@ class WordAffixes:
                 interior[sign] += count
 
         def affixes(clitic: re.Pattern[str], attached: Counter[str]) -> tuple[str, ...]:
-            is_affix = [a for a in counts if len(a) <= _LONGEST and (_SIGNS.fullmatch(a) or clitic.fullmatch(a))]
-            return tuple(sorted((a for a in is_affix if counts[a] >= attached[a]), key=lambda a: (-len(a), a)))
+            candidates = [a for a in counts if len(a) <= _LONGEST and (_SIGNS.fullmatch(a) or clitic.fullmatch(a))]
+            return tuple(sorted((a for a in candidates if counts[a] >= attached[a]), key=lambda a: (-len(a), a)))
 
         leading, trailing = affixes(_PROCLITIC, starts), affixes(_ENCLITIC, ends)
         signs = [a for a in counts if len(a) <= _LONGEST and _SIGNS.fullmatch(a)]
@@ -98,11 +98,11 @@ class WordAffixes:
         """The words of a text without spaces: affixes off either end, the longest first, until a whole word is left."""
         before: list[str] = []
         after: list[str] = []
-        while (written := normal(chunk)) not in self._whole:
-            if len(written) != len(chunk):
+        while (normalized := normal(chunk)) not in self._whole:
+            if len(normalized) != len(chunk):
                 break  # a letter whose lower case has two characters: places would shift
-            leading = next((a for a in self.leading if len(a) < len(written) and written.startswith(a)), None)
-            trailing = next((a for a in self.trailing if len(a) < len(written) and written.endswith(a)), None)
+            leading = next((a for a in self.leading if len(a) < len(normalized) and normalized.startswith(a)), None)
+            trailing = next((a for a in self.trailing if len(a) < len(normalized) and normalized.endswith(a)), None)
             if leading is not None:
                 before.append(chunk[: len(leading)])
                 chunk = chunk[len(leading) :]
@@ -111,7 +111,7 @@ class WordAffixes:
                 chunk = chunk[: -len(trailing)]
             else:
                 break
-        middle = [chunk] if written in self._whole or not self.inside else self._inside.findall(chunk)
+        middle = [chunk] if normalized in self._whole or not self.inside else self._inside.findall(chunk)
         return (*before, *middle, *reversed(after))
 
 

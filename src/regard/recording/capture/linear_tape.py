@@ -23,7 +23,6 @@ _SELECTIONS = {
 }
 _COPIES = set(functions("cat", "concat", "stack", "flip", "roll", "movedim", "repeat", "repeat_interleave", "tile"))
 _FACTORS = {*functions("mul", "div", "masked_fill"), *operators("mul", "rmul", "imul", "truediv", "itruediv")}
-_EXPANSIONS = set(functions("expand", "repeat", "repeat_interleave", "tile"))
 _REARRANGES = {*REARRANGES, *_SELECTIONS, *_COPIES, *CASTS, T}
 # of results of value reads, these are followed too
 _COMBINES = {*_FACTORS, *ADDITIONS, *_ASSIGNMENT}

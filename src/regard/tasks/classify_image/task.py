@@ -157,8 +157,8 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     def attack_examples(
         self, predictor: ImageClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        images = read_held_out(self.config, options.split, folder).data
-        return bounded_examples(images, predictor.stats.classes, options.split)
+        split = read_held_out(self.config, options.split, folder)
+        return *bounded_examples(split.data, predictor.stats.classes), split.title
 
 
 def _build(task: ClassifyImage, stats: ImageStats, encoder: PretrainedImageEncoder | None) -> nn.Module:

@@ -177,15 +177,17 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         return notes
 
     def baselines(self) -> BaselineReport | None:
-        found = baseline_scores(self.task, self.folder, self.valid, self.classes)
-        if not found or isinstance(self.task.model, BagOfWordsOptions):
+        if isinstance(self.task.model, BagOfWordsOptions):
+            return None
+        baselines = baseline_scores(self.task, self.folder, self.valid, self.classes)
+        if not baselines:
             return None
         advice = ""
         if isinstance(self.task.model, AttentiveOptions):
             ratios = self.task.model.initial_embeddings == "log-ratios"
             advice = "" if ratios else "--embedding-std 0.05 --initial-embeddings log-ratios, or "
             advice += "--encoder FOLDER with a pretrained encoder"
-        scores = {_BASELINES[name].partition(",")[0]: each["accuracy"] for name, (each, _) in found.items()}
+        scores = {_BASELINES[name].partition(",")[0]: each["accuracy"] for name, (each, _) in baselines.items()}
         return BaselineReport("accuracy", True, scores, advice)
 
     def load_batch(self, planned: PlannedTexts, rank: int, world: int) -> TextBatch | None:
@@ -282,7 +284,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
     ) -> tuple[list[str], list[str], str]:
         split = self._texts(folder, options, predictor.classes)
         data = split.data[known_rows(split.data.labels, len(predictor.classes))]
-        return list(data.texts), [data.classes[n] for n in data.labels], split.name
+        return list(data.texts), [data.classes[n] for n in data.labels], split.title
 
     def _texts(
         self, folder: Path, options: EvaluateLabelledTexts, classes: Sequence[str]
@@ -322,8 +324,8 @@ def baseline_scores(
 ) -> dict[str, tuple[Scores, Intervals]]:
     """The scores on texts and their intervals, of the baselines that the run has."""
     # baselines have tokens of their own where the model is a pretrained encoder, or reads words as they are written
-    own = folder / _BASELINE_TOKENS
-    tokenizer = read_tokenizer(own if own.exists() else folder / _TOKENS)
+    has_tokens = (folder / _BASELINE_TOKENS).exists()
+    tokenizer = read_tokenizer(folder / (_BASELINE_TOKENS if has_tokens else _TOKENS))
     sizes = len(tokenizer), len(classes)
     models = {}
     if is_baseline_saved(folder):
@@ -333,8 +335,9 @@ def baseline_scores(
     counted = encode(tokenizer, data.texts, task.max_length).texts
     scores = {}
     for name, model in models.items():
-        found = ClassifyTextPredictor(model, tokenizer, classes, max_length=task.max_length).probabilities(counted)
-        scores[name] = class_scores(found, data.labels), class_intervals(found, data.labels)
+        baseline = ClassifyTextPredictor(model, tokenizer, classes, max_length=task.max_length)
+        probabilities = baseline.probabilities(counted)
+        scores[name] = class_scores(probabilities, data.labels), class_intervals(probabilities, data.labels)
     return scores
 
 

@@ -174,8 +174,8 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
     def attack_examples(
         self, predictor: GlimpseClassifier, folder: Path, options: AttackImages
     ) -> tuple[Tensor, Tensor, str]:
-        scenes = _held_out_scenes(self.config, options.split, folder).data
-        return bounded_examples(scenes, predictor.stats.classes, options.split)
+        split = _held_out_scenes(self.config, options.split, folder)
+        return *bounded_examples(split.data, predictor.stats.classes), split.title
 
 
 def build_ram(task: Glimpse, stats: ImageStats) -> RAM:
@@ -200,8 +200,8 @@ def read_scenes(task: Glimpse, split: str) -> Images:
 
 def _held_out_scenes(task: Glimpse, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
     """The same of a run that is trained; raises if it was trained on some of them."""
-    evaluated = read_held_out(task, split, folder)
-    return replace(evaluated, data=_evaluation_scenes(task, evaluated.data, split))
+    held_out = read_held_out(task, split, folder)
+    return replace(held_out, data=_evaluation_scenes(task, held_out.data, split))
 
 
 def _evaluation_scenes(task: Glimpse, images: Images, split: str) -> Images:

@@ -235,7 +235,7 @@ class MatchTask(Task[Match, MatchPredictor]):
     ) -> tuple[list[str], list[str], str]:
         split = self._pairs(PairFacts.read(folder), folder, options)
         data = split.data[known_rows(split.data.labels, len(predictor.classes))]
-        return contents(data), [data.classes[n] for n in data.labels], split.name
+        return contents(data), [data.classes[n] for n in data.labels], split.title
 
     def _pairs(self, facts: PairFacts, folder: Path, options: EvaluatePairs) -> EvaluationSplit[LabelledPairs]:
         """The pairs to classify."""

@@ -133,7 +133,8 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
         questions = self.valid.questions
         outputs = predictor.answer(questions)
         scores = _named(score([output.best.text for output in outputs], questions))
-        scores["nll"] = _mean(predictor.nats(questions))
+        if len(nats := predictor.nats(questions)):
+            scores["nll"] = float(nats.mean())
         return ValidationResult(scores, "exact match", True, _sample(questions[0], outputs[0]))
 
     def baselines(self) -> BaselineReport:
@@ -181,7 +182,7 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
         result = score(texts, questions)
         worded = split_questions(questions, self.config.num_turns)
         baselines = _baselines(questions, worded, self.config.limit)
-        notes = [_baseline_note(name, scores) for name, scores in baselines.items()]
+        notes = [_baseline_note(name, each) for name, each in baselines.items()]
         notes += _turn_notes(texts, questions)
         if long := _too_long([each.span for each in worded], self.config.limit):
             notes.append(f"{long}, so that they cannot be matched")
@@ -191,17 +192,17 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
             left_out = plural(found.num_impossible, "question")
             notes.append(f"{left_out} left out, because they have no answer and this reader always answers")
         facts = {
-            "baselines": {name: _named(scores) for name, scores in baselines.items()},
+            "baselines": {name: _named(each) for name, each in baselines.items()},
             "impossible": found.num_impossible,
         }
-        nats = predictor.nats(questions)
+        scores = _named(result)
         intervals = {"exact match": result.exact_match_interval, "f1": result.f1_interval}
-        if len(nats):
-            intervals["nll"] = nats_interval(nats)
+        if len(nats := predictor.nats(questions)):
+            scores["nll"], intervals["nll"] = float(nats.mean()), nats_interval(nats)
         step = max(1, len(questions) // _SAMPLES)
         samples = [_sample(questions[n], outputs[n]) for n in range(0, len(questions), step)[:_SAMPLES]]
         evaluation = Evaluation(
-            {**_named(result), "nll": _mean(nats)},
+            scores,
             len(questions),
             "questions",
             split.name,
@@ -250,10 +251,6 @@ def _too_long(spans: Sequence[tuple[int, int] | None], limit: int) -> str | None
     known = [span for span in spans if span is not None]
     count = sum(last - first + 1 > limit for first, last in known)
     return f"{count:,} of {plural(len(known), 'right answer')} are longer than --limit {limit}" if count else None
-
-
-def _mean(nats: NDArray[np.float64]) -> float:  # "n"
-    return float(nats.mean()) if len(nats) else 0.0
 
 
 def _named(scores: AnswerScores) -> dict[str, float]:

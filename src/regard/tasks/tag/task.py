@@ -247,7 +247,8 @@ class TagTask(Task[Tag, TagPredictor]):
         scheme = predictor.vocabulary.tag_scheme
         scores, intervals = score(found, sentences, scheme)
         known = [sentence for sentence in sentences if predictor.vocabulary.knows(sentence)]
-        scores["nll"] = predictor.mean_nll(known)
+        if known:
+            scores["nll"] = predictor.mean_nll(known)
         malformed = count_malformed([each.tags for each in found], scheme)
         notes = [
             "strict f1 leaves malformed spans out, lenient f1 reads them as conlleval; precision and recall are strict",
@@ -273,7 +274,7 @@ class TagTask(Task[Tag, TagPredictor]):
         split, _ = self._sentences(predictor, folder, options)
         known = filter(predictor.vocabulary.knows, split.data)
         whole = [each for each in known if predictor.split(each.text)[0] == tuple(each.words)]
-        return [each.text for each in whole], [" ".join(each.tags) for each in whole], split.name
+        return [each.text for each in whole], [" ".join(each.tags) for each in whole], split.title
 
     def _sentences(
         self, predictor: TagPredictor, folder: Path, options: EvaluateTextFile

@@ -218,7 +218,7 @@ class TranslateTask(Task[Translate, Translator]):
         self, predictor: Translator, folder: Path, options: AttackTranslations
     ) -> tuple[list[str], list[Any], str]:
         split = self._pairs(folder, options)
-        return list(split.data.source), options.targets(len(split.data)), split.name
+        return list(split.data.source), options.targets(len(split.data)), split.title
 
     def _pairs(self, folder: Path, options: EvaluateTranslations | AttackTranslations) -> EvaluationSplit[Pairs]:
         """The pairs to translate."""
