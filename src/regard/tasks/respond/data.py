@@ -24,6 +24,10 @@ class ReplyFacts(DialogueFingerprint):
 
     counts: list[int]
 
+    def __post_init__(self) -> None:
+        if wrong := [count for count in self.counts if not 0 <= count < 2**53]:
+            raise ValueError(f"counts must be whole numbers from 0 to 2⁵³, got {shortened(str(wrong[0]), 20)}")
+
 
 class EncodedTurns(NamedTuple):
     """The turns before a reply as the model reads them, the oldest first, and counts for notes."""
