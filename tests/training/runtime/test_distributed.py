@@ -286,3 +286,9 @@ def test_an_exchanged_tensor_is_dropped_by_python_last(monkeypatch: pytest.Monke
     monkeypatch.setattr("regard.training.runtime.distributed.time.sleep", release)
     assert distributed._values(exchanged) == [2.0, 3.0]
     assert waits == [0]
+    # one that stays does not stop the training
+    other.grad = exchanged
+    monkeypatch.setattr("regard.training.runtime.distributed.time.sleep", waits.append)
+    monkeypatch.setattr("regard.training.runtime.distributed.time.monotonic", iter([0.0, 0.5, 2.0]).__next__)
+    assert distributed._values(exchanged) == [2.0, 3.0]
+    assert waits == [0, 0]

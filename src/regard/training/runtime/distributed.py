@@ -24,6 +24,8 @@ from regard.training.protocol import TrainingProblem
 
 # The others wait while the first one validates, which may take long; a process that dies is noticed at once anyway.
 _TIMEOUT = timedelta(hours=12)
+# seconds in which the threads of gloo release a tensor, at most
+_RELEASE = 1.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,11 @@ def _values(t: Tensor) -> list[float]:
     """The numbers of a tensor that was exchanged, once the threads of gloo have released it.
 
     A thread that drops the last reference needs the lock of Python. While the process ends it does not get it, and
-    C++ aborts. destroy_process_group does not join these threads: DDP keeps the group alive.
+    C++ aborts. destroy_process_group does not join these threads: DDP keeps the group alive. A reference that others
+    hold for longer, as a debugger may, does not stop the training.
     """
-    while t.device.type == "cpu" and t._use_count() > 1:  # type: ignore[attr-defined]
+    end = time.monotonic() + _RELEASE
+    while t.device.type == "cpu" and t._use_count() > 1 and time.monotonic() < end:  # type: ignore[attr-defined]
         time.sleep(0)
     return t.tolist()
 
