@@ -3,7 +3,7 @@
 A FILE is a name below docs/images, such as masks.png or claims/order.svg; without one, all are drawn. Pictures of
 mechanisms and gates train tiny models (seconds each), those of guides run the examples of their guide (about a minute
 each), those of claims read benchmarks/results. The others train a run into --runs, which is resumed or used again:
-dates.png and serve.png (2 CPU minutes), ntm-copy.png (3), and, much longer, speech, captions, clips and digits.
+dates.png and serve.png (2 CPU minutes), ntm-copy.png (3), arm.png (4); much longer: speech, captions, clips, digits.
 A picture whose text is cut off, or smaller than 7 points on a page, ends the command. --list prints every file with its
 source.
 """
@@ -28,7 +28,6 @@ sys.path.append(str(ROOT))
 
 # pictures that the examples of a guide draw, by the guide
 GUIDES = {
-    "agent": ["arm"],
     "alignments": ["mislead"],
     "answer": ["answer"],
     "classify-text": ["classify-text"],
@@ -62,7 +61,7 @@ ELSEWHERE = {
     "translation-compare.png": "python -m benchmarks.translation --report, after its trainings on Multi30k",
 }
 # four scripts, and a direction from right to left
-LANGUAGES = ("en", "el", "ru", "ar")
+LANGUAGES = ("en", "el", "ru", "ar_EG")
 
 
 @dataclass(frozen=True)
@@ -161,6 +160,11 @@ def copied_letters(places: Places) -> None:
     regard(places, "predict", "copy", "abracadabra", "--picture", str(places.out.resolve() / "ntm-copy.png"))
 
 
+def arm(places: Places) -> None:
+    trained(places, "arm", "agent", "--env", "arm", "--minutes", "4")
+    regard(places, "watch", "arm", "3", "--picture", str(places.out.resolve() / "arm.png"))
+
+
 def salient_scene(places: Places) -> None:
     from PIL import Image
 
@@ -199,6 +203,7 @@ def _catalogue() -> dict[str, Source]:
     add(["dates.png"], "regard demo", dates)
     add(["serve.png"], "regard demo", served_dates)
     add(["chat.png"], "the run of docs/guides/respond.md", chat)
+    add(["arm.png"], "regard train agent --env arm", arm)
     add(["ntm-copy.png"], "regard train translate --model ntm --data copy", copied_letters)
     add(["saliency-scene.png"], "regard train caption", salient_scene)
     for name, text in ELSEWHERE.items():

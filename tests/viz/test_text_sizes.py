@@ -9,6 +9,9 @@ import torch
 from tests.docs.pages import script
 from tests.viz.recordings import DRAWN, attended, weights
 
+from regard.attn.maps.attention_map import DenseMap
+from regard.recording.recorded_map import RecordedMap
+from regard.recording.recording import Recording
 from regard.viz import Alignment, Panel, draw, figure
 from regard.viz.clip.signal_figure import draw_signal
 from regard.viz.clip.strip import draw_strip
@@ -30,6 +33,13 @@ FIGURES: dict[str, Callable[[Path], Path]] = {
     "one token": lambda path: draw_recording(attended(1, 1, 1), path, what="map"),
     "one token, heads": lambda path: draw_recording(attended(1, 1, 1), path, what="heads"),
     "twelve heads": lambda path: draw_recording(attended(2, 12, 11), path, what="heads"),
+    "long memory": lambda path: draw_recording(
+        Recording((RecordedMap("a", "hop", DenseMap(weights(1, 2, 2)), certificate=0.0),)).with_labels(
+            ["hop 1", "hop 2"], ["1 Mary went to the hall. (supports the answer)", "2 John left."]
+        ),
+        path,
+        what="hops",
+    ),
     "strip": lambda path: draw_strip(
         np.zeros((20, 8, 8, 1), np.uint8), path, "a clip", steps=weights(20), places=weights(20, 4).view(20, 2, 2)
     ),

@@ -79,7 +79,7 @@ def test_captions_are_no_wider_than_their_frames(tmp_path: Path) -> None:
     """Numbers of a joint and signs of a message have lines of their own; a reward that rounds to zero has none."""
     view = replace(VIEW, actions=["-0.000505,0.00138", "3, sends 1100111100000111", "up"], rewards=[0.001, 0.5, 0.0])
     text = view.save(tmp_path / "a.svg").read_text()
-    for line in ("-0.000505,", "0.00138", "3, sends", "11001111000", "00111", "+0.50"):
+    for line in ("-0.000505,", "0.00138", "3, sends", "11001111000", "00111", "reward +0.50"):
         assert f">{line}<" in text, line
     assert "+0.00" not in text
     assert ">jklabcdefg…<" in replace(VIEW, actions=["abcdefghijkl" * 6] * 3).save(tmp_path / "b.svg").read_text()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.common import atomic_files
 from regard.viz.html import page
-from regard.viz.plots.canvas import WEIGHTS, Scale
+from regard.viz.plots.canvas import MIN_FONT, WEIGHTS, Scale
 from regard.viz.plots.figure_file import figure_file
 from regard.viz.plots.heatmap import FRAME_COLOUR
 
@@ -116,9 +116,12 @@ class EpisodeView:
             (_LINE + _CAPTION_HEIGHT * below) * lines,
             *([] if self.weights is None else [_HEIGHT * min(count, _NAMED) + 0.6]),
         ]
-        size = (max(_WIDTH * min(shown, _PER_LINE) + _REST, 4.0), sum(heights) + 0.3)
+        size = (max(_WIDTH * min(shown, _PER_LINE) + _REST, 4.0), sum(heights) + 0.45)
         with figure_file(path, [title, *names, *captions, *self.cells], size) as (figure, spell):
-            figure.suptitle(spell(title), fontsize=9)
+            figure.suptitle(
+                spell(f"{title}\nabove a frame its move, below it the action and, if there is one, the reward"),
+                fontsize=9,
+            )
             upper, *lower = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
             grid = upper.subplots(lines, min(shown, _PER_LINE), squeeze=False)
             for t, axes in enumerate(grid.flat):
@@ -141,7 +144,7 @@ class EpisodeView:
         axes.imshow(self.frames[t], cmap="gray", vmin=0.0, vmax=1.0, interpolation="nearest")
         axes.set(xticks=[], yticks=[])
         if self.cells and t % _PER_LINE == 0:
-            axes.set_yticks(range(len(self.cells)), [spell(cell) for cell in self.cells], fontsize=6)
+            axes.set_yticks(range(len(self.cells)), [spell(cell) for cell in self.cells], fontsize=MIN_FONT)
         if self.places is not None:
             self._frame_place(axes, t)
         if self.objects is not None:
@@ -157,7 +160,7 @@ class EpisodeView:
         lines = textwrap.wrap(" ".join(pieces), _CAPTION)
         if len(lines) > _CAPTION_LINES:
             lines = [*lines[: _CAPTION_LINES - 1], f"{lines[_CAPTION_LINES - 1][: _CAPTION - 1]}…"]
-        reward = [f"{self.rewards[t]:+.2f}"] if abs(self.rewards[t]) >= 0.005 else []
+        reward = [f"reward {self.rewards[t]:+.2f}"] if abs(self.rewards[t]) >= 0.005 else []
         return "\n".join([*lines, *reward])
 
     def _frame_place(self, axes: Any, t: int) -> None:

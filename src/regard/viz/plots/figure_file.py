@@ -13,6 +13,8 @@ from regard.viz.text import fonts
 
 # the file formats of a figure
 SUFFIXES = (".png", ".svg", ".pdf")
+# dots per inch of a PNG
+DPI = 150
 # metadata without dates and versions, so that the same input gives the same bytes
 _METADATA = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
@@ -62,7 +64,7 @@ def figure_file(
 
     words = list(words)
     with fonts_for(words):
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        figure = Figure(figsize=size, dpi=DPI, layout="constrained")
         yield figure, speller(path, words)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=path.suffix[1:], metadata=_METADATA[path.suffix])

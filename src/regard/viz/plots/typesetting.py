@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from regard.viz.plots.figure_file import fonts_for
+from regard.viz.plots.figure_file import DPI, fonts_for
 from regard.viz.text import labels
 
 # no font draws more columns per inch
@@ -15,11 +15,11 @@ def text_widths(texts: Sequence[str], font_size: float, weight: str = "normal") 
     from matplotlib.figure import Figure
 
     with fonts_for(texts):
-        scratch = Figure(dpi=72).text(0, 0, "", fontsize=font_size, weight=weight)
+        scratch = Figure(dpi=DPI).text(0, 0, "", fontsize=font_size, weight=weight)
         widths = {}
         for text in dict.fromkeys(texts):
             scratch.set_text(text)
-            widths[text] = float(scratch.get_window_extent().width) / 72 if text else 0.0
+            widths[text] = float(scratch.get_window_extent().width) / DPI if text else 0.0
     return [widths[text] for text in texts]
 
 
