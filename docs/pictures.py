@@ -152,7 +152,7 @@ def chat(places: Places) -> None:
             pages.run(ROOT / "docs/guides/respond.md")
         finally:
             os.chdir(before)
-    screenshot.photograph(folder / "runs/waiter", places.out / "chat.png", screenshot.talk, width=860)
+    screenshot.photograph(folder / "runs/waiter", places.out / "chat.png", screenshot.talk, width=860, height=400)
 
 
 def copied_letters(places: Places) -> None:

@@ -46,7 +46,8 @@ def talk(page: Any) -> None:
     page.locator("body").click(position={"x": 2, "y": 2})
 
 
-def photograph(run: Path, out: Path, act: Callable[[Any], None], *, width: int = 1000, dark: bool = False) -> Path:
+def photograph(run: Path, out: Path, act: Callable[[Any], None], *, width: int = 1000, height: int = 900,
+               dark: bool = False) -> Path:  # fmt: skip
     """Serves a run, acts on its page and writes a PNG of the whole page."""
     from PIL import Image
     from playwright.sync_api import sync_playwright
@@ -60,7 +61,7 @@ def photograph(run: Path, out: Path, act: Callable[[Any], None], *, width: int =
             flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
             scheme = "dark" if dark else "light"
-            page = browser.new_page(viewport={"width": width, "height": 400}, color_scheme=scheme)
+            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             page.goto(address)
             act(page)
             page.screenshot(path=out, full_page=True)

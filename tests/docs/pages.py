@@ -15,6 +15,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 import textwrap
@@ -224,15 +225,12 @@ def elsewhere() -> Iterator[Path]:
 
 def drawn(page: Path, images: Path = ROOT / "docs/images") -> None:
     """The pictures that a page shows and its own examples draw, drawn again; in few colours, to keep them small."""
-    from PIL import Image
-
-    images = images.resolve()
+    images, drawing = images.resolve(), script("drawing")
     with elsewhere() as folder:
         run(page)
         for name in set(PICTURE.findall(page.read_text(encoding="utf-8"))):
             if (folder / name).exists():
-                with Image.open(folder / name) as image:
-                    image.convert("RGB").quantize(256).save(images / name, optimize=True)
+                shutil.copy(drawing.few_colours(folder / name, 256), images / name)
                 print(f"{page.name}: {name}")
 
 
