@@ -44,6 +44,8 @@ def for_each(
             for label, case in cases.items():
                 try:
                     _call(test, args, fixtures, case)
+                except pytest.skip.Exception as error:
+                    raise AssertionError(f"{label} skips, and the values behind it with it: leave it out") from error
                 except (Exception, pytest.fail.Exception) as error:
                     error.add_note(f"failed with {names}: {label}")
                     failures.append(error)

@@ -53,6 +53,16 @@ def test_a_test_of_nothing_is_refused() -> None:
         for_each("name", "abc", ids="de")
 
 
+def test_no_value_skips_the_others() -> None:
+    @for_each("name", "abc")
+    def skipping(name: str) -> None:
+        if name == "b":
+            pytest.skip("not b")
+
+    with pytest.raises(AssertionError, match="b skips, and the values behind it with it: leave it out"):
+        skipping()
+
+
 @pytest.mark.parametrize("sizes", [(7, 3), (5, 5), (4, 3, 6), (2, 3, 5, 2)], ids=str)
 def test_a_sample_has_every_value_or_every_pair(sizes: tuple[int, ...]) -> None:
     cases = list(itertools.product(*map(range, sizes)))
