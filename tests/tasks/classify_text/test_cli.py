@@ -78,7 +78,7 @@ def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[s
     assert "bag of words, the baseline: accuracy " in printed
     assert "naive Bayes, the baseline by counts alone: accuracy " in printed
     assert printed.count("95 % interval") == 7
-    # as many digits as the score itself
+    # as many digits as the score itself, zeros at the end left out
     (nll,) = [line for line in printed.splitlines() if line.startswith("nll")]
     assert re.search(r"95 % interval \d\.\d{1,4} to \d\.\d{1,4}\)", nll), nll
     assert main(["evaluate", str(run), "--json"]) == 0
