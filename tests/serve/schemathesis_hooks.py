@@ -1,12 +1,15 @@
-"""Strings of the formats image, story, passage and dialogue, for the process of schemathesis."""
+"""Strings of the formats image, audio, story, passage and dialogue, for the process of schemathesis."""
 
 import base64
 import io
 from typing import Any
 
+import numpy as np
 import schemathesis
 from hypothesis import strategies as st
 from PIL import Image
+
+from regard.data.audio.wav import Sound, wav_bytes
 
 
 def encoded(width: int, height: int, colour: int, kind: str, prefix: bool) -> str:
@@ -27,6 +30,15 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
 sizes = st.integers(1, 40)
 images = st.builds(encoded, sizes, sizes, st.integers(0, 255), st.sampled_from(["PNG", "JPEG"]), st.booleans())
 schemathesis.openapi.format("image", images)
+
+
+def spoken(samples: int, rate: int, prefix: bool) -> str:
+    content = base64.b64encode(wav_bytes(Sound(np.zeros(samples, np.float32), rate))).decode()
+    return f"data:audio/wav;base64,{content}" if prefix else content
+
+
+sounds = st.builds(spoken, st.integers(1000, 2000), st.sampled_from([8000, 16000]), st.booleans())
+schemathesis.openapi.format("audio", sounds)
 
 words = st.sampled_from(["Al", "Bo", "went", "to", "a", "b", "sah", "ねこ"])
 sentences = st.lists(words, min_size=1, max_size=4).map(" ".join)
