@@ -7,7 +7,7 @@ kept. A softmax whose output multiplies no values is not attention, and is not r
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ from regard.recording.capture.torch_functions import (
 from regard.recording.capture.tracked_tensors import (
     ScoresFact,
     SoftmaxFact,
+    ValueRead,
     WeightsFact,
     adds_axes,
     all_tensors,
@@ -38,7 +39,6 @@ from regard.recording.capture.tracked_tensors import (
     attention_call,
     can_broadcast,
     folded_heads,
-    identity,
     keeps_last,
     keeps_last_two,
     reshape_scores,
@@ -55,16 +55,6 @@ if TYPE_CHECKING:
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
-
-
-class ValueRead(NamedTuple):
-    """Weights multiplied values: this is attention."""
-
-    weights: Tensor
-    fact: WeightsFact
-    v: Tensor
-    as_rows: Callable[[Tensor], Tensor] = identity
-    as_values: Callable[[Tensor], Tensor] = identity  # the argument of the call as `v`
 
 
 # notes what a call func(*args, **kwargs), which gave `out`, means for scores and weights
@@ -115,7 +105,7 @@ class EagerTracker:
         handler = self.handler(func)
         try:
             read = handler(self, func, out, args, kwargs) if handler is not None and isinstance(out, Tensor) else None
-            is_attention = read is not None and _is_attention(read)
+            is_attention = read is not None and read.is_attention
         except Exception:
             self._forget(out)
             return False
@@ -137,7 +127,7 @@ class EagerTracker:
             return out
         try:
             read = handler(self, func, out, args, kwargs)
-            is_refused = in_functorch_transform() and read is not None and _is_attention(read)
+            is_refused = in_functorch_transform() and read is not None and read.is_attention
             captured = None if read is None or is_refused else self._captured_call(mode, read, out)
         except Exception:
             self._forget(out)
@@ -429,7 +419,7 @@ class EagerTracker:
         self, mode: "CaptureMode", read: ValueRead, out: Tensor
     ) -> tuple[ModuleFrame, CapturedCall] | None:
         """The read as a recorder takes it; None where it is no attention, or its module is not selected."""
-        if not _is_attention(read):
+        if not read.is_attention:
             return None
         recorder = mode.recorder
         weights, fact, v, as_rows, _ = read
@@ -462,12 +452,6 @@ class EagerTracker:
             after_dropout=after_dropout,
         )
         return frame, captured
-
-
-def _is_attention(read: ValueRead) -> bool:
-    """Whether weights read a sequence: those of two axes, such as a router's, only if a product made their scores."""
-    axes = (read.weights if read.fact.before_dropout is None else read.fact.before_dropout).ndim
-    return read.v.ndim > 1 and axes > 1 and (axes > 2 or read.fact.softmax.from_product)
 
 
 def _sums_to_one(t: Tensor) -> bool:

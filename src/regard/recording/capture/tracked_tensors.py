@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,6 +53,26 @@ class WeightsFact:
     softmax: SoftmaxFact
     is_transposed: bool = False  # keys before queries
     factor: Tensor | None = None  # they were multiplied by this tensor of their shape: a mask, or values to be summed
+
+
+def identity(t: Tensor) -> Tensor:
+    return t
+
+
+class ValueRead(NamedTuple):
+    """A product of weights and values."""
+
+    weights: Tensor
+    fact: WeightsFact
+    v: Tensor
+    as_rows: Callable[[Tensor], Tensor] = identity
+    as_values: Callable[[Tensor], Tensor] = identity  # the argument of the call as `v`
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether weights read a sequence: those of two axes, as a router has, only if a product made their scores."""
+        axes = (self.weights if self.fact.before_dropout is None else self.fact.before_dropout).ndim
+        return self.v.ndim > 1 and axes > 1 and (axes > 2 or self.fact.softmax.from_product)
 
 
 def attention_call(scores: ScoresFact | None, v: Tensor, weights: Tensor) -> AttentionCall | None:
@@ -164,10 +184,6 @@ def keeps_last_two(index: Any, axes: int) -> bool:
         return all(isinstance(item, slice) for item in back[-2:])
     last = [*front, *[slice(None)] * (axes - len(front) - len(back)), *back][-2:]
     return all(isinstance(item, slice) for item in last)
-
-
-def identity(t: Tensor) -> Tensor:
-    return t
 
 
 def transpose(t: Tensor) -> Tensor:
