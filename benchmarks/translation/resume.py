@@ -204,8 +204,10 @@ def _read(path: Path) -> None:
     """Reads a checkpoint, or another safetensors file that the task keeps in its run, such as a baseline."""
     if path.name in (LAST, BEST, AVERAGE) or path.parent.name == VALIDATED:
         checkpoint.read(path)
-    else:
+    elif safetensors_files.has_tag(path, "regard"):
         safetensors_files.read_tagged(path, "regard", checkpoint.FORMAT, "file", untagged=1)
+    else:
+        safetensors_files.read_tensors(path, "file")  # such as the examples of a validation
 
 
 def different(run: Path, alone: Path) -> list[str]:
