@@ -42,6 +42,7 @@ from regard.recording.capture.tracked_tensors import (
     keeps_last,
     keeps_last_two,
     reshape_scores,
+    sums_to_one,
     transpose,
     transpose_scores,
     transpose_weights,
@@ -233,7 +234,7 @@ class EagerTracker:
 
     def _divide(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
         scores = self._exponentials.get(args[0])
-        if scores is not None and len(args) == 2 and isinstance(args[1], Tensor) and _sums_to_one(out):
+        if scores is not None and len(args) == 2 and isinstance(args[1], Tensor) and sums_to_one(out):
             self._softmax(func, out, (scores, -1), {})
             return
         self._scale(out, args, kwargs, divides=True)
@@ -336,7 +337,7 @@ class EagerTracker:
             scores, axis = self._logarithms[args[0]]
             self._softmax(func, out, (scores, axis), {})
         elif args[0] in self._scores and out.ndim > 2:
-            if _sums_to_one(out):
+            if sums_to_one(out):
                 self._softmax(func, out, (args[0], -1), {})
             else:
                 self._exponentials[out] = args[0]
@@ -452,14 +453,6 @@ class EagerTracker:
             after_dropout=after_dropout,
         )
         return frame, captured
-
-
-def _sums_to_one(t: Tensor) -> bool:
-    """Whether the last axis sums to one, in all rows that are not empty."""
-    if in_functorch_transform():
-        return False
-    sums = t.detach().sum(-1)
-    return bool((((sums - 1).abs() < 1e-2) | (sums == 0) | sums.isnan()).all())
 
 
 SOFTMAX = [*functions("softmax"), torch.special.softmax]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.attn.call import AttentionCall
 from regard.attn.terms.bias import TensorBias
+from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import sdpa
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.torch_functions import MT
@@ -227,3 +228,11 @@ def is_features(t: Tensor, axis: int) -> bool:
     sums = t.sum(axis)
     is_distribution = bool((t >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
     return not is_distribution and not bool(((t == 0) | (t == 1)).all())
+
+
+def sums_to_one(t: Tensor) -> bool:
+    """Whether the last axis sums to one, in all rows that are not empty."""
+    if in_functorch_transform():
+        return False
+    sums = t.detach().sum(-1)
+    return bool((((sums - 1).abs() < 1e-2) | (sums == 0) | sums.isnan()).all())
