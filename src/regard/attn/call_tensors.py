@@ -73,7 +73,7 @@ def _rebuild(value: Any, leaf: type, replace: Callable[[Any], Any], copies: dict
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """What the object itself holds, in its dictionary and in slots."""
+    """The attributes of an object, in its dictionary and in slots."""
     state = object.__getstate__(value)
     parts = state if isinstance(state, tuple) else (state,)
     attributes = {name: part for held in parts if held for name, part in held.items()}

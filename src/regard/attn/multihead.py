@@ -117,7 +117,7 @@ class MultiHead(AttentionModule):
         return to_torch(self)
 
     def _split(self, x: Tensor, width: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
-        # by the width: under tensor parallelism a process has some of the heads
+        # split by the width: under tensor parallelism a process has some of the heads
         if x.shape[-1] % width:
             raise ValueError(
                 f"a projection of width {x.shape[-1]} is no multiple of the head width {width}: a process of a "

@@ -120,7 +120,7 @@ def _trusted_modules(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def _import_trusted(module: str) -> None:
     try:
         importlib.import_module(module)
-    except Exception as error:  # of the module itself, which may raise anything
+    except Exception as error:  # the module itself may raise anything
         raise ValueError(
             f"--trust-module {module!r} cannot be imported: {error}; install it, or name the module that a run needs"
         ) from error

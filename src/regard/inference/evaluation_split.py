@@ -85,7 +85,7 @@ class RecordedExamples:
 
     @staticmethod
     def read(folder: Path) -> "RecordedExamples | None":
-        """Those of a run; None for a run of embedded data, or of an earlier version."""
+        """The record of a run; None for a run of embedded data, or of an earlier version."""
         if not (folder / EXAMPLES).exists():
             return None
         tensors, _ = safetensors_files.read_tagged(folder / EXAMPLES, _KEY, _FORMAT, "record of examples")
@@ -154,7 +154,7 @@ def record_folder(
     new: bool,
     parts_with_files: Collection[str],
 ) -> list[str]:
-    """The same as `record_splits` where all data are in one folder; None is embedded.
+    """Keeps hashes as `record_splits` does, where all data are in one folder; None is embedded.
 
     `parts_with_files` are "valid" and "test" where the folder has separate files of them.
     """
@@ -237,7 +237,7 @@ class EvaluationSplit(Generic[Data]):
         contents: Callable[[Data], Contents],
         parts_with_files: Collection[str],
     ) -> "EvaluationSplit[Data]":
-        """The same where all data are in one folder; None is embedded.
+        """The split of a run whose data are all in one folder; None is embedded.
 
         `parts_with_files` are "valid" and "test" where the folder has separate files of them.
         """
@@ -257,7 +257,7 @@ class EvaluationSplit(Generic[Data]):
         part: HeldOutPart = "valid",
         way_out: str = "give others by --test",
     ) -> "EvaluationSplit[Data]":
-        """The same, where the data are the part of the training files that is held out now.
+        """The split, whose data are the part of the training files that is held out now.
 
         Raises if the run was trained on some of them; a note names other changes.
         """
@@ -283,7 +283,7 @@ class EvaluationSplit(Generic[Data]):
         return replace(self, notes=(note,))
 
     def compare(self, folder: Path, examples: str, contents: Callable[[Data], Contents]) -> "EvaluationSplit[Data]":
-        """The same, where the data have files of their own, with a note if some of them were trained on."""
+        """The split, whose data have separate files, with a note if some of them were trained on."""
         if (recorded := RecordedExamples.read(folder)) is None:
             return self
         hashes = example_hashes(contents(self.data))
@@ -296,6 +296,6 @@ class EvaluationSplit(Generic[Data]):
         return replace(self, notes=(note,), num_trained=num_trained)
 
     def annotate(self, evaluation: Evaluation) -> Evaluation:
-        """The evaluation with the notes of the split before its own."""
+        """The evaluation with the notes of the split before the others."""
         facts = {**evaluation.facts, "trained_on": self.num_trained} if self.num_trained else evaluation.facts
         return replace(evaluation, notes=[*self.notes, *evaluation.notes], facts=facts)

@@ -36,11 +36,11 @@ def without_other_right(
 
     `answers` are all right candidates of every query, `right` the one that is sought.
     """
-    kept = scores.copy()
+    rivals = scores.copy()
     for n, column in enumerate(np.asarray(right)):
-        kept[n, answers[n]] = -np.inf
-        kept[n, column] = scores[n, column]
-    return kept
+        rivals[n, answers[n]] = -np.inf
+        rivals[n, column] = scores[n, column]
+    return rivals
 
 
 def recall_at(found: NDArray[np.int64], k: int) -> float:  # "q"

@@ -49,7 +49,7 @@ class Batcher:
         self.waiting = 0  # sentences or images
         self._unpacking = 0  # of those that wait
         self._jobs: deque[Job] = deque()
-        self._running: list[Job] = []  # of the thread
+        self._running: list[Job] = []  # that the thread answers now
         self._streams: list[tuple[Job, Iterator[dict[str, object]]]] = []  # of the thread
         self._ready = threading.Condition()
         self._is_stopping = False

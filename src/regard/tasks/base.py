@@ -289,8 +289,8 @@ class TaskConfig(ABC):
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these values of the option that a comparison varies."""
-        own = {item.name for item in fields(self)}  # type: ignore[arg-type]
-        owner = type(self if self.varies in own else self.model)
+        names = {item.name for item in fields(self)}  # type: ignore[arg-type]
+        owner = type(self if self.varies in names else self.model)
         return {value: self.with_options(**{self.varies: parse_number(owner, self.varies, value)}) for value in values}
 
     def cli_arguments(self) -> list[str]:

@@ -171,7 +171,7 @@ class RunRecord:
             content = tomllib.loads((run / CONFIG).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        if self.format == 1:  # in another layout
+        if self.format == 1:  # its config.toml has another layout
             return None
         tables = _toml_value({"task": self.options, "training": dataclasses.asdict(self.training)})
         return first_difference(_shared(tables, content), content)

@@ -72,7 +72,7 @@ def _stacked(path: Path, frames: list[NDArray[np.uint8]], names: list[str]) -> N
 def _array(path: Path, size: tuple[int, int] | None, mode: str | None) -> Clip:
     """A file of numpy; objects, which would be unpickled, are refused."""
     try:
-        with np.errstate(over="raise"):  # of the sizes of a shape
+        with np.errstate(over="raise"):  # the sizes of a shape may overflow
             stored = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error}); name a file that is there") from error

@@ -150,8 +150,8 @@ def unquote_tabs(lines: Sequence[str]) -> list[SheetRow] | None:
     except ValueError:
         return None
     for is_quoted in _STYLES:
-        written = "\n".join("\t".join(_quote(cell, is_quoted) for cell in row.cells) for row in rows)
-        if written.split("\n") == list(lines):
+        copy = "\n".join("\t".join(_quote(cell, is_quoted) for cell in row.cells) for row in rows)
+        if copy.split("\n") == list(lines):
             return rows
     return None
 

@@ -39,7 +39,7 @@ class WordAffixes:
 
     @staticmethod
     def of(sentences: Sequence[Sequence[str]]) -> "WordAffixes":
-        """Those of a file of words."""
+        """The affixes of a file of words."""
         counts = Counter(normal(word) for sentence in sentences for word in sentence)
         starts, ends, interior = Counter[str](), Counter[str](), Counter[str]()
         for word, count in counts.items():
@@ -116,7 +116,7 @@ class WordAffixes:
 
 
 def _count_runs(sentences: Sequence[Sequence[str]], runs: set[tuple[str, ...]]) -> Counter[tuple[str, ...]]:
-    """How often each of these runs of words stands in the sentences."""
+    """The number of times that each of these runs of words stands in the sentences."""
     lengths = {len(run) for run in runs}
     counts = Counter[tuple[str, ...]]()
     for sentence in sentences:

@@ -121,7 +121,7 @@ def with_classes(data: LabelledTexts, classes: Sequence[str], name: str) -> Labe
 
 
 class _LabelledRow(NamedTuple):
-    number: int  # of the line
+    number: int  # the line
     label: str
     text: str
 

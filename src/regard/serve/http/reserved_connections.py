@@ -9,7 +9,7 @@ _STATE = "regard.reserved"
 
 
 def reserved_count(connections: int) -> int:
-    """How many of the connections of a service answer /health alone: an eighth, at most 16."""
+    """The number of connections of a service that answer /health alone: an eighth, at most 16."""
     return min(connections // 8, 16)
 
 

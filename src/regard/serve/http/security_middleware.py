@@ -20,7 +20,7 @@ from regard.viz.html.security import SECURITY_HEADERS, host_name
 _log = logging.getLogger("regard.serve")
 # takes one line per request, without its text
 Log = Callable[[str], None]
-# for the body of a request that is refused because the service is full or stops
+# seconds for the body of a request that is refused because the service is full or stops
 _LAST_SECONDS = 1.0
 # headers of every answer: no resources of other sites, and no frame around the page
 HEADERS = {

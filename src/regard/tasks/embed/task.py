@@ -349,12 +349,12 @@ def _baseline_ranks(
 ) -> NDArray[np.int64]:  # -> "q"
     """The rank of the right candidate of every query by tf-idf."""
     index = TfIdf(candidates)
-    found = []
+    places = []
     # query by query: a matrix of all queries and candidates may not fit into memory
     for query, place, others in zip(queries, right, answers, strict=True):
         rivals = without_other_right(index.similarity(query)[None], place[None], [others])
-        found.append(ranks(rivals, place[None]))
-    return np.concatenate(found)
+        places.append(ranks(rivals, place[None]))
+    return np.concatenate(places)
 
 
 def _baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:

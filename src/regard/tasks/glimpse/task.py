@@ -199,7 +199,7 @@ def read_scenes(task: Glimpse, split: str) -> Images:
 
 
 def _held_out_scenes(task: Glimpse, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
-    """The same of a run that is trained; raises if it was trained on some of them."""
+    """The scenes of a run that is trained; raises if it was trained on some of them."""
     held_out = read_held_out(task, split, folder)
     return replace(held_out, data=_evaluation_scenes(task, held_out.data, split))
 

@@ -172,7 +172,7 @@ class MatchPredictor(Predictor[str, PairClasses]):
         nulls = (0, len(first) + 1)
         inside = [n for n in range(len(tokens) + 2) if n not in nulls]
         maps = (_between(m, inside) if m.shape[-1] > len(tokens) else m for m in joined)
-        # to the tokens of the input, which are both texts, all of this is attention to themselves
+        # all of this is self-attention of the input, whose tokens are those of both texts
         maps = (replace(m, kind="self") for m in maps)
         # an encoder of each text alone attends to a part of the tokens
         return replace(joined, maps=tuple(m for m in maps if m.shape[-1] == len(tokens)))

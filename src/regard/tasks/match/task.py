@@ -128,11 +128,10 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
     def baselines(self) -> BaselineReport | None:
         if isinstance(self.task.model, BagOfPairsOptions):
             return None
-        found = baseline_probabilities(self.folder, self.facts, self.valid)
+        probabilities = baseline_probabilities(self.folder, self.facts, self.valid)
         advice = "" if isinstance(self.task.model, CoEncoderOptions) else "--encoder FOLDER --model co-encoder"
-        return BaselineReport(
-            "accuracy", True, {"bag of words": class_scores(found, self.valid.labels)["accuracy"]}, advice
-        )
+        accuracy = class_scores(probabilities, self.valid.labels)["accuracy"]
+        return BaselineReport("accuracy", True, {"bag of words": accuracy}, advice)
 
     def load_batch(self, planned: PlannedPairs, rank: int, world: int) -> MatchBatch | None:
         rows = planned.rows[rank::world]

@@ -139,8 +139,8 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
 
     def baselines(self) -> BaselineReport:
         questions = self.valid.questions
-        found = _baselines(questions, split_questions(questions, self.task.num_turns), self.task.limit)
-        return BaselineReport("exact match", True, {name: scores.exact_match for name, scores in found.items()})
+        baselines = _baselines(questions, split_questions(questions, self.task.num_turns), self.task.limit)
+        return BaselineReport("exact match", True, {name: scores.exact_match for name, scores in baselines.items()})
 
     def locate(self, planned: Sequence[PlannedSpans]) -> str:
         """The number of the questions of these batches, and the first."""

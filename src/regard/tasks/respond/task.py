@@ -55,7 +55,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
     replies: Sequence[EncodedReply]
     valid: Sequence[EncodedReply]
     decoder: "PretrainedDecoder | None"
-    counts: Sequence[int]  # of the tokens of all replies to train on
+    counts: Sequence[int]  # per token, in all replies to train on
     learns_dialogues: bool  # whether `replies` are the last ones, and those in their histories are learned with them
     summary: str
     shared: Sequence[str] = ()

@@ -72,7 +72,7 @@ class TagVocabulary(DataFingerprint):
     intents: list[str]
     words: list[str]
     characters: list[str]
-    affixes: WordAffixes = field(default_factory=WordAffixes)  # of --words file
+    affixes: WordAffixes = field(default_factory=WordAffixes)  # that --words file splits off
 
     @staticmethod
     def of(config: Tag, splits: TaggedSplits) -> "TagVocabulary":
