@@ -95,6 +95,21 @@ def test_a_lone_surrogate_and_its_hash() -> None:
     assert len({*content_hashes(["\ud800", "a", b"a", "b"]).tolist()}) == 3
 
 
+def test_spellings_of_a_text_are_copies() -> None:
+    # composed and decomposed, in capitals, with more spaces, with the other end of a line
+    spellings = ("Café  au lait", "Cafe\u0301 au lait", "CAFÉ AU LAIT ", "café\u00a0au lait\r")
+    assert len({*content_hashes(spellings).tolist()}) == 1
+    # the two texts of a pair stay apart
+    assert len({*content_hashes(["a b\tc", "a\tb c", "a\nb c", "a b c"]).tolist()}) == 4
+    texts = [f"{n} {spelling}" for n in range(40) for spelling in spellings]
+    for seed in range(3):
+        held = held_out(texts, 0.2, seed).reshape(40, 4)
+        assert held.sum() == 32  # of eight texts
+        assert (held.all(1) | ~held.any(1)).all()
+    # texts in one spelling are held out as they would be without the others
+    assert np.array_equal(held_out(texts[1::4], 0.2, 0), held_out([text.encode() for text in texts[1::4]], 0.2, 0))
+
+
 def test_too_few_to_hold_some_out() -> None:
     with pytest.raises(
         ValueError, match=r"train=x has 2 texts and too few different ones .*; give more texts, or --valid as well"

@@ -1,9 +1,11 @@
 """Splits of data: which examples are held out, deterministically by a seed.  No torch here."""
 
+import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol, TypeVar
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +39,19 @@ class LabelledExamples(Protocol):
     def classes(self) -> tuple[str, ...]: ...
 
 
-def content_hashes(contents: Iterable[str | bytes], seed: int | None = None) -> NDArray[np.uint64]:  # -> "n"
-    """Numbers of examples that depend on their content alone, and with a seed on the seed."""
-    key = b"" if seed is None else str(seed).encode()
-    return np.fromiter((_content_hash(content, key) for content in contents), np.uint64)
+def content_hashes(contents: Iterable[str | bytes]) -> NDArray[np.uint64]:  # -> "n"
+    """Numbers of examples that depend on their content alone; spellings of one text have one number."""
+    return np.fromiter((_content_hash(_spelling(content), b"") for content in contents), np.uint64)
+
+
+_SPACES, _SEPARATORS = re.compile(r"[^\S\t\n]+"), re.compile(r" ?([\t\n]) ?")
+
+
+def _spelling(content: str | bytes) -> str | bytes:
+    """One spelling of all that differ in case, spaces and the composition of characters; tabs and lines stay apart."""
+    if isinstance(content, bytes):
+        return content
+    return _SEPARATORS.sub(r"\1", _SPACES.sub(" ", normalize("NFC", normalize("NFC", content).casefold()))).strip()
 
 
 def _content_hash(content: str | bytes, key: bytes) -> int:
@@ -59,14 +70,23 @@ def held_out(
 ) -> NDArray[np.bool_]:  # -> "n"
     """Whether each example is held out: about this share of them, or of every class if there are `labels`.
 
-    Examples with the same content stay together, and neither the order of the examples nor other examples decide where
-    one belongs, except at the margin of the share. Contents with more copies than are still wanted are passed over; if
-    all are, the rarest one is held out. At least `least` different contents are held out, and as many stay; a class
-    with fewer than twice as many stays whole. Copies with several labels belong to the first class.
+    Examples with the same content, and texts that differ in case, spaces or composed characters alone, stay together,
+    and neither the order of the examples nor other examples decide where one belongs, except at the margin of the
+    share. Contents with more copies than are still wanted are passed over; if all are, the rarest one is held out. At
+    least `least` different contents are held out, and as many stay; a class with fewer than twice as many stays whole.
+    Copies with several labels belong to the first class.
     """
     if not 0 < share < 1:
         raise ValueError(f"share must be above 0 and below 1, got {share}; try share=0.2")
-    _, which, sizes = np.unique(content_hashes(contents, seed), return_inverse=True, return_counts=True)
+    key = str(seed).encode()
+    pairs = ((_content_hash(each, key), _content_hash(_spelling(each), key)) for each in contents)
+    hashes = np.fromiter(pairs, np.dtype((np.uint64, 2)))
+    _, which, sizes = np.unique(hashes[:, 1], return_inverse=True, return_counts=True)
+    # copies have the place of the spelling that comes first
+    places = np.full(len(sizes), np.iinfo(np.uint64).max)
+    np.minimum.at(places, which, hashes[:, 0])
+    order = np.argsort(places)
+    which, sizes = np.argsort(order)[which], sizes[order]
     strata = np.zeros(len(sizes), np.int64)
     if labels is not None:
         strata[:] = np.iinfo(np.int64).max
