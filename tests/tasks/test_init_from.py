@@ -65,6 +65,29 @@ def test_fewer_classes_keep_the_numbers_of_the_run(tmp_path: Path, capsys: pytes
     assert not (tmp_path / "no").exists()
 
 
+def test_examples_of_the_run_to_start_from_are_not_scored_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither by the next run nor by one that starts from that."""
+    texts = tmp_path / "a.txt"
+    texts.write_text("".join(f"{'ab'[n % 2]}\ta text {n}\n" for n in range(40)))
+    assert train("classify-text", "--train", texts, *TEXT, "--out", tmp_path / "run0") == 0
+    note = "the run that this one starts from was trained on"
+    for seed, number in ((0, 1), (1, 2), (0, 3)):
+        options = ["--seed", seed, "--init-from", tmp_path / f"run{number - 1}"]
+        capsys.readouterr()
+        assert train("classify-text", "--train", texts, *options, "--out", tmp_path / f"run{number}") == 0
+        is_learned = number > 1
+        assert (note in " ".join(capsys.readouterr().out.split())) == is_learned
+        assert main(["evaluate", str(tmp_path / f"run{number}"), "--json"]) == 0
+        evaluation = json.loads(capsys.readouterr().out)
+        assert (evaluation.get("trained_on", 0) > 0) == is_learned
+        assert any(note in each for each in evaluation["notes"]) == is_learned
+    assert main(["evaluate", str(tmp_path / "run3"), "--test", str(texts), "--json"]) == 0
+    # the last run itself was trained on fewer
+    assert json.loads(capsys.readouterr().out)["trained_on"] == 40
+
+
 def test_dropout_and_data_may_be_others(tmp_path: Path) -> None:
     texts = write_texts(tmp_path / "a.txt", "bad", "good")
     assert train("classify-text", "--train", texts, *TEXT, "--out", tmp_path / "first") == 0

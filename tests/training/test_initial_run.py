@@ -23,7 +23,7 @@ class WordsToy(Toy):
     """A toy with a vocabulary, which is that of the run it starts from, if it starts from one."""
 
     run_files: ClassVar[tuple[str, ...]] = ("words.json",)
-    vocabulary_files: ClassVar[tuple[str, ...]] = ("words.json",)
+    initial_files: ClassVar[tuple[str, ...]] = ("words.json",)
 
     words: str = "own"
 

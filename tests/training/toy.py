@@ -48,7 +48,7 @@ class Net(nn.Module):
 class Toy:
     name: ClassVar[str] = "toy"
     run_files: ClassVar[tuple[str, ...]] = ()
-    vocabulary_files: ClassVar[tuple[str, ...]] = ()
+    initial_files: ClassVar[tuple[str, ...]] = ()
 
     seed: int = 0
     samples: int = 61

@@ -8,7 +8,7 @@ knows how many of its examples were trained on, whatever has happened to the fil
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -23,7 +23,11 @@ from regard.data.splitting import content_hashes
 from regard.inference.evaluation import EXAMPLES, Evaluation
 
 _KEY, _FORMAT = "regard-examples", 1
-_PARTS = ("train", "valid", "test")
+_PARTS = ("train", "valid", "test", "initial")
+# the folder in a run with files of the run that it started from
+_INITIAL = "initial"
+
+_NO_HASHES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 Data = TypeVar("Data")
 Part = TypeVar("Part", covariant=True)
@@ -75,13 +79,15 @@ class Parts(NamedTuple, Generic[Data]):
 
 @dataclass(frozen=True, eq=False)
 class RecordedExamples:
-    """Hashes of the contents of the examples that a run was trained on, of those that chose its weights, and of those
-    that it left for a test where they are from the training files.
+    """Hashes of the contents of the examples that a run was trained on, of those that chose its weights, of those that
+    it left for a test where they are from the training files, and of those that earlier runs were trained on, whose
+    weights it started with.
     """
 
     train: NDArray[np.int64]  # "n", sorted, each once
     valid: NDArray[np.int64]  # "n", sorted
     test: NDArray[np.int64]  # "n", sorted
+    initial: NDArray[np.int64] = field(default_factory=lambda: _NO_HASHES)  # "n", sorted, each once
 
     @staticmethod
     def read(folder: Path) -> "RecordedExamples | None":
@@ -129,14 +135,32 @@ def record_examples(
     files: Mapping[str, NDArray[np.int64]],
     examples: str,
     new: bool,
-    test: NDArray[np.int64] = np.zeros(0, np.int64),
+    test: NDArray[np.int64] = _NO_HASHES,
 ) -> list[str]:
-    """Keeps the hashes of examples in the run, and returns warnings about those that files share.
+    """Keeps the hashes of examples in the run, and returns warnings about those that files share, and about those to
+    validate on that the run to start from was trained on.
 
     `test` are examples that are held out from the training files for a test; `examples` is the plural of an example.
     """
+    before = RecordedExamples.read(folder / _INITIAL)
+    initial = _NO_HASHES if before is None else np.union1d(before.train, before.initial)
     if new or not (folder / EXAMPLES).exists():
-        RecordedExamples(np.unique(train), valid, test).write(folder)
+        RecordedExamples(np.unique(train), valid, test, initial).write(folder)
+    learned = _count_shared(valid, initial)
+    return [
+        *([_initial_note(learned, len(valid), f"{examples} to validate on")] if learned else []),
+        *_shared_warnings(files, examples),
+    ]
+
+
+def _initial_note(count: int, total: int, examples: str) -> str:
+    return (
+        f"the run that this one starts from was trained on {count:,} of the {total:,} {examples}, so these scores are "
+        "too good; take others, or train with the seed of that run"
+    )
+
+
+def _shared_warnings(files: Mapping[str, NDArray[np.int64]], examples: str) -> list[str]:
     return [
         f"{shared:,} of {len(files[name]):,} {examples} of {name} are also in {other}, and a model is not to be judged "
         "by examples that it has seen; take them out of one of them"
@@ -273,21 +297,22 @@ class EvaluationSplit(Generic[Data]):
                 f"{files} has changed since {folder} was trained: {num_trained:,} of the {len(hashes):,} {examples} "
                 f"that are held out now were trained on; put the files back as they were, or {way_out}"
             )
-        before = recorded.valid if part == "valid" else recorded.test
-        if np.array_equal(hashes, before):
-            return self
-        note = (
-            f"{files} has changed since the training: {len(hashes):,} {examples} are held out now, and were "
-            f"{len(before):,}; none of them was trained on"
-        )
-        return replace(self, notes=(note,))
+        before, notes = recorded.valid if part == "valid" else recorded.test, []
+        if learned := _count_shared(hashes, recorded.initial):
+            notes.append(f"Warning: {_initial_note(learned, len(hashes), examples)}")
+        if not np.array_equal(hashes, before):
+            notes.append(
+                f"{files} has changed since the training: {len(hashes):,} {examples} are held out now, and were "
+                f"{len(before):,}; none of them was trained on"
+            )
+        return replace(self, notes=tuple(notes), num_trained=learned)
 
     def compare(self, folder: Path, examples: str, contents: Callable[[Data], Contents]) -> "EvaluationSplit[Data]":
         """The split, whose data have separate files, with a note if some of them were trained on."""
         if (recorded := RecordedExamples.read(folder)) is None:
             return self
         hashes = example_hashes(contents(self.data))
-        if not (num_trained := _count_shared(hashes, recorded.train)):
+        if not (num_trained := _count_shared(hashes, np.union1d(recorded.train, recorded.initial))):
             return self
         note = (
             f"Warning: the run was trained on {num_trained:,} of the {len(hashes):,} {examples} of "

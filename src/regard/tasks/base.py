@@ -143,6 +143,11 @@ class TaskConfig(ABC):
     def next_command(self, run: str) -> str:
         """A command that uses a trained run."""
 
+    @property
+    def initial_files(self) -> tuple[str, ...]:
+        """The files that a run which starts from a run of the task copies: vocabularies, and the record of examples."""
+        return (*self.vocabulary_files, EXAMPLES)
+
     @classmethod
     def join_texts(cls, texts: Sequence[str]) -> Sequence[str]:
         """The inputs of `regard predict` that these arguments are, where an input is several texts."""

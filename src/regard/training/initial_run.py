@@ -20,7 +20,7 @@ def read_initial_run(path: Path, task: TrainableTask) -> InitialRun:
         raise FileNotFoundError(
             f"{path} has no {BEST} yet, as it was not validated; train it on: regard train --resume {path}"
         )
-    files = [name for name in task.vocabulary_files if (path / name).is_file()]
+    files = [name for name in task.initial_files if (path / name).is_file()]
     return InitialRun(
         run=str(path.absolute()),
         weights=BEST,

@@ -181,8 +181,8 @@ class TrainableTask(Protocol):
         """Files that `prepare` writes into the folder of a run."""
 
     @property
-    def vocabulary_files(self) -> tuple[str, ...]:
-        """Those of `run_files` that decide the inputs and outputs of the model, such as tokens and classes."""
+    def initial_files(self) -> tuple[str, ...]:
+        """Those of `run_files` that a run which starts with the weights copies, such as tokens and classes."""
 
     def weight_options(self) -> dict[str, Any]:
         """The options that weights depend on, in the layout of `to_json`; a run that starts with weights has these."""
