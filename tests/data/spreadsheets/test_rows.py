@@ -177,3 +177,9 @@ def test_bytes_that_windows_does_not_write(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"label,text\nx,\x81\n")
     with pytest.raises(ValueError, match=r"a\.csv:2: byte 0x81 at place 3 is neither UTF-8 nor Windows-1252; save the"):
         read_labelled(tmp_path / "a.csv")
+
+
+def test_documents_longer_than_csv_takes(tmp_path: Path) -> None:
+    document = "long, " * 30_000
+    (tmp_path / "a.csv").write_text(f'label,text\na,"{document}"\nb,short\n')
+    assert read_labelled(tmp_path / "a.csv").texts == [document.strip(), "short"]

@@ -12,6 +12,8 @@ from regard.common.wording import shortened
 # prose has more commas than semicolons, and hardly a tab: where several delimiters fit, the rarest is meant
 _DELIMITERS = ("\t", ";", ",")
 _SEPARATOR_LINE = "sep="
+# characters of a cell, as many as csv can count on every system
+_MAX_CELL = (1 << 31) - 1
 # fewer rows than this may all have a class of their own
 _FEW = 10
 
@@ -162,6 +164,8 @@ def _num_regular(sheet: Sheet) -> int:
 
 
 def _parse(lines: Sequence[str], delimiter: str) -> Iterator[SheetRow]:
+    # a document may be longer than the 131,072 characters that csv takes; lines are bounded where they are read
+    csv.field_size_limit(_MAX_CELL)
     reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, strict=True)
     while True:
         number = reader.line_num + 1
