@@ -6,6 +6,9 @@ from pathlib import Path
 from tests.docs.pages import PAGES, ROOT
 from tests.for_each import for_each
 
+from regard.models import MODELS
+from regard.tasks.registry import TASKS
+
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs/guides").glob("*.md"))}
 LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#\s]*)(?:#(?P<place>[\w-]+))?\)")
 
@@ -27,10 +30,41 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert found["place"] in places(target.read_text(encoding="utf-8")), f"{found[0]} in {page.name}"
 
 
-@for_each("start", ["README.md", "docs/index.md"])
 @for_each("guide", GUIDES)
-def test_every_guide_is_found_from(start: str, guide: str) -> None:
-    assert f"guides/{guide}.md" in (ROOT / start).read_text(encoding="utf-8")
+def test_every_guide_is_found_from_the_index(guide: str) -> None:
+    assert f"guides/{guide}.md" in (ROOT / "docs/index.md").read_text(encoding="utf-8")
+
+
+def test_readme_is_short_and_links_to_the_index() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 200, "move details to a page of docs"
+    assert "](docs/index.md)" in readme
+
+
+# the verdicts whose classes README.md counts; those of a tuple are added
+VERDICTS: dict[str, list[tuple[str, ...]]] = {
+    "models-on-regard": [("equal",), ("as sdpa",)],
+    "recorded-models": [("exact", "assembled", "certified"), ("no attention",), ("warned",)],
+}
+
+
+@for_each("page", VERDICTS)
+def test_readme_has_the_counts_of(page: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    verdicts = dict(re.findall(r"^\| ([\w ]+) \| (\d+) \|", text, flags=re.MULTILINE))
+    (built,) = re.findall(r"^([\d,]+) of ([\d,]+) classes were built", text, flags=re.MULTILINE)
+    counts = [*built, *(str(sum(int(verdicts[name]) for name in names)) for names in VERDICTS[page])]
+    assert not [count for count in counts if not re.search(rf"\b{count}\b", readme)]
+    assert verdicts["WRONG"] == "0"
+
+
+def test_tables_have_every_task_and_model() -> None:
+    applications = (ROOT / "docs/applications.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[([\w-]+)\]\(guides/", applications, flags=re.MULTILINE)
+    assert sorted(rows) == sorted(TASKS)
+    reference = (ROOT / "docs/reference/models.md").read_text(encoding="utf-8")
+    assert not [model.__name__ for model in MODELS.values() if f"`{model.__name__}`" not in reference]
 
 
 @for_each("page", PAGES[1:], ids=lambda path: str(path.relative_to(ROOT)))
