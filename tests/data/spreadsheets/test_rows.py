@@ -83,6 +83,9 @@ def test_quotes_of_a_file_with_tabs_are_undone_only_where_a_spreadsheet_wrote_th
         'x\t"one"\ny\tthree\n': ['"one"', "three"],
         'x\t"one, two"\ny\tthree, four\n': ['"one, two"', "three, four"],
         'x\t"one" or ""two""\ny\tthree\n': ['"one" or ""two""', "three"],
+        'x\t"one\ntwo"\ny\tthree\n': ["one\ntwo", "three"],
+        # a quotation over several lines is no cell: each of them is a row
+        'x\t"one\ny\ttwo\nx\tthree"\ny\tfour\n': ['"one', "two", 'three"', "four"],
     }.items():
         path.write_text(lines)
         assert list(read_labelled(path).texts) == texts

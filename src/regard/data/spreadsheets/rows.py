@@ -3,6 +3,7 @@
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -143,7 +144,8 @@ def read_single_column(lines: Sequence[str]) -> Sheet | None:
 def unquote_tabs(lines: Sequence[str]) -> list[SheetRow] | None:
     """The rows of lines with tabs whose quotes are those of a spreadsheet; None if quotes are part of the texts.
 
-    They are a spreadsheet's if writing the rows again gives the same lines.
+    They are a spreadsheet's if writing the rows again gives the same lines, and no cell holds lines that are rows
+    themselves: a text that begins with a quotation mark, and a later one that ends with one, are two texts.
     """
     if not any('"' in line for line in lines):
         return None
@@ -151,6 +153,9 @@ def unquote_tabs(lines: Sequence[str]) -> list[SheetRow] | None:
         rows = list(_parse(lines, "\t"))
     except ValueError:
         return None
+    for start, end in pairwise([*(row.number - 1 for row in rows), len(lines)]):
+        if end - start > 1 and all(line.count("\t") == lines[0].count("\t") for line in lines[start:end]):
+            return None
     for is_quoted in _STYLES:
         copy = "\n".join("\t".join(_quote(cell, is_quoted) for cell in row.cells) for row in rows)
         if copy.split("\n") == list(lines):
