@@ -30,6 +30,7 @@ from regard.common import image_files
 from regard.common.dataclass_json import to_json
 from regard.data.images.captions import read_captions
 from regard.data.images.labelled import digits, read_images
+from regard.inference.predictor import check_texts
 from regard.models.convnet import ConvNet
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
@@ -39,6 +40,8 @@ from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.loading import weights_path
 from regard.tasks.translate.options import Translate
 from regard.training.checkpoint import collect
+from regard.training.config import TrainingConfig
+from regard.training.fit import fit
 from regard.viz.alignment.alignment import Alignment
 from regard.viz.plots.image_grid import write_png
 from regard.viz.recording.page.builder import page_layers
@@ -168,6 +171,46 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
         TypeError,
         lambda _: Translate.of(colour="red"),
         "translate has no option colour='red'; its options are ['attention', 'batch',",
+    ),
+    "an option that is spelt wrongly": (
+        TypeError,
+        lambda _: Translate.of(dataa="reverse"),
+        "translate has no option dataa='reverse'; did you mean 'data'? its options are ['attention', 'batch',",
+    ),
+    "a word for a number": (
+        TypeError,
+        lambda _: Translate.of(width="8"),
+        "width must be a whole number, got '8'; write it in digits, such as width=1",
+    ),
+    "half a layer": (
+        TypeError,
+        lambda _: Translate.of(layers=1.5),
+        "layers must be a whole number, got 1.5; write it in digits, such as layers=1",
+    ),
+    "a word for the number of steps": (
+        TypeError,
+        lambda _: TrainingConfig(steps="2"),  # type: ignore[arg-type]
+        "steps must be a whole number, got '2'; write it in digits, such as steps=1",
+    ),
+    "a word for the learning rate": (
+        TypeError,
+        lambda _: TrainingConfig(steps=2, lr="0.1"),  # type: ignore[arg-type]
+        "lr must be a number, got '0.1'; write it in digits, such as lr=1",
+    ),
+    "a training that is a dictionary": (
+        TypeError,
+        lambda path: next(fit(Translate(), path / "run", {"steps": 1})),  # type: ignore[arg-type]
+        "training must be a TrainingConfig, got {'steps': 1}; write training=TrainingConfig(steps=1000)",
+    ),
+    "a task that is a name": (
+        TypeError,
+        lambda path: next(fit("translate", path / "run", TrainingConfig(steps=1))),  # type: ignore[arg-type]
+        "task must be the options of a task, got 'translate'; write Translate.of(data='reverse')",
+    ),
+    "no list of texts": (
+        TypeError,
+        lambda _: check_texts(None),  # type: ignore[arg-type]
+        "inputs must be a list of texts, got None; try predictor.predict(['a text'])",
     ),
     "a value that JSON does not have": (
         TypeError,

@@ -59,12 +59,13 @@ def _parse_with_runs(
     options: type[T], prog: str, args: Sequence[str], nested: str, tasks: Mapping[str, type[TaskConfig]], runs: slice
 ) -> tuple[T, list[TaskConfig]]:
     of_tasks = {name: getattr(config, nested) for name, config in tasks.items()}
-    folders = [Path(word) for word in positionals([options, LoadOptions, *of_tasks.values()], args)[runs]]
-    if folders and not (asks_for_help(args) and not all(folder.is_dir() for folder in folders)):
+    words = positionals([options, LoadOptions, *of_tasks.values()], args)[runs]
+    folders = [Path(word) for word in words]
+    if folders and all(words) and not (asks_for_help(args) and not all(folder.is_dir() for folder in folders)):
         configs = [read_config(folder) for folder in folders]
         sections = {"task": _joined([getattr(config, nested) for config in configs]), "load": LoadOptions}
         return parse(options, prog, args, sections=sections), configs
-    # prints the help, or raises for the run that is missing
+    # prints the help, or raises for the run that is missing or empty
     parse(options, prog, args, sections={"task": NoOptions, **of_tasks, "load": LoadOptions})
     raise AssertionError
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
+from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regard.common.option_fields import resolve
@@ -25,6 +26,28 @@ def check_choices(options: Any) -> None:
     for name, words in literal_choices(kind).items():
         if (value := getattr(options, name)) is not None:
             known(name, value, words)
+
+
+# types of fields that take a number, with the class of their values and its name
+_NUMBERS: dict[Any, tuple[type, str]] = {
+    **dict.fromkeys((int, int | None), (Integral, "a whole number")),
+    **dict.fromkeys((float, float | None), (Real, "a number")),
+}
+
+
+@cache
+def _number_fields(options: Any) -> dict[str, tuple[type, str]]:
+    """The fields of a dataclass that take a number, with their entry of `_NUMBERS`."""
+    hints = get_type_hints(options)
+    return {item.name: _NUMBERS[hints[item.name]] for item in fields(options) if hints[item.name] in _NUMBERS}
+
+
+def check_numbers(options: Any, values: Mapping[str, Any]) -> None:
+    """Raises for a value of a field that takes a number and is given none; None, an open field, is not checked."""
+    for name, (kind, noun) in _number_fields(options).items():
+        value = values.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            raise TypeError(f"{name} must be {noun}, got {value!r}; write it in digits, such as {name}=1")
 
 
 def check_at_least(options: Any, least: int, examples: Mapping[str, float | None]) -> None:

@@ -9,7 +9,7 @@ predictor.loss(["ein Hund"], ["a dog"]).sum().backward()           gradients for
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -242,5 +242,6 @@ def record_run(
 
 def check_texts(inputs: Sequence[str]) -> None:
     """Raises unless the inputs of a predictor are several texts."""
-    if isinstance(inputs, str) or not all(isinstance(text, str) for text in inputs):
+    is_several = isinstance(inputs, Iterable) and not isinstance(inputs, str)
+    if not is_several or not all(isinstance(text, str) for text in inputs):
         raise TypeError(f"inputs must be a list of texts, got {inputs!r}; try predictor.predict(['a text'])")

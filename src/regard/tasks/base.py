@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from regard.common.dataclass_json import fields_from_json, parse_number, to_json
-from regard.common.option_checks import check_choices
+from regard.common.option_checks import check_choices, check_numbers
 from regard.common.option_fields import resolve
-from regard.common.suggestions import known
+from regard.common.suggestions import known, suggestion
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES
 from regard.inference.evaluation import EXAMPLES
@@ -236,12 +236,16 @@ class TaskConfig(ABC):
                         f"{option}={value!r} belongs to model='{owners[0]}', not to '{name}'; "
                         "leave it out or choose the other model"
                     )
-                raise TypeError(f"{cls.name} has no option {option}={value!r}; its options are {sorted(own | mine)}")
+                names = sorted(own | mine)
+                near = suggestion(option, names)
+                raise TypeError(f"{cls.name} has no option {option}={value!r}; {near}its options are {names}")
         of_model = {option: value for option, value in options.items() if option in mine}
         of_task = {option: value for option, value in options.items() if option in own}
         needed = [f.name for f in fields(cls.models[name]) if f.default is MISSING and f.default_factory is MISSING]
         if missing := [option for option in needed if of_model.get(option) is None]:
             raise ValueError(f"model='{name}' needs {missing[0]}; give {missing[0]}=… as well")
+        check_numbers(cls, of_task)
+        check_numbers(cls.models[name], of_model)
         return cls(**{**of_task, "model": cls.models[name](**of_model)})
 
     def with_options(self, **options: Any) -> Self:

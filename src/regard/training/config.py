@@ -4,6 +4,7 @@ import reprlib
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from regard.common.option_checks import check_numbers
 from regard.common.option_fields import left_open
 from regard.common.suggestions import known
 
@@ -78,6 +79,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if all(getattr(self, name) is None for name in ENDS):
             raise ValueError("steps, epochs and minutes are all None, so training would never end; try steps=10000")
+        check_numbers(type(self), vars(self))
         for item in fields(self):
             value = getattr(self, item.name)
             if type(value) is int and abs(value) > _LARGEST:

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from regard.attn import checks
 from regard.common import atomic_files
 from regard.training import checkpoint, initial_run, messages, setup, stopping, time_budget
 from regard.training.checkpoint import Checkpoint
@@ -51,6 +52,9 @@ def fit(
     run of the task: its best weights are the initial ones, and its vocabularies and classes are kept. A loss that is
     not finite raises Diverged.
     """
+    if isinstance(task, str | type):
+        raise TypeError(f"task must be the options of a task, got {task!r}; write Translate.of(data='reverse')")
+    checks.instance_of("training", training, TrainingConfig, "TrainingConfig(steps=1000)")
     run = Path(run)
     if resume and init_from is not None:
         raise ValueError(

@@ -352,15 +352,22 @@ def test_a_new_run_writes_over_nothing(regard: Regard, pairs: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "words", [["train", "translate", "--out", ""], ["train", "--resume", ""], ["train", "--resume="]]
+    ("words", "way"),
+    [
+        (["train", "translate", "--out", ""], "name one, such as . for the working directory"),
+        (["train", "--resume", ""], "name one, such as . for the working directory"),
+        (["train", "--resume="], "name one, such as . for the working directory"),
+        (["evaluate", ""], "name one, such as . for the working directory"),
+        (["train", "translate", "--train", ""], "name a file"),
+    ],
 )
-def test_an_empty_folder(
-    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+def test_an_empty_path(
+    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], way: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ran = regard(*words)
     assert ran.code == 2
-    assert "must be a path, got ''; name one, such as . for the working directory" in ran.err
+    assert f"must be a path, got ''; {way}" in ran.err
     assert list(tmp_path.iterdir()) == []
 
 

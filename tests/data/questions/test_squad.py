@@ -192,7 +192,11 @@ def test_texts(text: str, passage: str, question: str, history: tuple) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a passage alone", "the text 'a passage alone' has a passage and no question; write the question on a line"),
+        (
+            "a passage alone",
+            "the text 'a passage alone' has a passage and no question; write the question on a line below it, behind a "
+            "tab, or behind a command by --question",
+        ),
         ("p\tq\ta", "has 2 parts behind the passage, which must be question, answer, …, question; give an odd number"),
         ("p\n\nq\na", "has 2 lines below the last empty line"),
     ],

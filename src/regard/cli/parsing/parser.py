@@ -193,7 +193,9 @@ def _value(option: Option, text: str) -> Any:
         known(called, text, option.choices)
     if option.kind is Path and not text:
         # an empty path would be the working directory; an unset variable of a shell gives one
-        raise ValueError(f"{called} must be a path, got ''; name one, such as . for the working directory")
+        is_file = option.field.metadata.get("metavar", option.value_name) == "FILE"
+        way = "name a file" if is_file else "name one, such as . for the working directory"
+        raise ValueError(f"{called} must be a path, got ''; {way}")
     if option.kind is Path and "\0" in text:
         raise ValueError(f"{called} must be a path, got {text!r}, and no path has the character NUL; leave it out")
     if option.kind is bool:

@@ -213,8 +213,8 @@ def parse_question(text: str) -> SpanQuestion:
         said = "parts behind the passage"
     if not turns:
         raise ValueError(
-            f"the text {shortened(text, 40)} has a passage and no question; write the question on a line below it, or "
-            "behind a tab"
+            f"the text {shortened(text, 40)} has a passage and no question; write the question on a line below it, "
+            "behind a tab, or behind a command by --question"
         )
     if len(turns) % 2 == 0:
         raise ValueError(
