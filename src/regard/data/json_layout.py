@@ -31,11 +31,15 @@ class JsonLayout:
         try:
             content = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
             # utf-8-sig: a byte order mark in front is no part of the JSON
-            return json_files.parse(content.decode("utf-8-sig"))
+            text = content.decode("utf-8-sig")
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path} cannot be unpacked ({error}); pack it again with gzip") from error
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: byte {error.start + 1:,} is not UTF-8; convert it to UTF-8") from error
+        if not text.strip():
+            raise ValueError(f"{path} is empty; {self.layouts}")
+        try:
+            return json_files.parse(text)
         except ValueError as error:
             raise ValueError(f"{path} is no JSON ({error}); {self.layouts}") from error
 

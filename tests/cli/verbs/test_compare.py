@@ -134,6 +134,7 @@ def test_every_trainable_mechanism_can_be_compared() -> None:
         ),
         (["--attention", "dot,sparsmax"], "sparsmax cannot be compared: unknown --attention 'sparsmax'; did you mean"),
         (["--attention", "dot, dot"], "--attention names 'dot' twice; name each once"),
+        (["--attention", "dot,"], "a value of --attention is empty, got 'dot,'; name values with one comma between"),
         (
             ["--attention", "dot", "--decoder", "fixed"],
             "--decoder fixed does not attend, so there is nothing",

@@ -281,6 +281,7 @@ def test_two_questions_with_one_id(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.json", b"{", "is no JSON"),
+        ("a.json", b" \n", "a.json is empty; it must hold"),
         ("a.json", b"[" * 100_000, "is no JSON (it is nested too deeply)"),
         ("a.json", b'"\xff"', "byte 2 is not UTF-8; convert it to UTF-8"),
         ("a.json.gz", b"no gzip", "cannot be unpacked"),

@@ -185,8 +185,10 @@ def with_seeds(variants: Mapping[str, TaskConfig], seeds: int) -> dict[str, Task
 
 
 def split_values(option: str, values: str) -> list[str]:
-    """The values between commas; raises for a value that stands there twice."""
+    """The values between commas; raises for a value that is empty or stands there twice."""
     names = [name.strip() for name in values.split(",")]
+    if "" in names:
+        raise ValueError(f"a value of --{option} is empty, got {values!r}; name values with one comma between them")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"--{option} names {twice[0]!r} twice; name each once")
     return names
