@@ -18,3 +18,11 @@ def test_a_model_that_does_not_beat_them(score: float, higher_is_better: bool, b
     """Not even if it has the same score."""
     report = BaselineReport("score", higher_is_better, {"unigram": 50.0, "bigram": 60.0}, "--encoder FOLDER")
     assert baseline_sentences(report, score)[1] == f"The model does not beat the {best}; try --encoder FOLDER."
+
+
+@pytest.mark.parametrize(("score", "higher_is_better"), [(100.0, True), (0.0, False)])
+def test_a_model_and_a_baseline_without_an_error(score: float, higher_is_better: bool) -> None:
+    """There is nothing to try."""
+    report = BaselineReport("score", higher_is_better, {"unigram": 50.0, "bigram": score}, "--encoder FOLDER")
+    said = "The bigram makes no error either: these data are too easy to tell them apart."
+    assert baseline_sentences(report, score)[1:] == [said]

@@ -62,7 +62,10 @@ def baseline_sentences(report: BaselineReport, score: float) -> Sequence[str]:
     listed = ", ".join(f"{name} {value:.2f}" for name, value in report.scores.items())
     lines = [f"Baselines on the same data, {report.metric}: {listed}; the model {score:.2f}."]
     name, value = max(report.scores.items(), key=lambda item: sign * item[1])
-    if sign * score <= sign * value:
+    # percentages of right answers, and of errors; there is no advice to beat such a score
+    if score == value == (100.0 if report.higher_is_better else 0.0):
+        lines.append(f"The {name} makes no error either: these data are too easy to tell them apart.")
+    elif sign * score <= sign * value:
         advice = f"; try {report.advice}" if report.advice else "; train it longer, or on more data"
         lines.append(f"The model does not beat the {name}{advice}.")
     return lines
