@@ -197,6 +197,16 @@ def test_an_interrupt_is_130(regard: Regard, monkeypatch: pytest.MonkeyPatch) ->
     assert regard("list") == (130, "", "regard: interrupted\n")
 
 
+def test_closed_streams_read_and_write_nothing(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, words, said in (("stdin", [], "there is no line in stdin"), ("stdout", ["a b"], "")):
+        with monkeypatch.context() as closed:
+            closed.setattr(sys, name, None)
+            ran = regard("predict", trained, *words)
+            getattr(sys, name).close()
+        assert (ran.code, ran.out) == (0, "")
+        assert said in ran.err
+
+
 def test_errors_of_the_system_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file") as caught:
         (tmp_path / "x").read_bytes()

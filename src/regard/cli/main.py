@@ -50,6 +50,7 @@ def main(args: Sequence[str] | None = None) -> int:
     debug = "--debug" in words[:end]
     words = [word for n, word in enumerate(words) if n > end or word != "--debug"]
     words, modules = _trusted_modules(words)
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # a terminal without a character shows its number instead of failing
         if hasattr(stream, "reconfigure"):
@@ -79,6 +80,13 @@ def main(args: Sequence[str] | None = None) -> int:
             text = with_cli_option_names(text, _options(*words[:2]))
         print_error(text)
         return 2
+
+
+def _open_closed_streams() -> None:
+    """Opens the null device in place of the standard streams that the caller closed (<&-, >&-), which are None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  it lasts as long as the process
 
 
 def _run(words: list[str]) -> int:
