@@ -33,3 +33,18 @@ def test_the_number_of_the_training_is_not_passed_over(tmp_path: Path) -> None:
 def test_columns_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.csv:1: 2 columns have the name 'body'; number one from 1"):
         inputs(tmp_path / "a.csv", "body,body\na,b\n", None, "body")
+
+
+def test_keys_of_json_lines_are_columns(tmp_path: Path) -> None:
+    content = '{"id": 1, "text": " good "}\n{"text": "bad", "id": 2}\n\n'
+    assert inputs(tmp_path / "a.jsonl", content) == ["good", "bad"]
+    assert inputs(tmp_path / "a.jsonl", '{"mail": "x", "text": "y"}\n', "mail") == ["x"]
+    assert inputs(tmp_path / "a.jsonl", '{"mail": "x", "text": "y"}\n', None, "mail") == ["x"]
+    for line, message in (
+        ('{"mail": "x"}', "no key is known as the text in 'mail'; name it by --text-column"),
+        ('{"text": null}', "text must be a string, got null; fill it in, or delete the line"),
+        ("good", "a line must be one JSON object, got 'good'"),
+        ('["good"]', "one object per line; convert it with: jq"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            inputs(tmp_path / "a.json", line)

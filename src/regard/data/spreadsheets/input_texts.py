@@ -1,10 +1,11 @@
-"""The texts of a sheet, one per row, as inputs of a model; a header is none of them.  No torch here."""
+"""Texts of a sheet or of JSON lines, one per row, as inputs of a model; a header is none of them.  No torch here."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from regard.common.wording import plural, shortened
+from regard.data.spreadsheets.json_lines import has_json_name, is_json_lines, parse_object, text_value
 from regard.data.spreadsheets.label_columns import find_column, only, recognise
 from regard.data.spreadsheets.rows import (
     Sheet,
@@ -25,15 +26,17 @@ class InputColumn(NamedTuple):
 
 
 def read_inputs(path: Path, columns: Sequence[InputColumn], typed: Sequence[str] = ()) -> list[str] | None:
-    """The inputs of a sheet, their columns joined by tabs; None for a file with an input per line.
+    """The inputs of a sheet or of JSON lines, their columns joined by tabs; None for a file with an input per line.
 
     `.csv` is a sheet, `.tsv` if its first row names the columns, and any file whose columns are `typed`, by name or by
-    number from 1.
+    number from 1. JSON lines are recognised by the name of their file; their keys are the columns.
     """
     if typed and len(typed) != len(columns):
         raise ValueError(
             f"--text-column must name {plural(len(columns), 'column')}, got {','.join(typed)}; separate names by commas"
         )
+    if has_json_name(path):
+        return _read_objects(path, columns, typed)
     if not typed and not is_sheet(path):
         return None
     windows: list[int] = []
@@ -59,6 +62,24 @@ def read_inputs(path: Path, columns: Sequence[InputColumn], typed: Sequence[str]
     rows = sheet.rows[has_header:]
     check_width(path, sheet, rows, len(names), "header" if has_header else "first line")
     return ["\t".join(row.cells[place].strip() for place in places) for row in rows]
+
+
+def _read_objects(path: Path, columns: Sequence[InputColumn], typed: Sequence[str]) -> list[str]:
+    lines = list(read_records(path, "JSON lines"))
+    is_json_lines(path, lines)
+    inputs = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = parse_object(line)
+            keys = list(row)
+            places, _ = _typed_places(keys, columns, typed) if typed else _known_places(keys, columns)
+            if places is None:
+                names = ", ".join(map(shortened, keys)) or "{}"
+                raise ValueError(f"no key is known as the text in {names}; name it by --text-column")
+            inputs.append("\t".join(text_value(row, keys[place]).strip() for place in places))
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from error
+    return inputs
 
 
 def _is_tsv(sheet: Sheet) -> bool:

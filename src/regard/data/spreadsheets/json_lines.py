@@ -12,9 +12,14 @@ _SUFFIXES = (".jsonl", ".ndjson", ".json")
 _SHOWN = 40
 
 
+def has_json_name(path: Path) -> bool:
+    """Whether the name of a file is one of JSON."""
+    return path.name.removesuffix(".gz").lower().endswith(_SUFFIXES)
+
+
 def is_json_lines(path: Path, lines: Sequence[str]) -> bool:
     """Whether a file has an object per line, by its name or its first line; raises for a JSON array."""
-    has_name = path.name.removesuffix(".gz").lower().endswith(_SUFFIXES)
+    has_name = has_json_name(path)
     start = lines[0].strip()
     is_array = start.startswith("[") and lines[-1].rstrip().endswith("]")
     if is_array and (has_name or start == "[" or start.startswith("[{")):
