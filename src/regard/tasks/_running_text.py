@@ -12,8 +12,8 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_splits
 from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 
-# characters of a line that is not likely to recur by chance
-_LONG_LINE = 32
+# characters of a line, and of several short lines, that are not likely to recur by chance
+_LONG_LINE, _LONG_PASSAGE = 32, 64
 
 
 class RunningTextOptions(Protocol):
@@ -83,8 +83,19 @@ def _digest(documents: Sequence[str]) -> str:
 
 
 def contents(documents: Sequence[str]) -> Iterator[str]:
-    """The long lines of documents, by which copies are known; short ones recur in any text."""
-    return (line for document in documents for line in document.splitlines() if len(line) >= _LONG_LINE)
+    """The lines of documents, by which copies are known: a short one, which recurs in any text, with the next ones."""
+    for document in documents:
+        lines = [line for line in document.splitlines() if line.strip()]
+        for n, line in enumerate(lines):
+            if len(line) >= _LONG_LINE:
+                yield line
+                continue
+            end, length = n, 0
+            while end < len(lines) and length < _LONG_PASSAGE:
+                length += len(lines[end])
+                end += 1
+            if length >= _LONG_PASSAGE:
+                yield "\n".join(lines[n:end])
 
 
 def record_documents(config: RunningTextOptions, folder: Path, splits: TextSplits, new: bool) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 import regard
 from regard.cli.main import main
 from regard.data.text.special_tokens import UNK
-from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read
+from regard.tasks._running_text import RunningTextFacts, contents, evaluation_documents, read
 from regard.tasks.language_model.data import load_segments, plan_segments
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 
@@ -190,3 +190,17 @@ def test_embedded_text_has_no_test_part_and_its_name_says_so(tmp_path: Path) -> 
         split = evaluation_documents(config, tmp_path, EvaluateLanguageModel(split=part))
         assert split.name == f"the validation lines of manual{rest}"
         assert split.data == read(config).valid
+
+
+def test_short_lines_are_compared_with_those_behind_them() -> None:
+    verses = [f"and verse {n}" for n in range(60)]
+    poem, excerpt = "\n".join(verses), "\n\n".join(verses[20:40])
+    known = set(contents([poem]))
+    assert len(known) > 50
+    assert set(contents([excerpt])) < known
+    assert len([*contents([excerpt])]) > 10
+    # single short lines, and a short text, recur by chance
+    assert not set(contents(["\n".join(verses[::2])])) & known
+    assert not [*contents(["and verse 1\nand verse 2"])]
+    line = "a line that is long enough to be known alone"
+    assert [*contents([f"x\n\n{line}\n"])] == [line]
