@@ -183,8 +183,9 @@ def read_train_and_valid(task: Transcribe) -> tuple[Speech, Speech]:
 
 
 def contents(speech: Speech) -> Iterator[bytes]:
-    """The bytes of every sound file, by which copies are known; embedded speech has none."""
-    return (file.path.read_bytes() for file in speech.files) if isinstance(speech, SpeechFiles) else iter(())
+    """The samples of every sound file, by which copies are known, whatever else is in it; embedded speech has none."""
+    sounds = map(_read, speech.files) if isinstance(speech, SpeechFiles) else ()
+    return (f"{sound.rate}\n".encode() + sound.samples.tobytes() for sound in sounds)
 
 
 def fingerprint(task: Transcribe, train: Speech, valid: Speech) -> SpeechFingerprint:
