@@ -19,7 +19,9 @@ def places(page: str) -> set[str]:
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower())).strip("-") for heading in headings}
 
 
-@for_each("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(
+    "page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     outside_code = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
