@@ -114,7 +114,7 @@ def test_a_mistyped_option_suggests_the_nearest(regard: Regard) -> None:
             ["train", "translate", "--tensorboard", "maybe"],
             "--tensorboard must be True or False, got 'maybe'; write one of them",
         ),
-        (["train", "translate", "to"], "regard train translate takes no words beside its options, got 1; quote a"),
+        (["train", "translate", "to"], "regard train translate takes no words beside its options, got 1; give 'to' "),
         (["evaluate", "--jsn", "RUN"], "unknown option --jsn; did you mean --json? regard evaluate --help lists the"),
         (["evaluate", "--beam", "3"], "RUN is missing: regard evaluate RUN; regard evaluate --help lists the options"),
         (["evaluate"], "RUN is missing: regard evaluate RUN; regard evaluate --help lists the options"),

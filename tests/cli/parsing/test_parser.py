@@ -280,7 +280,7 @@ def test_what_a_section_requires() -> None:
         (["--betas", "0.9", "x"], "--betas must be a number, got 'x'; write it in digits, such as 10"),
         (["--tensorboard", "maybe"], "--tensorboard must be True or False, got 'maybe'; write one of them"),
         (["--depths", "1", "x", "--model", "attentive"], "--depths must be a whole number, got 'x'; write it in"),
-        (["to"], "regard train takes no words beside its options, got 1; quote a text that has spaces"),
+        (["to"], "regard train takes no words beside its options, got 1; give 'to' behind an option; --help lists"),
         (["--data", "datse"], "unknown --data 'datse'; did you mean 'dates'? known are: dates, reverse"),
         (["--model", "recurent"], "unknown --model 'recurent'; did you mean 'recurrent'? known are: recurrent, att"),
         (

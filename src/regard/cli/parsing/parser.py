@@ -226,7 +226,8 @@ def _positional_values(prog: str, options: Sequence[Option], words: Sequence[str
         )
     if len(words) > len(options) and all(option.count is not None for option in options):
         most = f"{len(options)} word{'' if len(options) == 1 else 's'}" if options else "no words"
-        raise ValueError(f"{prog} takes {most} beside its options, got {len(words)}; quote a text that has spaces")
+        way = "quote a text that has spaces" if options else f"give {words[0]!r} behind an option; --help lists them"
+        raise ValueError(f"{prog} takes {most} beside its options, got {len(words)}; {way}")
     values = {}
     rest = list(words)
     for option in options:
