@@ -1,6 +1,7 @@
 """The OpenAPI document passes schemathesis: here a few requests per operation; make openapi sends many."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.tasks.transcribe.test_endpoint import encoded
 
 from regard.inference.endpoint import Endpoint
 from regard.serve.errors import RequestError
+from regard.serve.http import text_body
 from regard.tasks.language_model.endpoint import GenerateEndpoint
 from regard.tasks.registry import TASKS
 
@@ -139,3 +141,11 @@ def test_a_rule_of_images() -> None:
     for count, maps in [(2, True), (3, True), (3, False)]:
         body = {"images": ["a"] * count, "maps": maps}
         assert schema.is_valid(body) == can_read(endpoint, body) == (count == 2 or not maps)
+
+
+def test_texts_that_are_refused_as_empty_do_not_fit_the_schema() -> None:
+    visible = validator_for({"pattern": text_body._VISIBLE})
+    blank = [character for character in map(chr, range(sys.maxunicode + 1)) if not character.strip()]
+    assert "\x1c" in blank
+    assert not [f"U+{ord(character):04X}" for character in blank if visible.is_valid(character)]
+    assert visible.is_valid(" a")

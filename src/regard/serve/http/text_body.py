@@ -8,6 +8,9 @@ from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import Field, SingleOrList, limited, with_fields
 
+# a character that is no white space, for Python: schemas count the separators U+001C to U+001F and U+0085 as visible
+_VISIBLE = r"[^\s\x1c-\x1f\x85]"
+
 
 class TextBody(SingleOrList):
     """One text, or several."""
@@ -49,7 +52,7 @@ def limited_texts(
     """The model with the limits of its texts in /openapi.json, what else the schema says about them, such as a pattern,
     and more constraints on other fields.
     """
-    visible = {} if model.reads_empty or text_schema else {"pattern": r"\S"}
+    visible = {} if model.reads_empty or text_schema else {"pattern": _VISIBLE}
     length = Field(json_schema_extra={"maxLength": limits.characters, **visible, **text_schema})
     texts = get_type_hints(model, include_extras=True)["texts"]
     several = Annotated[list[Annotated[str, length]], *texts.__metadata__, Field(max_length=limits.texts)]
