@@ -22,7 +22,6 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row
 from regard.inference.evaluation import Evaluation
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.loading import load_run
 from regard.training.config import TrainingConfig
@@ -126,7 +125,7 @@ def score(name: str, task: ClassifyText, training: TrainingConfig, run: Path, sa
     """Trains to the end of `training`, and evaluates."""
     train(name, task, training, run, say)
     loaded = load_run(run, device="cpu")
-    evaluation = task.load().evaluate(loaded.predictor, run, EvaluateTextFiles(), lambda done, count: None)
+    evaluation = task.load().evaluate(loaded.predictor, run, task.Evaluate(), lambda done, count: None)
     spent = Spent.of(run)
     scored = Scored(task.seed, evaluation, loaded.step, None if spent is None else spent.seconds)
     say(f"{name}: {scored.json()}")

@@ -21,7 +21,6 @@ from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import Result, Row
 from regard.data.text.pairs import read_pairs
 from regard.inference.evaluation import Evaluation
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.embed.options import Embed
 from regard.tasks.embed.task import evaluate_pairs
 from regard.tasks.loading import load_run
@@ -38,7 +37,7 @@ def score(name: str, task: Embed, training: TrainingConfig, run: Path, say: Say)
     """Trains to the end of `training`, and evaluates."""
     train(name, task, training, run, say)
     loaded = load_run(run, device="cpu")
-    evaluation = task.load().evaluate(loaded.predictor, run, EvaluateTextFiles(), lambda done, count: None)
+    evaluation = task.load().evaluate(loaded.predictor, run, task.Evaluate(), lambda done, count: None)
     spent = Spent.of(run)
     scored = Scored(task.seed, evaluation, loaded.step, None if spent is None else spent.seconds)
     say(f"{name}: {scored.json()}")

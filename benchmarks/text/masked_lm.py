@@ -17,7 +17,6 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row
 from regard.inference.evaluation import Evaluation
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.loading import load_run
 from regard.tasks.masked_lm.options import MaskedLM
 from regard.training.config import TrainingConfig
@@ -54,7 +53,7 @@ def rows_of(evaluation: Evaluation, training: TrainingConfig, cpu: float | None)
 def run(task: MaskedLM, training: TrainingConfig, folder: Path, results: Path, say: Say) -> Path:
     train("masked-lm", task, training, folder, say)
     loaded = load_run(folder, device="cpu")
-    evaluation = task.load().evaluate(loaded.predictor, folder, EvaluateTextFiles(), lambda done, count: None)
+    evaluation = task.load().evaluate(loaded.predictor, folder, task.Evaluate(), lambda done, count: None)
     spent = Spent.of(folder)
     rows = rows_of(evaluation, training, None if spent is None else spent.seconds)
     for row in rows:

@@ -22,7 +22,6 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row
 from regard.data.questions.squad import read_questions
-from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.loading import load_run
 from regard.tasks.read.data import split_questions
 from regard.tasks.read.options import ReadConfig
@@ -40,7 +39,7 @@ def timetables(seeds: int, training: TrainingConfig, runs: Path, say: Say, **opt
         task, run = ReadConfig.of(data="timetables", seed=seed, **options), runs / f"timetables-{seed}"
         train(f"timetables, seed {seed}", task, training, run, say)
         loaded = load_run(run, device="cpu")
-        found = task.load().evaluate(loaded.predictor, run, EvaluateTextFile(), lambda done, count: None)
+        found = task.load().evaluate(loaded.predictor, run, task.Evaluate(), lambda done, count: None)
         spent = Spent.of(run)
         low, high = found.intervals["exact match"]
         unit = f"% of {found.count:,} questions"

@@ -20,7 +20,6 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row
 from regard.inference.evaluation import Evaluation
-from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.loading import load_run
 from regard.tasks.select_response.options import SelectResponse
 from regard.training.config import TrainingConfig
@@ -60,7 +59,7 @@ def score(name: str, task: SelectResponse, training: TrainingConfig, run: Path, 
     """Trains to the end of `training`, and evaluates."""
     train(name, task, training, run, say)
     loaded = load_run(run, device="cpu")
-    evaluation = task.load().evaluate(loaded.predictor, run, EvaluateTextFile(), lambda done, count: None)
+    evaluation = task.load().evaluate(loaded.predictor, run, task.Evaluate(), lambda done, count: None)
     spent = Spent.of(run)
     say(f"{name}: {dict(evaluation.scores)}, tf-idf {evaluation.facts['baseline']['scores']}")
     return Scored(task.seed, evaluation, loaded.step, None if spent is None else spent.seconds)

@@ -19,7 +19,6 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import ROOT, Result, Row
 from regard.inference.evaluation import Evaluation
-from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.loading import load_run
 from regard.tasks.tag.options import Tag
 from regard.training.config import TrainingConfig
@@ -50,7 +49,7 @@ def score(name: str, task: Tag, training: TrainingConfig, run: Path, say: Say) -
     """Trains to the end of `training`, and evaluates."""
     train(name, task, training, run, say)
     loaded = load_run(run, device="cpu")
-    evaluation = task.load().evaluate(loaded.predictor, run, EvaluateTextFile(), lambda done, count: None)
+    evaluation = task.load().evaluate(loaded.predictor, run, task.Evaluate(), lambda done, count: None)
     spent = Spent.of(run)
     scored = Scored(evaluation, loaded.step, None if spent is None else spent.seconds)
     say(f"{name}: {dict(evaluation.scores)}")

@@ -25,7 +25,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: PGD(eps=-0.1, ball=L2()),
         "eps must be 0 or more and finite, got -0.1; try eps=1.0",
     ),
-    "eps as text": (lambda: PGD(eps="0.1"), "eps must be a number for PGD, got '0.1'; try eps=1.0"),
+    "eps as text": (lambda: PGD(eps="0.1"), "eps must be a number for PGD, got '0.1'; try eps=0.1"),
     "step": (
         lambda: PGD(step=0.0),
         "step must be more than 0 and finite for PGD, got 0; leave it out, or try 0.025",

@@ -78,9 +78,10 @@ def test_a_byte_order_mark_is_not_text(
         assert [value["source"] for value in values] == LINES[:2]
 
 
-def test_an_empty_pipe_prints_nothing(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_pipe_is_named(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     piped(b"", monkeypatch)
-    assert regard("translate", trained) == (0, "", "")
+    note = "regard: there is no line in stdin, so nothing was predicted\n"
+    assert regard("translate", trained) == (0, "", note)
 
 
 def test_a_line_of_any_length_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_evaluate_prints_the_baseline_and_reads_fewer_turns(
     printed = capsys.readouterr().out
     assert "a unigram model of the replies, the baseline: perplexity" in printed
     assert "at most 3 turns read" in printed
-    assert "n-grams of words in all" in printed
+    assert "different n-grams of words / words in all" in printed
     assert "beam 2" in printed
     assert main(["evaluate", run, "--turns", "4"]) == 2
     assert "--turns 4 is more than the 3 that this run was trained with; try --turns 3" in capsys.readouterr().err
