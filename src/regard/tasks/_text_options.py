@@ -266,6 +266,20 @@ class TextConfig(TaskConfig):
         return f"regard {'predict' if self.chats is None else 'chat'} {run}"
 
 
+# the default of valid_share
+_VALID_SHARE = 0.1
+
+
+def check_valid_share(config: Any) -> None:
+    """Raises for a share to hold out that is none, or that the files to validate on leave without effect."""
+    check_inner_share(config, {"valid_share": _VALID_SHARE})
+    if config.valid and config.valid_share != _VALID_SHARE:
+        raise ValueError(
+            f"valid_share={config.valid_share} is held out from the training data, and valid names other data to "
+            "validate on; leave one of them out"
+        )
+
+
 @dataclass(frozen=True)
 class TextFileConfig(TextConfig):
     """The options of a task that trains on one file of examples, of which it may hold out a share."""
@@ -279,7 +293,7 @@ class TextFileConfig(TextConfig):
     """The {content} to choose the best checkpoint by, in the format of --train; if left out, some of its {content}."""
     test: Path | None = None
     """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
-    valid_share: float = 0.1
+    valid_share: float = _VALID_SHARE
     """Without --valid: the share of the training {content} that is held out to validate on."""
     seed: int = 0
     """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
@@ -289,7 +303,7 @@ class TextFileConfig(TextConfig):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
-        check_inner_share(self, {"valid_share": 0.1})
+        check_valid_share(self)
 
 
 @dataclass(frozen=True)
@@ -326,7 +340,7 @@ class RunningTextConfig(TextFilesConfig):
     """Your own text: one or more files, each a document; .gz is unpacked."""
     test: tuple[Path, ...] = ()
     """The text that only `regard evaluate` reads; if left out, that of --valid."""
-    valid_share: float = 0.1
+    valid_share: float = _VALID_SHARE
     """Without --valid: the share of the text, at its end, that is held out to validate on."""
     valid_tokens: int = 20_000
     """Tokens of the held-out text that validations in training read; `regard evaluate` reads all."""
@@ -338,7 +352,7 @@ class RunningTextConfig(TextFilesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(self, 1, {"batch": 16, "valid_tokens": 20_000})
-        check_inner_share(self, {"valid_share": 0.1})
+        check_valid_share(self)
 
     def embedded_splits(self) -> TextSplits:
         """The embedded text, with a share of it to validate on."""

@@ -49,6 +49,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "word_dropout": ({"word_dropout": 1.5}, "word_dropout must be 0 or more and below 1, got 1.5; try word_dropout="),
     "smoothing": ({"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1; try smoothing=0.1"),
     "valid_share": ({"valid_share": 1.0}, "valid_share must be above 0 and below 1, got 1.0; try valid_share=0.1"),
+    "valid_share beside valid": (
+        {"train": A, "valid": A, "valid_share": 0.3},
+        "valid_share=0.3 is held out from the training data, and valid names other data to validate on; leave one of",
+    ),
     "batch": ({"batch": 0}, "batch must be 1 or more, got 0; try batch="),
     "min_count": ({"train": A, "min_count": 0}, "min_count must be 1 or more, got 0; try min_count=2"),
     "min_count of characters": (

@@ -329,7 +329,7 @@ def test_a_resumed_run_has_the_same_data(tmp_path: Path) -> None:
 
 def test_without_a_validation_file_texts_are_held_out(tmp_path: Path) -> None:
     """A share of every class, no text on both sides, and the same again for the same seed."""
-    task = dataclasses.replace(config(tmp_path, valid_share=0.3), valid=None)
+    task = dataclasses.replace(config(tmp_path), valid=None, valid_share=0.3)
     splits = read(task)
     assert len(splits.train) + len(splits.valid) == 27
     assert not set(splits.train.texts) & set(splits.valid.texts)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_inner_share, check_share
+from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._text_options import EvaluateTextFiles, TextFilesConfig
+from regard.tasks._text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share
 from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Answer(TextFilesConfig):
         check_at_least(self, 1, {"restarts": 3, "memory": 50, "max_length": 5000, "batch": 64})
         check_at_least(self, 0, {"linear_epochs": 5})
         check_share(self, {"noise": 0.1})
-        check_inner_share(self, {"valid_share": 0.1})
+        check_valid_share(self)
 
     def next_command(self, run: str) -> str:
         return f"regard view {run}"
