@@ -266,14 +266,11 @@ class TextConfig(TaskConfig):
         return f"regard {'predict' if self.chats is None else 'chat'} {run}"
 
 
-# the default of valid_share
-_VALID_SHARE = 0.1
-
-
 def check_valid_share(config: Any) -> None:
     """Raises for a share to hold out that is none, or that the files to validate on leave without effect."""
-    check_inner_share(config, {"valid_share": _VALID_SHARE})
-    if config.valid and config.valid_share != _VALID_SHARE:
+    default = type(config).valid_share
+    check_inner_share(config, {"valid_share": default})
+    if config.valid and config.valid_share != default:
         raise ValueError(
             f"valid_share={config.valid_share} is held out from the training data, and valid names other data to "
             "validate on; leave one of them out"
@@ -293,7 +290,7 @@ class TextFileConfig(TextConfig):
     """The {content} to choose the best checkpoint by, in the format of --train; if left out, some of its {content}."""
     test: Path | None = None
     """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
-    valid_share: float = _VALID_SHARE
+    valid_share: float = 0.1
     """Without --valid: the share of the training {content} that is held out to validate on."""
     seed: int = 0
     """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
@@ -340,7 +337,7 @@ class RunningTextConfig(TextFilesConfig):
     """Your own text: one or more files, each a document; .gz is unpacked."""
     test: tuple[Path, ...] = ()
     """The text that only `regard evaluate` reads; if left out, that of --valid."""
-    valid_share: float = _VALID_SHARE
+    valid_share: float = 0.1
     """Without --valid: the share of the text, at its end, that is held out to validate on."""
     valid_tokens: int = 20_000
     """Tokens of the held-out text that validations in training read; `regard evaluate` reads all."""
