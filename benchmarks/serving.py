@@ -41,10 +41,10 @@ from benchmarks.timing import Spread, spread
 from regard.inference.limits import Limits
 from regard.serve.http.body_models import validate
 from regard.serve.rounding import noise_of
-from regard.tasks._image_data import read_pixels
-from regard.tasks._image_predictors import ImageInput, ImagePredictor
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.registry import read_config
+from regard.tasks.shared.image_data import read_pixels
+from regard.tasks.shared.image_predictors import ImageInput, ImagePredictor
 from regard.tasks.translate.task import read
 
 SENTENCES, PICTURES, ATTENDED, ROUNDS, BATCH = 384, 192, 8, 3, 32

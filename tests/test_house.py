@@ -194,7 +194,7 @@ def test_the_packages_of_the_page_are_those_of_the_linter() -> None:
 
 def test_the_linter_keeps_all_tasks_apart() -> None:
     _, contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    folders = sorted(path.parent.name for path in (ROOT / "src/regard/tasks").glob("*/__init__.py"))
+    folders = sorted(path.parent.name for path in (ROOT / "src/regard/tasks").glob("*/options.py"))
     assert contract["modules"] == [f"regard.tasks.{name}" for name in folders]
 
 

@@ -20,8 +20,8 @@ from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
 from regard.decoding.search import Beam
-from regard.tasks._text_generation import GeneratedText
 from regard.tasks.registry import task_from_record
+from regard.tasks.shared.text_generation import GeneratedText
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.task import read as read_splits

@@ -23,10 +23,10 @@ from benchmarks.timing import Effort, measure
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import RESULTS, Result, Row, Table
 from regard.attacks import ATTACKS, PGD, Attack, UniformStart, Worst
-from regard.tasks._image_data import ImageStats, bounded_examples, normalized, read_split
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.tasks.loading import load
+from regard.tasks.shared.image_data import ImageStats, bounded_examples, normalized, read_split
 from regard.training.config import TrainingConfig
 
 EPS = 0.1

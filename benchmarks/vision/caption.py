@@ -24,11 +24,11 @@ from benchmarks.vision.result import Picture, Result, Row, Table
 from regard.data.embedded.scenes import NAMES, CaptionedImages
 from regard.decoding.search import Beam, Greedy
 from regard.recording.record import record
-from regard.tasks._text_generation import GeneratedText
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
 from regard.tasks.caption.task import caption_scores, read_captioned
 from regard.tasks.loading import load_run
+from regard.tasks.shared.text_generation import GeneratedText
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, LAST, RunRecord

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from torch import nn
 
 from regard.data.images.labelled import Images
-from regard.tasks._image_data import ImageBatch, ImageStats, Planned, read_stats
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import ClassifyImageProblem
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.glimpse.task import GlimpseProblem, build_ram
+from regard.tasks.shared.image_data import ImageBatch, ImageStats, Planned, read_stats
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 _FIRST, _SECOND = 16, 32

@@ -22,11 +22,11 @@ from benchmarks.vision.result import RESULTS, Result, Row, Table
 from regard.cli.comparison import student
 from regard.cli.verbs.compare import with_seeds
 from regard.gates.catalogue import GATES
-from regard.tasks._image_data import read_train_and_test
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.tasks.classify_image.task import image_scores
 from regard.tasks.loading import load
+from regard.tasks.shared.image_data import read_train_and_test
 from regard.training.config import TrainingConfig
 
 SEEDS = 5

@@ -26,12 +26,12 @@ from benchmarks.training import Unfinished, train
 from benchmarks.vision.result import Picture, Result, Row, Table
 from regard.data.images.labelled import Images
 from regard.models.sagan import SelfAttentionGAN
-from regard.tasks._image_data import read_train_and_test
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, spread
 from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.generate_image.predictor import ImageGenerator, sample_images
 from regard.tasks.generate_image.task import EVALUATED, judge_and_images
 from regard.tasks.loading import load_run
+from regard.tasks.shared.image_data import read_train_and_test
 from regard.training.config import TrainingConfig
 from regard.viz import Panel, figure
 from regard.viz.image.sample_sheet import draw_samples

@@ -23,9 +23,9 @@ from benchmarks.vision.crop import Crop
 from benchmarks.vision.result import RESULTS, ROOT, Picture, Result, Row, Table
 from regard.models.ram import RAM
 from regard.recording.record import record
-from regard.tasks._image_data import class_probabilities, classification_scores, image_tensor, read_stats
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.glimpse.task import path_probabilities, read_scenes, scene_stats
+from regard.tasks.shared.image_data import class_probabilities, classification_scores, image_tensor, read_stats
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, LAST

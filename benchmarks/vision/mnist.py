@@ -10,11 +10,11 @@ from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import RESULTS, Result, Row
-from regard.tasks._image_data import read_train_and_test
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.tasks.classify_image.task import image_scores
 from regard.tasks.loading import load_run
+from regard.tasks.shared.image_data import read_train_and_test
 from regard.training.config import TrainingConfig
 
 

@@ -16,8 +16,8 @@ from benchmarks.training import Say, Unfinished
 from benchmarks.vision.attacks import Pixels, trained
 from benchmarks.vision.result import RESULTS, Result, Row
 from regard.attacks import Attack, Worst
-from regard.tasks._image_data import bounded_examples, read_split
 from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.shared.image_data import bounded_examples, read_split
 from regard.training.config import TrainingConfig
 
 EPS = 0.3

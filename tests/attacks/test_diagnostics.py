@@ -133,8 +133,8 @@ def test_a_stochastic_model_is_averaged() -> None:
 
 def test_glimpses_are_sampled() -> None:
     from regard.models.ram import RAM
-    from regard.tasks._image_data import ImageStats
     from regard.tasks.glimpse.predictor import GlimpseClassifier
+    from regard.tasks.shared.image_data import ImageStats
 
     torch.manual_seed(0)
     ram = RAM(1, 3, glimpses=2, patch=3, what=5, where=5, glimpse=7, hidden=7)

@@ -170,9 +170,9 @@ def test_a_predictor_is_attacked_by_its_pixels() -> None:
     """The normalisation of a run stays inside: pixels in, pixels out, and the clean accuracy of `predict`."""
     import numpy as np
 
-    from regard.tasks._image_data import ImageStats
-    from regard.tasks._image_predictors import ImageInput
     from regard.tasks.classify_image.predictor import ImageClassifier
+    from regard.tasks.shared.image_data import ImageStats
+    from regard.tasks.shared.image_predictors import ImageInput
 
     pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 3, 2), np.uint8)
     predictor = ImageClassifier(network(dtype=torch.float32), ImageStats(2, 5, 3, list("abcde"), 0.4, 0.3, ""))

@@ -24,11 +24,11 @@ from regard.models.matching.word_matcher import BagOfPairs, WordMatcher
 from regard.models.self_attentive import SelfAttentive
 from regard.models.transfer.classifier import EncoderClassifier
 from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks._encoder import SMALLEST, PretrainedEncoder
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.match.encoders import EncoderReader, JoinedReader
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import FeatureReader, WordReader
+from regard.tasks.shared.encoder import SMALLEST, PretrainedEncoder
 
 CLASSES = ["good", "bad", "odd"]
 TEXT = "a good film. It was long and good"

@@ -14,9 +14,9 @@ import regard
 from regard.attribution import METHODS, IntegratedGradients
 from regard.attribution.patched_picture import PatchedPicture
 from regard.models.vit import ViT, ViTClassifier
-from regard.tasks._image_data import ImageStats
-from regard.tasks._image_predictors import ImageInput
 from regard.tasks.classify_image.predictor import ImageClassifier
+from regard.tasks.shared.image_data import ImageStats
+from regard.tasks.shared.image_predictors import ImageInput
 
 CLASSES = ["ant", "bee", "cat", "dog"]
 HEIGHT, WIDTH, PATCH = 6, 9, 3

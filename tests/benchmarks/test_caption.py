@@ -10,11 +10,11 @@ from PIL import Image
 
 from regard.data.embedded.scenes import CaptionedImages, scenes
 from regard.data.text.tokenizer import Tokenizer
-from regard.tasks._image_data import save_or_check_stats
-from regard.tasks._text_generation import write_tokenizer
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import TOKENS
 from regard.tasks.caption.task import caption_stats
+from regard.tasks.shared.image_data import save_or_check_stats
+from regard.tasks.shared.text_generation import write_tokenizer
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord

@@ -13,8 +13,8 @@ from benchmarks.vision.glimpse import CASES, Case
 from benchmarks.vision.result import Result
 from tests.data.images.test_labelled import idx
 
-from regard.tasks._image_data import ImageStats
 from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.shared.image_data import ImageStats
 
 SMALL = {"what": 4, "where": 4, "glimpse": 8, "hidden": 8, "batch": 128}
 SCENES = Glimpse.of(scene="cluttered", canvas=14, piece=3, glimpses=2, patch=4, scales=2, **SMALL)

@@ -24,7 +24,7 @@ from tests.tasks.transcribe.test_endpoint import small_predictor
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.serve.served_model import ServedModel
-from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks.shared.image_endpoint import ImageEndpoint
 from regard.tasks.transcribe.endpoint import SoundEndpoint
 from regard.tasks.translate.options import Seq2SeqOptions
 

@@ -9,8 +9,6 @@ from PIL import Image
 
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.limits import Limits
-from regard.tasks._image_data import ImageStats
-from regard.tasks._image_endpoint import ImageEndpoint
 from regard.tasks.caption.options import ShowAttendTellOptions
 from regard.tasks.caption.predictor import Captioner
 from regard.tasks.classify_image.options import ConvNetOptions
@@ -18,6 +16,8 @@ from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.glimpse.predictor import GlimpseClassifier
 from regard.tasks.glimpse.task import build_ram
+from regard.tasks.shared.image_data import ImageStats
+from regard.tasks.shared.image_endpoint import ImageEndpoint
 
 
 def classifier(gate: str | None = "simam", channels: int = 1) -> ImageClassifier:

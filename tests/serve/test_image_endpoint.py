@@ -25,9 +25,9 @@ from regard.inference.limits import Limits
 from regard.recording.record import record
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.tasks._image_data import class_probabilities, image_tensor, read_pixels
-from regard.tasks._image_endpoint import ImageEndpoint
-from regard.tasks._image_maps import CELLS, spatial_maps
+from regard.tasks.shared.image_data import class_probabilities, image_tensor, read_pixels
+from regard.tasks.shared.image_endpoint import ImageEndpoint
+from regard.tasks.shared.image_maps import CELLS, spatial_maps
 
 PICTURES = [packed(drawn(n), kind) for n, kind in enumerate(["PNG", "JPEG", "PNG", "JPEG", "PNG"])]
 
@@ -186,7 +186,7 @@ def test_images_are_recorded_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
     body = {"images": [sent(data) for data in PICTURES], "maps": True}
     whole = post(made, body).json()
     # SimAM keeps a weight per channel and patch: those of two images fit, not of five
-    monkeypatch.setattr("regard.tasks._image_endpoint._BUDGET", 2 * 4 * (4 * 77 + 8 * 24) + 1)
+    monkeypatch.setattr("regard.tasks.shared.image_endpoint._BUDGET", 2 * 4 * (4 * 77 + 8 * 24) + 1)
     assert post(made, body).json() == whole
 
 
@@ -210,7 +210,7 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.begun, self.count, self._read = threading.Event(), threading.Event(), 0, image_files.read
-        monkeypatch.setattr("regard.tasks._image_data.image_files.read", self.read)
+        monkeypatch.setattr("regard.tasks.shared.image_data.image_files.read", self.read)
 
     def read(self, *args: Any, **names: Any) -> Any:
         self.count += 1
@@ -295,7 +295,9 @@ def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pyte
     asked = read(strict, {"images": [SMALL] * 3})
     assert [given.pixels.shape for given in strict.unpack(asked).inputs] == [(7, 11, 1)] * 3
     unpack, done = image_files.read, []
-    monkeypatch.setattr("regard.tasks._image_data.image_files.read", lambda *a, **k: done.append(1) or unpack(*a, **k))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        "regard.tasks.shared.image_data.image_files.read", lambda *a, **k: done.append(1) or unpack(*a, **k)
+    )  # type: ignore[func-returns-value]
     with pytest.raises(Cancellation), cancelled_if(lambda: len(done) == 2):
         strict.unpack(asked)
     assert len(done) == 2
@@ -304,7 +306,7 @@ def test_unpacking_ends_when_it_is_over(strict: ImageEndpoint, monkeypatch: pyte
 def test_pixels_are_counted_together(strict: ImageEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     fits = [sent(packed(drawn(n, 40, 25))) for n in range(3)]
     assert post(strict, {"images": fits[:2]}).status_code == 200
-    monkeypatch.setattr("regard.tasks._image_data.image_files.read", None)  # nothing is unpacked
+    monkeypatch.setattr("regard.tasks.shared.image_data.image_files.read", None)  # nothing is unpacked
     got = post(strict, {"images": fits})
     assert got.status_code == 422
     assert got.json() == {"error": "images must have at most 2,000 pixels together, got 3,000; send several requests"}

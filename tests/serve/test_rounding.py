@@ -24,9 +24,9 @@ from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.serve import rounding
 from regard.serve.rounding import is_clear, noise_of, rounded, settle
-from regard.tasks._image_endpoint import ImageEndpoint
-from regard.tasks._text_generation import GeneratedText
 from regard.tasks.registry import TASKS
+from regard.tasks.shared.image_endpoint import ImageEndpoint
+from regard.tasks.shared.text_generation import GeneratedText
 from regard.tasks.transcribe.endpoint import SoundEndpoint
 from regard.tasks.translate import endpoint as translate_endpoint
 from regard.tasks.translate.endpoint import TranslateEndpoint

@@ -13,8 +13,8 @@ from regard.cli.attack_pictures import draw_curve, draw_examples
 from regard.cli.output import note, warn
 from regard.common.wording import plural
 from regard.inference.bounded_classifier import BoundedClassifier
-from regard.tasks._image_options import AttackImages
 from regard.tasks.loading import LoadedRun, load_run
+from regard.tasks.shared.image_options import AttackImages
 
 if TYPE_CHECKING:
     from regard.cli.verbs.attack import AttackOptions

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.attacks import AccuracyCurve
 from regard.common.eval_mode import eval_mode
 from regard.recording.run import recorded
-from regard.tasks._image_maps import spatial_maps
+from regard.tasks.shared.image_maps import spatial_maps
 from regard.viz.plots.attacked_images import AttackedImage, draw_attacked_images
 from regard.viz.plots.curve import curve as draw_line
 

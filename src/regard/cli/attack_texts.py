@@ -13,8 +13,8 @@ from regard.cli.output import note, warn
 from regard.common.wording import plural
 from regard.inference.edited_text import EditedText
 from regard.inference.token_predictor import TokenPredictor
-from regard.tasks._text_options import AttackTexts
 from regard.tasks.loading import LoadedRun, load_run
+from regard.tasks.shared.text_options import AttackTexts
 from regard.viz.plots.edited_texts import EditedParagraph, draw_edited_texts
 
 if TYPE_CHECKING:

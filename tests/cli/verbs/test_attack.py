@@ -12,8 +12,8 @@ from tests.for_each import for_each
 from regard.attacks import ATTACKS, TEXT_ATTACKS
 from regard.cli.main import main
 from regard.cli.verbs.attack import AttackName, ImageAttackName
-from regard.tasks._image_options import AttackImages
-from regard.tasks._text_options import AttackTexts
+from regard.tasks.shared.image_options import AttackImages
+from regard.tasks.shared.text_options import AttackTexts
 
 TINY = ["--threads", "1", "--warmup", "1", "--steps", "12", "--batch", "200", "--lr", "0.02"]
 

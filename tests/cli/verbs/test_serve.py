@@ -12,7 +12,7 @@ from tests.for_each import for_each
 from regard.cli import run_options
 from regard.cli.parsing.help import field_docs
 from regard.serve.server import listen
-from regard.tasks._image_options import ServeImages
+from regard.tasks.shared.image_options import ServeImages
 from regard.tasks.translate.options import ServeTexts
 
 

@@ -16,9 +16,9 @@ from tests.for_each import for_each
 from regard.common.json_files import with_checksum
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
-from regard.tasks._text_generation import GeneratedText, TokenAlignment
 from regard.tasks.loading import load
 from regard.tasks.registry import TASKS
+from regard.tasks.shared.text_generation import GeneratedText, TokenAlignment
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.session import _ordinal

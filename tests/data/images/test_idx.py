@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from regard.data.images.labelled import read_idx, read_images
-from regard.tasks._image_data import brightness
+from regard.tasks.shared.image_data import brightness
 
 
 def labels(folder: Path, count: int) -> Path:

@@ -20,7 +20,7 @@ from regard.decoding.greedy import greedy
 from regard.decoding.sampling import sample
 from regard.models.show_attend_tell.encoder import AnnotationEncoder
 from regard.models.show_attend_tell.model import ShowAttendTell
-from regard.tasks._text_generation import TokenLoss, hard_attention_loss
+from regard.tasks.shared.text_generation import TokenLoss, hard_attention_loss
 
 # sizes that share no factor: a swapped axis must fail
 B, D, W, V, H, T = 3, 7, 5, 13, 11, 4

@@ -11,7 +11,7 @@ from tests.serve.conftest import Gated, post, visit
 
 from regard.serve.served_model import ServedModel
 from regard.serve.server import server
-from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks.shared.image_endpoint import ImageEndpoint
 
 FILE = pictures.packed(pictures.drawn(1))
 OTHER = pictures.packed(pictures.drawn(2), "JPEG")

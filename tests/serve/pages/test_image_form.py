@@ -15,7 +15,7 @@ from tests.serve.pictures import captioner, drawn, endpoint, glimpse_classifier,
 from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
-from regard.tasks._image_endpoint import ImageEndpoint
+from regard.tasks.shared.image_endpoint import ImageEndpoint
 
 pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 

@@ -6,8 +6,8 @@ import torch
 from tests.serve.pictures import captioner
 
 from regard.inference.predictor import predict_recorded
-from regard.tasks._image_predictors import ImageInput
 from regard.tasks.caption.options import PredictCaptions
+from regard.tasks.shared.image_predictors import ImageInput
 
 
 def images(count: int = 4) -> list[ImageInput]:

@@ -18,8 +18,6 @@ from regard.data.images.captions import read_captions
 from regard.data.text.special_tokens import PAD
 from regard.decoding.search import Beam, Greedy, Sampling
 from regard.inference.predictor import labelled_recording
-from regard.tasks._image_predictors import ImageInput
-from regard.tasks._text_generation import between_marks
 from regard.tasks.caption import task as caption_task
 from regard.tasks.caption.options import Caption
 from regard.tasks.caption.predictor import Captioner
@@ -29,6 +27,8 @@ from regard.tasks.caption.task import (
     read_captioned,
 )
 from regard.tasks.registry import TASKS
+from regard.tasks.shared.image_predictors import ImageInput
+from regard.tasks.shared.text_generation import between_marks
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import regard
 from regard.attacks import FGSM, PGD, UniformStart
-from regard.tasks._image_data import normalized
 from regard.tasks.classify_image import adversary
 from regard.tasks.classify_image.options import ClassifyImage
+from regard.tasks.shared.image_data import normalized
 from regard.training.checkpoint import read as stored
 from regard.training.config import TrainingConfig
 from regard.training.events import Validated, Warned

@@ -14,9 +14,9 @@ from regard.cli.comparison import student
 from regard.cli.main import main
 from regard.cli.progress import number
 from regard.common.json_files import with_checksum
-from regard.tasks._image_data import bounded_examples, read_split
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.loading import load
+from regard.tasks.shared.image_data import bounded_examples, read_split
 
 TINY = ["--width", "4", "--depths", "1", "--threads", "1", "--warmup", "1", "--steps", "3", "--batch", "200"]
 

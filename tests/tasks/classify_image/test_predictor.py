@@ -10,11 +10,11 @@ from tests.serve.pictures import classifier
 
 from regard.inference.predictor import labelled_recording
 from regard.models.row_reader import RowReader
-from regard.tasks._image_data import ImageStats, class_probabilities
-from regard.tasks._image_options import PredictImageClasses
-from regard.tasks._image_predictors import ImageInput
 from regard.tasks.classify_image.options import RowReaderOptions
 from regard.tasks.classify_image.predictor import ImageClassifier
+from regard.tasks.shared.image_data import ImageStats, class_probabilities
+from regard.tasks.shared.image_options import PredictImageClasses
+from regard.tasks.shared.image_predictors import ImageInput
 
 
 def images(count: int = 5) -> list[ImageInput]:

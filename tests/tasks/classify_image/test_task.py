@@ -15,7 +15,9 @@ from tests.for_each import for_each
 
 from regard.gates.catalogue import GATES
 from regard.models.row_reader import RowReader
-from regard.tasks._image_data import (
+from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
+from regard.tasks.classify_image.task import image_scores
+from regard.tasks.shared.image_data import (
     ImageStats,
     class_probabilities,
     classification_scores,
@@ -26,9 +28,7 @@ from regard.tasks._image_data import (
     read_stats,
     read_train_and_test,
 )
-from regard.tasks._image_options import EvaluateImages
-from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
-from regard.tasks.classify_image.task import image_scores
+from regard.tasks.shared.image_options import EvaluateImages
 from regard.training.checkpoint import load, read as stored
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit

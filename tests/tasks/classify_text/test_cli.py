@@ -13,9 +13,9 @@ from tests.tasks.classify_text.texts import lines
 import regard
 from regard.attacks import HotFlip
 from regard.cli.main import main
-from regard.tasks import _classification
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.loading import load, load_run
+from regard.tasks.shared import classification
 
 TINY = shlex.split(
     "--width 5 --hidden 6 --hops 2 --feed 7 --batch 60 --threads 1 --warmup 1 --steps 2 --validate-every 2"
@@ -175,7 +175,7 @@ def test_the_training_ends_with_the_baselines(
     assert main(["evaluate", str(run)]) == 0
     assert "bag of words, the baseline: accuracy 100.00" in capsys.readouterr().out
     # a run whose classes are too many for a bag of words says so, goes on, and is resumed
-    monkeypatch.setattr(_classification, "_MAX_WEIGHTS", 1000)
+    monkeypatch.setattr(classification, "_MAX_WEIGHTS", 1000)
     assert main([*args, "--out", str(tmp_path / "many")]) == 0
     assert main(["train", "--resume", str(tmp_path / "many"), "--steps", "4"]) == 0
     said = " ".join(capsys.readouterr().out.split())

@@ -12,10 +12,10 @@ from tests.tasks.classify_text.texts import config, prepared
 
 from regard.data.text.special_tokens import SPECIAL, UNK
 from regard.models.self_attentive import SelfAttentive
-from regard.tasks._text_options import EvaluateLabelledTexts
 from regard.tasks.classify_text.data import pad, train_tokenizer
 from regard.tasks.classify_text.naive_bayes import log_count_ratios, naive_bayes, token_counts
 from regard.tasks.classify_text.options import ClassifyText
+from regard.tasks.shared.text_options import EvaluateLabelledTexts
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 from regard.training.initial_run import check_same_options

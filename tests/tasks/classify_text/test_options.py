@@ -12,13 +12,13 @@ from regard.common.option_checks import literal_choices
 from regard.data.embedded import TEXTS
 from regard.data.text.tokenizer import Kind
 from regard.layers.rnn.cells import CELLS
-from regard.tasks._text_options import EvaluateTextFile, EvaluateTextFiles, PredictTextClasses
 from regard.tasks.classify_text.options import (
     BagOfWordsOptions,
     ClassifyText,
     HierarchicalOptions,
     SelfAttentiveOptions,
 )
+from regard.tasks.shared.text_options import EvaluateTextFile, EvaluateTextFiles, PredictTextClasses
 
 A = Path("a.tsv")
 

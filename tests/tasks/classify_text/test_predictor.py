@@ -13,9 +13,9 @@ from torch import nn
 
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording, predict_recorded
-from regard.tasks._text_options import PredictTextClasses
 from regard.tasks.classify_text.data import encode, pad
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor, TextClasses
+from regard.tasks.shared.text_options import PredictTextClasses
 
 every_model = pytest.mark.parametrize("model", SMALL)
 attending = pytest.mark.parametrize("model", ["self-attentive", "hierarchical"])

@@ -21,13 +21,13 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.losses import frobenius_penalty
 from regard.models.bag_of_words import BagOfWords
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
-from regard.tasks import _classification
-from regard.tasks._text_options import EvaluateLabelledTexts
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches, read
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import ClassifyTextProblem, PlannedTexts, evidence_attention
+from regard.tasks.shared import classification
+from regard.tasks.shared.text_options import EvaluateLabelledTexts
 
 every_model = pytest.mark.parametrize("model", SMALL)
 TEXTS = [[[4, 5, 6], [7, 8]], [[9]], [[4, 5], [6], [7, 8, 9, 10]]]
@@ -256,9 +256,9 @@ def test_the_baseline_is_a_logistic_regression(tmp_path: Path) -> None:
 def test_a_fit_of_many_counts_and_classes_has_fewer_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = torch.eye(6).to_sparse()
     labels = np.arange(6)
-    whole, _ = _classification.fit_logistic(counts, labels, 6)
-    monkeypatch.setattr(_classification, "_MAX_PRODUCTS", 2 * 36)
-    short, _ = _classification.fit_logistic(counts, labels, 6)
+    whole, _ = classification.fit_logistic(counts, labels, 6)
+    monkeypatch.setattr(classification, "_MAX_PRODUCTS", 2 * 36)
+    short, _ = classification.fit_logistic(counts, labels, 6)
     assert 0 < float(short.norm()) < float(whole.norm())
 
 

@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 
 from regard.inference.predictor import predict_recorded
-from regard.tasks._image_data import ImageStats
 from regard.tasks.generate_image.judge import ReferenceClassifier, _build
 from regard.tasks.generate_image.options import PredictSamples, SAGANOptions
 from regard.tasks.generate_image.predictor import ImageGenerator, noise_rows, sample_images, signed
+from regard.tasks.shared.image_data import ImageStats
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from regard.common.safetensors_files import encode
 from regard.data.images.labelled import Images
 from regard.losses import hinge
 from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
-from regard.tasks._image_data import read_split, read_stats
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, spread
 from regard.tasks.generate_image.options import MAPS, GenerateImage, SAGANOptions
 from regard.tasks.generate_image.predictor import sample_images, signed
 from regard.tasks.generate_image.task import GenerateImageProblem, judge_and_images, validation_judge
+from regard.tasks.shared.image_data import read_split, read_stats
 from regard.training.checkpoint import load, read
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit

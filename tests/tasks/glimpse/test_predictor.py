@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from tests.serve.pictures import glimpse_classifier
 
-from regard.tasks._image_predictors import ImageInput
+from regard.tasks.shared.image_predictors import ImageInput
 
 
 def test_a_path_is_that_of_the_means_and_each_image_is_alone() -> None:

@@ -10,9 +10,9 @@ import torch
 import regard
 from regard.cli.main import main
 from regard.data.text.special_tokens import UNK
-from regard.tasks._running_text import RunningTextFacts, contents, evaluation_documents, read
 from regard.tasks.language_model.data import load_segments, plan_segments
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
+from regard.tasks.shared.running_text import RunningTextFacts, contents, evaluation_documents, read
 
 TEXT = "the cat sat on the mat.\nthe dog sat on the log.\n" * 12
 SMALL = ["--width", "8", "--heads", "2", "--layers", "1", "--segment", "16", "--batch", "3", "--valid-tokens", "40"]

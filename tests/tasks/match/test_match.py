@@ -14,13 +14,13 @@ import regard
 from regard.cli.main import main
 from regard.data.embedded import quantifiers
 from regard.inference.predictor import labelled_recording
-from regard.tasks._classification import class_scores
 from regard.tasks.match.baseline import baseline_reader, fit_baseline
 from regard.tasks.match.data import PAIR_PATTERN, PairFacts, parse_pair, read
 from regard.tasks.match.encoders import smallest_source
 from regard.tasks.match.options import Match
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import FeatureReader, WordReader
+from regard.tasks.shared.classification import class_scores
 
 PAIRS = [
     ("entails", "a dog runs", "an animal runs"),

@@ -25,12 +25,12 @@ from tests.tasks.pretrained.folders import (
 import regard
 from regard.data.text.masking import choose_tokens
 from regard.inference.limits import Limits
-from regard.tasks._image_options import PredictImageClasses
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.classify_text.data import encode, pad
 from regard.tasks.language_model.options import EvaluateLanguageModel, GenerateText
 from regard.tasks.loading import load_run
 from regard.tasks.masked_lm.options import PredictMasked
+from regard.tasks.shared.image_options import PredictImageClasses
+from regard.tasks.shared.text_options import EvaluateTextFiles
 from regard.tasks.translate.options import PredictTranslations
 
 TEXTS = [

@@ -16,10 +16,10 @@ from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.serve.errors import RequestError
 from regard.serve.text_endpoint import TextEndpoint, TextRequest
-from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks.select_response.data import parse_group, tf_idf_scores
 from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.task import _best, ranking_scores
+from regard.tasks.shared.encoder import PretrainedEncoder
 from regard.training.checkpoint import read as read_checkpoint
 
 WORDS = ["good", "bad", "film", "trip", "it", "was", "to"]

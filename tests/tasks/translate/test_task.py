@@ -20,7 +20,7 @@ from regard.data.text.special_tokens import PAD
 from regard.decoding.search import Beam, Greedy
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import linear_cross_entropy
-from regard.tasks._text_generation import TokenLoss, hard_attention_loss
+from regard.tasks.shared.text_generation import TokenLoss, hard_attention_loss
 from regard.tasks.translate import task as translation
 from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.options import Translate

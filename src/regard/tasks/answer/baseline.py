@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.questions.babi import Question, words_of
-from regard.tasks._classification import fit_logistic, load_baseline
 from regard.tasks.answer.data import StoryEncoder
+from regard.tasks.shared.classification import fit_logistic, load_baseline
 
 # questions of a network that its bag of words is fitted to
 _MOST = 8000

@@ -17,8 +17,8 @@ from regard.data.questions.babi import Question, QuestionSplits, match_files, re
 from regard.data.splitting import held_out, require_held_out, split_items
 from regard.inference.evaluation_split import Parts
 from regard.models.reading.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.answer.options import Answer
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 # stories are sorted by length within pools of about this many batches
 _POOL = 32

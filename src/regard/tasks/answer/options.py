@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share
 
 if TYPE_CHECKING:
     from regard.models.reading.memn2n import MemN2N

@@ -20,7 +20,6 @@ from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.classification import accuracy_interval
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.memn2n import StoryInputs
-from regard.tasks._classification import is_baseline_saved, write_baseline
 from regard.tasks.answer.baseline import bag_of_words_answers, fit_baselines, last_named, read_baselines
 from regard.tasks.answer.data import (
     EncodedQuestions,
@@ -36,6 +35,7 @@ from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer, EvaluateAnswers
 from regard.tasks.answer.predictor import AnswerPredictor, StoryAnswer, story_text
 from regard.tasks.base import Progress, Task
+from regard.tasks.shared.classification import is_baseline_saved, write_baseline
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

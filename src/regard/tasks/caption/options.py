@@ -19,10 +19,10 @@ from regard.common.option_checks import (
 )
 from regard.common.option_fields import left_open, option, resolve
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
-from regard.tasks._image_options import ServeImages, gate_factory, leave_out_none
-from regard.tasks._text_options import check_learnable
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
+from regard.tasks.shared.image_options import ServeImages, gate_factory, leave_out_none
+from regard.tasks.shared.text_options import check_learnable
 
 if TYPE_CHECKING:
     from torch import nn

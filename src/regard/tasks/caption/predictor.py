@@ -19,10 +19,11 @@ from regard.decoding.search import Beam, Greedy, Search, run_search
 from regard.inference.predictor import Observe
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
 from regard.recording.recording import Recording
-from regard.tasks._image_data import ImageStats, image_tensor, read_stats
-from regard.tasks._image_encoder import PretrainedImageEncoder
-from regard.tasks._image_predictors import ImageInput, ImagePredictor
-from regard.tasks._text_generation import (
+from regard.tasks.caption.options import Caption, PredictCaptions, PretrainedCaptionOptions
+from regard.tasks.shared.image_data import ImageStats, image_tensor, read_stats
+from regard.tasks.shared.image_encoder import PretrainedImageEncoder
+from regard.tasks.shared.image_predictors import ImageInput, ImagePredictor
+from regard.tasks.shared.text_generation import (
     GeneratedText,
     TokenAlignment,
     between_marks,
@@ -30,7 +31,6 @@ from regard.tasks._text_generation import (
     read_tokenizer,
     shift_right,
 )
-from regard.tasks.caption.options import Caption, PredictCaptions, PretrainedCaptionOptions
 from regard.viz.text import labels
 
 # the file of a run that holds the vocabulary

@@ -26,7 +26,10 @@ from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import Cut, chosen_cut, scored, signature
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
-from regard.tasks._image_data import (
+from regard.tasks.base import Progress, Task
+from regard.tasks.caption.options import Caption, EvaluateCaptions, PretrainedCaptionOptions
+from regard.tasks.caption.predictor import TOKENS, Captioner, build_captioner
+from regard.tasks.shared.image_data import (
     ImageStats,
     brightness,
     image_tensor,
@@ -34,8 +37,8 @@ from regard.tasks._image_data import (
     value_counts,
     with_initial_stats,
 )
-from regard.tasks._image_encoder import PretrainedImageEncoder, smallest_image_encoder
-from regard.tasks._text_generation import (
+from regard.tasks.shared.image_encoder import PretrainedImageEncoder, smallest_image_encoder
+from regard.tasks.shared.text_generation import (
     GeneratedText,
     TokenLoss,
     between_marks,
@@ -45,9 +48,6 @@ from regard.tasks._text_generation import (
     token_loss,
     write_tokenizer,
 )
-from regard.tasks.base import Progress, Task
-from regard.tasks.caption.options import Caption, EvaluateCaptions, PretrainedCaptionOptions
-from regard.tasks.caption.predictor import TOKENS, Captioner, build_captioner
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 # the share of the training images that is held out where files have no validation images

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from regard.data.clips.labelled import Clip, Clips
 from regard.models.convnet import ConvNet
-from regard.tasks._classification import load_baseline
 from regard.tasks.classify_clip.data import ClipFacts
+from regard.tasks.shared.classification import load_baseline
 
 # frames per step, steps at most, passes over the clips at most, and the learning rate
 _BATCH, _STEPS, _EPOCHS, _RATE = 64, 400, 20, 2e-3

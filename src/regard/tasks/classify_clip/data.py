@@ -18,7 +18,7 @@ from regard.data.embedded.clips.signals import signals
 from regard.data.images.digit_splits import Split
 from regard.data.splitting import held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
-from regard.tasks._data_fingerprint import DataFingerprint
+from regard.tasks.shared.data_fingerprint import DataFingerprint
 
 EMBEDDED: Mapping[str, Callable[[Split, int], Clips]] = {
     "directions": directions,

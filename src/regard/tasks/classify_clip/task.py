@@ -15,14 +15,6 @@ from regard.data.clips.labelled import Clips
 from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, record_folder
 from regard.models.clips.clip_model import ClipModel
-from regard.tasks._classification import (
-    class_intervals,
-    class_scores,
-    hardest_classes,
-    is_baseline_saved,
-    unseen_class_notes,
-    write_baseline,
-)
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_clip.baseline import fit_single_frame, read_single_frame, single_frame_accuracy
 from regard.tasks.classify_clip.data import (
@@ -37,6 +29,14 @@ from regard.tasks.classify_clip.data import (
 )
 from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips
 from regard.tasks.classify_clip.predictor import ClipClassifier
+from regard.tasks.shared.classification import (
+    class_intervals,
+    class_scores,
+    hardest_classes,
+    is_baseline_saved,
+    unseen_class_notes,
+    write_baseline,
+)
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attacks import FGSM, PGD, Attack, UniformStart
 from regard.attacks.attack import AttackResult, adversarial_inputs, attack_logits
 from regard.data.images.labelled import Images
-from regard.tasks._image_data import ImageBatch, ImageStats, normalized, pixel_tensor
+from regard.tasks.shared.image_data import ImageBatch, ImageStats, normalized, pixel_tensor
 
 # steps of the PGD that scores a validation, and its images at most
 _STEPS, _IMAGES = 10, 1000

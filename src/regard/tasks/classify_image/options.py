@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_radius, check_share
 from regard.common.option_fields import left_open, resolve
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
-from regard.tasks._image_options import (
+from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
+from regard.tasks.shared.image_options import (
     AttackImages,
     EvaluateImages,
     PredictImageClasses,
@@ -20,7 +21,6 @@ from regard.tasks._image_options import (
     gate_factory,
     leave_out_none,
 )
-from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,8 +8,8 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from regard.recording.recording import Recording
-from regard.tasks._image_data import ImageStats
-from regard.tasks._image_predictors import GlimpsePath, ImageClassification, ImageClassPredictor, ImageInput
+from regard.tasks.shared.image_data import ImageStats
+from regard.tasks.shared.image_predictors import GlimpsePath, ImageClassification, ImageClassPredictor, ImageInput
 
 
 class ImageClassifier(ImageClassPredictor):

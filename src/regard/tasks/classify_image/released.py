@@ -4,8 +4,8 @@ from regard.models.pretrained.architecture import class_names
 from regard.models.pretrained.image_processor import load_image_processor
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.vit import ViTClassifier
-from regard.tasks._image_data import ImageStats
 from regard.tasks.classify_image.predictor import ImageClassifier
+from regard.tasks.shared.image_data import ImageStats
 
 
 def released_image_classifier(loaded: PretrainedModel) -> ImageClassifier:

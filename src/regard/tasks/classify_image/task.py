@@ -16,8 +16,12 @@ from regard.attacks import Attack
 from regard.common.option_checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
-from regard.tasks._classification import unseen_class_notes
-from regard.tasks._image_data import (
+from regard.tasks.base import Progress, Task
+from regard.tasks.classify_image.adversary import attacked_batch, robust_scores, training_attack
+from regard.tasks.classify_image.options import ClassifyImage, PretrainedImageOptions
+from regard.tasks.classify_image.predictor import ImageClassifier
+from regard.tasks.shared.classification import unseen_class_notes
+from regard.tasks.shared.image_data import (
     ImageBatch,
     ImageStats,
     Planned,
@@ -34,13 +38,9 @@ from regard.tasks._image_data import (
     require_two_classes,
     shifted_batch,
 )
-from regard.tasks._image_encoder import PretrainedImageEncoder, smallest_image_encoder
-from regard.tasks._image_options import AttackImages, EvaluateImages
-from regard.tasks._image_predictors import ImageInput
-from regard.tasks.base import Progress, Task
-from regard.tasks.classify_image.adversary import attacked_batch, robust_scores, training_attack
-from regard.tasks.classify_image.options import ClassifyImage, PretrainedImageOptions
-from regard.tasks.classify_image.predictor import ImageClassifier
+from regard.tasks.shared.image_encoder import PretrainedImageEncoder, smallest_image_encoder
+from regard.tasks.shared.image_options import AttackImages, EvaluateImages
+from regard.tasks.shared.image_predictors import ImageInput
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.models.bag_of_words import BagOfWords
-from regard.tasks._classification import fit_logistic, load_baseline
 from regard.tasks.classify_text.data import Sentences, pad
 from regard.tasks.classify_text.options import BagOfWordsOptions
+from regard.tasks.shared.classification import fit_logistic, load_baseline
 
 # texts that are counted at once
 _BATCH = 512

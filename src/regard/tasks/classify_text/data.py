@@ -19,8 +19,8 @@ from regard.data.text.sentences import split_sentences
 from regard.data.text.special_tokens import PAD, SPECIAL, UNK
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Kind, Tokenizer
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.classify_text.options import WORD_KINDS, ClassifyText
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 # texts are sorted by shape within pools of about this many batches, so that they have other neighbours in every epoch
 _POOL = 256

@@ -13,8 +13,9 @@ from regard.common.option_fields import left_open
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES, TextColumns
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import (
+from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
+from regard.tasks.shared.text_options import (
     RECALL,
     AttackLabelledTexts,
     EvaluateLabelledTexts,
@@ -22,7 +23,6 @@ from regard.tasks._text_options import (
     RecallOptions,
     TextFileConfig,
 )
-from regard.tasks.base import Budget, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.text_classifier import TextClassifier

@@ -35,9 +35,9 @@ from regard.inference.token_predictor import TextScores, class_numbers, margin_s
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
-from regard.tasks._text_options import PredictTextClasses
 from regard.tasks.classify_text.data import Sentences, encode, pad
 from regard.tasks.classify_text.options import ClassifyText
+from regard.tasks.shared.text_options import PredictTextClasses
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show

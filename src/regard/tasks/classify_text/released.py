@@ -9,10 +9,10 @@ from regard.models.pretrained.folder import CONFIG
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
 from regard.models.transfer.released_classifier import ReleasedClassifier
-from regard.tasks._text_options import EvaluateLabelledTexts
 from regard.tasks.base import Progress
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import evaluate_texts, read_files
+from regard.tasks.shared.text_options import EvaluateLabelledTexts
 
 
 def released_text_classifier(loaded: PretrainedModel) -> ClassifyTextPredictor:

@@ -29,22 +29,6 @@ from regard.losses import frobenius_penalty, reinforce
 from regard.models.hierarchical import HierarchicalAttention
 from regard.models.self_attentive import SelfAttentive
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
-from regard.tasks._classification import (
-    baseline_note,
-    class_intervals,
-    class_scores,
-    hardest_classes,
-    is_affordable,
-    is_baseline_saved,
-    known_rows,
-    load_baseline,
-    unseen_class_notes,
-    write_baseline,
-)
-from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
-from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
-from regard.tasks._text_options import AttackLabelledTexts, EvaluateLabelledTexts
 from regard.tasks.base import Progress, Task
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import (
@@ -68,6 +52,22 @@ from regard.tasks.classify_text.naive_bayes import (
 )
 from regard.tasks.classify_text.options import AttentiveOptions, BagOfWordsOptions, ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
+from regard.tasks.shared.classification import (
+    baseline_note,
+    class_intervals,
+    class_scores,
+    hardest_classes,
+    is_affordable,
+    is_baseline_saved,
+    known_rows,
+    load_baseline,
+    unseen_class_notes,
+    write_baseline,
+)
+from regard.tasks.shared.encoder import PretrainedEncoder, smallest_encoder
+from regard.tasks.shared.encoder_options import EncoderOptions
+from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks.shared.text_options import AttackLabelledTexts, EvaluateLabelledTexts
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

@@ -16,8 +16,8 @@ from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs as read_columns
 from regard.data.text.subwords import SubwordTokenizer
 from regard.layers.packed_texts import PackedTexts
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.embed.options import Embed
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from regard.common.option_checks import check_at_least, check_choices, check_pos
 from regard.common.option_fields import at_least, left_open, option
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import TextFilesConfig
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
+from regard.tasks.shared.text_options import TextFilesConfig
 
 if TYPE_CHECKING:
     from regard.models.bert import BERT

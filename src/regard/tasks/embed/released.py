@@ -11,10 +11,10 @@ from regard.models.pretrained.folder import read_json
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress
 from regard.tasks.embed.predictor import EmbedPredictor
 from regard.tasks.embed.task import evaluate_pairs
+from regard.tasks.shared.text_options import EvaluateTextFiles
 
 # the file of sentence-transformers that names the pooling, and its names
 _POOLING = Path("1_Pooling", "config.json")

@@ -31,9 +31,6 @@ from regard.metrics.retrieval import (
 )
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks._encoder import EncoderFacts, PretrainedEncoder, smallest_encoder
-from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.embed.data import (
     ContrastiveBatch,
@@ -49,6 +46,9 @@ from regard.tasks.embed.data import (
 )
 from regard.tasks.embed.options import BERTEmbedderOptions, Embed
 from regard.tasks.embed.predictor import EmbedPredictor
+from regard.tasks.shared.encoder import EncoderFacts, PretrainedEncoder, smallest_encoder
+from regard.tasks.shared.encoder_options import EncoderOptions
+from regard.tasks.shared.text_options import EvaluateTextFiles
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

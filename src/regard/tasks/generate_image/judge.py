@@ -16,7 +16,7 @@ from regard.common import atomic_files, safetensors_files
 from regard.data.images.labelled import Images
 from regard.metrics.frechet import Moments, frechet_distance, moments
 from regard.models.convnet import ConvNet
-from regard.tasks._image_data import (
+from regard.tasks.shared.image_data import (
     ImageStats,
     class_probabilities,
     image_scores,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_seed, check_share
 from regard.common.option_fields import left_open
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._image_options import EvaluateImages, gate_factory, leave_out_none
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+from regard.tasks.shared.image_options import EvaluateImages, gate_factory, leave_out_none
 
 if TYPE_CHECKING:
     from regard.models.sagan import SelfAttentionGAN

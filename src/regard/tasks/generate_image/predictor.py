@@ -16,9 +16,9 @@ from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.sagan import SelfAttentionGAN
-from regard.tasks._image_data import ImageStats, read_pixels
 from regard.tasks.generate_image.judge import ReferenceClassifier
 from regard.tasks.generate_image.options import PredictSamples
+from regard.tasks.shared.image_data import ImageStats, read_pixels
 from regard.viz.image.sample_sheet import draw_samples
 from regard.viz.plots.image_grid import image_grid
 

@@ -13,8 +13,12 @@ from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
 from regard.losses.hinge import hinge
 from regard.models.sagan import SelfAttentionGAN
-from regard.tasks._classification import known_rows
-from regard.tasks._image_data import (
+from regard.tasks.base import Progress, Task
+from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
+from regard.tasks.generate_image.options import JUDGE, TEST_JUDGE, GenerateImage
+from regard.tasks.generate_image.predictor import ImageGenerator, sample_images, signed
+from regard.tasks.shared.classification import known_rows
+from regard.tasks.shared.image_data import (
     ImageBatch,
     ImageStats,
     Planned,
@@ -28,11 +32,7 @@ from regard.tasks._image_data import (
     shard,
     with_initial_stats,
 )
-from regard.tasks._image_options import EvaluateImages
-from regard.tasks.base import Progress, Task
-from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
-from regard.tasks.generate_image.options import JUDGE, TEST_JUDGE, GenerateImage
-from regard.tasks.generate_image.predictor import ImageGenerator, sample_images, signed
+from regard.tasks.shared.image_options import EvaluateImages
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.viz.plots.image_grid import image_grid, write_png
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open, resolve
-from regard.tasks._image_options import (
+from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+from regard.tasks.shared.image_options import (
     AttackImages,
     EvaluateImages,
     PredictImageClasses,
@@ -15,7 +16,6 @@ from regard.tasks._image_options import (
     gate_factory,
     leave_out_none,
 )
-from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 
 if TYPE_CHECKING:
     from regard.models.ram import RAM

@@ -6,8 +6,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from regard.models.ram import RAM
-from regard.tasks._image_data import ImageStats, normalized
-from regard.tasks._image_predictors import GlimpsePath, ImageClassPredictor
+from regard.tasks.shared.image_data import ImageStats, normalized
+from regard.tasks.shared.image_predictors import GlimpsePath, ImageClassPredictor
 
 
 class GlimpseClassifier(ImageClassPredictor):

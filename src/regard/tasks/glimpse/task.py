@@ -20,7 +20,10 @@ from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart
 from regard.losses import reinforce
 from regard.metrics.classification import accuracy
 from regard.models.ram import RAM
-from regard.tasks._image_data import (
+from regard.tasks.base import Progress, Task
+from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
+from regard.tasks.glimpse.predictor import GlimpseClassifier
+from regard.tasks.shared.image_data import (
     ImageBatch,
     ImageStats,
     Planned,
@@ -39,10 +42,7 @@ from regard.tasks._image_data import (
     shard,
     shifted_batch,
 )
-from regard.tasks._image_options import AttackImages
-from regard.tasks.base import Progress, Task
-from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
-from regard.tasks.glimpse.predictor import GlimpseClassifier
+from regard.tasks.shared.image_options import AttackImages
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 # seeds of the scenes to validate and to test on; training composes none by them

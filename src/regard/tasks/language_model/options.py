@@ -18,8 +18,8 @@ from regard.common.option_checks import (
 from regard.common.option_fields import left_open, option, resolve
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._text_options import RECALL, EvaluateTextFiles, RecallOptions, RunningTextConfig
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.text_options import RECALL, EvaluateTextFiles, RecallOptions, RunningTextConfig
 
 if TYPE_CHECKING:
     from regard.data.text.running_text import TextSplits

@@ -13,9 +13,6 @@ from regard.data.text.running_text import token_stream
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.language_model import LanguageModel
-from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, record_documents, train_tokenizer
-from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
-from regard.tasks._text_options import RECALL
 from regard.tasks.base import Progress, Task
 from regard.tasks.language_model.data import (
     PlannedSegments,
@@ -30,6 +27,15 @@ from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageM
 from regard.tasks.language_model.predictor import LanguageModelPredictor
 from regard.tasks.language_model.row_memory import RowMemory
 from regard.tasks.language_model.scoring import score_tokens, summarize
+from regard.tasks.shared.running_text import (
+    RunningTextFacts,
+    evaluation_documents,
+    read,
+    record_documents,
+    train_tokenizer,
+)
+from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks.shared.text_options import RECALL
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 _TOKENS = "tokens.json"

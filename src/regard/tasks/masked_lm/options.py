@@ -16,8 +16,8 @@ from regard.common.option_checks import (
 from regard.common.option_fields import at_least, left_open
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._text_options import RunningTextConfig
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.text_options import RunningTextConfig
 
 if TYPE_CHECKING:
     from regard.models.bert import BERTMaskedLM

@@ -17,10 +17,10 @@ from regard.metrics.intervals import nats_interval
 from regard.models.bert import BERTMaskedLM
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress
 from regard.tasks.masked_lm.masked_texts import ReleasedMaskedTexts
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
+from regard.tasks.shared.text_options import EvaluateTextFiles
 
 # the share of the tokens that an evaluation masks, and its seed
 _SHARE, _SEED = 0.15, 15

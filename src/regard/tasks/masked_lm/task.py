@@ -17,9 +17,6 @@ from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation
 from regard.models.bert import BERTMaskedLM
-from regard.tasks._running_text import RunningTextFacts, evaluation_documents, read, record_documents, train_tokenizer
-from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
-from regard.tasks._text_options import EvaluateTextFiles
 from regard.tasks.base import Progress, Task
 from regard.tasks.masked_lm.baseline import NeighbourCounts
 from regard.tasks.masked_lm.data import MaskedBatch, Masking, PlannedRows, plan_rows
@@ -27,6 +24,15 @@ from regard.tasks.masked_lm.masked_texts import MASK, RunMaskedTexts
 from regard.tasks.masked_lm.options import MaskedLM
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
 from regard.tasks.masked_lm.scoring import score_masked
+from regard.tasks.shared.running_text import (
+    RunningTextFacts,
+    evaluation_documents,
+    read,
+    record_documents,
+    train_tokenizer,
+)
+from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks.shared.text_options import EvaluateTextFiles
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 
 _TOKENS = "tokens.json"

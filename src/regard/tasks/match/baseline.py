@@ -4,10 +4,10 @@ from pathlib import Path
 
 from regard.data.text.sentence_pairs import LabelledPairs
 from regard.models.matching.word_matcher import BagOfPairs
-from regard.tasks._classification import fit_logistic, load_baseline
 from regard.tasks.match.data import PairFacts
 from regard.tasks.match.options import BagOfPairsOptions
 from regard.tasks.match.readers import FeatureReader
+from regard.tasks.shared.classification import fit_logistic, load_baseline
 
 
 def baseline_reader(facts: PairFacts) -> FeatureReader:

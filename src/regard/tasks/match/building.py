@@ -6,7 +6,6 @@ from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.layers.character_convolution import CharacterConvolution
 from regard.models.matching.encoded_pair import CoMatcher, EncodedPairModel, PairEncoder
 from regard.models.matching.word_matcher import BagOfPairs, PairModel, WordMatcher
-from regard.tasks._encoder import PretrainedEncoder
 from regard.tasks.match.data import PairFacts
 from regard.tasks.match.encoders import EncoderReader, JoinedReader, PairParts
 from regard.tasks.match.options import (
@@ -17,6 +16,7 @@ from regard.tasks.match.options import (
     PairEncoderOptions,
 )
 from regard.tasks.match.readers import FeatureReader, WordReader
+from regard.tasks.shared.encoder import PretrainedEncoder
 
 
 def word_parts(options: MatcherOptions, facts: PairFacts) -> PairParts:

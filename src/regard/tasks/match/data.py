@@ -22,8 +22,8 @@ from regard.data.text.sentence_pairs import (
     with_pair_classes,
 )
 from regard.data.text.words import repeated_characters, repeated_words
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.match.options import Match
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 _PARTS = ("first", "second")
 

@@ -13,10 +13,10 @@ from regard.inference.embedded_classifier import TokenInput
 from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
 from regard.models.matching.encoded_pair import EncodedPairModel, JoinedTexts, TokenizedPairs, VectorPairs
 from regard.models.matching.word_matcher import PairModel
-from regard.tasks._encoder import PretrainedEncoder, levels_of, pad_texts
-from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks.match.readers import PairReader
+from regard.tasks.shared.encoder import PretrainedEncoder, levels_of, pad_texts
+from regard.tasks.shared.encoder_options import EncoderOptions
+from regard.tasks.shared.frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.training.run_folder import LAST
 
 # of an encoder in a first call

@@ -13,9 +13,9 @@ from regard.common.option_fields import left_open
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
-from regard.tasks._text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
+from regard.tasks.shared.text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
 
 if TYPE_CHECKING:
     from regard.models.matching.pair_matcher import PairMatcher

@@ -26,11 +26,11 @@ from regard.inference.token_predictor import TextScores, class_numbers, margin_s
 from regard.models.matching.word_matcher import PairModel
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.tasks._pair_maps import joined_recording, numbered_texts
-from regard.tasks._text_options import PredictTextClasses
 from regard.tasks.match.data import PAIR_PATTERN, parse_pair
 from regard.tasks.match.options import Match
 from regard.tasks.match.readers import PairReader
+from regard.tasks.shared.pair_maps import joined_recording, numbered_texts
+from regard.tasks.shared.text_options import PredictTextClasses
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show

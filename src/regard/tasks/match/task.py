@@ -17,16 +17,6 @@ from regard.data.text.sentence_pairs import LabelledPairs
 from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.models.matching.word_matcher import PairModel
-from regard.tasks._classification import (
-    baseline_note,
-    class_intervals,
-    class_scores,
-    hardest_classes,
-    is_baseline_saved,
-    known_rows,
-    unseen_class_notes,
-    write_baseline,
-)
 from regard.tasks.base import Progress, Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
 from regard.tasks.match.data import MatchBatch, PairFacts, contents, read, read_file
@@ -41,6 +31,16 @@ from regard.tasks.match.encoders import (
 from regard.tasks.match.options import AttackPairs, BagOfPairsOptions, CoEncoderOptions, EvaluatePairs, Match
 from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import PairReader
+from regard.tasks.shared.classification import (
+    baseline_note,
+    class_intervals,
+    class_scores,
+    hardest_classes,
+    is_baseline_saved,
+    known_rows,
+    unseen_class_notes,
+    write_baseline,
+)
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

@@ -18,8 +18,8 @@ from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
 from regard.models.reading.bidaf import ReaderSizes
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.read.options import ReadConfig
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 
 def read(config: ReadConfig) -> SpanQuestionSplits:

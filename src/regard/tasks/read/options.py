@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
 from regard.common.option_fields import at_least, left_open, not_blank
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._text_options import TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.text_options import TextFileConfig
 
 if TYPE_CHECKING:
     from regard.models.reading.bidaf import BiDAF, ReaderSizes

@@ -20,7 +20,6 @@ from regard.losses.span import span_nll
 from regard.metrics.answers import AnswerScores, answer_scores, exact_match
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.bidaf import BiDAF, ReaderSizes
-from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.read.baseline import baseline_answers
 from regard.tasks.read.data import (
@@ -36,6 +35,7 @@ from regard.tasks.read.data import (
 )
 from regard.tasks.read.options import DIALOGUE_HISTORY, ReadConfig
 from regard.tasks.read.predictor import ReadOutput, ReadPredictor
+from regard.tasks.shared.text_options import EvaluateTextFile
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

@@ -15,7 +15,7 @@ from regard.data.dialogues import Dialogue
 from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.models.responding.responder import History, is_predicted
-from regard.tasks._dialogue_data import DialogueFingerprint
+from regard.tasks.shared.dialogue_data import DialogueFingerprint
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,11 +24,11 @@ from regard.models.pretrained.folder import CheckpointConfig, read_config
 from regard.models.pretrained.loading import ARCHITECTURES, architecture_name
 from regard.models.pretrained.prompt_tokenizer import ReleasedTokenizer
 from regard.models.responding.flat import FlatResponder
-from regard.tasks._encoder import weights_fingerprint
-from regard.tasks._text_generation import read_tokenizer
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.registry import TASKS
 from regard.tasks.respond.options import DECODER_FILES, DecoderOptions, Respond
+from regard.tasks.shared.encoder import weights_fingerprint
+from regard.tasks.shared.text_generation import read_tokenizer
 from regard.training.run_folder import LAST, initial_folder
 
 _FACTS, _TOKENS = DECODER_FILES

@@ -23,10 +23,10 @@ from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
 from regard.models.responding.responder import History, Responder
 from regard.recording.recording import Recording
-from regard.tasks._text_generation import GeneratedText, shift_right
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, ReplyBatch, history_batch
 from regard.tasks.respond.maps import draw_dialogue, label_dialogue
 from regard.tasks.respond.options import PredictReplies, RequestReplies, Respond
+from regard.tasks.shared.text_generation import GeneratedText, shift_right
 
 
 @dataclass(frozen=True)

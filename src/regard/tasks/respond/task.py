@@ -18,8 +18,6 @@ from regard.decoding.search import Beam, Greedy
 from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import record_splits
 from regard.models.responding.responder import History, Responder
-from regard.tasks._dialogue_data import DialogueSplits, contents, evaluation_dialogues, read
-from regard.tasks._text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.base import Progress, Task
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import (
@@ -35,6 +33,8 @@ from regard.tasks.respond.data import (
 from regard.tasks.respond.options import DecoderOptions, EvaluateReplies, FlatOptions, Respond
 from regard.tasks.respond.predictor import RespondPredictor
 from regard.tasks.respond.scoring import named_values, reply_scores
+from regard.tasks.shared.dialogue_data import DialogueSplits, contents, evaluation_dialogues, read
+from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 
 if TYPE_CHECKING:

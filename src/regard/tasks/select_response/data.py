@@ -12,8 +12,8 @@ from regard.data.dialogues import CandidateGroup, Dialogue, build_groups
 from regard.data.text.sentence_pairs import count_words
 from regard.data.text.tf_idf import TfIdf
 from regard.data.text.words import repeated_words
-from regard.tasks._dialogue_data import DialogueFingerprint, DialogueSplits
 from regard.tasks.select_response.options import SelectResponse
+from regard.tasks.shared.dialogue_data import DialogueFingerprint, DialogueSplits
 
 
 def groups_of(config: SelectResponse, dialogues: Sequence[Dialogue]) -> list[CandidateGroup]:

@@ -10,7 +10,7 @@ import torch
 from regard.common.word_splitting import split_words
 from regard.data.text.words import WordEncoder, WordInputs
 from regard.models.matching.response_selector import DialogueInputs, TokenTexts
-from regard.tasks._encoder import PretrainedEncoder
+from regard.tasks.shared.encoder import PretrainedEncoder
 
 
 class TurnReader(ABC):

@@ -35,16 +35,16 @@ from regard.models.matching.response_selector import (
     WordVectors,
 )
 from regard.models.matching.text_similarity import TextSimilarity
-from regard.tasks._dialogue_data import contents, evaluation_dialogues, read
-from regard.tasks._encoder import PretrainedEncoder
-from regard.tasks._encoder_options import FrozenEncoderOptions
-from regard.tasks._frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
-from regard.tasks._text_options import EvaluateTextFile
 from regard.tasks.base import Progress, Task
 from regard.tasks.select_response.data import DialogueFacts, groups_of, tf_idf_scores
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.readers import TurnReader, TurnTokenReader, TurnWordReader, dialogue_inputs
+from regard.tasks.shared.dialogue_data import contents, evaluation_dialogues, read
+from regard.tasks.shared.encoder import PretrainedEncoder
+from regard.tasks.shared.encoder_options import FrozenEncoderOptions
+from regard.tasks.shared.frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
+from regard.tasks.shared.text_options import EvaluateTextFile
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

@@ -30,7 +30,7 @@ from regard.data.text.subword_inputs import SubwordInputs
 from regard.data.text.words import WordEncoder, WordInputs, repeated_characters, repeated_words
 from regard.data.unseen_labels import unseen
 from regard.models.tagger import TaggerSizes
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.tag.options import Tag, TransformerTaggerOptions
 
 

@@ -18,9 +18,9 @@ from regard.common.option_checks import (
 from regard.common.option_fields import at_least, left_open
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import AttackTextFile, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
+from regard.tasks.shared.text_options import AttackTextFile, TextFileConfig
 
 if TYPE_CHECKING:
     from regard.common.tag_schemes import TagScheme

@@ -24,10 +24,10 @@ from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
 from regard.models.tagger import Tagger, TaggerSizes
-from regard.tasks._encoder import PretrainedEncoder, smallest_encoder
-from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.base import Progress, Task
+from regard.tasks.shared.encoder import PretrainedEncoder, smallest_encoder
+from regard.tasks.shared.encoder_options import EncoderOptions
+from regard.tasks.shared.text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.tag.data import TagBatch, TagVocabulary, contents, read, read_file
 from regard.tasks.tag.options import Tag
 from regard.tasks.tag.outputs import Tagging

@@ -16,7 +16,7 @@ from regard.data.tracking.files import read_ontology, read_tracked
 from regard.data.tracking.mentions import MentionFinder
 from regard.data.unseen_labels import unseen_notes
 from regard.metrics.tracking import TurnLabels
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.track.options import Track
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.option_checks import check_at_least, check_choices, check_share
 from regard.common.option_fields import left_open
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks._text_options import EvaluateTextFile, TextFileConfig
 from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
+from regard.tasks.shared.text_options import EvaluateTextFile, TextFileConfig
 
 if TYPE_CHECKING:
     from regard.models.tracking.slot_tracker import SlotTracker

@@ -25,10 +25,10 @@ from regard.metrics.intervals import nats_interval
 from regard.metrics.tracking import DEFINITIONS, TurnLabels, states, tracking_scores
 from regard.models.tracking.inputs import TrackingInputs
 from regard.models.tracking.slot_tracker import SlotTracker
-from regard.tasks._encoder import PretrainedEncoder
-from regard.tasks._encoder_options import EncoderOptions
-from regard.tasks._frozen_states import smallest_pretrained
 from regard.tasks.base import Progress, Task
+from regard.tasks.shared.encoder import PretrainedEncoder
+from regard.tasks.shared.encoder_options import EncoderOptions
+from regard.tasks.shared.frozen_states import smallest_pretrained
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
 from regard.tasks.track.data import (
     TrackingFacts,

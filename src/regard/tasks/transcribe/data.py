@@ -24,7 +24,7 @@ from regard.data.splitting import held_out, require_held_out
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.unseen_labels import unseen_notes
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.transcribe.options import Transcribe
 
 # the share of the training files that is held out where there are no validation files

@@ -20,8 +20,8 @@ from regard.common.option_checks import (
 )
 from regard.common.option_fields import flag, left_open, option, resolve
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._text_options import check_learnable
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.shared.text_options import check_learnable
 
 if TYPE_CHECKING:
     from regard.models.listening.listen_attend_spell import ListenAttendSpell

@@ -23,7 +23,7 @@ from regard.models.listening.listen_attend_spell import ListenAttendSpell
 from regard.models.listening.listener import Listener
 from regard.models.listening.online import HeardToken, listen, start_listening
 from regard.recording.recording import Recording
-from regard.tasks._text_generation import (
+from regard.tasks.shared.text_generation import (
     GeneratedText,
     TokenAlignment,
     between_marks,

@@ -18,7 +18,8 @@ from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.metrics.error_rate import cer, wer
 from regard.models.listening.listener import Listener
-from regard.tasks._text_generation import (
+from regard.tasks.base import Progress, Task
+from regard.tasks.shared.text_generation import (
     GeneratedText,
     TokenLoss,
     between_marks,
@@ -28,7 +29,6 @@ from regard.tasks._text_generation import (
     token_loss,
     write_tokenizer,
 )
-from regard.tasks.base import Progress, Task
 from regard.tasks.transcribe.data import (
     Features,
     PlannedSpeech,

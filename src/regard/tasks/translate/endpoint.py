@@ -15,7 +15,7 @@ from regard.serve.http.body_rules import at_most_field, at_most_product, either,
 from regard.serve.http.text_body import TextBody, limited_texts
 from regard.serve.rounding import WEIGHT_DECIMALS, is_clear, rounded
 from regard.serve.text_endpoint import option_error
-from regard.tasks._text_generation import GeneratedText, TokenAlignment
+from regard.tasks.shared.text_generation import GeneratedText, TokenAlignment
 from regard.tasks.translate.options import PredictTranslations
 from regard.tasks.translate.segments import Split, TextSegment, join_segments, split_text
 from regard.viz.alignment.alignment import Alignment

@@ -16,7 +16,7 @@ from regard.inference.structured_predictor import OTHER, find_words, log_odds
 from regard.recording.analysis.select import is_encoder
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.tasks._text_generation import GeneratedText, shift_right
+from regard.tasks.shared.text_generation import GeneratedText, shift_right
 
 if TYPE_CHECKING:
     from regard.tasks.translate.predictor import Translator

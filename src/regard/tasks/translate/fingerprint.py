@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from regard.data.text.pairs import Pairs, Splits
 from regard.metrics.text import Cut
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 
 @dataclass(frozen=True, kw_only=True)

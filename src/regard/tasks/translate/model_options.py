@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.option_checks import check_at_least, check_choices, check_even_heads, check_share
 from regard.common.option_fields import left_open, resolve
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName
-from regard.tasks._text_options import check_learnable
 from regard.tasks.base import ModelOptions
+from regard.tasks.shared.text_options import check_learnable
 
 if TYPE_CHECKING:
     from regard.models.encoder_decoder import EncoderDecoder

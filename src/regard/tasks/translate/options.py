@@ -18,8 +18,8 @@ from regard.common.option_checks import (
 )
 from regard.common.option_fields import left_open, option, resolve
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks._text_options import AttackTextFiles, SearchOptions
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
+from regard.tasks.shared.text_options import AttackTextFiles, SearchOptions
 from regard.tasks.translate.model_options import (
     SCORED,
     ConvOptions,

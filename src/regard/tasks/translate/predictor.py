@@ -32,7 +32,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.memory.ntm import NTM
 from regard.recording.recording import Recording
 from regard.recording.run import TextAlignment
-from regard.tasks._text_generation import (
+from regard.tasks.shared.text_generation import (
     GeneratedText,
     TokenAlignment,
     between_marks,

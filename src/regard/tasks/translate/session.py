@@ -9,7 +9,7 @@ from regard.inference.predictor import PredictionSession
 from regard.viz.alignment.alignment import Alignment, draw_first, file_share, missing_fonts
 
 if TYPE_CHECKING:
-    from regard.tasks._text_generation import GeneratedText
+    from regard.tasks.shared.text_generation import GeneratedText
     from regard.tasks.translate.options import PredictTranslations
     from regard.tasks.translate.predictor import Translation, Translator
 

@@ -20,8 +20,8 @@ from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.text import SCORES, Cut, chosen_cut, cut_for, scored, signature
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tasks._text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.base import Progress, Task
+from regard.tasks.shared.text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.translate.fingerprint import CorpusFingerprint, contents
 from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate
 from regard.tasks.translate.predictor import Translator

@@ -9,7 +9,7 @@ from regard.data.embedded import EMBEDDED
 from regard.data.text.pairs import Pairs
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Kind, Tokenizer
-from regard.tasks._text_generation import read_tokenizer, write_tokenizer
+from regard.tasks.shared.text_generation import read_tokenizer, write_tokenizer
 from regard.tasks.translate.options import Translate
 
 SHARED, SOURCE, TARGET = "tokens.json", "tokens.source.json", "tokens.target.json"

@@ -17,7 +17,7 @@ from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.inference.predictor import labelled_recording
 from regard.recording.record import record
 from regard.recording.recording import Recording
-from regard.tasks._image_predictors import ImageInput, ImagePredictor
+from regard.tasks.shared.image_predictors import ImageInput, ImagePredictor
 from regard.viz.recording.figures import draw_recording
 
 

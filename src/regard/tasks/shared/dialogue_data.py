@@ -10,7 +10,7 @@ from regard.data.embedded import bookings
 from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.sentence_pairs import count_words
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 
 class DialogueOptions(Protocol):

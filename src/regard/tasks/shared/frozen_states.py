@@ -11,7 +11,7 @@ from regard.common.eval_mode import eval_mode
 from regard.data.text.subwords import RunSubwords
 from regard.data.text.tokenizer import Tokenizer
 from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks._encoder import SMALLEST, PretrainedEncoder
+from regard.tasks.shared.encoder import SMALLEST, PretrainedEncoder
 
 # texts whose states are computed together
 _GROUP = 32

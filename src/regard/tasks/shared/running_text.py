@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from regard.data.text.running_text import TextSplits, hold_out_end, read_documents
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_splits
-from regard.tasks._data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 # characters of a line, and of several short lines, that are not likely to recur by chance
 _LONG_LINE, _LONG_PASSAGE = 32, 64

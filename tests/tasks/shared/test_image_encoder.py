@@ -15,10 +15,10 @@ from tests.tasks.encoders import bert_folder, edit_config, vit_encoder_folder
 from regard.cli.main import main
 from regard.models.transfer.image_encoder import ImageEncoder, ImageEncoderClassifier, PatchAnnotations
 from regard.models.vit import ViT
-from regard.tasks._image_data import ImageStats
-from regard.tasks._image_encoder import SMALLEST, PretrainedImageEncoder, smallest_image_encoder
 from regard.tasks.classify_image.options import PretrainedImageOptions
 from regard.tasks.loading import load_run
+from regard.tasks.shared.image_data import ImageStats
+from regard.tasks.shared.image_encoder import SMALLEST, PretrainedImageEncoder, smallest_image_encoder
 from regard.training import checkpoint
 
 TRAIN = ["--steps", "2", "--warmup", "1", "--batch", "32", "--threads", "1", "--validate-every", "2"]

@@ -15,8 +15,8 @@ from tests.tasks.encoders import PIECES, bert_folder, edit_config, masked_lm_run
 from torch import nn
 
 import regard
-from regard.tasks._encoder import SMALLEST, EncoderFacts, PretrainedEncoder, pad_texts
-from regard.tasks._encoder_options import EncoderOptions
+from regard.tasks.shared.encoder import SMALLEST, EncoderFacts, PretrainedEncoder, pad_texts
+from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.training import checkpoint
 
 TEXTS = ["a good film", "bad.", "it was not a trip to x", ""]
@@ -141,7 +141,7 @@ def test_another_attention(folder: Path) -> None:
 
 def test_a_meta_model_reads_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = PretrainedEncoder.of_folder(folder)
-    monkeypatch.setattr("regard.tasks._encoder._read", lambda path: pytest.fail("weights were read"))
+    monkeypatch.setattr("regard.tasks.shared.encoder._read", lambda path: pytest.fail("weights were read"))
     with torch.device("meta"):
         assert encoder.build(Options(folder)).embedding.weight.is_meta
 

@@ -37,8 +37,8 @@ from regard.models.pretrained.architecture import ACTIVATIONS, activation_name
 from regard.models.pretrained.folder import CONFIG, read_config
 from regard.models.transfer.fine_tuned_encoder import copy_weights
 from regard.models.transfer.text_encoder import TextEncoder, check_levels
-from regard.tasks._encoder_options import ENCODER_FILES, EncoderOptions, FineTuningOptions, LevelEncoderOptions
-from regard.tasks._text_generation import read_tokenizer
+from regard.tasks.shared.encoder_options import ENCODER_FILES, EncoderOptions, FineTuningOptions, LevelEncoderOptions
+from regard.tasks.shared.text_generation import read_tokenizer
 from regard.training import checkpoint
 from regard.training.run_folder import BEST, LAST, RECORD, RunRecord, initial_folder
 

@@ -16,9 +16,9 @@ from regard.serve.http.base64_files import decode_base64
 from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited, with_rules
 from regard.serve.http.body_rules import only_if
 from regard.serve.rounding import WEIGHT_DECIMALS, settle
-from regard.tasks._image_data import read_pixels
-from regard.tasks._image_maps import SpatialMap, spatial_maps
-from regard.tasks._image_predictors import ImageInput, ImagePredictor
+from regard.tasks.shared.image_data import read_pixels
+from regard.tasks.shared.image_maps import SpatialMap, spatial_maps
+from regard.tasks.shared.image_predictors import ImageInput, ImagePredictor
 
 FORMATS = ("PNG", "JPEG")
 # a JPEG has one scan or a dozen; each covers all pixels, and may be only 30 bytes long

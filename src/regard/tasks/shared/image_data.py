@@ -24,7 +24,7 @@ from regard.data.splitting import held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_folder
-from regard.tasks._classification import class_intervals, class_scores, known_rows, unseen_class_notes
+from regard.tasks.shared.classification import class_intervals, class_scores, known_rows, unseen_class_notes
 from regard.training.run_folder import initial_folder
 
 _FILE = "images.json"

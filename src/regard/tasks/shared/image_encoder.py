@@ -26,9 +26,9 @@ from regard.models.pretrained.folder import CONFIG, read_config
 from regard.models.pretrained.image_processor import ImageProcessor, load_image_processor
 from regard.models.transfer.image_encoder import ImageEncoder
 from regard.models.vit import ViT
-from regard.tasks._encoder import load_initial_weights, prepare_encoder, weights_fingerprint
-from regard.tasks._encoder_options import IMAGE_ENCODER_FILES, FineTuningOptions
-from regard.tasks._image_data import ImageStats
+from regard.tasks.shared.encoder import load_initial_weights, prepare_encoder, weights_fingerprint
+from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, FineTuningOptions
+from regard.tasks.shared.image_data import ImageStats
 from regard.training import checkpoint
 from regard.training.run_folder import BEST, LAST, RECORD, RunRecord
 

@@ -23,8 +23,8 @@ from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession, Predictor, predict_recorded
 from regard.recording.recording import Recording
 from regard.recording.run import PIXELS, pixel_size
-from regard.tasks._image_data import ImageStats, image_tensor, normalized, pixel_tensor, read_pixels
-from regard.tasks._image_options import PredictImageClasses
+from regard.tasks.shared.image_data import ImageStats, image_tensor, normalized, pixel_tensor, read_pixels
+from regard.tasks.shared.image_options import PredictImageClasses
 
 Output = TypeVar("Output")
 # (x, y) of glimpses, from (0, 0), the upper left corner, to (1, 1)
@@ -99,7 +99,7 @@ class ImagePredictor(Predictor[ImageInput, Output]):
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.tasks._image_endpoint import ImageEndpoint
+        from regard.tasks.shared.image_endpoint import ImageEndpoint
 
         return ImageEndpoint(self, limits, run=run, step=step)
 

@@ -1,0 +1,1 @@
+"""Parts that several tasks share: options, data, encoders, predictors and endpoints."""
