@@ -643,7 +643,7 @@ SOURCES = (
     "attn/backends",
     "attn/call.py",
     "attn/call_slicing.py",
-    "attn/checks.py",
+    "common/checks.py",
     "attn/functional.py",
     "attn/kv_cache.py",
     "attn/layer.py",

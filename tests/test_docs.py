@@ -63,7 +63,7 @@ def test_blocks_are_found_where_they_stand() -> None:
         ```bash
         ls
         ```
-        <!-- source: regard.attn.checks.known -->
+        <!-- source: regard.common.checks.known -->
         ```python
         def known(): ...
         ```
@@ -74,7 +74,7 @@ def test_blocks_are_found_where_they_stand() -> None:
         Block("python", "b = 2\n", 6, run=False),
         Block("pycon", ">>> a\n1\n", 10),
         Block("bash", "ls\n", 14),
-        Block("python", "def known(): ...\n", 18, run=False, source="regard.attn.checks.known"),
+        Block("python", "def known(): ...\n", 18, run=False, source="regard.common.checks.known"),
     ]
 
 
@@ -83,7 +83,7 @@ def test_a_skipped_block_needs_a_reason() -> None:
 
 
 def test_a_quotation_is_brought_up_to_date() -> None:
-    page = "before\n<!-- source: regard.attn.checks.known -->\n```python\ndef old(): ...\n```\nafter\n"
+    page = "before\n<!-- source: regard.common.checks.known -->\n```python\ndef old(): ...\n```\nafter\n"
     new = pages.quoted(page)
     assert new.startswith("before\n")
     assert new.endswith("```\nafter\n")

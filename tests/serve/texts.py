@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.common.option_fields import at_least
+from regard.common.options.fields import at_least
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, Predictor

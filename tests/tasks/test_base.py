@@ -10,7 +10,7 @@ import pytest
 from tests.for_each import for_each
 from tests.tasks.cases import required_options
 
-from regard.common.option_checks import literal_choices
+from regard.common.options.checks import literal_choices
 from regard.tasks.base import TaskConfig
 from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
 from regard.tasks.classify_text.options import ClassifyText

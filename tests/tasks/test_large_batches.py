@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.common.option_checks import large_batch_warnings
+from regard.common.options.checks import large_batch_warnings
 from regard.tasks.registry import TASKS
 
 

@@ -10,7 +10,7 @@ from regard.attacks.draws import Draws
 from regard.attacks.gradient_attacks import GradientAttack, ascend
 from regard.attacks.starts import Start, SurfaceStart
 from regard.attacks.victim import LossGradient, Victim
-from regard.attn import checks
+from regard.common import checks
 
 
 @dataclass(frozen=True)

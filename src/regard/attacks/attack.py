@@ -15,7 +15,7 @@ from regard.attacks.random_numbers import own_random_numbers
 from regard.attacks.text.attack import attack_texts
 from regard.attacks.text.base import TextAttack, TextAttackResult, share_right
 from regard.attacks.victim import Victim
-from regard.attn import checks
+from regard.common import checks
 from regard.common.eval_mode import eval_mode
 from regard.inference.bounded_classifier import BoundedClassifier
 from regard.inference.token_predictor import TokenPredictor

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attacks.balls import Ball, Linf
 from regard.attacks.draws import Draws
 from regard.attacks.victim import Victim
-from regard.attn import checks
+from regard.common import checks
 
 
 class Candidates(NamedTuple):

@@ -17,7 +17,7 @@ from regard.attacks.draws import Draws
 from regard.attacks.objectives import AttackLoss, CrossEntropy, Objective
 from regard.attacks.starts import Start
 from regard.attacks.victim import LossGradient, Victim
-from regard.attn import checks
+from regard.common import checks
 
 
 class Walk(Protocol):

@@ -10,7 +10,7 @@ from regard.attacks.balls import Linf
 from regard.attacks.base import Attack, Candidates
 from regard.attacks.draws import Draws
 from regard.attacks.victim import Victim
-from regard.attn import checks
+from regard.common import checks
 from regard.inference.margins import class_margin
 
 # queries, of 10,000, after which the squares have half the area

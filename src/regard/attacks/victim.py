@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attacks.objectives import Objective
-from regard.attn import checks
+from regard.common import checks
 
 
 class LossGradient(NamedTuple):

@@ -12,7 +12,7 @@ from regard.attacks.gradient_attacks import GradientAttack
 from regard.attacks.objectives import DLR, AttackLoss, Margin, TargetedDLR
 from regard.attacks.square import Square
 from regard.attacks.victim import Victim
-from regard.attn import checks
+from regard.common import checks
 
 # other classes that the targeted attacks go to
 _TARGETS = 9

@@ -5,7 +5,7 @@ from typing import Any, Never, Self
 
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.attn import foreign_arguments
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
@@ -17,7 +17,7 @@ class AttentionModule(nn.Module, ABC):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # before Python complains of the arguments that are missing instead
-        checks.refuse_equivalents(cls, kwargs)
+        foreign_arguments.refuse_equivalents(cls, kwargs)
         return super().__new__(cls)
 
     def forward(
@@ -31,7 +31,7 @@ class AttentionModule(nn.Module, ABC):
         **refused: Never,
     ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
         if refused:
-            checks.refuse_arguments(type(self).__name__, refused)
+            foreign_arguments.refuse_arguments(type(self).__name__, refused)
         return self.attend(q, k, v, mask=mask, positions=positions).out
 
     def attend(
@@ -47,7 +47,7 @@ class AttentionModule(nn.Module, ABC):
     ) -> Attended:
         """Like `forward`, and returns the results that `need` requests beside the output."""
         if refused:
-            checks.refuse_arguments(type(self).__name__, refused)
+            foreign_arguments.refuse_arguments(type(self).__name__, refused)
         return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need))
 
     def explain(

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import Bias, TensorBias, is_score_mask
 from regard.attn.terms.mask import Mask, Rows
@@ -19,6 +18,7 @@ from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
 from regard.attn.terms.score import Dot, Score, compare as compare_pairs
 from regard.attn.terms.tiles import insert_head_axes
+from regard.common import checks
 from regard.kernels.dispatch import values_are_readable
 
 if TYPE_CHECKING:

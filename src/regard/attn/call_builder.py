@@ -5,7 +5,6 @@ import warnings
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.call import AttentionCall, AttentionInputs, Terms
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import hide_nonfinite
@@ -16,6 +15,7 @@ from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
 from regard.attn.terms.tiles import insert_head_axes
+from regard.common import checks
 from regard.kernels.dispatch import is_autocasting, values_are_readable
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from regard.attn import checks
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
@@ -60,6 +59,7 @@ from regard.attn.terms.score import (
     Trilinear,
 )
 from regard.attn.terms.uniform import Uniform
+from regard.common import checks
 
 Factory = Callable[[int, int], nn.Module]
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.call import Attended, AttentionCall, AttentionInputs, Need, Terms
 from regard.attn.call_builder import build_call
 from regard.attn.functional import set_rows_nan
@@ -11,6 +11,7 @@ from regard.attn.terms.mask import Mask
 from regard.attn.terms.position import Positions
 from regard.attn.terms.read import entropy, weighted_sum
 from regard.attn.terms.score import Score, TanhScore, compare, widen
+from regard.common import checks
 from regard.kernels import additive
 from regard.kernels.dispatch import in_functorch_transform
 

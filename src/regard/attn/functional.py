@@ -6,7 +6,7 @@ from typing import Never
 import torch
 from torch import Tensor, nn
 
-from regard.attn import backends, checks, observer
+from regard.attn import backends, foreign_arguments, observer
 from regard.attn.backends import fused
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms, split_score_mask
 from regard.attn.call_builder import build_call
@@ -18,6 +18,7 @@ from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
+from regard.common import checks
 
 
 def attention(
@@ -42,7 +43,7 @@ def attention(
     the scores. Queries are the last of the keys, unless `positions=(i, j)` gives the positions of both.
     """
     if refused:
-        checks.refuse_arguments("attention", refused)
+        foreign_arguments.refuse_arguments("attention", refused)
     if bias is None and mask is None and positions is None and backend is None and dropout == 0.0:
         out = fused.plain_attention(q, k, v, score, normalize, read)
         if out is not None:
@@ -80,7 +81,7 @@ def attend(
 ) -> Attended:
     """Like `attention`, and returns the results that `need` requests beside the output."""
     if refused:
-        checks.refuse_arguments("attend", refused)
+        foreign_arguments.refuse_arguments("attend", refused)
     checks.instance_of("need", need, Need, "Need(weights=True)")
     bias, mask = split_score_mask(mask, bias, q, k, v)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
@@ -153,7 +154,7 @@ def explain(
 ) -> str:
     """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
     if refused:
-        checks.refuse_arguments("explain", refused)
+        foreign_arguments.refuse_arguments("explain", refused)
     if isinstance(q, nn.Module):
         raise TypeError(
             f"explain is for tensors, got a {type(q).__name__}; call layer.explain(...) of a layer of regard, with the "

@@ -6,8 +6,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.nonfinite import finite
+from regard.common import checks
 from regard.kernels.decoder_step import cache_entry
 
 

@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Terms, split_score_mask
 from regard.attn.functional import attend_inputs, explain_inputs
@@ -12,6 +11,7 @@ from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
+from regard.common import checks
 
 # the class of each term, and an example of it
 _KINDS: dict[str, tuple[type, str]] = {

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, fused_heads, native_heads, observer
+from regard.attn import fused_heads, native_heads, observer
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.call_builder import check_positions
@@ -17,6 +17,7 @@ from regard.attn.nonfinite import finite, zero_nonfinite
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
 from regard.attn.terms.position import Positions, Rotary
+from regard.common import checks
 from regard.kernels.dispatch import is_autocasting, values_are_readable
 
 

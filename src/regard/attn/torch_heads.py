@@ -3,12 +3,12 @@
 import torch
 from torch import nn
 
-from regard.attn import checks
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.normalizer import Softmax, WithNullSlot
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Dot
+from regard.common import checks
 
 
 @torch.no_grad()

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attribution.base import AttributionMethod, Completeness, ExplainedLogit, ScoredTokens
+from regard.common import checks
 from regard.inference.embedded_classifier import TokenLayer, at_places, token_gradients
 
 # Gauss–Legendre points of the first try

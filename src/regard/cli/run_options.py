@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from regard.cli.output import note
 from regard.cli.parsing.parser import asks_for_help, parse, positionals
-from regard.common.option_checks import check_positive
-from regard.common.option_fields import left_open
+from regard.common.options.checks import check_positive
+from regard.common.options.fields import left_open
 from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.registry import TASKS, read_config
 

@@ -7,8 +7,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.module_snapshot import unchanged_modules
+from regard.common import checks
 from regard.common.cancellation import check_cancelled
 from regard.decoding.margins import Decision, Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, impossible, top_tokens

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.kernels.vocab_topk import VocabTopK, topk_of_logits, vocab_topk
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.module_snapshot import unchanged_modules
+from regard.common import checks
 from regard.common.cancellation import check_cancelled
 from regard.decoding.beam import BYTES_PER_TOKEN, FinishedHypotheses, check_sizes
 from regard.decoding.margins import Margins, consecutive

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 from regard.decoding.margins import Margins
 from regard.decoding.next_tokens import check_arguments, check_possible, log_probs
 from regard.decoding.paths import Choose, PathStep, Stop, decode_paths, path_steps

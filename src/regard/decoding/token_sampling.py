@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 from regard.decoding.margins import NOISE
 from regard.kernels.continuations import gap
 from regard.kernels.stable_topk import stable_topk

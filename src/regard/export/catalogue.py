@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from regard.attn import checks
-from regard.common import atomic_files
+from regard.common import atomic_files, checks
 from regard.inference.exportable import Exportable
 from regard.interop.quantize import is_quantized
 

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.call import NOTHING, Attended, Need
+from regard.common import checks
 from regard.kernels import feature_maps
 from regard.kernels.dispatch import is_autocasting
 

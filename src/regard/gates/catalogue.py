@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import nn
 
-from regard.attn import checks
 from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
+from regard.common import checks
 from regard.gates.channel import ECA, ChannelGate, GlobalAverage, SqueezeExcite
 from regard.gates.channel_spatial import BAM, CBAM, Coordinate
 from regard.gates.external import ExternalBlock, MultiHeadExternal

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.terms.normalizer import Normalizer, Sigmoid
+from regard.common import checks
 from regard.gates.base import Gate, check_odd, hidden_width, scale_map, wide_sigmoid
 from regard.kernels import feature_maps
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.gates.base import BatchNorm, Gate, check_odd, convolution, hidden_width, scale_map, wide_sigmoid
 from regard.gates.channel import ChannelGate
 from regard.gates.spatial import SpatialGate

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.common import checks
 from regard.gates.base import check_only_weights
 from regard.gates.gated_units import UnitScores
 

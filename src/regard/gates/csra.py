@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
+from regard.common import checks
 from regard.gates.base import check_map, check_only_weights
 
 # from this temperature on, the softmax is a maximum

@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import mix
+from regard.common import checks
 from regard.gates.base import BatchNorm, check_map, check_only_weights
 
 

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Attended, Need
+from regard.common import checks
 from regard.gates.base import check_only_weights
 from regard.kernels import additive
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from regard.attn import checks
+from regard.common import checks
 from regard.common.eval_mode import eval_mode
 from regard.gates.base import AXES
 from regard.gates.catalogue import gate_factory

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 from regard.gates.base import Gate, check_map, scale_map
 from regard.kernels import feature_maps
 from regard.kernels.feature_maps import compute

@@ -5,8 +5,9 @@ These outputs lie in (0, 1) and are as wide as the map has channels: they are it
 
 from torch import Tensor
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.call import Need
+from regard.common import checks
 from regard.gates.base import Gate, scale_map
 from regard.gates.controlled_attention import ControlledAttention
 from regard.gates.gated_cell import GatedCell, GatedHeads

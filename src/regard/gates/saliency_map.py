@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 # levels below the picture, centres and their distances to surrounds  (Itti, Koch and Niebur 1998, section 2.1)
 _DEPTH, _FIRST_CENTRE, _CENTRES, _SURROUNDS = 8, 2, 3, (3, 4)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.terms.normalizer import Normalizer, Sigmoid
+from regard.common import checks
 from regard.gates.base import BatchNorm, Gate, check_odd, convolution, scale_map, wide_sigmoid
 from regard.kernels import feature_maps
 

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.common import atomic_files, safetensors_files
-from regard.common.option_fields import as_paths
+from regard.common.options.fields import as_paths
 from regard.data.splitting import content_hashes
 from regard.inference.evaluation import EXAMPLES, Evaluation
 

@@ -19,11 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.call import Attended, AttentionCall, Need, equation
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import DenseMap
 from regard.attn.terms.read import weighted_sum
+from regard.common import checks
 from regard.common.uncompiled import uncompiled
 from regard.interop.replacements import Replacement, WithoutKeys
 from regard.recording.capture.eager import START, EagerTracker

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.quantized_linear import QuantizedEmbedding, QuantizedLinear
 from regard.attn.terms.position import LearnedPositions
+from regard.common import checks
 from regard.kernels.int8_linear import Int8Matrix, native_reason, quantize_matrix
 from regard.kernels.native_library import instruction_set
 from regard.layers.adaptive_embedding import AdaptiveEmbedding

@@ -15,13 +15,13 @@ from typing import Any
 
 from torch import nn
 
-from regard.attn import checks
 from regard.attn.layer import Attention, check_terms
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
+from regard.common import checks
 from regard.interop import torch_multihead, transformers_attention
 from regard.interop.swapped_terms import SwappedTerms
 from regard.interop.undo import Undo

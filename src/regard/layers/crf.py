@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.common.tag_schemes import TaggedSpan, TagScheme
 from regard.kernels import crf
 from regard.kernels.dispatch import values_are_readable

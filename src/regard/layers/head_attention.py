@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS
 from regard.attn.layer import Attention
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.read import Sample
 from regard.attn.terms.score import Location
+from regard.common import checks
 
 
 def head_attention(

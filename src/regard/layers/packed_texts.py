@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 POOLINGS = ("mean", "first", "max")
 

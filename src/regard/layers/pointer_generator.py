@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import Need
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import BooleanMask
+from regard.common import checks
 
 
 class CopySource(NamedTuple):

@@ -6,10 +6,10 @@ from typing import get_args
 
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.position import HalfWave, LearnedPositions, Rotary, Sinusoidal
-from regard.common.option_checks import check_even_heads
+from regard.common import checks
+from regard.common.options.checks import check_even_heads
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName
 
 # of the longest text and the width

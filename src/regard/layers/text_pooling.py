@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 
 def _mean(states: Tensor, inside: Tensor) -> Tensor:

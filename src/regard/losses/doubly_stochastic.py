@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 
 def doubly_stochastic(weights: Tensor, keep: Tensor | None = None) -> Tensor:  # "b t s", "b t" -> "b"

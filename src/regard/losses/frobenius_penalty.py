@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 
 def frobenius_penalty(weights: Tensor) -> Tensor:  # "*b r t" -> "*b"

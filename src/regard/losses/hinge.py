@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 
 def hinge(real: Tensor, fake: Tensor) -> Tensor:  # "*b", "*b" -> "*b"

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 
 def info_nce(

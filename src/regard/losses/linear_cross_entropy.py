@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.quantized_linear import QuantizedLinear
+from regard.common import checks
 from regard.kernels.cross_entropy import cross_entropy_grad
 from regard.kernels.dispatch import choose_route
 from regard.kernels.native_library import resolve_native

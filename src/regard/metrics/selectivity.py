@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 
 
 def selectivity(weights: Tensor, truth: Tensor) -> Tensor:  # "*b n", bool "*b n" -> "*b"

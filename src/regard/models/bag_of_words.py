@@ -5,8 +5,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
+from regard.common import checks
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 
 # an odd factor near 2⁶⁴ divided by the golden ratio spreads neighbouring numbers  (Knuth 1998, 6.4)

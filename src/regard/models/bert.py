@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import PositionChoice

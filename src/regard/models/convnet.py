@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 
 MakeGate = Callable[[int], nn.Module]  # takes the number of channels
 # of maps with one, two and three axes of positions; in front of height and width, the first of three is time

@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import MECHANISMS, Factory
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput, RecurrentDecoder, RecurrentState

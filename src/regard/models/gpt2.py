@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.multihead import MultiHead
+from regard.common import checks
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
 from regard.layers.gelu import TanhGELU

@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import Factory
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.query_pooling import QueryPooling
 from regard.layers.rnn.encoder import Encoder

@@ -5,9 +5,9 @@ import math
 
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.position import Rotary, RotaryScaling
+from regard.common import checks
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention

@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 
 
 class MLP(nn.Module):

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.mechanisms.retina import Retina
+from regard.common import checks
 from regard.gates.catalogue import GateFactory
 
 State = tuple[Tensor, ...]  # h, or h and c, each "b h"

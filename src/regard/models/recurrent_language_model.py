@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.terms.mask import BooleanMask, Mask, Window
 from regard.attn.terms.score import Additive
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.gates.gated_cell import CellState, GatedCell
 
 

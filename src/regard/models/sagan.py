@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parametrizations
 
-from regard.attn import checks
+from regard.common import checks
 from regard.common.weight_averaging import can_average
 from regard.gates.catalogue import GateFactory
 from regard.gates.non_local import NonLocal

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.catalogue import Factory
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.encoder import Encoder, EncoderOutput
 from regard.models.encoder_decoder import DECODERS, RecurrentEncoderDecoder, build_decoder, embeddings

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS, width
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import DynamicCoAttention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Lengths, Mask
 from regard.attn.terms.read import Argmax, Sample
+from regard.common import checks
 from regard.common.tag_schemes import TagScheme
 from regard.data.text.words import WordInputs
 from regard.kernels.crf import Potentials

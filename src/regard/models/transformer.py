@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import can_step, has_plain_calls
 from regard.attn.terms.mask import BooleanMask, Causal, Lengths
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import RelativeXL
+from regard.common import checks
 from regard.layers.adaptive_embedding import AdaptiveEmbedding
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
+from regard.common import checks
 from regard.recording.capture.function_mode import CaptureMode
 from regard.recording.capture.module_stack import ModuleStack, checked_patterns, foreign_warning
 from regard.recording.capture.recorder import CaptureOptions, Recorder

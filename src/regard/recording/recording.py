@@ -9,8 +9,8 @@ from typing import Literal, overload
 
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
+from regard.common import checks
 from regard.recording.analysis import rollout, select, sinks
 from regard.recording.analysis.derived_maps import HeadMean, Mean, RowNormalized, derive, replace_weights
 from regard.recording.analysis.diversity import HeadDiversity, diversity

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import DenseMap
+from regard.common import checks
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.stack import Stack
 from regard.recording.capture.certificate import ROUNDING

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from regard.common.dataclass_json import fields_from_json, parse_number, to_json
-from regard.common.option_checks import check_choices, check_numbers
-from regard.common.option_fields import resolve
+from regard.common.options.checks import check_choices, check_numbers
+from regard.common.options.fields import resolve
 from regard.common.suggestions import known, suggestion
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.inference.evaluation import Evaluation
 from regard.inference.predictor import Predictor
 from regard.interop.quantize import is_quantized, quantize, quantize_like

@@ -4,8 +4,8 @@ import reprlib
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from regard.common.option_checks import check_numbers
-from regard.common.option_fields import left_open
+from regard.common.options.checks import check_numbers
+from regard.common.options.fields import left_open
 from regard.common.suggestions import known
 
 SCHEDULES = ("constant", "inverse-sqrt", "cosine", "linear", "plateau")

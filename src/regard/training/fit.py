@@ -14,8 +14,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.attn import checks
-from regard.common import atomic_files
+from regard.common import atomic_files, checks
 from regard.training import checkpoint, initial_run, messages, setup, stopping, time_budget
 from regard.training.checkpoint import Checkpoint
 from regard.training.checkpoint_averaging import average

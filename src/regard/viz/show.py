@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap, DenseMap
-from regard.common import atomic_files
+from regard.common import atomic_files, checks
 from regard.recording.analysis.derived_maps import DerivedMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording

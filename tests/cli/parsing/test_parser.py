@@ -12,8 +12,8 @@ from regard.cli.parsing.help import field_docs
 from regard.cli.parsing.option import options_of
 from regard.cli.parsing.option_names import with_cli_option_names
 from regard.cli.parsing.parser import parse, positionals, unchecked_value
-from regard.common.option_checks import check_finite, check_positive, check_seed
-from regard.common.option_fields import flag, left_open, option, positional
+from regard.common.options.checks import check_finite, check_positive, check_seed
+from regard.common.options.fields import flag, left_open, option, positional
 
 
 @dataclass(frozen=True)

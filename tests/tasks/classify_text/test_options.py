@@ -8,7 +8,7 @@ import pytest
 from tests.for_each import for_each
 
 from regard.attn.catalogue import MECHANISMS
-from regard.common.option_checks import literal_choices
+from regard.common.options.checks import literal_choices
 from regard.data.embedded import TEXTS
 from regard.data.text.tokenizer import Kind
 from regard.layers.rnn.cells import CELLS

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.for_each import for_each
 
-from regard.common.option_checks import literal_choices
+from regard.common.options.checks import literal_choices
 from regard.data.embedded import EMBEDDED
 from regard.data.text.tokenizer import Kind
 from regard.layers.position_choices import POSITIONS

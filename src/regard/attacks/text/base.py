@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from regard.attacks.text.victim import TextVictim
-from regard.attn import checks
+from regard.common import checks
 from regard.inference.edited_text import EditedText
 
 

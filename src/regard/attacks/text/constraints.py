@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 from regard.inference.token_places import VocabularyTexts
 
 

@@ -11,7 +11,7 @@ from regard.attacks.text.base import AttackedText, TextAttack, check_not_negativ
 from regard.attacks.text.constraints import Constraint, SameStart
 from regard.attacks.text.search import LossOf, search_edits
 from regard.attacks.text.victim import TextVictim
-from regard.attn import checks
+from regard.common import checks
 from regard.inference.edited_text import EditedText
 from regard.inference.token_places import TokenPlace
 

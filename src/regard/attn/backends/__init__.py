@@ -4,9 +4,9 @@ can is used.
 
 from types import ModuleType
 
-from regard.attn import checks
 from regard.attn.backends import additive, blocked, eager, fused, linear, padded, relative
 from regard.attn.call import AttentionCall
+from regard.common import checks
 
 # in the order of preference
 BACKENDS: dict[str, ModuleType] = {

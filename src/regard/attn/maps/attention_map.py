@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attn import call_slicing, checks
+from regard.attn import call_slicing
 from regard.attn.call import SOFTMAX, AttentionCall, allowed_for, scores
 from regard.attn.call_slicing import CopyTensor
 from regard.attn.maps import indexing as index_of
 from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.read import entropy as entropy_of
 from regard.attn.terms.score import Dot
+from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
 
 # a bias this far below the greatest of its row counts as a mask: libraries add −inf, the least number of a dtype, or

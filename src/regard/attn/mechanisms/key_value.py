@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs
 from regard.attn.explicit_weights import no_values
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
+from regard.common import checks
 
 
 class KeyValueParts(NamedTuple):

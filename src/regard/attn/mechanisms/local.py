@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs
 from regard.attn.explicit_weights import build_bare_call, read_by_weights, score_matrix, whole_mask
@@ -17,6 +16,7 @@ from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Score
 from regard.attn.terms.tiles import insert_head_axes
+from regard.common import checks
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
 from regard.attn.explicit_weights import build_bare_call, check_one_step, read_by_weights, score_pairs, whole_mask
@@ -14,6 +13,7 @@ from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.score import LocationSensitive
+from regard.common import checks
 
 
 class AlignmentHistory(NamedTuple):

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
 from regard.attn.explicit_weights import build_bare_call, check_one_step, read_by_weights, score_pairs, whole_mask
@@ -17,6 +16,7 @@ from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Score
+from regard.common import checks
 
 
 class ChunkwiseSoftmax(nn.Module):

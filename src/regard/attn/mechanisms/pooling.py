@@ -5,12 +5,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import Mask
+from regard.common import checks
 
 
 class Pool(nn.Module):

@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
+from regard.common import checks
 
 # padding outside of an image: zeros, or its outermost pixels repeated
 OUTSIDE = ("zeros", "edge")

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.terms.tiles import insert_head_axes, offsets
+from regard.common import checks
 from regard.kernels.dispatch import has_values, values_are_readable
 
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.terms.score import Score, append_columns, dot, widen
+from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled, values_are_readable
 
 

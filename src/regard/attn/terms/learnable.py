@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 
 
 @dataclass(frozen=True)

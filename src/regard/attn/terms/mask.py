@@ -12,8 +12,9 @@ from typing import Never
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.attn import foreign_arguments
 from regard.attn.terms.tiles import Span, TileCoverage, Tiles, align, offsets, tiles
+from regard.common import checks
 
 Rows = Tensor | slice
 
@@ -184,7 +185,7 @@ class Window(Mask):
 
     def __init__(self, left: int | None, right: int | None = 0, **refused: Never) -> None:
         if refused:
-            checks.refuse_arguments("Window", refused)
+            foreign_arguments.refuse_arguments("Window", refused)
         for name, side in (("left", left), ("right", right)):
             if side is not None and (isinstance(side, bool) or not isinstance(side, int)):
                 raise TypeError(f"{name} must be a whole number, or None for an open side, got {side!r}; try {name}=8")

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.terms.bias import sinusoids
 from regard.attn.terms.tiles import insert_head_axes
+from regard.common import checks
 
 Positions = tuple[Tensor, Tensor]  # of the queries "*b q" and of the keys "*b k"
 

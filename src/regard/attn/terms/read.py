@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
 
 

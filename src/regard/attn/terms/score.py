@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.terms.learnable import Learnable, format_number, per_head
+from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
 
 

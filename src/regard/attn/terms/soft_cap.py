@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.terms.score import Dot, Score
+from regard.common import checks
 
 
 class SoftCap(Score):

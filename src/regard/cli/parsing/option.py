@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.common.option_checks import dashed
+from regard.common.options.checks import dashed
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from regard.cli.parsing.option import models_of
-from regard.common.option_checks import dashed
+from regard.common.options.checks import dashed
 
 
 def with_cli_option_names(text: str, options: Sequence[type]) -> str:

@@ -2,7 +2,7 @@
 
     options = parse(Options, "regard translate", ["RUN", "--beam", "3"])
 
-Every field is an option or, if it is marked so, a positional argument or a flag (`regard.common.option_fields`). The
+Every field is an option or, if it is marked so, a positional argument or a flag (`regard.common.options.fields`). The
 options of other dataclasses, the sections, may stand beside them; a section receives the options that were typed or
 that have a default of a file or of a run.
 """
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from regard.cli.main import is_main_process
 from regard.cli.output import note
 from regard.cli.parsing.option import Option, by_name, models_of, options_of
-from regard.common.option_checks import dashed
+from regard.common.options.checks import dashed
 from regard.common.suggestions import known, nearest
 
 T = TypeVar("T")

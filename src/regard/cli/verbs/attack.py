@@ -9,8 +9,8 @@ from regard.cli import run_options
 from regard.cli.output import check_writable
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
-from regard.common.option_checks import check_positive, check_seed
-from regard.common.option_fields import flag, left_open, option, positional
+from regard.common.options.checks import check_positive, check_seed
+from regard.common.options.fields import flag, left_open, option, positional
 from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.registry import TASKS
 

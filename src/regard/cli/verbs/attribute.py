@@ -11,7 +11,7 @@ from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
-from regard.common.option_fields import flag, left_open, option, positional
+from regard.common.options.fields import flag, left_open, option, positional
 
 FIGURES = (".png", ".svg", ".pdf")
 TASKS = ("classify-text", "match", "tag", "translate", "classify-image")

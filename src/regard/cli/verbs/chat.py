@@ -10,7 +10,7 @@ from regard.cli import run_options
 from regard.cli.output import check_writable
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
-from regard.common.option_fields import flag, option, positional
+from regard.common.options.fields import flag, option, positional
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, describe, read_config
 

@@ -11,8 +11,8 @@ from regard.cli.main import choose, print_error
 from regard.cli.parsing import toml_config
 from regard.cli.verbs.attack import ImageAttackName, attackable_tasks
 from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
-from regard.common.option_checks import check_radius
-from regard.common.option_fields import flag, left_open, option, resolve
+from regard.common.options.checks import check_radius
+from regard.common.options.fields import flag, left_open, option, resolve
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
 from regard.training.config import TrainingConfig

@@ -11,7 +11,7 @@ from regard.cli import run_options
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.progress import example_progress, number
 from regard.cli.run_options import parse_with_run
-from regard.common.option_fields import flag, option, positional
+from regard.common.options.fields import flag, option, positional
 from regard.common.wording import plural
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.cli.parsing.parser import parse
-from regard.common.option_checks import check_positive
-from regard.common.option_fields import flag, left_open, positional
+from regard.common.options.checks import check_positive
+from regard.common.options.fields import flag, left_open, positional
 
 # the largest width, whose matrices fit into memory, and the most numbers in the queries or the keys
 _MOST_WIDTH, _MOST_NUMBERS = 8192, 2**28

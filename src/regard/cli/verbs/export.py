@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from regard.cli.parsing.parser import parse
-from regard.common.option_fields import left_open, option, positional
+from regard.common.options.fields import left_open, option, positional
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
-from regard.common.option_checks import check_seed
-from regard.common.option_fields import flag, left_open, option, positional
+from regard.common.options.checks import check_seed
+from regard.common.options.fields import flag, left_open, option, positional
 
 TASKS = ("classify-text", "match", "classify-image")
 

@@ -9,7 +9,7 @@ from regard.cli import run_options
 from regard.cli.output import note
 from regard.cli.run_options import parse_with_run
 from regard.cli.verbs import predict
-from regard.common.option_fields import positional
+from regard.common.options.fields import positional
 from regard.tasks.registry import TASKS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from regard.cli.output import note
 from regard.cli.parsing.parser import parse
-from regard.common.option_fields import flag, positional
+from regard.common.options.fields import flag, positional
 
 # widths at the beginning of the arguments
 _SIZES = re.compile(r"\((?:\d+(?:, |(?=\))))+")

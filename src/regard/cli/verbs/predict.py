@@ -12,7 +12,7 @@ from regard.cli.input_lines import in_chunks, input_lines
 from regard.cli.output import check_writable, note
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
-from regard.common.option_fields import flag, option, positional
+from regard.common.options.fields import flag, option, positional
 from regard.data.spreadsheets.input_texts import read_inputs
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, describe

@@ -10,7 +10,7 @@ from regard.cli.output import check_writable, note
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.parsing.parser import parse
 from regard.cli.recording_output import count_maps, has_grids, image_under, merge_words, print_recording, record_folder
-from regard.common.option_fields import flag, left_open, option, positional
+from regard.common.options.fields import flag, left_open, option, positional
 
 SUFFIXES = (".safetensors", ".html", ".png", ".svg", ".pdf", ".npz", ".txt")
 _DRAWN = (".html", ".png", ".svg", ".pdf", ".txt")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli import run_options
 from regard.cli.run_options import parse_with_runs
-from regard.common.option_checks import check_positive
-from regard.common.option_fields import flag, option, positional
+from regard.common.options.checks import check_positive
+from regard.common.options.fields import flag, option, positional
 from regard.serve.access import check_origin, check_token
 from regard.tasks.registry import describe
 

@@ -12,8 +12,8 @@ from regard.cli.main import choose, is_main_process
 from regard.cli.parsing import toml_config
 from regard.cli.parsing.parser import parse, unchecked_value
 from regard.cli.progress import setup_notice
-from regard.common.option_checks import dashed
-from regard.common.option_fields import option
+from regard.common.options.checks import dashed
+from regard.common.options.fields import option
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS, task_from_record
 from regard.training.config import ENDS, TrainingConfig, lasting

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.verbs import predict
-from regard.common.option_fields import option, positional
+from regard.common.options.fields import option, positional
 
 
 @dataclass(frozen=True)

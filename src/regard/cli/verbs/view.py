@@ -20,7 +20,7 @@ from regard.cli.recording_output import (
     record_folder,
 )
 from regard.cli.verbs.record import SUFFIXES
-from regard.common.option_fields import flag, left_open, option, positional
+from regard.common.options.fields import flag, left_open, option, positional
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ from regard.cli import run_options
 from regard.cli.output import check_writable, note
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
-from regard.common.option_fields import option, positional
+from regard.common.options.fields import option, positional
 from regard.tasks.registry import TASKS, describe
 
 if TYPE_CHECKING:

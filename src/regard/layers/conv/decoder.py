@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, stepwise
+from regard.attn import stepwise
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import MECHANISMS, Factory
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.position import LearnedPositions, Sinusoidal
+from regard.common import checks
 from regard.layers.conv.gated_convolution import HALF, GatedConvolution
 from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.layers.rnn.decoder_base import DecoderOutput

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.layers.dropout import dropout
 from regard.layers.hooks import is_plain_linear
 from regard.layers.rnn.cells import States

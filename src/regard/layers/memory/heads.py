@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
+from regard.common import checks
 
 # the numbers of a memory that nothing is written to: not zero, so that locations have a direction  (Collier and Beel
 # 2018 compare such constants with random and learned ones)

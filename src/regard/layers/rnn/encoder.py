@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.attn import checks, observer
+from regard.attn import observer
+from regard.common import checks
 from regard.layers.rnn.cells import CELLS, init_orthogonal, run_natively, run_torch, runs_natively, state_parts
 from regard.layers.rnn.packing import Packing
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.cells import state_parts
 from regard.layers.rnn.encoder import Encoder

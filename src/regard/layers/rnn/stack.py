@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
+from regard.common import checks
 from regard.layers.dropout import dropout
 from regard.layers.rnn.cells import (
     CELLS,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS
+from regard.common import checks
 from regard.models.acting.attention_memory import AttentionMemory, GatedLayer, MemoryLayer, ReadLayer, memory_heads
 from regard.models.acting.decision_memory import DecisionMemory, DecisionTokens
 from regard.models.acting.memory import CELLS, ActingSteps, AgentMemory, CellMemory, MemoryState, NoMemory

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.call import NOTHING, Need
+from regard.common import checks
 from regard.layers.query_pooling import QueryPooling
 from regard.models.clips.clip_model import ClipModel, ClipOutput, prefix_lengths
 from regard.models.clips.encoders import ClipEncoder, EncodedClip

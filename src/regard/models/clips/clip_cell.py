@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
+from regard.common import checks
 from regard.gates.gated_cell import GatedCell
 from regard.models.clips.clip_model import ClipModel, ClipOutput, prefix_lengths
 from regard.models.clips.encoders import ClipEncoder, EncodedClip

@@ -4,10 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Causal, Lengths
 from regard.attn.terms.position import Sinusoidal
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import check_heads

@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.catalogue import Factory
 from regard.attn.terms.position import Sinusoidal
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.conv.decoder import ConvolutionalDecoder, ConvSource, add_positions
 from regard.layers.conv.weight_norm import WeightNormLinear

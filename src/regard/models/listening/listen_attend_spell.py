@@ -5,10 +5,10 @@ import functools
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.catalogue import Factory
 from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
 from regard.attn.terms.score import Additive, NormedAdditive
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import AttentionDecoder
 from regard.layers.rnn.encoder import EncoderOutput

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
+from regard.common import checks
 from regard.decoding.protocol import Step
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.models.listening.listener import Listener

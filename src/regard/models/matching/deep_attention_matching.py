@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Dot
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.text_pooling import inside_lengths
 from regard.models.matching.pair_matcher import plain_attention

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.score import Cosine, Dot
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.text_pooling import inside_lengths, pool
 from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention, pool_both

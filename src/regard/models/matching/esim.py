@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.score import Dot
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.encoder import Encoder
 from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention, pool_both, stack_texts

@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import WeightedSum
+from regard.common import checks
 from regard.layers.text_pooling import inside_lengths, pool
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.layers.text_pooling import inside_lengths, pool
 from regard.models.matching.deep_attention_matching import TurnVectors
 

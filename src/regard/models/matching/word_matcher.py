@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.data.text.words import WordInputs
 from regard.layers.character_convolution import CharacterConvolution
 from regard.models.matching.pair_matcher import PairMatcher

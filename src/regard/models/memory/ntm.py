@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer
+from regard.attn import observer
 from regard.attn.call import NOTHING, Need
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.hooks import is_plain_linear

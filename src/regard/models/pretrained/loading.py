@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from regard.attn import checks
-from regard.common import memory
+from regard.common import checks, memory
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.gpt2 import GPT2
 from regard.models.llama import Llama

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 
 # the types of weights that stand for themselves: smaller ones need scales
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

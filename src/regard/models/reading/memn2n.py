@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import Need
 from regard.attn.catalogue import MECHANISMS
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.terms.normalizer import Identity
 from regard.attn.terms.read import Argmax, Sample
+from regard.common import checks
 
 Tying = Literal["adjacent", "layer-wise"]
 Position = Literal["paper", "code", "none"]

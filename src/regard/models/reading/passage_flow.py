@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.catalogue import MECHANISMS, width
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
 from regard.attn.terms.mask import Lengths
+from regard.common import checks
 
 # the first weights of h∘u in the score of the attention flow
 _AGREEMENT = 4.0

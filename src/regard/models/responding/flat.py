@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
 from regard.attn.terms.mask import BooleanMask
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalState, StackOutput
 from regard.layers.pointer_generator import CopyMixture, CopySource, PointerGenerator

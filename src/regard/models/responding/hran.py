@@ -6,12 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer, stepwise
+from regard.attn import observer, stepwise
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import MECHANISMS, Factory, width
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import Sample
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.query_pooling import POSITIONAL

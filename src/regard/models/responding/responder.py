@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
+from regard.common import checks
 from regard.decoding.protocol import Step
 from regard.layers.rnn.decoder_base import DecoderOutput
 

@@ -5,7 +5,7 @@ one.
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.common.eval_mode import eval_mode
 from regard.gates.catalogue import GateFactory
 

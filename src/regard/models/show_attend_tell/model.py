@@ -7,13 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks, observer, stepwise
+from regard.attn import observer, stepwise
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import Factory
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.terms.read import Sample
 from regard.attn.terms.score import Additive
+from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import AttentionDecoder, DecoderOutput, DecoderStep, RecurrentState

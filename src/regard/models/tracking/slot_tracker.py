@@ -5,11 +5,11 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import Need
 from regard.attn.catalogue import width
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import Lengths
+from regard.common import checks
 from regard.data.text.words import WordInputs
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.encoder import Encoder

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.call import NOTHING, Need
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.text_pooling import inside_lengths, pool
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput

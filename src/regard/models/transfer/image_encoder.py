@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.models.transfer.fine_tuned_encoder import FineTunedEncoder, fine_tuning_rates
 from regard.models.vit import ViT

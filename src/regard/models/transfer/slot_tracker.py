@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.data.text.subword_inputs import SubwordInputs
 from regard.models.tracking.inputs import TurnWords, Words, mean_words
 from regard.models.tracking.slot_tracker import SlotTracker

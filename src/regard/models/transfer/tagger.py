@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attn import checks
+from regard.common import checks
 from regard.common.tag_schemes import TagScheme
 from regard.data.text.subword_inputs import SubwordInputs
 from regard.layers.character_convolution import CharacterConvolution

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn import checks
 from regard.attn.terms.mask import Documents
+from regard.common import checks
 from regard.layers.packed_layers import LayerWeights, pack_layers, packed_layers
 from regard.layers.packed_texts import POOLINGS, PackedTexts, packs
 from regard.models.transfer.text_encoder import TextEncoder

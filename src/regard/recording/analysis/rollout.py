@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
+from regard.common import checks
 from regard.recording.analysis.derived_maps import DerivedMap, IndexedMap, derive, normalize_rows
 from regard.recording.recorded_map import RecordedMap
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
+from regard.common import checks
 from regard.recording.analysis.derived_maps import Difference, HeadStack, StitchedMap, derive, stitch_windows
 from regard.recording.analysis.words import Words, detect_mark
 from regard.recording.recorded_map import KINDS, RecordedMap

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
+from regard.common import checks
 from regard.recording.analysis.derived_maps import DerivedMap
 
 

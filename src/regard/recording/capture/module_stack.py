@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from regard.attn import checks
+from regard.common import checks
 from regard.recording.capture.module_plan import may_attend, plan_of
 
 # names of modules that attend to another sequence, and of their arguments

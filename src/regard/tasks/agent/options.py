@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import (
+from regard.common.options.checks import (
     check_at_least,
     check_at_most,
     check_choices,
@@ -16,7 +16,7 @@ from regard.common.option_checks import (
     check_owner,
     check_positive,
 )
-from regard.common.option_fields import left_open
+from regard.common.options.fields import left_open
 from regard.common.suggestions import known
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_share
-from regard.common.option_fields import left_open
+from regard.common.options.checks import check_at_least, check_choices, check_share
+from regard.common.options.fields import left_open
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import (
+from regard.common.options.checks import (
     check_at_least,
     check_beam,
     check_choices,
@@ -17,7 +17,7 @@ from regard.common.option_checks import (
     check_share,
     check_split,
 )
-from regard.common.option_fields import left_open, option, resolve
+from regard.common.options.fields import left_open, option, resolve
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions

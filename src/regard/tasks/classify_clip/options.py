@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_even_heads, check_positive, check_share
-from regard.common.option_fields import flag, left_open, resolve
+from regard.common.options.checks import check_at_least, check_choices, check_even_heads, check_positive, check_share
+from regard.common.options.fields import flag, left_open, resolve
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.image_options import gate_factory, leave_out_none

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.common.eval_mode import eval_mode
-from regard.common.option_checks import check_top
+from regard.common.options.checks import check_top
 from regard.common.suggestions import known
 from regard.common.wording import plural
 from regard.data.clips import signal_files

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from regard.common.option_checks import large_batch_warnings
+from regard.common.options.checks import large_batch_warnings
 from regard.data.clips.labelled import Clips
 from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, record_folder

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_radius, check_share
-from regard.common.option_fields import left_open, resolve
+from regard.common.options.checks import check_at_least, check_choices, check_radius, check_share
+from regard.common.options.fields import left_open, resolve
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions

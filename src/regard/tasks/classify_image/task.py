@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.attacks import Attack
-from regard.common.option_checks import large_batch_warnings
+from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
 from regard.tasks.base import Progress, Task

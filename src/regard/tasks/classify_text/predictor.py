@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
-from regard.common.option_checks import check_top
+from regard.common.options.checks import check_top
 from regard.common.wording import plural
 from regard.data.text.library_vocabulary import library_vocabulary
 from regard.data.text.sentences import split_sentences

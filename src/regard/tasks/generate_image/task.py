@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.common.option_checks import large_batch_warnings
+from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation
 from regard.losses.hinge import hinge

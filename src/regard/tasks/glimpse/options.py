@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_share
-from regard.common.option_fields import left_open, resolve
+from regard.common.options.checks import check_at_least, check_choices, check_share
+from regard.common.options.fields import left_open, resolve
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 from regard.tasks.shared.image_options import (
     AttackImages,

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.common.option_checks import large_batch_warnings
+from regard.common.options.checks import large_batch_warnings
 from regard.data.images.cluttered import compose
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation

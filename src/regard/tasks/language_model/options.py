@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import (
+from regard.common.options.checks import (
     check_at_least,
     check_choices,
     check_even_heads,
@@ -15,7 +15,7 @@ from regard.common.option_checks import (
     check_seed,
     check_share,
 )
-from regard.common.option_fields import left_open, option, resolve
+from regard.common.options.fields import left_open, option, resolve
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.common.option_checks import large_batch_warnings
+from regard.common.options.checks import large_batch_warnings
 from regard.data.text.running_text import token_stream
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.attn.terms.mask import Lengths
 from regard.common.eval_mode import eval_mode
-from regard.common.option_checks import check_top
+from regard.common.options.checks import check_top
 from regard.common.wording import plural, shortened
 from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable

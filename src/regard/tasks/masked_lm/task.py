@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.common.option_checks import large_batch_warnings
+from regard.common.options.checks import large_batch_warnings
 from regard.data.text.masking import mask_token
 from regard.data.text.running_text import token_stream
 from regard.data.text.special_tokens import UNK

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_share
-from regard.common.option_fields import left_open
+from regard.common.options.checks import check_at_least, check_choices, check_share
+from regard.common.options.fields import left_open
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.inference.evaluation import EXAMPLES

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attn.maps.attention_map import AttentionMap, DenseMap
 from regard.common.eval_mode import eval_mode
-from regard.common.option_checks import check_top
+from regard.common.options.checks import check_top
 from regard.inference.edited_text import EditedText
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
 from regard.inference.endpoint import Endpoint

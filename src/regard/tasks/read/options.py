@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_at_least, check_choices, check_positive, check_share
-from regard.common.option_fields import at_least, left_open, not_blank
+from regard.common.options.checks import check_at_least, check_choices, check_positive, check_share
+from regard.common.options.fields import at_least, left_open, not_blank
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import TextFileConfig

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import (
+from regard.common.options.checks import (
     check_at_least,
     check_beam,
     check_choices,
@@ -16,7 +16,7 @@ from regard.common.option_checks import (
     check_positive,
     check_share,
 )
-from regard.common.option_fields import at_least, left_open
+from regard.common.options.fields import at_least, left_open
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions

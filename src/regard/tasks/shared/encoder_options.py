@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.common.option_fields import left_open
+from regard.common.options.fields import left_open
 from regard.tasks.base import ModelOptions
 
 if TYPE_CHECKING:

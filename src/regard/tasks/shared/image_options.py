@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import check_choices, check_positive, check_radius
-from regard.common.option_fields import left_open, option
+from regard.common.options.checks import check_choices, check_positive, check_radius
+from regard.common.options.fields import left_open, option
 from regard.common.suggestions import known
 
 if TYPE_CHECKING:

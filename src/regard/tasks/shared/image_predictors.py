@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.common import image_files
 from regard.common.eval_mode import eval_mode
-from regard.common.option_checks import check_top
+from regard.common.options.checks import check_top
 from regard.common.suggestions import known
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import (
+from regard.common.options.checks import (
     check_at_least,
     check_at_most,
     check_choices,
@@ -21,7 +21,7 @@ from regard.common.option_checks import (
     check_split,
     dashed,
 )
-from regard.common.option_fields import as_paths, at_least, flag, left_open, resolve
+from regard.common.options.fields import as_paths, at_least, flag, left_open, resolve
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.tasks.base import TaskConfig
 

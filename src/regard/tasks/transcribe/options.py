@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.option_checks import (
+from regard.common.options.checks import (
     check_at_least,
     check_at_most,
     check_beam,
@@ -18,7 +18,7 @@ from regard.common.option_checks import (
     check_share,
     check_split,
 )
-from regard.common.option_fields import flag, left_open, option, resolve
+from regard.common.options.fields import flag, left_open, option, resolve
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import check_learnable

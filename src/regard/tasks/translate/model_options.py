@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import check_at_least, check_choices, check_even_heads, check_share
-from regard.common.option_fields import left_open, resolve
+from regard.common.options.checks import check_at_least, check_choices, check_even_heads, check_share
+from regard.common.options.fields import left_open, resolve
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName
 from regard.tasks.base import ModelOptions
 from regard.tasks.shared.text_options import check_learnable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.option_checks import (
+from regard.common.options.checks import (
     check_at_least,
     check_beam,
     check_choices,
@@ -16,7 +16,7 @@ from regard.common.option_checks import (
     check_split,
     dashed,
 )
-from regard.common.option_fields import left_open, option, resolve
+from regard.common.options.fields import left_open, option, resolve
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import AttackTextFiles, SearchOptions

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import DenseMap
-from regard.common import atomic_files
+from regard.common import atomic_files, checks
 from regard.recording.analysis.words import WordMap, find_words, marks_of, strip_mark
 from regard.viz.alignment import figure
 from regard.viz.alignment.figure import FRAMED_NOTE, HARD_NOTE

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.attn import checks
-from regard.common import atomic_files
+from regard.common import atomic_files, checks
 from regard.viz.text import fonts
 
 # the file formats of a figure

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
+from regard.common import checks
 from regard.viz.plots.canvas import Scale, fit_scale
 from regard.viz.plots.figure_file import figure_file
 from regard.viz.plots.typesetting import wrap

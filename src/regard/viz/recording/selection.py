@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attn import checks
 from regard.attn.maps.attention_map import AttentionMap
 from regard.attn.terms.read import entropy
+from regard.common import checks
 from regard.recording.analysis.derived_maps import Difference, HeadMean, Mean
 from regard.recording.recorded_map import HARD, KINDS, RecordedMap
 from regard.recording.recording import Recording

@@ -3,7 +3,7 @@
 import itertools
 import math
 
-from regard.attn import checks
+from regard.common import checks
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import selection

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from regard.attn import checks
+from regard.common import checks
 from regard.recording.recording import Recording
 from regard.viz.plots.figure_file import check_figure_path
 from regard.viz.recording import selection

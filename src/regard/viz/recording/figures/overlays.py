@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn import checks
-from regard.common import image_files
+from regard.common import checks, image_files
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, fit_scale, open_canvas

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from regard.attn import checks
+from regard.common import checks
 from regard.gates.saliency_map import Saliency, saliency
 from regard.recording.recorded_map import KINDS
 from regard.recording.recording import Recording

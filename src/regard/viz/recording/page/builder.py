@@ -14,8 +14,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from regard.attn import checks
-from regard.common import atomic_files
+from regard.common import atomic_files, checks
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.html import page

@@ -7,7 +7,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from regard.common.option_fields import resolve
+from regard.common.options.fields import resolve
 from regard.common.suggestions import known
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from regard.common.option_checks import check_even_heads, check_top
+from regard.common.options.checks import check_even_heads, check_top
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Options of tasks, models and verbs: dataclasses whose fields a command line types.  No torch here."""
