@@ -11,7 +11,7 @@ from tests.for_each import for_each
 from regard.cli.parsing.help import field_docs
 from regard.cli.parsing.option import options_of
 from regard.cli.parsing.option_names import with_cli_option_names
-from regard.cli.parsing.parser import parse, positionals, unchecked_value
+from regard.cli.parsing.parser import parse, positionals, unchecked_values
 from regard.common.options.checks import check_finite, check_positive, check_seed
 from regard.common.options.fields import flag, left_open, option, positional
 
@@ -190,7 +190,7 @@ def test_positionals_are_found_before_options_are_known(args: list[str], words: 
     ],
 )
 def test_one_value_is_read_before_the_options_are_known(args: list[str], value: str | None) -> None:
-    assert unchecked_value("--out", Train, args, sections=SECTIONS) == value
+    assert unchecked_values(Train, args, sections=SECTIONS).get("--out") == value
 
 
 def test_a_model_is_chosen_with_its_options() -> None:

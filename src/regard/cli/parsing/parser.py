@@ -96,10 +96,13 @@ def positionals(options: Sequence[type], args: Sequence[str]) -> list[str]:
     return [word for flag, words in _unchecked(table, args) if not flag for word in words]
 
 
-def unchecked_value(name: str, options: type, args: Sequence[str], *, sections: Mapping[str, type] = {}) -> str | None:
-    """The text of one option, read before all options are parsed because their defaults depend on it."""
-    pairs = _unchecked(options_of(options, sections), args)
-    return next((words[0] for flag, words in pairs if flag == name and words), None)
+def unchecked_values(options: type, args: Sequence[str], *, sections: Mapping[str, type] = {}) -> dict[str, str]:
+    """The first word behind every option, for defaults of other options that depend on it."""
+    values: dict[str, str] = {}
+    for flag, words in _unchecked(options_of(options, sections), args):
+        if words:
+            values.setdefault(flag, words[0])
+    return values
 
 
 def _unchecked(table: Sequence[Option], args: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

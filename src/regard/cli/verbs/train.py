@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from regard.cli.main import choose, is_main_process
 from regard.cli.parsing import toml_config
-from regard.cli.parsing.parser import parse, unchecked_value
+from regard.cli.parsing.parser import asks_for_help, parse, unchecked_values
 from regard.cli.progress import setup_notice
 from regard.common.options.checks import dashed
 from regard.common.options.fields import option
@@ -73,12 +73,10 @@ def parse_task(options: type[T], prog: str, config: type[TaskConfig], args: Sequ
     names, then the task's own for training.
     """
     sections: dict[str, type] = {"task": config, "training": TrainingConfig}
-    file, run, model = (
-        unchecked_value(name, options, args, sections=sections) for name in ("--config", "--init-from", "--model")
-    )
-    defaults = {} if file is None else toml_config.read(Path(file), sections)
-    if run is not None and options is TrainOptions:
-        defaults = _with_initial_options(defaults, config, Path(run), model)
+    typed = unchecked_values(options, args, sections=sections)
+    defaults = toml_config.read(Path(typed["--config"]), sections) if "--config" in typed else {}
+    if "--init-from" in typed and options is TrainOptions:
+        defaults = _with_initial_options(defaults, config, Path(typed["--init-from"]), typed.get("--model"))
     parsed: Any = parse(options, prog, args, sections=sections, defaults=defaults)
     dataset = "files" if parsed.task.get("train") else parsed.task.get("data") or config.embedded
     proposed = config.training_defaults(parsed.task.get("model"), dataset)
@@ -157,12 +155,12 @@ def _resume(args: Sequence[str], name: str | None) -> int:
     """Resumes a run; `name` is the task that was typed, if any."""
     _check_training_only(args)
     sections: dict[str, type] = {"training": TrainingConfig}
-    run = unchecked_value("--resume", ResumeOptions, args, sections=sections)
+    run = unchecked_values(ResumeOptions, args, sections=sections).get("--resume")
     record = RunRecord.read(Path(run)) if run else None
     recorded = {} if record is None else dict(vars(record.training))
-    # prints the help with the values of the run, or raises for the run that is missing
-    parse(ResumeOptions, "regard train", args, sections=sections, defaults=recorded)
-    options = parse(ResumeOptions, "regard train", args, sections=sections)
+    # the help has the values of the run as defaults
+    defaults = recorded if asks_for_help(args) else {}
+    options = parse(ResumeOptions, "regard train", args, sections=sections, defaults=defaults)
     assert record is not None
     task = task_from_record(record, options.resume)
     if name not in (None, task.name):
