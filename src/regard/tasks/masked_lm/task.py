@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -25,75 +24,51 @@ from regard.tasks.masked_lm.options import MaskedLM
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
 from regard.tasks.masked_lm.scoring import score_masked
 from regard.tasks.shared.running_text import (
-    RunningTextFacts,
+    TOKENS,
+    RunningTextProblem,
+    RunText,
     evaluation_documents,
+    prepare_text,
     read,
-    record_documents,
-    train_tokenizer,
 )
-from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks.shared.text_generation import read_tokenizer
 from regard.tasks.shared.text_options import EvaluateTextFiles
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import Loss, ValidationResult
 
-_TOKENS = "tokens.json"
 # characters of an example, and its samples in an evaluation
 _EXAMPLE, _SAMPLES = 60, 5
 
 
-@dataclass(frozen=True, eq=False)
-class MaskedLMProblem(TrainingProblem[BERTMaskedLM, MaskedBatch]):
+class MaskedLMProblem(RunningTextProblem[BERTMaskedLM, MaskedBatch]):
     """−log p(token | text with masks), over the chosen tokens."""
 
-    task: MaskedLM
-    tokenizer: Tokenizer
-    stream: NDArray[np.int32]  # "n"
-    valid: Sequence[str]
-    valid_stream: NDArray[np.int32]  # "n"
-    counts: NeighbourCounts
-    masking: Masking
-    summary: str
-    shared: Sequence[str] = ()
-    unit: str = "masked tokens"
+    unit = "masked tokens"
+
+    def __init__(self, config: MaskedLM, text: RunText, counts: NeighbourCounts) -> None:
+        super().__init__(config, text)
+        self.valid_stream = token_stream(self.tokenizer, self.valid)[: config.valid_tokens]
+        self.counts, self.masking = counts, masking_of(config, self.tokenizer)
+        self.summary = self.token_counts(len(self.stream), len(self.valid_stream))
 
     @staticmethod
-    def of(task: MaskedLM, folder: Path, new: bool) -> "MaskedLMProblem":
-        splits = read(task)
-        facts = RunningTextFacts.of(splits)
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not RunningTextFacts.is_saved(folder)
-        if new:
-            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: train_tokenizer(task, splits.train))
-        else:
-            facts.check_same(folder)
-            tokenizer = read_tokenizer(folder / _TOKENS)
-        stream = token_stream(tokenizer, splits.train)
-        if len(stream) < task.segment:
-            raise ValueError(
-                f"segment={task.segment} tokens are more than the {len(stream)} of the training text; "
-                f"give more text, or segment={max(len(stream) // 2, 3)}"
-            )
-        if new:
-            write_tokenizer(tokenizer, folder / _TOKENS)
+    def of(config: MaskedLM, folder: Path, new: bool) -> "MaskedLMProblem":
+        def write_counts(stream: NDArray[np.int32], tokenizer: Tokenizer) -> None:
             NeighbourCounts.of(stream, len(tokenizer)).write(folder)
-            facts.write(folder)
-        valid = token_stream(tokenizer, splits.valid)[: task.valid_tokens]
-        summary = f"{len(stream):,} tokens to train on, {len(valid):,} to validate, {len(tokenizer):,} different ones"
-        masking = masking_of(task, tokenizer)
-        counts = NeighbourCounts.read(folder)
-        shared = record_documents(task, folder, splits, new)
-        return MaskedLMProblem(task, tokenizer, stream, splits.valid, valid, counts, masking, summary, shared)
+
+        text = prepare_text(config, folder, new, unpredicted=0, shortest=3, write=write_counts)
+        return MaskedLMProblem(config, text, NeighbourCounts.read(folder))
 
     def build_model(self) -> BERTMaskedLM:
-        return build(self.task, self.tokenizer)
+        return build(self.config, self.tokenizer)
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedRows]:
-        return plan_rows(len(self.stream), self.task.batch, self.task.segment, self.task.seed, epoch)
+        return plan_rows(len(self.stream), self.config.batch, self.config.segment, self.config.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        return large_batch_warnings(self.task.batch, len(self.stream) // self.task.segment, "rows of text")
+        return large_batch_warnings(self.config.batch, len(self.stream) // self.config.segment, "rows of text")
 
     def load_batch(self, planned: PlannedRows, rank: int, world: int) -> MaskedBatch | None:
-        return self.masking.load(self.stream, planned, self.task.segment, rank, world)
+        return self.masking.load(self.stream, planned, self.config.segment, rank, world)
 
     def num_terms(self, batch: MaskedBatch) -> int:
         return len(batch.targets)
@@ -104,16 +79,10 @@ class MaskedLMProblem(TrainingProblem[BERTMaskedLM, MaskedBatch]):
         return Loss(total, len(batch.targets), {"nll": nll.sum()})
 
     def validate(self, model: BERTMaskedLM) -> ValidationResult:
-        scores = score_masked(model, self.valid_stream, self.masking, self.task.segment, self.counts)
-        predictor = MaskedLMPredictor(model, RunMaskedTexts(self.tokenizer), longest=self.task.segment)
+        scores = score_masked(model, self.valid_stream, self.masking, self.config.segment, self.counts)
+        predictor = MaskedLMPredictor(model, RunMaskedTexts(self.tokenizer), longest=self.config.segment)
         sample = next(iter(_samples(predictor, self.valid, 1)), "")
         return ValidationResult(scores.summary(), "accuracy", True, sample)
-
-    def locate(self, planned: Sequence[PlannedRows]) -> str:
-        """The first token of these batches, and the text there."""
-        start = int(planned[0].starts[0])
-        text = self.tokenizer.decode_text(self.stream[start : start + 20].tolist())
-        return f"token {start:,} of {self.task.dataset_label}, {text!r}"
 
 
 class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
@@ -128,7 +97,7 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
             self.config.model.build(11, self.config.segment)(tokens)
 
     def predictor(self, folder: Path) -> MaskedLMPredictor:
-        tokenizer = read_tokenizer(folder / _TOKENS)
+        tokenizer = read_tokenizer(folder / TOKENS)
         texts = RunMaskedTexts(tokenizer)
         return MaskedLMPredictor(build(self.config, tokenizer), texts, longest=self.config.segment)
 
@@ -140,7 +109,7 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
     ) -> Evaluation:
         split = evaluation_documents(self.config, folder, options)
         documents = split.data
-        tokenizer = read_tokenizer(folder / _TOKENS)
+        tokenizer = read_tokenizer(folder / TOKENS)
         stream = token_stream(tokenizer, documents)
         progress(0, len(stream))
         start = time.perf_counter()
@@ -172,12 +141,12 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
         return split.annotate(evaluation)
 
 
-def build(task: MaskedLM, tokenizer: Tokenizer) -> BERTMaskedLM:
-    return task.model.build(mask_token(tokenizer) + 1, task.segment)
+def build(config: MaskedLM, tokenizer: Tokenizer) -> BERTMaskedLM:
+    return config.model.build(mask_token(tokenizer) + 1, config.segment)
 
 
-def masking_of(task: MaskedLM, tokenizer: Tokenizer) -> Masking:
-    return Masking(tokenizer, task.mask_share, task.masking == "words")
+def masking_of(config: MaskedLM, tokenizer: Tokenizer) -> Masking:
+    return Masking(tokenizer, config.mask_share, config.masking == "words")
 
 
 def _samples(predictor: MaskedLMPredictor, documents: Sequence[str], count: int) -> list[str]:

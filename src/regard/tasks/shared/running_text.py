@@ -2,16 +2,22 @@
 of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from regard.data.text.running_text import TextSplits, hold_out_end, read_documents
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.text.running_text import TextSplits, hold_out_end, read_documents, token_stream
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_splits
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.training.protocol import Batch, Model, TrainingProblem
 
+TOKENS = "tokens.json"
 # characters of a line, and of several short lines, that are not likely to recur by chance
 _LONG_LINE, _LONG_PASSAGE = 32, 64
 
@@ -33,6 +39,8 @@ class RunningTextOptions(Protocol):
     def tokens(self) -> str: ...
     @property
     def vocabulary_size(self) -> int: ...
+    @property
+    def segment(self) -> int: ...
     def embedded_splits(self) -> TextSplits: ...
 
 
@@ -102,6 +110,68 @@ def record_documents(config: RunningTextOptions, folder: Path, splits: TextSplit
     """Keeps hashes of the lines of a run on files, and returns warnings about lines that its files share."""
     test = read_documents(config.test) if config.test else splits.valid
     return record_splits(config, folder, Parts(*splits, test), "lines", contents, new)
+
+
+class RunText(NamedTuple):
+    """The text of a run, ready to train on."""
+
+    tokenizer: Tokenizer
+    stream: NDArray[np.int32]  # "n", the tokens to train on
+    valid: list[str]
+    warnings: list[str]  # lines that the files of the run share
+
+
+def prepare_text(
+    config: RunningTextOptions,
+    folder: Path,
+    new: bool,
+    *,
+    unpredicted: int,
+    shortest: int,
+    write: Callable[[NDArray[np.int32], Tokenizer], None] = lambda stream, tokenizer: None,
+) -> RunText:
+    """The text of a run, and its vocabulary, which a new run learns and saves; `write` saves further facts of it.
+
+    `unpredicted` tokens of the text are the target of no row, and a segment has at least `shortest` tokens.
+    """
+    splits = read(config)
+    facts = RunningTextFacts.of(splits)
+    # a run that was killed while it read its data has nothing to load yet
+    new = new or not RunningTextFacts.is_saved(folder)
+    if new:
+        tokenizer = initial_tokenizer(folder, TOKENS, lambda: train_tokenizer(config, splits.train))
+    else:
+        facts.check_same(folder)
+        tokenizer = read_tokenizer(folder / TOKENS)
+    stream = token_stream(tokenizer, splits.train)
+    length = len(stream) - unpredicted
+    if length < config.segment:
+        raise ValueError(
+            f"segment={config.segment} tokens are more than the {length} of the training text; "
+            f"give more text, or segment={max(length // 2, shortest)}"
+        )
+    if new:
+        write_tokenizer(tokenizer, folder / TOKENS)
+        write(stream, tokenizer)
+        facts.write(folder)
+    return RunText(tokenizer, stream, splits.valid, record_documents(config, folder, splits, new))
+
+
+class RunningTextProblem(TrainingProblem[Model, Batch]):
+    """A problem whose planned batches name the tokens of the training text that their rows begin at."""
+
+    def __init__(self, config: Any, text: RunText) -> None:
+        self.config, (self.tokenizer, self.stream, self.valid, self.shared) = config, text
+
+    def token_counts(self, trained: int, validated: int) -> str:
+        vocabulary = len(self.tokenizer)
+        return f"{trained:,} tokens to train on, {validated:,} to validate, {vocabulary:,} different ones"
+
+    def locate(self, planned: Sequence[Any]) -> str:
+        """The first token of these batches, and the text there."""
+        start = int(planned[0].starts[0])
+        words = self.tokenizer.decode_text(self.stream[start : start + 20].tolist())
+        return f"token {start:,} of {self.config.dataset_label}, {words!r}"
 
 
 def _check_end(config: RunningTextOptions, documents: Sequence[str], folder: Path) -> None:
