@@ -74,8 +74,7 @@ def beam(
             what = f"a beam of {size:,} hypotheses"
             check_search_fits(step, size, max(spans), BYTES_PER_TOKEN, what, "take a smaller beam, such as 5")
             finished = FinishedHypotheses(b, nbest, device)
-        # of each hypothesis as many as could be kept, if all were its own: the greedy one, the end and the others; and
-        # the next one, for the margin
+        # candidates per hypothesis: as many as a beam could keep, the end, and the next one, for the margin
         log_p, candidates, end = top_tokens(step, tokens.shape, alive, rows, t, eos, forbidden, size + 2)
         if covered is not None:
             if step.weights is None:

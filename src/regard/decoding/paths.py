@@ -27,7 +27,7 @@ class PathStep(NamedTuple):
 
     rows: Tensor  # the sentences, "r"
     tokens: Tensor  # "r n"
-    log_prob: Tensor  # of each path so far, "r n"
+    log_prob: Tensor  # log-probability of each path so far, "r n"
     alive: Tensor  # bool "r n": whether the token continues an unfinished path
 
 

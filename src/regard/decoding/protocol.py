@@ -85,5 +85,5 @@ class Hypothesis:
     log_prob: float  # Σ log p(token) under the decoder, EOS included where it was reached
     score: float  # what a beam ranks by; log_prob elsewhere
     finished: bool  # EOS was reached within the limit
-    # of the closest decision of its search, see `Margins`; 0 where the search does not measure it
+    # margin of the closest decision of its search, see `Margins`; 0 where the search does not measure it
     margin: float = field(default=0.0, compare=False)

@@ -14,7 +14,7 @@ from regard.kernels.stable_topk import stable_topk
 
 # the constants of splitmix64 as signed numbers (Steele et al. 2014)
 _GOLDEN, _FIRST, _SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
-_BITS = 52  # of the uniform numbers: half a unit more is still a double
+_BITS = 52  # bits of the uniform numbers: half a unit more is still a double
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ def _is_open(scores: Tensor, size: Tensor, sampler: TokenSampler, kept: Tensor) 
         ranked, order = scaled.sort(dim=-1, descending=True)
         p = ranked[:, : sampler.top_k].softmax(-1)
         order = order[:, : sampler.top_k]
-        rate = (p * size.gather(-1, order)).sum(-1, keepdim=True) / temperature  # of sums of p by changes of scores
+        # derivative of a sum of p with respect to the scores
+        rate = (p * size.gather(-1, order)).sum(-1, keepdim=True) / temperature
         is_near = (p.cumsum(-1) - p - sampler.top_p).abs() <= NOISE * rate
         is_near[:, 0] = False  # always kept
         is_open |= torch.zeros_like(kept).scatter(-1, order, is_near)

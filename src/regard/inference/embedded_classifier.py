@@ -120,7 +120,7 @@ class SelectiveKeys(Protocol):
 
 
 class EmbeddingCall(NamedTuple):
-    """One call of a token layer: the vectors that the model went on with, and the gradient by them."""
+    """One call of a token layer: the vectors that the model went on with, and the gradient with respect to them."""
 
     layer: TokenLayer
     vectors: Tensor  # "r t d"

@@ -1,4 +1,4 @@
-"""The vectors that an embedding gives the tokens of an input: others in their place, and gradients by them."""
+"""The vectors of the tokens of an input: replacing them, and the gradients with respect to them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ class EmbeddedTokens(NamedTuple):
 
 
 class TokenGradient(NamedTuple):
-    """The tokens that a model embedded, in the order of its calls, their vectors, and the gradient by each."""
+    """The tokens that a model embedded, in the order of its calls, their vectors, and the gradients of these."""
 
     tokens: Tensor  # "n"
     vectors: Tensor  # "n d"

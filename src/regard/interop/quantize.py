@@ -22,7 +22,7 @@ from regard.layers.adaptive_embedding import AdaptiveEmbedding
 from regard.losses.adaptive_softmax import AdaptiveSoftmax
 
 ACTIVATIONS = ("int8", "float32")
-# of a weight: smaller ones save no memory, and often decide a class
+# fewest elements of a weight in 8 bits: smaller ones save no memory, and often decide a class
 LEAST = 1024
 _OWNERS = (LearnedPositions, AdaptiveEmbedding, AdaptiveSoftmax)
 
@@ -36,7 +36,7 @@ class Quantization:
     activations: str
     bytes_before: int
     bytes_after: int
-    kernel: str  # that multiplies, in one sentence
+    kernel: str  # the kernel that multiplies, in one sentence
     frozen: tuple[str, ...] = ()  # names of parameters that had a gradient before, such as those of adapters
 
     @property

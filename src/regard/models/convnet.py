@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.common import checks
 
 MakeGate = Callable[[int], nn.Module]  # takes the number of channels
-# of maps with one, two and three axes of positions; in front of height and width, the first of three is time
+# convolutions by the number of axes of positions; of three, the first is time
 _CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
     1: nn.Conv1d,
     2: nn.Conv2d,
@@ -134,7 +134,7 @@ class ConvNet(nn.Module):
         if not depths or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in depths):
             raise ValueError(f"depths must be blocks of each stage, 1 or more, got {depths!r}; try depths=(1, 1, 1)")
         self.channels, self.dims = channels, dims
-        self._first_strides = [_strides(dims, stem_stride)[0]]  # of the first axis of positions
+        self._first_strides = [_strides(dims, stem_stride)[0]]  # strides along the first axis of positions
         self.stem = nn.Sequential(
             _convolution(dims, channels, width, stem_stride, causal), _NORMS[dims](width), nn.ReLU()
         )

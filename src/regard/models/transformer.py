@@ -35,8 +35,8 @@ class TransformerState:
     """
 
     lengths: Tensor  # "b"
-    sources: tuple[KVCache, ...]  # of every layer, "b h s d"
-    pasts: tuple[KVCache | None, ...] | KVCache  # of every layer, "b h m d", or of all in one, "b l h m d"
+    sources: tuple[KVCache, ...]  # one per layer, "b h s d"
+    pasts: tuple[KVCache | None, ...] | KVCache  # one per layer, "b h m d", or one for all, "b l h m d"
     counts: tuple[int, ...]  # hypotheses at each step: the keys of a step stand side by side
     paths: Tensor | None  # "b n t", the column of each step; None with one hypothesis: all
     count: int  # n

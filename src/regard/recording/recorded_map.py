@@ -28,19 +28,19 @@ class KindFacts:
 KINDS: dict[Kind, KindFacts] = {
     "self": KindFacts("self attention", has_sinks=True),
     "cross": KindFacts("cross attention", has_steps=True, has_sinks=True),
-    # of a recurrent decoder, step by step
+    # attention of a recurrent decoder, step by step
     "alignment": KindFacts("alignment", has_steps=True, has_sinks=True),
-    # over a feature map, in place
+    # weights over a feature map, applied in place
     "gate": KindFacts(
         "gate", row="channel", rows="channels", column="position", columns="positions", has_entropy=False
     ),
-    # at a sampled location of an image
+    # a patch at a sampled location of an image
     "glimpse": KindFacts("glimpse", has_steps=True),
-    # over the slots of a memory
+    # attention over the slots of a memory
     "hop": KindFacts("memory hop"),
-    # of a GRU or LSTM, over time
+    # gates of a GRU or LSTM, over time
     "cell": KindFacts("gate of a cell", row="unit", rows="units", column="step", columns="steps", has_entropy=False),
-    # of a memory, by heads, step by step
+    # reads and writes of a memory, by heads, step by step
     "read": KindFacts("memory reads", "step", "steps", "location", "locations", has_steps=True),
     "write": KindFacts("memory writes", "step", "steps", "location", "locations", has_steps=True),
 }
@@ -83,7 +83,7 @@ class RecordedMap:
     and every picture of it says so. Certificates of recorded maps are computed when the first of them is read.
     """
 
-    name: str  # of the module, as in `named_modules`; "" is the model itself
+    name: str  # name of the module, as in `named_modules`; "" is the model itself
     kind: Kind
     weights: AttentionMap
     call: int = 0  # number of the call of that module, from 0

@@ -14,10 +14,10 @@ class EmbeddedPairs:
     """Translation data by name: a description, the splits by seed, and the tokens that suit it."""
 
     about: str
-    splits: Callable[..., Splits]  # of the seed, and of the sizes that the data set has
+    splits: Callable[..., Splits]  # called with the seed, and with the sizes that the data set has
     source: Kind
     target: Kind
-    # of the seed, a count, a length, the sources of the splits, and further sizes: test pairs of that length alone
+    # test pairs of one length; called with the seed, a count, the length, the sources of the splits, and further sizes
     of_length: Callable[..., Pairs] | None = None
 
 
@@ -62,7 +62,7 @@ class EmbeddedTexts:
     """Labelled texts by name: a description, the splits by seed, and the tokens that suit them."""
 
     about: str
-    splits: Callable[..., LabelledSplits]  # of the seed, and of the options that the data set has
+    splits: Callable[..., LabelledSplits]  # called with the seed, and with the options that the data set has
     tokens: Kind
 
 

@@ -23,7 +23,7 @@ from regard.data.text.pairs import Pairs, Splits
 
 # a digit says how often
 MOST_REPEATS = 9
-# of the sequences of one length: others than those of any split
+# seed of the sequences of one length, which differ from those of all splits
 _OF_LENGTH = 1
 
 

@@ -21,13 +21,13 @@ import numpy as np
 from regard.data.embedded._cldr import fresh_babel
 from regard.data.tagging.tagged import TaggedSentence, TaggedSplits
 
-# by the order of a date in digits
+# locales by the order of a date in digits
 LOCALES = {
     "Mdy": ("en_US", "fil_PH", "es_PA", "es_PR", "en_GU", "en_MH"),
     "dMy": ("en_GB", "de_DE", "fr_FR", "es_ES", "it_IT", "pt_BR", "pl_PL", "en_IN", "es_MX", "tr_TR"),
     "yMd": ("sv_SE", "ja_JP", "ko_KR", "hu_HU"),
 }
-# as many days as months come first, so that the order cannot be guessed
+# days come first as often as months, so that the order cannot be guessed
 _ORDERS, _SHARES = tuple(LOCALES), (0.45, 0.45, 0.1)
 LABELS = ("DAY", "MONTH", "YEAR", "WHOLE", "DECIMAL", "CURRENCY", "PERCENT")
 FIRST, DAYS = date(1990, 1, 1), 20_000
@@ -70,7 +70,7 @@ class _Locale:
     """How one place writes."""
 
     place: tuple[str, ...]
-    order: str  # of d, M and y
+    order: str  # the order of d, M and y
     decimal: str
     group: str
 

@@ -100,7 +100,7 @@ def _string(label: int, sizes: RecallSizes, rng: np.random.Generator) -> str:
     row = _LETTERS[rng.integers(len(_LETTERS), size=sizes.length)]
     place = sizes.length - back
     before, after = place - 1, back - NEAREST  # free places on both sides of the pair
-    behind = int(rng.integers(min(sizes.keys - 1, after // 2) + 1))  # of the other pairs
+    behind = int(rng.integers(min(sizes.keys - 1, after // 2) + 1))  # number of other pairs behind the pair
     further = [_pair_starts(before, sizes.keys - 1 - behind, rng), place + 1 + _pair_starts(after, behind, rng)]
     starts = np.concatenate([[place - 1], *further])
     row[starts], row[starts + 1] = keys, values[: sizes.keys]

@@ -44,7 +44,7 @@ _LEVEL, _COLOUR = (10.0, 30.0), (0.0, 2.0)
 # in seconds, before the speed of the speaker
 _LETTER, _PAUSE, _WORD_PAUSE, _EDGE = (0.09, 0.15), (0.03, 0.06), (0.14, 0.2), (0.05, 0.15)
 _SPEED, _TRACT, _VOLUME = (0.8, 1.25), (0.93, 1.07), (0.05, 0.3)
-# of a letter, in seconds
+# the time in which a letter fades in and out, in seconds
 _FADE = 0.008
 # samples of a transform, more than the longest letter has
 _TRANSFORM = 2048

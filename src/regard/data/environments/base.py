@@ -42,7 +42,7 @@ class EnvironmentSpec(ABC):
     name: str
     observation: tuple[int, ...]  # the shape of an observation; (h, w) is a picture
     action_names: tuple[str, ...]
-    cell_names: tuple[str, ...] = ()  # of the numbers of an observation, if they have names
+    cell_names: tuple[str, ...] = ()  # names of the numbers of an observation, if they have any
     continuous: bool = False  # an action is one number per name, from −1 to 1, instead of one of the names
     longest: int  # moves
     goal: float  # an episode with this return, or more, is a success

@@ -64,7 +64,7 @@ class GymEnvironment(EnvironmentSpec):
         if module:
             try:
                 importlib.import_module(module)
-            except Exception as error:  # of the module itself, which may raise anything
+            except Exception as error:  # the module itself may raise anything
                 raise ValueError(
                     f"env={self.name!r} needs the module {module}, which cannot be imported: {error}; install or mend "
                     "it"

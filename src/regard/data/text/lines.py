@@ -27,7 +27,7 @@ class Lines(Sequence[str]):
         self._bytes = 0
         self._memory: list[str] = []
         self._file: IO[bytes] | None = None
-        self._starts = array("q", [0])  # of the lines in the file, and the end
+        self._starts = array("q", [0])  # offsets of the lines in the file, then its end
         self._lock = threading.Lock()
 
     def add(self, line: str) -> None:

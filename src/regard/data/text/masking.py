@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.tokenizer import Tokenizer
 
-# of the chosen tokens
+# shares of the chosen tokens that become a random token, and that stay as they are
 _RANDOM, _KEPT = 0.1, 0.1
 
 

@@ -139,7 +139,7 @@ def count_words(text: str, most: int) -> int:
 
 
 class _PairRow(NamedTuple):
-    number: int  # of the line
+    number: int  # number of the line
     first: str
     second: str
     label: str

@@ -16,7 +16,7 @@ class SpecialTokens(NamedTuple):
     bos: int
     eos: int
     unk: int | None  # None: every text has tokens
-    forbidden: tuple[int, ...]  # that no generated text has
+    forbidden: tuple[int, ...]  # tokens that no generated text has
 
 
 OWN_TOKENS = SpecialTokens(PAD, BOS, EOS, UNK, (PAD, BOS, UNK))

@@ -48,7 +48,7 @@ class EncodedText:
     """A text, or a pair of texts, as an encoder reads it."""
 
     ids: tuple[int, ...]  # with the tokens at its begin and end
-    types: tuple[int, ...]  # of every token: that of the first or of the second text
+    types: tuple[int, ...]  # the type per token: 0 in the first text, 1 in the second
     texts: tuple[int | None, ...]  # 0 or 1: the text of every token; None for tokens that no text has
     words: tuple[int | None, ...]  # the number of its word, if the text was given as words
     offsets: tuple[tuple[int, int], ...]  # its characters in its text, or in its word

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
-# by the layout of a file: the label that it has, and the one that is read instead. Capitals and spaces around a label
-# are dropped before
+# per layout of a file: the label in the file, and the label that is read instead. Capitals and spaces around a label
+# are dropped first
 CORRECTIONS: dict[Literal["woz", "multiwoz"], dict[str, str]] = {
     "woz": {
         "center": "centre",

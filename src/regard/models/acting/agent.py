@@ -38,7 +38,7 @@ class AgentInputs(NamedTuple):
 class AgentOutput(NamedTuple):
     policy: Tensor  # "b t p", the parameters of the policy
     values: Tensor  # "b t"
-    place_read: PlaceRead | None = None  # of agents that attend to places
+    place_read: PlaceRead | None = None  # None unless the agent attends to places
     messages: Tensor | None = None  # "b t n", of agents that send any
     objects: Tensor | None = None  # "b t o", weights of objects, of agents that attend to any
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# of an untrained policy over numbers from −1 to 1
+# logarithm of the spread of an untrained policy over numbers from −1 to 1
 _LOG_SPREAD = -0.5
 
 

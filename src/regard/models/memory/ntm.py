@@ -42,7 +42,7 @@ DECODER_INPUTS = ("none", "previous")
 class NTMState:
     """The state of n hypotheses for each of b sentences, each with a memory of its own: "b·n …"."""
 
-    cells: States  # of the controller
+    cells: States  # states of the controller
     memory: WrittenMemory
     count: int = 1  # n
 

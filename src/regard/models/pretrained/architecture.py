@@ -20,11 +20,11 @@ from regard.models.pretrained.tensor_map import TensorMap
 class Architecture:
     """One name of `architectures` in config.json."""
 
-    task: str | None  # that the model is for; None: a part of models alone
+    task: str | None  # the task of the model; None: a part of other models
     build: Callable[[CheckpointConfig, frozenset[str]], nn.Module]  # from the config and the names of the tensors
-    maps: Callable[[Any], list[TensorMap]]  # of a built model, with the names that transformers writes
-    config: Callable[[Any], dict[str, Any]]  # of a model, for config.json
-    rename: Callable[[str], str] = lambda name: name  # of names in files to those of the maps
+    maps: Callable[[Any], list[TensorMap]]  # maps of a built model, with the names that transformers writes
+    config: Callable[[Any], dict[str, Any]]  # entries of config.json for a model
+    rename: Callable[[str], str] = lambda name: name  # from names in files to those of the maps
     aliases: Callable[[Any], Mapping[str, str]] = lambda model: {}  # second names of shared tensors
     # the entry of config.json that counts the layers, by the name before a layer's number
     layers: Mapping[str, str] = field(default_factory=dict)

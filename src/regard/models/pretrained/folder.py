@@ -26,7 +26,7 @@ class CheckpointConfig:
 
     folder: Path
     values: Mapping[str, Any]
-    file: str = CONFIG  # that errors name
+    file: str = CONFIG  # the file that errors name
 
     def integer(self, key: str, default: int | None = None) -> int:
         value = self._value(key, default)

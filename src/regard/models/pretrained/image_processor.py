@@ -38,7 +38,7 @@ class ImageProcessor:
     """How images become the input of a model."""
 
     resample: str  # the filter
-    scale: float  # of values from 0 to 1
+    scale: float  # factor of values from 0 to 1
     mean: tuple[float, ...]  # per channel
     std: tuple[float, ...]
 

@@ -71,7 +71,7 @@ class PretrainedModel:
 
     model: nn.Module  # in evaluation mode, in float32
     architecture: str  # its name in transformers
-    task: str | None  # that it is for; None: a part of models alone
+    task: str | None  # the task of the model; None: a part of other models
     config: CheckpointConfig
     unused: tuple[str, ...]  # tensors of the folder that the model has no place for, such as other heads
 

@@ -91,7 +91,7 @@ class MemN2N(nn.Module):
         with torch.no_grad():
             self.words[:, :, :RESERVED] = 0.0
         self.output = None if adjacent else nn.Parameter(torch.randn(restarts, len(answers), width) * 0.1)
-        # of every restart; layer-wise hops are one module
+        # one list per restart; layer-wise hops are one module
         self.hops = nn.ModuleList(
             nn.ModuleList(self._hop(attention) for _ in range(hops if adjacent else 1)) for _ in range(restarts)
         )
@@ -99,7 +99,7 @@ class MemN2N(nn.Module):
         self.register_buffer("answers", torch.tensor(answers), persistent=False)
         self.code: Tensor
         self.register_buffer("code", _code(position, width), persistent=False)
-        # of every restart, by the last validation
+        # one error per restart, from the last validation
         self.validation_errors: Tensor
         self.register_buffer("validation_errors", torch.zeros(restarts))
         # softmax(q · k) alone needs no vector per slot

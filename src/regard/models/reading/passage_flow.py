@@ -27,7 +27,7 @@ FLOWS = (
 class PassageFlow(nn.Module, ABC):
     """The words h of a passage with the vectors that they and the question u read from each other."""
 
-    width: ClassVar[int]  # of the output, in widths of h
+    width: ClassVar[int]  # width of the output, in widths of h
 
     @abstractmethod
     def forward(

@@ -59,7 +59,7 @@ class Responder(nn.Module, ABC):
     of b dialogues, with a state that is a value, as those of an EncoderDecoder.
     """
 
-    embedding: nn.Embedding  # of the tokens of turns and replies
+    embedding: nn.Embedding  # vectors of the tokens of turns and replies
     output: nn.Linear
 
     @abstractmethod

@@ -19,7 +19,7 @@ Grid = tuple[int, int]  # height and width
 class CaptionState:
     """The state of n captions for each of b images, and the grid of the patches."""
 
-    state: Any  # of the decoder
+    state: Any  # state of the decoder
     grid: Grid | None  # if the encoder gives a map
 
     def reorder(self, index: Tensor) -> "CaptionState":  # "b n2"

@@ -128,7 +128,7 @@ class RecurrentSlotTracker(SlotTracker):
         checks.positive_ints("RecurrentSlotTracker", vocabulary=vocabulary, names=names, embedding=embedding)
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=0)
         with torch.no_grad():
-            # of the size of the vectors of names, so that neither drowns the other
+            # vectors as long as those of names, so that neither drowns the other
             self.embedding.weight.mul_(0.3)
         self.names = nn.Linear(names, embedding, bias=False)
         self.encoder = Encoder(embedding, hidden, cell="lstm")

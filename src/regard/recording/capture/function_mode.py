@@ -138,5 +138,5 @@ class CaptureMode(TorchFunctionMode):
         """The refusal of attention inside a transform of torch.func."""
         return RuntimeError(
             f"record cannot capture calls inside torch.func: {self.frame.name or 'the model'!r} attends under "
-            "vmap or grad; record a plain call, and take gradients by gradients=True"
+            "vmap or grad; record a plain call, and pass gradients=True for gradients"
         )

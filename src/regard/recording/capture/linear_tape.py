@@ -24,7 +24,7 @@ _SELECTIONS = {
 _COPIES = set(functions("cat", "concat", "stack", "flip", "roll", "movedim", "repeat", "repeat_interleave", "tile"))
 _FACTORS = {*functions("mul", "div", "masked_fill"), *operators("mul", "rmul", "imul", "truediv", "itruediv")}
 _REARRANGES = {*REARRANGES, *_SELECTIONS, *_COPIES, *CASTS, T}
-# of results of value reads, these are followed too
+# calls on results of value reads that are followed too
 _COMBINES = {*_FACTORS, *ADDITIONS, *_ASSIGNMENT}
 LINEAR = {*_REARRANGES, *_COMBINES}
 # a tensor is followed through so many calls
@@ -39,7 +39,7 @@ class LinearNode:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     item: int | None = None  # which of several results
-    values: Tensor | None = None  # of a leaf
+    values: Tensor | None = None  # values of a leaf
     products: tuple["ValueProduct", ...] = ()  # value reads that it contains
     is_selection: bool = False  # some call on the way selected numbers
     is_consumed: bool = False
@@ -52,7 +52,7 @@ class ValueProduct(NamedTuple):
 
     values: LinearNode
     as_values: Callable[[Tensor], Tensor]  # arranges the values of the call to "*b k v"
-    size: int  # of the result
+    size: int  # size of the result
     queries: int
     keys: int
     softmax: object  # identifies it
@@ -99,9 +99,9 @@ class LinearTape:
     """
 
     def __init__(self) -> None:
-        # by the call of the running module
+        # keyed by the call of the running module
         self._nodes: dict[int, WeakIdKeyDictionary] = {}
-        # by the same, and by the result
+        # keyed by the call of the running module, then by the result
         self._deferred: dict[int, dict[int, DeferredCall]] = {}
         self._combined: dict[int, list[Combined]] = {}
 

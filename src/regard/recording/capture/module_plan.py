@@ -70,7 +70,7 @@ def _tree(model: nn.Module) -> tuple[list[Any], list[Any], list[Any], list[int]]
         types.append(type(module))
         if module is None:
             continue
-        # of a module that lives, this is the same object at every call
+        # while a module lives, `ref` returns the same object at every call
         references.append(ref(module))
         counts.append(len(module._modules))
         if module._modules:

@@ -37,7 +37,7 @@ class ModuleFrame(NamedTuple):
     module: nn.Module | None
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
-    number: int = 0  # of the call, among all calls of modules
+    number: int = 0  # number of the call, among all calls of modules
 
 
 class ModuleStack:
@@ -51,10 +51,10 @@ class ModuleStack:
         self.on_error: Callable[[], None] = lambda: None  # called when a module ends by an error
         # called with a module that ends, and its output
         self.on_leave: Callable[[ModuleFrame, Any], None] = lambda frame, out: None
-        self._count = 0  # of the calls of modules
-        self.attention_modules: dict[str, str] = {}  # of those that ran and are named as attention: their types
+        self._count = 0  # calls of modules so far
+        self.attention_modules: dict[str, str] = {}  # types of the modules that ran and are named as attention
         self._grid: tuple[int, int] | None = None
-        self._layer_grid: tuple[int, int] | None = None  # of a layer that names its grid, while it runs
+        self._layer_grid: tuple[int, int] | None = None  # grid of a layer that names it, while the layer runs
         # images that were cut into patches, until these become a sequence; the modules that ran then, and the innermost
         # of them that attends to the patches
         self.images: WeakIdKeyDictionary = WeakIdKeyDictionary()

@@ -25,7 +25,7 @@ class ValueLayout(NamedTuple):
     feature: int
     batch: int | None
     head: int | None
-    starts: tuple[int, ...]  # of the heads along `feature`
+    starts: tuple[int, ...]  # first features of the heads along `feature`
     width: int
 
     def values(self, t: Tensor) -> Tensor:  # -> "b h k v"

@@ -48,7 +48,7 @@ class CapturedCall:
     hard: bool = False
     formed: Tensor | None = None  # the weights themselves, where the model formed them
     after_dropout: Tensor | None = None  # and those after dropout, which `expected` was computed from
-    head: tuple[int, int] | None = None  # of heads that are captured one by one: (which, of how many)
+    head: tuple[int, int] | None = None  # (number, count) of a head that is captured alone
     in_place: bool = False  # a gate: P∘V instead of P·V, where an axis of one in P serves all of V
     grid: tuple[int, int] | None = None  # (height, width) of the keys, where the gate reported it
 
@@ -81,7 +81,7 @@ class Recorder:
         self._masks = MaskCompressor()
         self._positions = CachePositions()
         self._pending = PendingCertificates(options.tolerance)
-        self._names: dict[type, list[str]] = {}  # of the selected modules, by their type
+        self._names: dict[type, list[str]] = {}  # names of the selected modules, by their type
         self.unjoined: dict[str, None] = {}  # modules that attend in pieces, of which no map could be made
         module_stack.on_error = self._discard_partial
 

@@ -17,7 +17,7 @@ class TensorStore:
 
     def __init__(self, budget: int) -> None:
         self.budget, self.used = budget, 0
-        self._keys: dict[str, tuple[Tensor, int]] = {}  # by module: a buffer, and how much of it is in use
+        self._keys: dict[str, tuple[Tensor, int]] = {}  # per module: a buffer, and how much of it is in use
         self._shared: list[Tensor] = []
         self._terms: dict[int, tuple[Any, tuple[int, ...], Any]] = {}
 

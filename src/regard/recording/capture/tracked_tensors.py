@@ -35,7 +35,7 @@ class ScoresFact:
 class SoftmaxFact:
     """One softmax that ran, and how its output was used so far."""
 
-    name: str  # of the module
+    name: str  # name of the module
     in_attention: bool  # the module is attention by its name
     from_product: bool  # its scores came from a matrix product
     keys: int  # length of its rows

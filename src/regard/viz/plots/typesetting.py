@@ -37,7 +37,7 @@ def wrap(
     spaced, unspaced, *widths = text_widths(["n n", "nn", *words], font_size, weight)
     space = spaced - unspaced
     lines: list[str] = []
-    end = math.inf  # of the last line; the first word begins a line
+    end = math.inf  # end of the last line; the first word begins a line
     for word, word_width in zip(words, widths, strict=True):
         parts = [word] if word_width <= width else labels.graphemes(word)
         part_widths = [word_width] if word_width <= width else text_widths(parts, font_size, weight)

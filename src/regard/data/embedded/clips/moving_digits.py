@@ -65,7 +65,7 @@ def meetings(split: Split, seed: int = 0, count: int | None = None) -> Clips:
         while True:
             velocities = _VELOCITIES[draw.integers(8, size=2)] * draw.integers(SPEEDS[0], SPEEDS[1] + 1, (2, 1))
             apart = _offsets_apart((velocities[1] - velocities[0]) * times)
-            if len(apart):  # of both classes, so that velocities do not show the class
+            if len(apart):  # clips of both classes need it, so that velocities do not show the class
                 break
         moment = int(draw.integers(1, length - 1))
         met = label == MEETINGS.index("met")

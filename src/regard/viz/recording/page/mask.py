@@ -30,7 +30,7 @@ class MaskSpans:
 
     kind: Literal["spans", "bits", "share"]
     data: str  # base64(deflate(…))
-    share: float  # of masked pairs
+    share: float  # share of masked pairs
 
     def to_json(self) -> dict[str, object]:
         return {"kind": self.kind, "chunk": self.data, "share": round(self.share, 6)}

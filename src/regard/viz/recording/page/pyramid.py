@@ -77,7 +77,7 @@ class MapPyramid:
         # the greatest weights of each row, and their columns
         self.top_weights: Floats = np.zeros((self.q, self.top), np.float32)
         self.top_columns: NDArray[np.int64] = np.zeros((self.q, self.top), np.int64)
-        self.entropies: Floats = np.zeros(self.q, np.float32)  # of each row, in nats
+        self.entropies: Floats = np.zeros(self.q, np.float32)  # entropy per row, in nats
         self.column_means: Floats = np.zeros(self.k, np.float32)
         self.sink_weights: Floats = np.zeros((self.q, len(self.sinks)), np.float32)
         self.nonfinite = 0  # number of weights that are not finite; they are drawn as zero
