@@ -141,7 +141,7 @@ def test_another_attention(folder: Path) -> None:
 
 def test_a_meta_model_reads_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = PretrainedEncoder.of_folder(folder)
-    monkeypatch.setattr("regard.tasks.shared.encoder._read", lambda path: pytest.fail("weights were read"))
+    monkeypatch.setattr(PretrainedEncoder, "read", lambda path: pytest.fail("weights were read"))
     with torch.device("meta"):
         assert encoder.build(Options(folder)).embedding.weight.is_meta
 

@@ -1,8 +1,4 @@
-"""A pretrained decoder of replies: read from the folder that --decoder names, written into the run, restored.
-
-    decoder = PretrainedDecoder.prepare(options, run, new)     in `prepare`
-    model = decoder.build()                                    in `build_model`: initial weights of the folder
-    decoder = PretrainedDecoder.of_run(run)                    in `predictor`: the folder is not needed any more
+"""A pretrained decoder of replies, from the folder that --decoder names.
 
 A run has decoder.json, the options or the config.json that the decoder is built by, and decoder-tokens.json, its
 tokenizer; its checkpoints have all weights.
@@ -10,9 +6,9 @@ tokenizer; its checkpoints have all weights.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, Self, final
 
 from regard.common import atomic_files
 from regard.common.dataclass_json import dataclass_from_file
@@ -27,9 +23,8 @@ from regard.models.responding.flat import FlatResponder
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.registry import TASKS
 from regard.tasks.respond.options import DECODER_FILES, DecoderOptions, Respond
-from regard.tasks.shared.encoder import weights_fingerprint
+from regard.tasks.shared.pretrained_part import PretrainedPart, weights_fingerprint
 from regard.tasks.shared.text_generation import read_tokenizer
-from regard.training.run_folder import LAST, initial_folder
 
 _FACTS, _TOKENS = DECODER_FILES
 _LANGUAGE_MODEL = "language-model"
@@ -94,15 +89,17 @@ class DecoderFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class PretrainedDecoder:
+class PretrainedDecoder(PretrainedPart):
     """A decoder and its tokenizer; `folder` has the weights to start with, None if a checkpoint of the run has all."""
+
+    facts_file: ClassVar[str] = _FACTS
 
     facts: DecoderFacts
     tokenizer: TextTokenizer
     folder: Path | None = None
 
-    @staticmethod
-    def of_folder(folder: Path) -> "PretrainedDecoder":
+    @classmethod
+    def of_folder(cls, folder: Path) -> Self:
         """The decoder of a run of language-model, or of a folder in transformers' layout."""
         loaded = _load(folder)
         predictor: Any = loaded.predictor
@@ -121,54 +118,43 @@ class PretrainedDecoder:
                 f"{folder} has no token that ends a text (eos_token_id of its config.json), so no reply would end; "
                 "name another decoder"
             )
-        return PretrainedDecoder(facts, tokenizer, folder)
+        return cls(facts, tokenizer, folder)
 
-    @staticmethod
-    def of_run(run: Path) -> "PretrainedDecoder":
-        """The decoder that a run has written; its weights are in the checkpoints of the run."""
+    @classmethod
+    def of_run(cls, run: Path) -> Self:
         facts = dataclass_from_file(DecoderFacts, run / _FACTS, "a decoder")
         if facts.options is not None:
-            return PretrainedDecoder(facts, read_tokenizer(run / _TOKENS))
+            return cls(facts, read_tokenizer(run / _TOKENS))
         try:
             content = json.loads((run / _TOKENS).read_text(encoding="utf-8"))
-            return PretrainedDecoder(facts, ReleasedTurns.from_json(content))
+            return cls(facts, ReleasedTurns.from_json(content))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{run / _TOKENS} is no tokenizer ({error}); restore it, or train in another folder"
             ) from error
 
-    @staticmethod
-    def prepare(task: Respond, run: Path, new: bool) -> "PretrainedDecoder":
+    @classmethod
+    def prepare(cls, config: Respond, run: Path, new: bool) -> Self:
         """The decoder of a training: a new run reads its folder; others load what it wrote."""
-        assert isinstance(task.model, DecoderOptions)
-        if not new and (run / _FACTS).exists() and (run / LAST).exists():
-            return PretrainedDecoder.of_run(run)
-        initial = initial_folder(run)
-        # the weights of a run to start from replace those of the folder
-        folder = task.model.decoder
-        decoder = PretrainedDecoder.of_folder(folder) if initial is None else PretrainedDecoder.of_run(initial)
-        longest = decoder.facts.longest
-        if longest is not None and task.longest > longest:
-            raise ValueError(
-                f"turns={task.turns} of words={task.words} tokens and a reply are up to {task.longest} tokens, and "
-                f"{folder} reads {longest} at once; give fewer turns or words"
-            )
-        if (run / _FACTS).exists() and not new:
-            # the first checkpoint is not there yet, so the weights come from the folder again
-            before = PretrainedDecoder.of_run(run).facts
-            if before.weights_sha256 != decoder.facts.weights_sha256:
+        assert isinstance(config.model, DecoderOptions)
+        folder = config.model.decoder
+
+        def check(decoder: Self) -> None:
+            longest = decoder.facts.longest
+            if longest is not None and config.longest > longest:
                 raise ValueError(
-                    f"the weights of {folder} have changed since {run} began, which has no checkpoint yet; "
-                    "put them back, or train in another folder"
+                    f"turns={config.turns} of words={config.words} tokens and a reply are up to {config.longest} "
+                    f"tokens, and {folder} reads {longest} at once; give fewer turns or words"
                 )
-        return decoder
+
+        return cls.prepare_from(folder, run, new, check)
 
     def write(self, run: Path) -> None:
         """Writes the files of DECODER_FILES."""
         assert isinstance(self.tokenizer, Tokenizer | ReleasedTurns)
         atomic_files.make_folder(run)
         atomic_files.write_atomically(run / _TOKENS, [self.tokenizer.to_json().encode()])
-        atomic_files.write_atomically(run / _FACTS, [json.dumps(asdict(self.facts)).encode(), b"\n"])
+        super().write(run)
 
     def build(self) -> FlatResponder:
         """The model, with the weights of the folder if the run has none yet."""
