@@ -1,49 +1,63 @@
-"""python -m benchmarks [names ...] [--quick] [--repeat N] [--threads N] [--list] [--docs]"""
+"""python -m benchmarks [names ...] [--quick] [--repeat N] [--threads N] [--list] [--docs]
+
+Without names all families of docs/speed.md are measured. A name is a family (additive), a table (steps, crf, models) or
+a case (additive/decode). A table that is measured whole replaces its file in benchmarks/results.
+"""
 
 import argparse
-import datetime
 import difflib
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-import torch
+from benchmarks import additive, crf, dot, gates, heads, maps, masks, recording, recurrent, report, sparse, startup
+from benchmarks.decoding import generation, int8, page as decoding, steps, translation
+from benchmarks.report import FULL, QUICK, RESULTS
+from benchmarks.table import Case, summary
+from benchmarks.zoo import interface_speed
 
-from benchmarks import additive, crf, dot, gates, heads, machine, maps, masks, recurrent, report, sparse, startup
-from benchmarks.table import HEADINGS, Case, Row, absent, line, summary
-from benchmarks.timing import Effort
+SPEED = {"dot": dot, "heads": heads, "additive": additive, "sparse": sparse, "masks": masks, "gates": gates}
+SPEED |= {"map": maps, "recurrent": recurrent, "start": startup}
 
-FAMILIES: dict[str, dict[str, Case]] = {
-    "dot": dot.CASES,
-    "heads": heads.CASES,
-    "additive": additive.CASES,
-    "sparse": sparse.CASES,
-    "masks": masks.CASES,
-    "gates": gates.CASES,
-    "map": maps.CASES,
-    "recurrent": recurrent.CASES,
-    "crf": crf.CASES,
-    "start": startup.CASES,
-}
-CASES: dict[str, Case] = {
-    f"{family}/{name}": case for family, cases in FAMILIES.items() for name, case in cases.items()
-}
 
-FULL = Effort()
-QUICK = Effort(repeat=5, least=2, budget=0.5, block=0.002, quick=True)
+@dataclass(frozen=True)
+class Table:
+    """The cases of one result file."""
+
+    path: Path
+    cases: Mapping[str, Case]
+    said: str = ""
+
+
+def tables(inputs: int8.Inputs) -> dict[str, Table]:
+    """All tables by name; `inputs` are folders and files for those that need them."""
+    speed = {f"{family}/{name}": case for family, module in SPEED.items() for name, case in module.CASES.items()}
+    cases = {"crf": crf.CASES, "recording": recording.CASES}
+    cases |= {"steps": steps.CASES, "translation": translation.CASES, "generation": generation.CASES}
+    cases["int8"] = int8.cases(inputs)
+    found = {"speed": Table(report.SPEED, speed, report.HOW)}
+    for name, some in cases.items():
+        folder = RESULTS / "decoding" if name in decoding.TITLES else RESULTS
+        found[name] = Table(folder / f"{name}.json", {f"{name}/{case}": each for case, each in some.items()})
+    for name, case in interface_speed.CASES.items():
+        found[name] = Table(RESULTS / "interface" / f"{name}.json", {name: case})
+    return found
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Compare the speed of regard with other libraries on this machine."
     )
-    made.add_argument("names", nargs="*", help="families (additive) or cases (additive/decode); if left out, all")
-    made.add_argument("--quick", action="store_true", help="few repetitions; takes at most three minutes")
+    made.add_argument("names", nargs="*", help="families, tables or cases (additive/decode); if left out, speed")
+    made.add_argument("--quick", action="store_true", help="few repetitions; nothing is saved")
     made.add_argument("--repeat", type=_positive, help="repetitions of every row")
     made.add_argument("--threads", type=_positive, help="threads for every row; with 1, CPU time is measured")
     made.add_argument("--list", action="store_true", help="print the names of the benchmarks, and stop")
-    made.add_argument("--docs", action="store_true", help="write docs/speed.md from the latest run, and stop")
+    made.add_argument("--docs", action="store_true", help="write docs/speed.md and docs/decoding.md from the results")
+    made.add_argument("--run", type=Path, help="for int8: a run of translate that was validated on two files")
+    made.add_argument("--encoder", type=Path, help="for int8: a BERT in transformers' layout, such as all-MiniLM-L6-v2")
+    made.add_argument("--texts", type=Path, help="for int8: one sentence per line, for --encoder")
     return made
 
 
@@ -54,90 +68,63 @@ def _positive(text: str) -> int:
     return number
 
 
-def chosen(names: Sequence[str]) -> dict[str, Case]:
-    """The cases with these names, of families or single cases; raises KeyError with a suggestion."""
-    found: dict[str, Case] = {}
-    for name in names or FAMILIES:
-        some = {full: case for full, case in CASES.items() if full == name or full.startswith(f"{name}/")}
+def _within(name: str, cases: Mapping[str, Case]) -> dict[str, Case]:
+    return {full: case for full, case in cases.items() if f"{full}/".startswith(f"{name}/")}
+
+
+def chosen(names: Sequence[str], known: Mapping[str, Table]) -> list[Table]:
+    """The tables with these names, or those parts of them; raises KeyError with a suggestion."""
+    found = []
+    for name in names:
+        parts = [replace(table, cases=_within(name, table.cases)) for table in known.values()]
+        some = [known[name]] if name in known else [table for table in parts if table.cases]
         if not some:
-            close = difflib.get_close_matches(name, [*FAMILIES, *CASES], n=1, cutoff=0.4)
+            every = [*known, *SPEED, *(case for table in known.values() for case in table.cases)]
+            close = difflib.get_close_matches(name, every, n=1, cutoff=0.4)
             hint = f"did you mean {close[0]}?" if close else "--list prints the names"
             raise KeyError(f"no benchmark is called {name!r}; {hint}")
-        found |= some
+        found += some
     return found
 
 
-def run(cases: dict[str, Case], effort: Effort) -> list[Row]:
-    """Measures the cases and prints each row as soon as it is complete."""
-    print(line([heading.upper() for heading in HEADINGS]), flush=True)
-    rows: list[Row] = []
-    for number, (name, case) in enumerate(cases.items(), 1):
-        say = _status(f"[{number}/{len(cases)}] {name}")
-        torch.manual_seed(0)
-        try:
-            for row in case(replace(effort, say=say)):
-                rows.append(row)
-                _clear()
-                print(line(row.cells()), flush=True)
-        except Exception as error:  # a case that fails must not end the others
-            first = str(error).strip().splitlines() or [""]
-            rows.append(absent(name, "failed", f"{type(error).__name__}: {first[0]}"))
-            _clear()
-            print(line(rows[-1].cells()), flush=True)
-    return rows
-
-
-def _status(where: str) -> Callable[[str], None]:
-    """Shows the progress in one line that is overwritten; only on a terminal."""
-
-    def say(text: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[K{where}: {text}", end="", file=sys.stderr, flush=True)
-
-    return say
-
-
-def _clear() -> None:
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, known: Mapping[str, Table] | None = None) -> int:
     parsing = parser()
     given = parsing.parse_args(arguments)
+    known = tables(int8.Inputs(given.run, given.encoder, given.texts)) if known is None else known
     try:
-        cases = chosen(given.names)
+        some = chosen(given.names or ["speed"], known)
     except KeyError as error:
         parsing.error(error.args[0])
     if given.list:
-        for name, case in cases.items():
-            print(f"{name:20} {case.__doc__}")
+        for table in some if given.names else known.values():
+            for name, case in table.cases.items():
+                print(f"{name:20} {case.__doc__}")
         return 0
     if given.docs:
-        return write_page()
+        return write_pages()
     effort = QUICK if given.quick else FULL
     if given.repeat is not None:
         effort = replace(effort, repeat=given.repeat, least=given.repeat)
     effort = replace(effort, threads=given.threads)
-    start = time.perf_counter()
-    here = machine.machine()
-    rows = run(cases, effort)
-    results = report.Results(datetime.date.today().isoformat(), given.quick, here, machine.versions(), rows)
-    print(f"\n{results.about()}\n{summary(rows)} Duration: {(time.perf_counter() - start) / 60:.1f} minutes.")
-    if given.names:
-        print("Nothing was written: only a run of all benchmarks is saved.")
-    else:
-        print(f"Written to {results.write().relative_to(report.ROOT)} and .json.")
-    return 1 if any(row.measured is None for row in rows) else 0
+    failed = False
+    for table in some:
+        if table in known.values():
+            rows = report.save(table.path, table.cases, effort, ("ctranslate2",), table.said).rows
+        else:
+            rows = report.measure(table.cases, effort)
+            print(f"{summary(rows)} Nothing was written: only whole tables are saved.")
+        failed |= any(row.measured is None for row in rows)
+    return 1 if failed else 0
 
 
-def write_page() -> int:
-    results = report.latest()
-    if results is None:
-        print("No results found; run python -m benchmarks first.", file=sys.stderr)
-        return 1
-    report.PAGE.write_text(report.page(results), encoding="utf-8")
-    print(f"{report.PAGE.relative_to(report.ROOT)} shows the run of {results.name}.")
+def write_pages() -> int:
+    pages: dict[Path, Callable[[], str]] = {
+        report.PAGE: lambda: report.page(report.read(report.SPEED)),
+        decoding.PAGE: decoding.page,
+    }
+    for path, page in pages.items():
+        path.write_text(page(), encoding="utf-8")
+        print(f"Written to {path.relative_to(report.ROOT)}.")
     return 0
 
 

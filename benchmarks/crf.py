@@ -1,7 +1,5 @@
-"""Conditional random field, compared with the package pytorch-crf. python -m benchmarks.crf writes results/crf/."""
+"""Conditional random field, compared with the package pytorch-crf: python -m benchmarks crf."""
 
-import datetime
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -9,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import machine, report
-from benchmarks.table import HEADINGS, Case, Row, absent, gain, line, summary
+from benchmarks.table import Case, Row, absent, gain
 from benchmarks.timing import Effort, Timed, backward, compare
 from regard.kernels import crf, native_library
 
@@ -98,20 +95,3 @@ def _viterbi(shape: tuple[int, int, int], effort: Effort) -> Timed | None:
 
 
 CASES: dict[str, Case] = {"loss": loss, "viterbi": viterbi}
-
-
-def main() -> int:
-    torch.manual_seed(0)
-    print(line([heading.upper() for heading in HEADINGS]), flush=True)
-    here, rows = machine.machine(), []
-    for case in CASES.values():
-        for row in case(Effort()):
-            rows.append(row)
-            print(line(row.cells()), flush=True)
-    results = report.Results(datetime.date.today().isoformat(), False, here, machine.versions(), rows)
-    print(f"\n{summary(rows)} Written to {results.write(report.RESULTS / 'crf').relative_to(report.ROOT)} and .json.")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

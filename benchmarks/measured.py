@@ -25,9 +25,8 @@ class About:
 
     @staticmethod
     def now(packages: Sequence[str] = TEXT) -> "About":
-        found = {name: value for name, value in machine.versions().items() if name not in machine.PEERS}
-        rests = {name: machine.version(name) or "not installed" for name in packages}
-        return About(datetime.date.today().isoformat(), machine.machine(), {**found, **rests})
+        core = {name: value for name, value in machine.versions().items() if name not in machine.PEERS}
+        return About(today(), machine.machine(), core | installed(packages))
 
     def where(self) -> str:
         """The machine and the versions in one line each, without the load."""
@@ -35,6 +34,14 @@ class About:
         return "; ".join(f"{name}: {value}" for name, value in steady.items()) + (
             "\n- " + ", ".join(f"{name} {value}" for name, value in self.versions.items())
         )
+
+
+def today() -> str:
+    return datetime.date.today().isoformat()
+
+
+def installed(packages: Sequence[str]) -> dict[str, str]:
+    return {name: machine.version(name) or "not installed" for name in packages}
 
 
 def conditions(abouts: Iterable[tuple[str, About]]) -> str:
@@ -53,11 +60,22 @@ def conditions(abouts: Iterable[tuple[str, About]]) -> str:
     return said
 
 
+def dumps(value: Any, levels: int = 2) -> str:
+    """JSON with a line per entry of the first levels, so that a row of a table is one line."""
+    if not levels or not isinstance(value, dict | list | tuple) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        lines, ends = [f"{json.dumps(str(key))}: {dumps(each, levels - 1)}" for key, each in value.items()], "{}"
+    else:
+        lines, ends = [dumps(each, levels - 1) for each in value], "[]"
+    return f"{ends[0]}\n" + ",\n".join(lines) + f"\n{ends[1]}"
+
+
 def write(path: Path, result: Any) -> Path:
     """Writes a result, a dataclass, as JSON, in one atomic step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(asdict(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.write_text(dumps(asdict(result)) + "\n", encoding="utf-8")
     os.replace(unfinished, path)
     return path
 

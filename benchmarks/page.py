@@ -28,7 +28,8 @@ from typing import Any
 import torch
 
 import regard
-from benchmarks.table import HEADINGS, Bound, Row, absent, amount, line, summary
+from benchmarks.report import show
+from benchmarks.table import Bound, Row, absent, amount, summary
 from benchmarks.timing import Spread, spread
 from regard.attn.maps.attention_map import DenseMap
 from regard.recording.recorded_map import RecordedMap
@@ -207,25 +208,16 @@ def served(tokens: int, repeat: int) -> Iterator[Row]:
     process.join()
 
 
-def run(tokens: Sequence[int], long: int, repeat: int) -> list[Row]:
-    rows: list[Row] = []
-    print(line([heading.upper() for heading in HEADINGS]), flush=True)
-
-    def tell(found: Iterator[Row]) -> None:
-        for row in found:
-            rows.append(row)
-            print(line(row.cells()), flush=True)
-
+def measure(tokens: Sequence[int], long: int, repeat: int) -> Iterator[Row]:
     path = find()
     if path is None:
-        tell(iter([absent("the page of a recording", "in a browser", "no Chromium is installed")]))
+        yield absent("the page of a recording", "in a browser", "no Chromium is installed")
     else:
         with launched(path) as browser:
             for count in tokens:
-                tell(opened(browser, count, *((1, 4) if count > 2048 else (LAYERS, HEADS)), repeat))
+                yield from opened(browser, count, *((1, 4) if count > 2048 else (LAYERS, HEADS)), repeat)
     if long:
-        tell(served(long, repeat))
-    return rows
+        yield from served(long, repeat)
 
 
 def main() -> int:
@@ -237,7 +229,7 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=12, help="repetitions (%(default)s)")
     given = parser.parse_args()
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    rows = run(given.tokens, given.served, given.repeat)
+    rows = show(measure(given.tokens, given.served, given.repeat))
     print(f"\n{summary(rows)} Load before: {load}.")
     return 1 if any(row.verdict in ("falls short", "not measured") for row in rows) else 0
 

@@ -1,6 +1,5 @@
-"""The cost of record, in time and in memory.    python -m benchmarks.recording"""
+"""The cost of record, in time and in memory. python -m benchmarks recording."""
 
-import sys
 from collections.abc import Callable, Iterator
 
 import torch
@@ -8,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from benchmarks import machine, memory
-from benchmarks.table import HEADINGS, Case, Row, amount, cost, line, summary
+from benchmarks import memory
+from benchmarks.table import Case, Row, amount, cost
 from benchmarks.timing import Effort, compare
 
 TOKENS = 16_384
@@ -109,24 +108,3 @@ def space(effort: Effort) -> Iterator[Row]:
 
 
 CASES: dict[str, Case] = {"time": time, "space": space}
-
-
-def main() -> int:
-    """Measures and prints all rows."""
-    torch.manual_seed(0)
-    effort = Effort(repeat=15, budget=20.0)
-    print(line([heading.upper() for heading in HEADINGS]), flush=True)
-    rows: list[Row] = []
-    for case in CASES.values():
-        for row in case(effort):
-            rows.append(row)
-            print(line(row.cells()), flush=True)
-    print(f"\n{machine.machine()}\n{summary(rows)}")
-    return 0
-
-
-if __name__ == "__main__":
-    # imported by its own name, under which the process that measures memory finds the job
-    from benchmarks.recording import main as run
-
-    sys.exit(run())

@@ -21,7 +21,7 @@ from regard.models import BERT, BERTMaskedLM
 from regard.models.pretrained import load_pretrained
 from regard.models.pretrained.folder import read_tensors
 
-RESULTS = Path(__file__).parent / "results" / "released"
+RESULT = Path(__file__).parent / "results" / "released.md"
 
 
 def reference(folder: Path, architecture: str) -> Any:
@@ -73,7 +73,7 @@ def row(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.released", description=__doc__.splitlines()[2])
     parser.add_argument("folders", nargs="+", help="folders, each with an architecture behind a colon if it names none")
-    parser.add_argument("--save", action="store_true", help="write the table into benchmarks/results/released")
+    parser.add_argument("--save", action="store_true", help="write the table into benchmarks/results/released.md")
     args = parser.parse_args()
     today = datetime.date.today().isoformat()
     lines = [
@@ -85,8 +85,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if args.save:
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        (RESULTS / f"{today}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,24 @@
-"""Results as files: a dated pair of Markdown and JSON per run, and docs/speed.md."""
+"""Tables of speed: measured and printed row by row, kept in benchmarks/results/NAME.json, and docs/speed.md."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.table import Bound, Row, markdown, summary
-from benchmarks.timing import Spread
+import torch
+
+from benchmarks import machine, measured
+from benchmarks.measured import About
+from benchmarks.table import HEADINGS, Bound, Case, Row, absent, line, markdown, summary
+from benchmarks.timing import Effort, Spread
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
+SPEED = RESULTS / "speed.json"
 PAGE = ROOT / "docs" / "speed.md"
+
+FULL = Effort()
+QUICK = Effort(repeat=5, least=2, budget=0.5, block=0.002, quick=True)
 
 HOW = """\
 A ratio is computed within each repetition, with all sides interleaved in one warm process and garbage collection off;
@@ -23,69 +31,86 @@ Rows without a value in "must reach" are for information. The verdict refers to 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one run."""
+    """The rows of one table, with date, machine and versions; `said` tells how they were measured, in Markdown."""
 
-    date: str
-    quick: bool
-    machine: Mapping[str, str]
-    versions: Mapping[str, str]
+    about: About
     rows: Sequence[Row]
+    said: str = ""
 
-    @property
-    def name(self) -> str:
-        return self.date + ("-quick" if self.quick else "")
-
-    def about(self) -> str:
-        said = [f"{name}: {value}" for name, value in self.machine.items()]
-        packages = [f"{name} {value}" for name, value in self.versions.items()]
-        kind = "quick run with few repetitions: approximate values\n- " if self.quick else ""
-        return f"- {kind}date: {self.date}\n- " + "\n- ".join(said) + f"\n- versions: {', '.join(packages)}\n"
-
-    def markdown(self) -> str:
-        return f"# Measured on {self.date}{', quick' * self.quick}\n\n{self.body()}"
+    def conditions(self) -> str:
+        machine_lines = [f"{name}: {value}" for name, value in self.about.machine.items()]
+        packages = ", ".join(f"{name} {value}" for name, value in self.about.versions.items())
+        return "".join(f"- {text}\n" for text in (f"date: {self.about.date}", *machine_lines, f"versions: {packages}"))
 
     def body(self) -> str:
-        return f"{self.about()}\n{HOW}\n{summary(self.rows)}\n\n{markdown(self.rows)}"
+        said = f"{self.said}\n" if self.said else ""
+        return f"{self.conditions()}\n{said}{summary(self.rows)}\n\n{markdown(self.rows)}"
 
-    def json(self) -> str:
-        fields = {
-            "date": self.date,
-            "quick": self.quick,
-            "machine": dict(self.machine),
-            "versions": dict(self.versions),
-            "rows": [row.json() for row in self.rows],
-        }
-        return json.dumps(fields, indent=1, ensure_ascii=False) + "\n"
-
-    def write(self, folder: Path = RESULTS) -> Path:
-        """Writes the pair of files; a second run on the same day replaces the first."""
-        folder.mkdir(exist_ok=True)
-        (folder / f"{self.name}.json").write_text(self.json(), encoding="utf-8")
-        path = folder / f"{self.name}.md"
-        path.write_text(self.markdown(), encoding="utf-8")
-        return path
+    def write(self, path: Path) -> Path:
+        return measured.write(path, self)
 
 
 def read(path: Path) -> Results:
-    given = json.loads(path.read_text(encoding="utf-8"))
+    fields = measured.read(path)
+    if fields is None:
+        raise ValueError(f"{path} does not exist; measure its table first: python -m benchmarks --list")
     rows = []
-    for fields in given.pop("rows"):
-        fields.pop("verdict")  # follows from the rest
-        measured, bound = fields.pop("measured"), fields.pop("bound")
-        rows.append(
-            Row(
-                **fields,
-                measured=None if measured is None else Spread(**measured),
-                bound=None if bound is None else Bound(**bound),
-            )
-        )
-    return Results(**given, rows=rows)
+    for row in fields["rows"]:
+        spread, bound = row["measured"], row["bound"]
+        row["measured"] = None if spread is None else Spread(*spread)
+        rows.append(Row(**{**row, "bound": None if bound is None else Bound(**bound)}))
+    return Results(**{**fields, "rows": rows})
 
 
-def latest(folder: Path = RESULTS) -> Results | None:
-    """The newest full run; a quick one only if there is no full run."""
-    found = [read(path) for path in folder.glob("*.json")]
-    return max(found, key=lambda results: (not results.quick, results.date), default=None)
+def show(rows: Iterable[Row]) -> list[Row]:
+    """Prints each row as soon as it is measured; returns all."""
+    print(line([heading.upper() for heading in HEADINGS]), flush=True)
+    shown = []
+    for row in rows:
+        _clear()
+        print(line(row.cells()), flush=True)
+        shown.append(row)
+    return shown
+
+
+def measure(cases: Mapping[str, Case], effort: Effort) -> list[Row]:
+    """Measures and prints the cases; one that fails is a row without a value, and the others go on."""
+
+    def rows() -> Iterable[Row]:
+        for number, (name, case) in enumerate(cases.items(), 1):
+            torch.manual_seed(0)
+            try:
+                yield from case(replace(effort, say=_status(f"[{number}/{len(cases)}] {name}")))
+            except Exception as error:  # a case that fails must not end the others
+                first = str(error).strip().splitlines() or [""]
+                yield absent(name, "failed", f"{type(error).__name__}: {first[0]}")
+
+    return show(rows())
+
+
+def save(
+    path: Path, cases: Mapping[str, Case], effort: Effort, packages: Sequence[str] = (), said: str = ""
+) -> Results:
+    """Measures the cases, and writes their table unless the effort is quick."""
+    about = About(measured.today(), machine.machine(), machine.versions() | measured.installed(packages))
+    results = Results(about, measure(cases, effort), said)
+    print(summary(results.rows) + ("" if effort.quick else f" Written to {results.write(path)}."), flush=True)
+    return results
+
+
+def _status(where: str) -> Callable[[str], None]:
+    """Shows the progress in one line that is overwritten; only on a terminal."""
+
+    def say(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{where}: {text}", end="", file=sys.stderr, flush=True)
+
+    return say
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def page(results: Results) -> str:
@@ -94,7 +119,7 @@ def page(results: Results) -> str:
 # Speed
 
 This page compares the cost of regard with other libraries, as measured by `make bench`. `python -m benchmarks --docs`
-writes it from the latest run; all runs are in `benchmarks/results/`.
+writes it from `benchmarks/results/speed.json`.
 
 {results.body()}
 Commands to measure on your machine:

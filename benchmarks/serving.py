@@ -13,7 +13,6 @@ bounds of `regard.serve.rounding`, and the cost of answers that have none.
 import argparse
 import asyncio
 import base64
-import datetime
 import io
 import json
 import os
@@ -33,10 +32,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks import machine
-from benchmarks.measured import About
-from benchmarks.report import RESULTS
-from benchmarks.table import HEADINGS, Bound, Row, amount, line, markdown, summary
+from benchmarks.measured import TEXT, About
+from benchmarks.report import RESULTS, Results, show
+from benchmarks.table import Bound, Row, amount, summary
 from benchmarks.timing import Spread, spread
 from regard.inference.limits import Limits
 from regard.serve.http.body_models import validate
@@ -330,26 +328,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsing.error(
             f"--seconds must be at most 600 and --clients at most 256, got {given.seconds:g} and {given.clients}"
         )
-    about = About.now()
-    print(line([heading.upper() for heading in HEADINGS]), flush=True)
-    rows = []
+    about = About.now((*TEXT, "fastapi", "uvicorn", "h11"))
     try:
-        for row in measure(given.run, given.clients, given.seconds):
-            rows.append(row)
-            print(line(row.cells()), flush=True)
+        rows = show(measure(given.run, given.clients, given.seconds))
     except (ValueError, OSError) as error:
         print(f"{given.run}: {error}", file=sys.stderr)
         return 1
-    date = datetime.date.today().isoformat()
-    served_by = ", ".join(f"{name} {machine.version(name)}" for name in ("fastapi", "uvicorn", "h11"))
-    facts = [f"date: {date}", f"{about.where()}, {served_by}", f"load before: {about.machine['load before']}"]
-    facts.append(f"run: {given.run.name}")
-    told = f"# HTTP service under load, measured on {date}\n\n" + "".join(f"- {fact}\n" for fact in facts)
     config = read_config(given.run)
-    path = given.results / f"serving{NAMES[config.name]}-{date}.md"
-    how = HOW_SEEN if config.input_kind == "image" else HOW
-    path.write_text(f"{told}\n{how}\n{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
-    print(f"\n{summary(rows)} Written to {path}.")
+    results = Results(about, rows, HOW_SEEN if config.input_kind == "image" else HOW)
+    print(f"\n{summary(rows)} Written to {results.write(given.results / f'serving{NAMES[config.name]}.json')}.")
     return 0 if all(row.verdict in ("", "reached") for row in rows) else 1
 
 

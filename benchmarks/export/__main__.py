@@ -75,14 +75,6 @@ def cells(row: Comparison) -> list[str]:
     return [row.model, row.library, equal, str(row.distinct), f"{row.difference:.0e}"]
 
 
-def long_table(rows: Sequence[Comparison]) -> str:
-    """A row per pair, and the errors of those that are refused."""
-    headings = ["model", "read by", "same tokens", "different outputs", "largest difference of scores"]
-    refused = [[row.model, row.library, row.refusal] for row in rows if row.refusal]
-    compared = table(headings, [cells(row) for row in rows if not row.refusal])
-    return f"{compared}\n{table(['model', 'read by', 'error'], refused)}"
-
-
 def section(path: Path = RESULT) -> str:
     """The part of the guide: a row per model."""
     found = read(path)
@@ -103,7 +95,7 @@ Each model is exported and run by the library of its format on ragged texts, in 
 Every text must be tokenized as in regard and have the same output tokens: of greedy search, and with transformers also
 of a beam of 4. A cell has the largest difference of a score: log p of these outputs, of the beam's translations and of
 prompts; logits; components of vectors. Refused pairs end with an error that names the part, and are listed in
-`benchmarks/results/export.md`. Translators copied texts for {found["steps"]} steps first, MiniLM has its released
+`benchmarks/results/export.json`. Translators copied texts for {found["steps"]} steps first, MiniLM has its released
 weights, and the others have random ones.
 
 {table(["model", "texts", "different outputs", *READERS], lines)}
@@ -123,13 +115,12 @@ def _cell(row: Comparison) -> str:
 
 
 def save(rows: Sequence[Comparison], steps: int, seconds: float) -> None:
-    """Writes the result files; models that were not measured keep their rows."""
+    """Writes the result file; models that were not measured keep their rows."""
     found, measured = read(RESULT), {row.model for row in rows}
     before = [] if found is None else [Comparison(**row) for row in found["rows"] if row["model"] not in measured]
     whole = [*before, *rows]
     command = f"{len(whole)} pairs; {seconds / 60:.0f} CPU minutes for the last {len(rows)}"
     write(RESULT, ExportResult(command, About.now(PACKAGES), steps, whole))
-    RESULT.with_suffix(".md").write_text(long_table(whole), encoding="utf-8")
 
 
 def main(args: Sequence[str] | None = None) -> int:

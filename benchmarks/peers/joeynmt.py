@@ -7,7 +7,6 @@ Other packages are imported only where they are needed: --setup must work with P
 """
 
 import argparse
-import datetime
 import itertools
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from benchmarks.peers.talk import ROOT, Answer, Setting, Worker
 if TYPE_CHECKING:
     from benchmarks.table import Row
 
-RESULTS = ROOT / "benchmarks" / "results" / "joeynmt"
+RESULT = ROOT / "benchmarks" / "results" / "joeynmt.json"
 
 BAHDANAU = Setting("GRU 256, Bahdanau", "recurrent", "bahdanau", input_feeding=True)
 SAME_ORDER = replace(BAHDANAU, name="GRU 256, Bahdanau's score in JoeyNMT's order", order="peer")
@@ -138,6 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(given: argparse.Namespace) -> int:
     from benchmarks import machine
+    from benchmarks.measured import About, today
+    from benchmarks.report import Results
     from benchmarks.table import Row, line, markdown, summary
 
     effort = Effort(rounds=given.rounds, steps=given.steps, trained=given.trained, decoded=given.decoded)
@@ -180,21 +181,21 @@ def measure(given: argparse.Namespace) -> int:
     if effort != Effort():
         print("Nothing was written: only a run with the default rounds and steps is saved.")
     else:
-        print(f"Written to {write(here, versions, [*rows, *others(rows)], how)} and .json.")
+        about = About(today(), here, versions)
+        print(f"Written to {Results(about, [*rows, *others(rows)], how).write(RESULT)}.")
     return 0
 
 
 def others(rows: "Sequence[Row]") -> "Sequence[Row]":
-    """The rows of the last file whose models were not measured this time; their note has the date."""
+    """The rows of the result file whose models were not measured this time; their note has the date."""
     from benchmarks.report import read
 
-    last = max(RESULTS.glob("*.json"), default=None)
-    if last is None:
+    if not RESULT.exists():
         return []
-    results, now = read(last), {row.case for row in rows}
+    results, now = read(RESULT), {row.case for row in rows}
     kept = [row for row in results.rows if row.case not in now]
     return [
-        row if "measured on" in row.note else replace(row, note=f"{row.note}; measured on {results.date}")
+        row if "measured on" in row.note else replace(row, note=f"{row.note}; measured on {results.about.date}")
         for row in kept
     ]
 
@@ -263,20 +264,6 @@ def _beside(answers: list[Answer]) -> str:
     if "places" in answers[0]:
         return f" ({1 - tokens / sum(one['places'] for one in answers):.0%} padding, loss {answers[-1]['loss']:.2f})"
     return f" ({tokens / sum(one['sentences'] for one in answers):.1f} tokens per sentence)"
-
-
-def write(here: dict[str, str], versions: dict[str, str], rows: "Sequence[Row]", how: str) -> Path:
-    """Writes the dated pair of files, into a folder of their own: docs/speed.md reads the folder above."""
-    from benchmarks.report import Results
-    from benchmarks.table import markdown, summary
-
-    results = Results(datetime.date.today().isoformat(), False, here, versions, rows)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    (RESULTS / f"{results.name}.json").write_text(results.json(), encoding="utf-8")
-    path = RESULTS / f"{results.name}.md"
-    said = f"# Comparison with JoeyNMT, measured on {results.date}\n\n{results.about()}\n{how}\n"
-    path.write_text(f"{said}{summary(rows)}\n\n{markdown(rows)}", encoding="utf-8")
-    return path.relative_to(ROOT)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import measured, report
@@ -60,21 +60,21 @@ def page(result: Sweep[Interfaced]) -> str:
 
 
 SPEED = """\
-`python -m benchmarks.zoo.interface_speed` runs models with random weights with `attn_implementation="regard"` and with
-`"sdpa"`, interleaved on one thread; ratios are of CPU time, medians with their quartiles. A second copy of each model
-shows how far sdpa differs from itself. The lengths of the padded batch are those of SST-2. Memory is the peak of a
-process of its own.
+`python -m benchmarks models padding window memory` runs models with random weights with
+`attn_implementation="regard"` and with `"sdpa"`, interleaved on one thread; ratios are of CPU time, medians with their
+quartiles. A second copy of each model shows how far sdpa differs from itself. The lengths of the padded batch are those
+of SST-2. Memory is the peak of a process of its own.
 """
 
 
 def speed(folder: Path = report.RESULTS / "interface") -> list[str]:
-    """The section on speed and memory, from the latest result of each case; nothing if there is none."""
-    results = [latest for case in sorted(folder.glob("*/")) if (latest := report.latest(case)) is not None]
+    """The section on speed and memory; nothing if none was measured."""
+    results = [report.read(path) for path in sorted(folder.glob("*.json"))]
     if not results:
         return []
     packages = ("regard", "python", "torch", "transformers")
     abouts = [
-        (str(n), measured.About(each.date, each.machine, {name: each.versions[name] for name in packages}))
+        (str(n), replace(each.about, versions={name: each.about.versions[name] for name in packages}))
         for n, each in enumerate(results)
     ]
     rows = [row for result in results for row in result.rows]

@@ -1,68 +1,30 @@
-"""The cost of transformers' models on regard: `python -m benchmarks.zoo.interface_speed [names ...] [--lengths FILE]`.
+"""The cost of transformers' models on regard: `python -m benchmarks models padding window memory`.
 
 Compares attn_implementation="regard" with "sdpa", on one thread: whole models, the attention of a padded batch, a
-sliding window, and the memory of recording. FILE has one text per line, "label words", such as SST-2's training set;
-every so many lines give the lengths of the padded batch. Without it they are LENGTHS, which come from that file.
+sliding window, and the memory of recording.
 """
 
-import argparse
 import copy
-import datetime
-import gzip
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import regard
-from benchmarks import machine, memory, report
-from benchmarks.table import HEADINGS, Case, Row, amount, cost, gain, line, summary
+from benchmarks import memory
+from benchmarks.table import Case, Row, amount, cost, gain
 from benchmarks.timing import Effort, Timed, backward, compare
 from regard.interop.transformers_attention import attention_of_transformers
 from regard.interop.transformers_masks import dense_mask_with_rules
 
-RESULTS = report.RESULTS / "interface"
 OURS, PEER, AGAIN = "regard", "sdpa", "sdpa again"
 # words and the two special tokens of 32 lines of SST-2's training set, 216 lines apart
-
 LENGTHS = (
-    19,
-    33,
-    6,
-    12,
-    21,
-    32,
-    8,
-    28,
-    19,
-    28,
-    21,
-    14,
-    22,
-    8,
-    23,
-    20,
-    10,
-    22,
-    17,
-    9,
-    13,
-    24,
-    35,
-    23,
-    33,
-    9,
-    8,
-    28,
-    38,
-    6,
-    38,
-    27,
-)
+    19, 33, 6, 12, 21, 32, 8, 28, 19, 28, 21, 14, 22, 8, 23, 20, 10, 22,
+    17, 9, 13, 24, 35, 23, 33, 9, 8, 28, 38, 6, 38, 27,
+)  # fmt: skip
 
 BERT_LAYERS, BERT_HEADS, HEAD_WIDTH = 12, 12, 64
 WINDOW = {
@@ -220,48 +182,3 @@ def recorded_memory(effort: Effort, tokens: int = 4096) -> Iterator[Row]:
 
 
 CASES: dict[str, Case] = {"models": models, "padding": padding, "window": window, "memory": recorded_memory}
-
-
-def lengths_of(path: Path, count: int = len(LENGTHS)) -> list[int]:
-    """The tokens of every so many lines of a file: words, and two special tokens."""
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    # the label stands for one of the special tokens
-    lengths = [len(text.split()) + 1 for text in content.decode("utf-8").splitlines() if text.strip()]
-    if len(lengths) < count:
-        raise ValueError(f"--lengths must name a file of at least {count} texts, got {len(lengths)}; leave it out")
-    return lengths[:: len(lengths) // count][:count]
-
-
-def main(arguments: Sequence[str] | None = None, folder: Path = RESULTS) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.zoo.interface_speed", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("names", nargs="*", help=f"cases to measure, all if left out: {', '.join(CASES)}")
-    parser.add_argument("--lengths", type=Path, help="texts, one per line, whose lengths the padded batch has")
-    given = parser.parse_args(arguments)
-    unknown = [name for name in given.names if name not in CASES]
-    if unknown:
-        parser.error(f"no case is called {unknown[0]!r}; choose from {', '.join(CASES)}")
-    cases = {name: CASES[name] for name in given.names or CASES}
-    if given.lengths is not None and "padding" in cases:
-        try:
-            cases["padding"] = partial(padding, lengths=lengths_of(given.lengths))
-        except (OSError, ValueError) as error:
-            parser.error(str(error))
-    print(line([heading.upper() for heading in HEADINGS]), flush=True)
-    for name, case in cases.items():
-        here, rows = machine.machine(), []
-        for row in case(Effort(repeat=15, budget=20.0)):
-            rows.append(row)
-            print(line(row.cells()), flush=True)
-        results = report.Results(datetime.date.today().isoformat(), False, here, machine.versions(), rows)
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        print(f"{summary(rows)} Written to {results.write(folder / name)}.", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    # processes that measure memory import the job by the name of its module
-    from benchmarks.zoo import interface_speed
-
-    sys.exit(interface_speed.main())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import __main__ as command, memory, recurrent, report, timing
+from benchmarks.measured import About
 from benchmarks.table import Bound, Row, absent, amount, cost, gain, line, markdown, summary
 from benchmarks.timing import Effort, Spread, Timed, backward, both_ways, compare, spread
 
@@ -101,36 +102,50 @@ def test_memory_counts_what_the_call_takes() -> None:
 
 
 def test_results_survive_the_disk(tmp_path: Path) -> None:
-    assert report.latest(tmp_path) is None
     rows = [amount("toy", "memory", "MB", 99.0, 100), absent("toy", "other", "why")]
-    for date, quick in (("2020-02-02", False), ("2020-02-03", True), ("2020-02-01", False)):
-        found = report.Results(date, quick, {"processor": "abacus"}, {"torch": "2"}, rows)
-        assert found.write(tmp_path).name == f"{date}{'-quick' * quick}.md"
-    latest = report.latest(tmp_path)
-    assert latest is not None
-    assert (latest.name, latest.rows) == ("2020-02-02", rows)
-    assert "abacus" in report.page(latest)
-    assert "quick" in report.read(tmp_path / "2020-02-03-quick.json").markdown()
+    results = report.Results(About("2020-02-02", {"processor": "abacus"}, {"torch": "2"}), rows, "How.")
+    assert report.read(results.write(tmp_path / "toy.json")) == results
+    assert "- processor: abacus\n- versions: torch 2\n\nHow.\n1 of 1 bounds" in report.page(results)
+    with pytest.raises(ValueError, match="none.json does not exist; measure its table first"):
+        report.read(tmp_path / "none.json")
+
+
+def test_the_page_is_that_of_the_results() -> None:
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(report.read(report.SPEED))
+
+
+def test_a_whole_table_is_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def sound(effort: Effort) -> Iterator[Row]:
+        """a sound case"""
+        yield amount("toy", "memory", "MB", 1.0)
+
+    known = {"toys": command.Table(tmp_path / "toys.json", {"toys/a": sound, "toys/b": sound})}
+    assert command.main(["toys/a", "--repeat", "1"], known) == 0
+    assert "Nothing was written: only whole tables are saved." in capsys.readouterr().out
+    assert command.main(["toys", "--quick"], known) == 0
+    assert not (tmp_path / "toys.json").exists()
+    assert command.main(["toys"], known) == 0
+    assert len(report.read(tmp_path / "toys.json").rows) == 2
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list"]) == 0
     said = capsys.readouterr().out
-    assert [text.split()[0] for text in said.splitlines()] == list(command.CASES)
+    names = [text.split()[0] for text in said.splitlines()]
+    assert {"dot/overhead", "crf/loss", "steps/growth", "int8/generate", "models"} <= set(names)
     assert "None" not in said
 
 
 def test_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        command.main(["addtive"])
-    assert stopped.value.code == 2
-    assert "no benchmark is called 'addtive'; did you mean additive?" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        command.main(["zzzzz"])
-    assert "--list prints the names" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        command.main(["--repeat", "0"])
-    assert "must be 1 or more, got 0" in capsys.readouterr().err
+    for typed, told in (
+        (["addtive"], "no benchmark is called 'addtive'; did you mean additive?"),
+        (["zzzzz"], "--list prints the names"),
+        (["--repeat", "0"], "must be 1 or more, got 0"),
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            command.main(typed)
+        assert stopped.value.code == 2
+        assert told in capsys.readouterr().err
 
 
 def test_one_real_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +163,7 @@ def test_a_case_that_fails_leaves_the_others(capsys: pytest.CaptureFixture[str])
     def sound(effort: Effort) -> Iterator[Row]:
         yield amount("toy", "memory", "MB", 1.0)
 
-    first, second = command.run({"a/broken": broken, "a/sound": sound}, TOY)
+    first, second = report.measure({"a/broken": broken, "a/sound": sound}, TOY)
     assert first.note == "ValueError: no such kernel"
     assert second.measured is not None
     assert "not measured" in capsys.readouterr().out

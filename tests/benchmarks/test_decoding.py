@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks.__main__ import QUICK
-from benchmarks.decoding import __main__ as command_line, generation, int8, steps, translation
+from benchmarks.decoding import generation, int8, page, steps, translation
+from benchmarks.report import QUICK
 
 ONCE = replace(QUICK, repeat=1, least=1, block=0.0)
 
@@ -45,18 +45,8 @@ def test_agreement_is_reported() -> None:
     assert translation.agreement([same], [same]) == "1 of 1 translations are the same tokens"
 
 
-def test_command_writes_a_table_and_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(command_line.TABLES, "steps", {"call": steps.call})
-    assert command_line.main(["steps", "--repeat", "1"], tmp_path) == 0
-    assert (tmp_path / "steps.json").exists()
-    text = command_line.page(tmp_path)
-    assert "## Steps with a cache" in text
-    assert "regard.attention(score=Dot()) : SDPA" in text
-    with pytest.raises(SystemExit):
-        command_line.main(["setps"])
-    assert "no table is called 'setps'" in capsys.readouterr().err
+def test_the_page_is_that_of_the_results() -> None:
+    assert page.PAGE.read_text(encoding="utf-8") == page.page()
 
 
 @pytest.mark.whole

@@ -1,14 +1,14 @@
 """The comparison with whole systems: its protocol, its data, its turns, and regard's side of it at toy size."""
 
-import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.measured import About
 from benchmarks.peers import environment, joeynmt, regard_worker, text
 from benchmarks.peers.talk import ROOT, Setting, Worker
+from benchmarks.report import Results
 from benchmarks.table import Row
 
 TOY = """
@@ -126,26 +126,17 @@ def test_they_take_turns_and_ratios_are_taken_inside_a_round() -> None:
     assert "3 target tokens/s (38% padding, loss 2.00) to 2 target tokens/s" in row.note
 
 
-def test_a_table_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joeynmt, "RESULTS", tmp_path)
-    monkeypatch.setattr(joeynmt, "ROOT", tmp_path)
-    path = tmp_path / joeynmt.write({"cores": "2"}, {"joeynmt": "2.3.0"}, [], "How.")
-    assert "- versions: joeynmt 2.3.0" in path.read_text()
-    assert json.loads(path.with_suffix(".json").read_text())["machine"] == {"cores": "2"}
-
-
 def test_models_that_are_not_measured_again_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joeynmt, "RESULTS", tmp_path)
-    monkeypatch.setattr(joeynmt, "ROOT", tmp_path)
+    monkeypatch.setattr(joeynmt, "RESULT", tmp_path / "joeynmt.json")
     assert joeynmt.others([]) == []
-    joeynmt.write(
-        {}, {}, [Row("training, one", "a : b", note="then"), Row("training, two", "a : b", note="then")], "How."
-    )
+    about = About("2020-02-02", {}, {})
+    rows = [Row(f"training, {name}", "a : b", note="then") for name in ("one", "two")]
+    Results(about, rows).write(joeynmt.RESULT)
     again = [Row("training, one", "a : b", note="now")]
     (kept,) = joeynmt.others(again)
     assert kept.case == "training, two"
-    assert re.fullmatch(r"then; measured on \d{4}-\d\d-\d\d", kept.note)
-    joeynmt.write({}, {}, [*again, kept], "How.")
+    assert kept.note == "then; measured on 2020-02-02"
+    Results(about, [*again, kept]).write(joeynmt.RESULT)
     assert [row.note for row in joeynmt.others(again)] == [kept.note]
 
 

@@ -170,7 +170,7 @@ def test_the_result_and_its_page() -> None:
 
 
 @pytest.mark.whole
-def test_speed_beside_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_speed_beside_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows on tiny models; the memory of processes is not measured here."""
     small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     monkeypatch.setattr(interface_speed, "MODELS", {"tiny": ("Bert", small, (2, 5))})
@@ -179,17 +179,3 @@ def test_speed_beside_sdpa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     rows = [*interface_speed.models(effort), *interface_speed.padding(effort), *interface_speed.window(effort, 16)]
     assert [row.compared for row in rows] == ["regard : sdpa"] * 6
     assert all(row.measured is not None for row in rows)
-    texts = tmp_path / "texts.txt"
-    texts.write_text("".join(f"1 {'word ' * n}\n" for n in range(1, 65)), encoding="utf-8")
-    assert interface_speed.lengths_of(texts) == list(range(3, 67, 2))
-    for arguments, told in (
-        (["speed"], "no case is called 'speed'; choose from models, padding, window, memory"),
-        (["padding", "--lengths", __file__], "--lengths must name a file of at least 32 texts, got"),
-    ):
-        if "--lengths" in arguments:
-            texts.write_text("1 word\n", encoding="utf-8")
-            arguments[-1] = str(texts)
-        with pytest.raises(SystemExit) as caught:
-            interface_speed.main(arguments)
-        assert caught.value.code == 2
-        assert told in capsys.readouterr().err
