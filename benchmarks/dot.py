@@ -18,7 +18,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "Bilinear": lambda: regard.Bilinear(WIDTH, WIDTH),
     "Cosine": regard.Cosine,
     "Distance": regard.Distance,
-    "Trilinear": lambda: regard.Trilinear(WIDTH),
+    "Trilinear": lambda: regard.scores.Trilinear(WIDTH),
 }
 
 

@@ -23,19 +23,19 @@ def plain_simam(gate: nn.Module, x: Tensor) -> Tensor:
 
 
 def plain_se(gate: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(gate, regard.SqueezeExcite)
+    assert isinstance(gate, regard.gates.SqueezeExcite)
     s = torch.sigmoid(gate.up(F.relu(gate.down(x.mean(dim=(2, 3))))))
     return x * s[:, :, None, None]
 
 
 def plain_eca(gate: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(gate, regard.ECA)
+    assert isinstance(gate, regard.gates.ECA)
     s = torch.sigmoid(gate.conv(x.mean(dim=(2, 3)).unsqueeze(1))).squeeze(1)
     return x * s[:, :, None, None]
 
 
 def plain_cbam(gate: nn.Module, x: Tensor) -> Tensor:
-    assert isinstance(gate, regard.CBAM)
+    assert isinstance(gate, regard.gates.CBAM)
     one, two = gate.channel, gate.spatial
     mean, most = x.mean(dim=(2, 3)), x.amax(dim=(2, 3))
     what = torch.sigmoid(one.up(F.relu(one.down(mean))) + one.up(F.relu(one.down(most))))

@@ -18,7 +18,7 @@ def look_job(tokens: int, look: str) -> Callable[[], object]:
 
     def call() -> object:
         seen = regard.attend(q, k, v, need=regard.Need(map=True)).map
-        assert isinstance(seen, regard.AttentionMap)
+        assert isinstance(seen, regard.attn.AttentionMap)
         if look == "topk":
             return seen.topk(5, rows=list(range(0, tokens, tokens // 100))[:100])
         return seen.pooled(256, 256)

@@ -34,20 +34,20 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
         }
     ),
     "trilinear": lambda: [neighbour("general"), neighbour("trilinear")],
-    "location": lambda: [backwards("location", lambda: regard.Attention(regard.Location(DIM, 12)))],
-    "uniform": lambda: about({"q·k / √d": {}, "uniform": {"score": regard.Uniform()}}),
+    "location": lambda: [backwards("location", lambda: regard.Attention(regard.scores.Location(DIM, 12)))],
+    "uniform": lambda: about({"q·k / √d": {}, "uniform": {"score": regard.scores.Uniform()}}),
     "location-sensitive": location_sensitive,
     "local": local,
     "linear": lambda: about(
         {
             "softmax": {},
-            "elu": {"score": regard.Kernel("elu"), "normalize": regard.Sum()},
-            "taylor": {"score": regard.Kernel("taylor"), "normalize": regard.Sum()},
+            "elu": {"score": regard.scores.Kernel("elu"), "normalize": regard.normalizers.Sum()},
+            "taylor": {"score": regard.scores.Kernel("taylor"), "normalize": regard.normalizers.Sum()},
         }
     ),
     "unnormalized": lambda: [
         replace(panel, stretch=True)
-        for panel in about({"softmax": {}, "q·k / √d itself": {"normalize": regard.Identity()}})
+        for panel in about({"softmax": {}, "q·k / √d itself": {"normalize": regard.normalizers.Identity()}})
     ],
     "set-distance": set_distance,
     "temperature": lambda: about({f"T = {t:g}": {"normalize": regard.Softmax(t)} for t in (3.0, 1.0, 0.3)}),
@@ -68,7 +68,7 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "null": lambda: about(
         {"softmax": {"score": regard.Cosine(4.0)}}
         | {
-            f"null score {n:g}": {"score": regard.Cosine(4.0), "normalize": regard.WithNullSlot(score=n)}
+            f"null score {n:g}": {"score": regard.Cosine(4.0), "normalize": regard.normalizers.WithNullSlot(score=n)}
             for n in (1.0, 3.0)
         }
     ),

@@ -55,9 +55,9 @@ class Net(nn.Module):
 
 # with so few channels the usual reduction leaves one hidden unit, which relu may zero for good
 MADE: dict[str, Callable[[], nn.Module]] = {
-    "se": lambda: regard.SqueezeExcite(CHANNELS, 4),
-    "cbam": lambda: regard.CBAM(CHANNELS, 4),
-    "bam": lambda: regard.BAM(CHANNELS, 4),
+    "se": lambda: regard.gates.SqueezeExcite(CHANNELS, 4),
+    "cbam": lambda: regard.gates.CBAM(CHANNELS, 4),
+    "bam": lambda: regard.gates.BAM(CHANNELS, 4),
 }
 
 
@@ -93,7 +93,7 @@ def weights_of(name: str, which: int) -> Tensor:
     """The weights of one digit, "c 8 8"."""
     net = trained(name)
     features = net.before(digits()[0][which : which + 1])
-    assert isinstance(net.gate, regard.Gate)
+    assert isinstance(net.gate, regard.gates.Gate)
     return net.gate.weights(features)[0].expand(CHANNELS, 8, 8)
 
 
@@ -117,7 +117,7 @@ def over_positions(name: str) -> list[Panel]:
 @torch.no_grad()
 def over_channels(name: str) -> list[Panel]:
     net, (images, labels) = trained(name), digits()
-    assert isinstance(net.gate, regard.Gate)
+    assert isinstance(net.gate, regard.gates.Gate)
     weights = net.gate.weights(net.before(images[1500:])).flatten(2).mean(-1)
     rows = torch.stack([weights[labels[1500:] == digit].mean(0) for digit in range(10)])
     title = f"{name}: weights of {CHANNELS} channels, by digit"
@@ -151,7 +151,7 @@ def shapes() -> list[Panel]:
 def cbam() -> list[Panel]:
     panels = over_channels("cbam")
     net = trained("cbam")
-    assert isinstance(net.gate, regard.CBAM)
+    assert isinstance(net.gate, regard.gates.CBAM)
     with torch.no_grad():
         features = net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1])
         where = net.gate.spatial.weights(net.gate.channel(features))[0, 0]
@@ -195,7 +195,7 @@ def external() -> list[Panel]:
 def csra() -> list[Panel]:
     torch.manual_seed(0)
     body = nn.Sequential(trained("se").net.stem, trained("se").net.blocks[0]).requires_grad_(False)
-    net = nn.Sequential(body, regard.CSRA(CHANNELS, 10, strength=1.0, temperatures=[4.0]))
+    net = nn.Sequential(body, regard.gates.CSRA(CHANNELS, 10, strength=1.0, temperatures=[4.0]))
     images, labels = digits()
     optimizer = torch.optim.AdamW(net[-1].parameters(), lr=2e-2)
     for _ in range(200):
@@ -239,7 +239,7 @@ def gated_cell() -> list[Panel]:
 def attention_module() -> list[Panel]:
     """A digit, and the pool of the three heads whose weights differ most: a row per row of the picture."""
     net = trained("attention-module")
-    assert isinstance(net.gate, regard.ModuleGate)
+    assert isinstance(net.gate, regard.gates.ModuleGate)
     pool = net.gate.pool(net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1]))[0]  # (head, row, unit)
     chosen = pool.std((1, 2)).topk(3).indices.sort().values.tolist()
     return [image(SHOWN[0])] + [stretched(pool[k], f"head {k}: rows × hidden units") for k in chosen]

@@ -161,16 +161,16 @@ def frame_labels() -> tuple[list[str], list[str]]:
 
 
 def monotonic() -> list[Panel]:
-    def layer(chunk: regard.ChunkwiseSoftmax | None = None) -> regard.Monotonic:
-        score = regard.NormedAdditive(DIM, DIM, DIM)
-        return regard.Monotonic(score, chunk=chunk, offset=0.0, noise=2.0, stop=regard.ExpectedStop())
+    def layer(chunk: regard.layers.ChunkwiseSoftmax | None = None) -> regard.layers.Monotonic:
+        score = regard.scores.NormedAdditive(DIM, DIM, DIM)
+        return regard.layers.Monotonic(score, chunk=chunk, offset=0.0, noise=2.0, stop=regard.layers.ExpectedStop())
 
     model, soft = stretched(layer, "monotonic, expected", 600)
-    assert isinstance(model.attention, regard.Monotonic)
-    model.attention.stop = regard.FirstStop()
+    assert isinstance(model.attention, regard.layers.Monotonic)
+    model.attention.stop = regard.layers.FirstStop()
     hard = alignment_panel(model, "the same, decoded")
     wide = stretched(
-        lambda: layer(regard.ChunkwiseSoftmax(regard.Additive(DIM, DIM, DIM), width=3)), "mocha, width 3", 600
+        lambda: layer(regard.layers.ChunkwiseSoftmax(regard.Additive(DIM, DIM, DIM), width=3)), "mocha, width 3", 600
     )[1]
     return [soft, hard, wide]
 
@@ -185,7 +185,7 @@ class Backwards(nn.Module):
 
     def __init__(self, attention: nn.Module, places: int = 12) -> None:
         super().__init__()
-        self.letter, self.place = nn.Embedding(26, DIM), regard.LearnedPositions(places, DIM)
+        self.letter, self.place = nn.Embedding(26, DIM), regard.positions.LearnedPositions(places, DIM)
         self.ask = nn.Sequential(nn.Embedding(places * (places + 1), DIM), nn.Linear(DIM, DIM), nn.Tanh())
         self.attention, self.out = attention, nn.Linear(DIM, 26)
 
@@ -226,11 +226,13 @@ def backwards(name: str, make: Callable[[], nn.Module], steps: int = 500) -> Pan
 def local() -> list[Panel]:
     q = words(*QUERIES, *KEYS)
     labels = [w[:2] for w in (*QUERIES, *KEYS)]
-    layer = regard.Local(regard.Cosine(2.0), regard.Diagonal(2))
+    layer = regard.layers.Local(regard.Cosine(2.0), regard.layers.Diagonal(2))
     got = layer.attend(q, q, need=regard.Need(weights=True))
     assert got.weights is not None
     predicted = backwards(
-        "local-p, D = 6", lambda: regard.Local(regard.Bilinear(DIM, DIM), regard.LocalGaussian(DIM, DIM, 6.0)), 800
+        "local-p, D = 6",
+        lambda: regard.layers.Local(regard.Bilinear(DIM, DIM), regard.biases.LocalGaussian(DIM, DIM, 6.0)),
+        800,
     )
     return [Panel(got.weights, "local-m, D = 2", labels, labels), predicted]
 
@@ -244,7 +246,7 @@ def key_value() -> list[Panel]:
     )
     queried = "acmq"
     q = torch.stack([letter[ord(c) - 97] for c in queried])
-    layer = regard.KeyValue(regard.Attention(regard.Dot()))
+    layer = regard.layers.KeyValue(regard.Attention(regard.Dot()))
     got = layer.attend(q, states, need=regard.Need(weights=True))
     assert got.weights is not None
     read = [f"{c} is {(got.out[n] @ digit.T).argmax()}" for n, c in enumerate(queried)]
@@ -259,7 +261,7 @@ def memory_hop() -> list[Panel]:
     k, v = (torch.stack([vectors[names.index(f[side])] for f in facts]) for side in (0, 2))
     forget = nn.Linear(DIM, DIM, bias=False)
     nn.init.zeros_(forget.weight)
-    hop, u, rows = regard.MemoryHop(carry=forget), vectors[:1], []
+    hop, u, rows = regard.layers.MemoryHop(carry=forget), vectors[:1], []
     with torch.no_grad():
         for _ in range(4):
             got = hop.attend(u, k, v, need=regard.Need(weights=True))

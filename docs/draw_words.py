@@ -63,7 +63,7 @@ def set_distance() -> list[Panel]:
     q, k = words(*QUERIES), words(*KEYS)
     panels = []
     for sign, title in ((-1, "−Σ‖k − l‖ / n"), (1, "Σ‖k − l‖ / n")):
-        layer = regard.SetDistance(sign, scale=1 / len(KEYS))
+        layer = regard.layers.SetDistance(sign, scale=1 / len(KEYS))
         panels.append(Panel(layer(q, k, torch.eye(len(KEYS))), title, QUERIES, KEYS))
     return panels
 
@@ -84,7 +84,7 @@ def gumbel() -> list[Panel]:
     for temperature in (1.0, 0.2):
         torch.manual_seed(0)
         shown[f"Gumbel, T = {temperature:g}"] = regard.attention(q, k, each, read=regard.Gumbel(temperature))
-    shown["straight-through"] = regard.attention(q, k, each, read=regard.StraightThrough())
+    shown["straight-through"] = regard.attention(q, k, each, read=regard.reads.StraightThrough())
     return [Panel(w, title, QUERIES, KEYS) for title, w in shown.items()]
 
 
@@ -100,7 +100,7 @@ def pooling() -> list[Panel]:
         found = [[index[w] for w in re.findall("[a-z]+", s) if w in index and w not in common] for s in text.split(".")]
         lines += [(torch.tensor(ids[:12]), label) for ids in found if len(ids) >= 4]
     torch.manual_seed(0)
-    pool = regard.Pool(regard.Attention(regard.Additive(DIM, DIM, DIM)), DIM)
+    pool = regard.layers.Pool(regard.Attention(regard.Additive(DIM, DIM, DIM)), DIM)
     out = nn.Linear(DIM, 2)
     ids = nn.utils.rnn.pad_sequence([ids for ids, _ in lines], batch_first=True)
     mask = regard.Lengths(torch.tensor([len(ids) for ids, _ in lines]))
@@ -121,7 +121,7 @@ def pooling() -> list[Panel]:
 
 def co_attention() -> list[Panel]:
     q, k = words(*CONTEXT), words(*QUESTION)
-    got = regard.CoAttention(regard.Cosine(8.0)).attend(q, k, need=regard.Need(weights=True))
+    got = regard.layers.CoAttention(regard.Cosine(8.0)).attend(q, k, need=regard.Need(weights=True))
     assert got.of_q.weights is not None
     assert got.of_k.weights is not None
     return [
@@ -133,7 +133,7 @@ def co_attention() -> list[Panel]:
 @torch.no_grad()
 def bidaf() -> list[Panel]:
     q, k = (F.normalize(words(*text), dim=-1) for text in (CONTEXT, QUESTION))
-    layer = regard.AttentionFlow(DIM)
+    layer = regard.layers.AttentionFlow(DIM)
     for part, value in ((layer.score.query, 0.0), (layer.score.key, 0.0), (layer.score.both, 8.0)):
         part.fill_(value)
     flow = layer.flow(q, k)

@@ -38,7 +38,7 @@ class Reverser(nn.Module):
     def __init__(self, attention: regard.Attention) -> None:
         super().__init__()
         self.letters = nn.Embedding(len(LETTERS), DIM)
-        self.places = regard.LearnedPositions(LONGEST, DIM)
+        self.places = regard.positions.LearnedPositions(LONGEST, DIM)
         self.length = nn.Embedding(LONGEST + 1, DIM)
         self.query = nn.Sequential(nn.Linear(DIM, 2 * DIM), nn.ReLU(), nn.Linear(2 * DIM, DIM))
         self.attention = attention

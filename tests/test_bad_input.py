@@ -29,7 +29,7 @@ def call(*tensors: object, **terms: object) -> Callable[[], object]:
     return lambda: regard.attend(*(tensors or (Q, K, V)), **terms)
 
 
-def a_map() -> regard.AttentionMap:
+def a_map() -> regard.attn.AttentionMap:
     return regard.attend(Q, K, need=Need(map=True)).map
 
 
@@ -137,11 +137,11 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "odd width of xl": (ValueError, lambda: regard.RelativeXL(5, 2, 4), ["dim must be even", "5", "try 6"]),
     "no heads of alibi": (ValueError, lambda: regard.ALiBi(0), ["heads must be positive", "ALiBi", "0"]),
     "no clip": (ValueError, lambda: regard.Shaw(4, 0), ["clip must be positive", "Shaw", "0"]),
-    "no window": (ValueError, lambda: regard.LocalGaussian(4, 4, -1.0), ["window must be positive", "-1.0"]),
+    "no window": (ValueError, lambda: regard.biases.LocalGaussian(4, 4, -1.0), ["window must be positive", "-1.0"]),
     "shaw of another width": (ValueError, call(bias=regard.Shaw(7)), ["q must be 7 wide", "(2, 3, 4)", "build Shaw"]),
     "no distance of xl": (ValueError, lambda: regard.RelativeXL(6, 2, 4, clamp=0), ["clamp must be", "got 0"]),
     "xl of another width": (ValueError, call(bias=regard.RelativeXL(6, 1, 7)), ["q must be 7 wide", "RelativeXL"]),
-    "gaussian of another width": (ValueError, call(bias=regard.LocalGaussian(7, 3)), ["q must be 7 wide"]),
+    "gaussian of another width": (ValueError, call(bias=regard.biases.LocalGaussian(7, 3)), ["q must be 7 wide"]),
     # masks
     "mask that is a word": (TypeError, call(mask="causal"), ["mask must be a Mask", "str", "Causal()"]),
     "mask of integers": (TypeError, call(mask=t(3, 5).long()), ["mask must be boolean", "int64", "bias=", "mask > 0"]),
@@ -232,9 +232,18 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: regard.explain(MultiHead(8, 2), Q),
         ["explain is for tensors, got a MultiHead; call layer.explain(...)"],
     ),
-    "a name of torch": (AttributeError, lambda: regard.MultiHeadAttention, ["did you mean MultiHead?"]),
-    "a name of a paper": (AttributeError, lambda: regard.SENet, ["did you mean SqueezeExcite?"]),
-    "a misspelled name": (AttributeError, lambda: regard.MultiHed, ["regard has no MultiHed; did you mean MultiHead?"]),
+    "a name of torch": (AttributeError, lambda: regard.MultiHeadAttention, ["did you mean regard.MultiHead?"]),
+    "a name of a paper": (AttributeError, lambda: regard.SENet, ["did you mean regard.gates.SqueezeExcite?"]),
+    "a misspelled name": (
+        AttributeError,
+        lambda: regard.MultiHed,
+        ["regard has no MultiHed; did you mean regard.MultiHead?"],
+    ),
+    "a name of a namespace": (
+        AttributeError,
+        lambda: regard.SimAM,
+        ["regard has no SimAM; did you mean regard.gates.SimAM?"],
+    ),
     "a name that is like none": (AttributeError, lambda: regard.xyzzy, ["regard has no xyzzy; dir(regard) lists all"]),
     "lengths beyond the keys": (
         ValueError,
@@ -273,32 +282,32 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "dot of two widths": (ValueError, call(Q, t(2, 5, 7)), ["Dot", "(2, 3, 4)", "(2, 5, 7)", "Bilinear(4, 7)"]),
     "cosine of two widths": (ValueError, call(Q, t(2, 5, 7), score=regard.Cosine()), ["Cosine", "Bilinear(4, 7)"]),
     "distance of two widths": (ValueError, call(Q, t(2, 5, 7), score=regard.Distance()), ["Distance", "(2, 5, 7)"]),
-    "kernel of two widths": (ValueError, call(Q, t(2, 5, 7), score=regard.Kernel()), ["Kernel", "(2, 5, 7)"]),
+    "kernel of two widths": (ValueError, call(Q, t(2, 5, 7), score=regard.scores.Kernel()), ["Kernel", "(2, 5, 7)"]),
     "bilinear, q": (ValueError, call(score=regard.Bilinear(7, 4)), ["q must be 7 wide", "Bilinear(7, 4)", "(2, 3, 4)"]),
     "bilinear, k": (ValueError, call(score=regard.Bilinear(4, 7)), ["k must be 7 wide", "(2, 5, 4)", "width 4"]),
     "additive, q": (ValueError, call(score=regard.Additive(7, 4, 3)), ["q must be 7 wide", "Additive(7, 4, 3)"]),
     "additive, k": (ValueError, call(score=regard.Additive(4, 7, 3)), ["k must be 7 wide", "Additive(4, 7, 3)"]),
-    "concat, q": (ValueError, call(score=regard.Concat(7, 4, 3)), ["q must be 7 wide", "Concat(7, 4, 3)"]),
-    "concat, k": (ValueError, call(score=regard.Concat(4, 7, 3)), ["k must be 7 wide", "Concat(4, 7, 3)"]),
-    "trilinear": (ValueError, call(score=regard.Trilinear(7)), ["q must be 7 wide", "Trilinear"]),
-    "location sensitive": (ValueError, call(score=regard.LocationSensitive(4, 7, 3)), ["k must be 7 wide"]),
-    "location, q": (ValueError, call(score=regard.Location(7, 9)), ["q must be 7 wide", "Location(7, 9)"]),
+    "concat, q": (ValueError, call(score=regard.scores.Concat(7, 4, 3)), ["q must be 7 wide", "Concat(7, 4, 3)"]),
+    "concat, k": (ValueError, call(score=regard.scores.Concat(4, 7, 3)), ["k must be 7 wide", "Concat(4, 7, 3)"]),
+    "trilinear": (ValueError, call(score=regard.scores.Trilinear(7)), ["q must be 7 wide", "Trilinear"]),
+    "location sensitive": (ValueError, call(score=regard.scores.LocationSensitive(4, 7, 3)), ["k must be 7 wide"]),
+    "location, q": (ValueError, call(score=regard.scores.Location(7, 9)), ["q must be 7 wide", "Location(7, 9)"]),
     "location, k": (
         ValueError,
-        call(score=regard.Location(4, 3)),
+        call(score=regard.scores.Location(4, 3)),
         ["at most 3 positions", "(2, 5, 4)", "Location(4, 5)"],
     ),
     "even filters": (
         ValueError,
-        lambda: regard.LocationSensitive(4, 4, 3, width=4),
+        lambda: regard.scores.LocationSensitive(4, 4, 3, width=4),
         ["width must be odd", "got 4", "try 5"],
     ),
     "power of three": (ValueError, lambda: regard.Distance(power=3), ["power must be 1", "got 3", "power=2"]),
     "scale of nought": (ValueError, lambda: regard.Distance(scale=0.0), ["scale must be positive", "Distance", "0.0"]),
-    "cap of nought": (ValueError, lambda: regard.SoftCap(0.0), ["cap must be positive", "SoftCap", "0.0"]),
+    "cap of nought": (ValueError, lambda: regard.scores.SoftCap(0.0), ["cap must be positive", "SoftCap", "0.0"]),
     "cosine below nought": (ValueError, lambda: regard.Cosine(-1.0), ["scale must be positive", "Cosine", "-1.0"]),
     "cosine trained from nought": (ValueError, lambda: regard.Cosine(Learnable(0.0)), ["scale must be positive"]),
-    "mistyped feature": (ValueError, lambda: regard.Kernel("elo"), ["'elo'", "did you mean 'elu'?", "taylor"]),
+    "mistyped feature": (ValueError, lambda: regard.scores.Kernel("elo"), ["'elo'", "did you mean 'elu'?", "taylor"]),
     # normalizers and reads
     "temperature of nought": (ValueError, lambda: regard.Softmax(0.0), ["temperature must be positive", "0.0"]),
     "temperature trained from nought": (ValueError, lambda: regard.Softmax(Learnable(-1.0)), ["temperature", "-1.0"]),
@@ -314,26 +323,30 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "mistyped pairs": (ValueError, lambda: regard.Rotary(4, pairs="half"), ["'half'", "did you mean 'halves'?"]),
     "rotary scaling of no range": (
         ValueError,
-        lambda: regard.Rotary(4, scaling=regard.RotaryScaling(8.0, 4.0, 4.0, 64)),
+        lambda: regard.Rotary(4, scaling=regard.positions.RotaryScaling(8.0, 4.0, 4.0, 64)),
         ["scaling must have 0 < low < high", "low=4.0", "try RotaryScaling(8.0, 1.0, 4.0, 8192)"],
     ),
     "rotary scaling by nought": (
         ValueError,
-        lambda: regard.Rotary(4, scaling=regard.RotaryScaling(0.0, 1.0, 4.0, 64)),
+        lambda: regard.Rotary(4, scaling=regard.positions.RotaryScaling(0.0, 1.0, 4.0, 64)),
         ["scaling.factor must be positive", "Rotary"],
     ),
     "base of nought": (ValueError, lambda: regard.Rotary(4, base=0.0), ["base must be positive", "Rotary"]),
     "sinusoids of another width": (ValueError, lambda: regard.Sinusoidal(6)(Q), ["x must be 6 wide", "(2, 3, 4)"]),
-    "half waves of another width": (ValueError, lambda: regard.HalfWave(6)(Q), ["x must be 6 wide", "HalfWave(6)"]),
+    "half waves of another width": (
+        ValueError,
+        lambda: regard.positions.HalfWave(6)(Q),
+        ["x must be 6 wide", "HalfWave(6)"],
+    ),
     "rotary of another width": (ValueError, lambda: regard.Rotary(6)(Q), ["x must be 6 wide", "Rotary(6"]),
     "learned of another width": (
         ValueError,
-        lambda: regard.LearnedPositions(9, 6)(Q),
+        lambda: regard.positions.LearnedPositions(9, 6)(Q),
         ["x must be 6 wide", "LearnedPositions(9, 6)"],
     ),
     "too long for learned": (
         ValueError,
-        lambda: regard.LearnedPositions(5, 4)(Q, start=4),
+        lambda: regard.positions.LearnedPositions(5, 4)(Q, start=4),
         ["x ends at position 7", "5 positions", "LearnedPositions(7, 4)"],
     ),
     # memory
@@ -363,7 +376,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
         lambda: KVCache(K, V, torch.arange(5)).extend(t(2, 1, 4), t(2, 1, 6)),
         ["positions must be given to every extend", "pass the positions of the new keys"],
     ),
-    "segment below nought": (ValueError, lambda: regard.Segment(-3), ["keep", "-3", "try 3"]),
+    "segment below nought": (ValueError, lambda: regard.attn.Segment(-3), ["keep", "-3", "try 3"]),
     # what is asked for
     "log_prob of a soft read": (ValueError, call(need=Need(log_prob=True)), ["log_prob", "WeightedSum()", "Sample()"]),
     "key index of a soft read": (
@@ -601,7 +614,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "too much picked": (IndexError, lambda: a_map().pick(0, 0), ["at most the 1 leading", "got 2"]),
     "remembered places beyond the last": (
         ValueError,
-        lambda: MultiHead(4, 2, attention=Attention(regard.Location(2, 4)))(Q, K),
+        lambda: MultiHead(4, 2, attention=Attention(regard.scores.Location(2, 4)))(Q, K),
         ["at most 4 positions", "Location(2, 5)"],
     ),
     "more real scores than fake": (

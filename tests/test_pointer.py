@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard import Attention, Bilinear, Gumbel, Need, Sample, StraightThrough
+from regard import Attention, Bilinear, Gumbel, Need, Sample
 from regard.losses import Baseline, reinforce
+from regard.reads import StraightThrough
 
 SLOTS, VALUES, BATCH = 4, 5, 64
 

@@ -108,8 +108,8 @@ FILE = Path("a.safetensors")
 READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "a name that is not there": (
         AttributeError,
-        lambda _: regard.nothing,
-        "regard has no nothing; dir(regard) lists all names",
+        lambda _: regard.xyzzy,
+        "regard has no xyzzy; dir(regard) lists all names",
     ),
     "weights that are not there": (
         FileNotFoundError,
@@ -224,7 +224,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     ),
     "a gate far away": (
         ValueError,
-        lambda _: regard.SqueezeExcite(4).to("meta")(torch.zeros(1, 4, 2, 2)),
+        lambda _: regard.gates.SqueezeExcite(4).to("meta")(torch.zeros(1, 4, 2, 2)),
         "SqueezeExcite is on meta, x on cpu; move one, as in gate.to('cpu')",
     ),
     "state that is no tensor": (

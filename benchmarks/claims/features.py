@@ -57,7 +57,7 @@ class Attended(nn.Module):
 class Gated(nn.Module):
     """A gate over features as channels and readings as positions; the mean of what passes."""
 
-    def __init__(self, gate: regard.Gate) -> None:
+    def __init__(self, gate: regard.gates.Gate) -> None:
         super().__init__()
         self.gate = gate
 
@@ -89,9 +89,9 @@ def _attention(**terms: Any) -> Callable[[int, Settings], nn.Module]:
 READERS: dict[str, Callable[[int, Settings], nn.Module]] = {
     SOFTMAX: _attention(),
     ENTMAX: _attention(normalize=regard.Entmax(1.5)),
-    HARD: _attention(read=regard.StraightThrough()),
-    SE: lambda count, settings: Gated(regard.SqueezeExcite(count, 2)),
-    SIMAM: lambda count, settings: Gated(regard.SimAM()),
+    HARD: _attention(read=regard.reads.StraightThrough()),
+    SE: lambda count, settings: Gated(regard.gates.SqueezeExcite(count, 2)),
+    SIMAM: lambda count, settings: Gated(regard.gates.SimAM()),
 }
 
 
@@ -193,7 +193,9 @@ def differing(seed: int, settings: Settings) -> Iterator[Number]:
     width = settings["width"]
     for heads in settings["heads"]:
         torch.manual_seed(seed)
-        gpt2 = regard.GPT2(VOCABULARY, width=width, layers=2, heads=heads, longest=256, positions="rotary", dropout=0.0)
+        gpt2 = regard.models.GPT2(
+            VOCABULARY, width=width, layers=2, heads=heads, longest=256, positions="rotary", dropout=0.0
+        )
         model = Reader(States(gpt2), width).eval()
         for name in (UNTRAINED, TRAINED):
             if name == TRAINED:

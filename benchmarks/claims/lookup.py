@@ -10,7 +10,9 @@ from benchmarks.claims.claim import Claim, Criterion, Measured, Number, Panel, S
 from benchmarks.claims.models import Lookup, reader
 from benchmarks.claims.strings import CLASSES, VOCABULARY, Strings, strings
 from benchmarks.claims.training import fit_reader, predictions
-from regard import Additive, Attention, Dot, Kernel, Need, Sum
+from regard import Additive, Attention, Dot, Need
+from regard.normalizers import Sum
+from regard.scores import Kernel
 
 SCORES: dict[str, Callable[[int], Attention]] = {
     "dot, not scaled": lambda width: Attention(Dot(scale=1.0)),

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.claims.strings import CLASSES, VOCABULARY
-from regard import GPT2, Attention, RecurrentLanguageModel
+from regard import Attention
+from regard.models import GPT2, RecurrentLanguageModel
 from regard.models.language_model import LanguageModel
 
 

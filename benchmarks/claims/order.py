@@ -10,8 +10,9 @@ from benchmarks.claims.claim import Claim, Criterion, Measured, Number, Panel, S
 from benchmarks.claims.manual_text import ManualText, last_loss
 from benchmarks.claims.models import Reader
 from benchmarks.claims.training import minimise, predictions
-from regard import GPT2, Attention, Causal, MultiHead, Shaw, Sinusoidal
+from regard import Attention, Causal, MultiHead, Shaw, Sinusoidal
 from regard.layers.transformer import EncoderLayer
+from regard.models import GPT2
 
 # letters beside the two whose order is asked for
 _OTHERS = 10

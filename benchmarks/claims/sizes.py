@@ -10,7 +10,7 @@ from benchmarks.claims.manual_text import ManualText, last_loss
 from benchmarks.claims.models import Convolutional, Reader, reader
 from benchmarks.claims.strings import VOCABULARY, strings
 from benchmarks.claims.training import fit_reader, predictions
-from regard import GPT2
+from regard.models import GPT2
 
 
 def by_heads(seed: int, settings: Settings) -> Iterator[Number]:

@@ -161,7 +161,7 @@ def forward() -> tuple[nn.Module, Callable[[], object]]:
 def costs(effort: Effort) -> list[Cost]:
     model, call = forward()
 
-    def record() -> regard.Recording:
+    def record() -> regard.recording.Recording:
         with regard.record(model) as recording:
             call()
         return recording

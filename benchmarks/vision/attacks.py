@@ -130,7 +130,7 @@ class Measured:
         self.saturated = Pixels(plain.model, plain.stats, FACTOR)
         self.masked = self.under(self.saturated, PGD(EPS, 10))
 
-    def under(self, net: nn.Module, attack: Attack) -> regard.AttackResult:
+    def under(self, net: nn.Module, attack: Attack) -> regard.attacks.AttackResult:
         return regard.attack(net, self.x, self.y, attack)
 
     def worst_accuracy(self, net: nn.Module) -> float:

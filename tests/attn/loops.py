@@ -147,7 +147,7 @@ def random_score(draw: random.Random, d: int) -> tuple[regard.Score, Callable[[R
         case "euclid":
             return regard.Distance(1), lambda q, k: -math.dist(q, k)
         case "soft-cap":
-            return regard.SoftCap(0.6), lambda q, k: 0.6 * math.tanh(dot(q, k) / math.sqrt(d) / 0.6)
+            return regard.scores.SoftCap(0.6), lambda q, k: 0.6 * math.tanh(dot(q, k) / math.sqrt(d) / 0.6)
         case "bilinear":
             general = regard.Bilinear(d, d).double()
             return general, lambda q, k: dot(q, linear(general.key.weight, k))
@@ -195,7 +195,7 @@ def random_bias(draw: random.Random, lead: Lead, q: Tensor, k: int) -> tuple[Any
 
             return xl, relative
         case "gaussian":
-            gaussian = regard.LocalGaussian(d, 3, window=4.0).double()
+            gaussian = regard.biases.LocalGaussian(d, 3, window=4.0).double()
 
             def density(index: Index, row: int, column: int, i: int, j: int, total: int) -> float:
                 hidden = linear(gaussian.hidden.weight, q[(*index, row)].tolist())
@@ -254,13 +254,13 @@ NORMALIZERS: dict[str, tuple[Callable[[], regard.Normalizer], Callable[[Row], Ro
     "softmax": (regard.Softmax, softmax),
     "cool": (lambda: regard.Softmax(0.6), lambda s: softmax([x / 0.6 for x in s])),
     "sigmoid": (lambda: regard.Sigmoid(-1.0), lambda s: [sigmoid(x - 1) for x in s]),
-    "normalized": (regard.NormalizedSigmoid, lambda s: share([sigmoid(x) for x in s])),
+    "normalized": (regard.normalizers.NormalizedSigmoid, lambda s: share([sigmoid(x) for x in s])),
     "sparsemax": (regard.Sparsemax, lambda s: entmax(s, 2.0)),
     "entmax": (lambda: regard.Entmax(1.5), lambda s: entmax(s, 1.5)),
     "entmax13": (lambda: regard.Entmax(1.3), lambda s: entmax(s, 1.3)),
     "topk": (lambda: regard.TopK(2), lambda s: top(s, 2)),
-    "null": (regard.WithNullSlot, lambda s: softmax([*s, 0.0])[:-1]),
-    "identity": (regard.Identity, lambda s: s),
+    "null": (regard.normalizers.WithNullSlot, lambda s: softmax([*s, 0.0])[:-1]),
+    "identity": (regard.normalizers.Identity, lambda s: s),
 }
 
 
@@ -286,9 +286,9 @@ def example(seed: int) -> Example:
         for shape in ((*lead, n, d), (*kv, k, d), (*kv, k, draw.choice((3, 4))))
     )
     if draw.random() < 0.15:  # linear attention
-        score, score_loop = regard.Kernel("elu"), lambda q, k: dot(elu(q), elu(k))
+        score, score_loop = regard.scores.Kernel("elu"), lambda q, k: dot(elu(q), elu(k))
         bias, bias_loop = None, None
-        normalize, normalize_loop = regard.Sum(), share
+        normalize, normalize_loop = regard.normalizers.Sum(), share
     else:
         score, score_loop = random_score(draw, d)
         bias, bias_loop = random_bias(draw, lead, q, k)

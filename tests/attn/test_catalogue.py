@@ -236,8 +236,8 @@ def test_long_sequences_without_values_have_the_right_shapes(mode: Callable[[], 
     """Sizes at which the backends that skip masked blocks would run."""
     with mode():
         q = torch.empty(2, 4, 2048, 16)
-        for normalize in (regard.Softmax(), regard.Sparsemax(), regard.Sum()):
-            score = regard.Kernel() if isinstance(normalize, regard.Sum) else regard.Dot()
+        for normalize in (regard.Softmax(), regard.Sparsemax(), regard.normalizers.Sum()):
+            score = regard.scores.Kernel() if isinstance(normalize, regard.normalizers.Sum) else regard.Dot()
             out = regard.attention(q, q, score=score, mask=regard.Window(8, 0), normalize=normalize)
             assert out.shape == q.shape
         with pytest.raises(ValueError, match="its blocks are planned by values, and the tensors have none"):

@@ -97,7 +97,7 @@ def test_a_gate_costs_as_many_operations_for_any_batch(name: str) -> None:
 def test_linear_attention_without_readable_values_is_computed_once() -> None:
     def count(device: str) -> int:
         q = torch.rand(1, 128, 8, device=device)
-        terms = {"score": regard.Kernel("square"), "normalize": regard.Sum(), "backend": "linear"}
+        terms = {"score": regard.scores.Kernel("square"), "normalize": regard.normalizers.Sum(), "backend": "linear"}
         with FlopCounterMode(display=False) as flops:
             regard.attention(q, q, **terms)
         return flops.get_total_flops()

@@ -319,7 +319,7 @@ def test_a_mask_of_numbers_has_the_axes_of_the_same_boolean_mask(lead: tuple[int
 
 @pytest.mark.parametrize(
     "normalize",
-    [regard.Softmax(), regard.WithNullSlot(), regard.TopK(2), regard.Sparsemax(), regard.Entmax(1.3)],
+    [regard.Softmax(), regard.normalizers.WithNullSlot(), regard.TopK(2), regard.Sparsemax(), regard.Entmax(1.3)],
     ids=repr,
 )
 def test_a_batch_that_only_the_values_have(normalize: regard.Normalizer) -> None:

@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 
-from regard import Attention, KVCache, Lengths, Segment
-from regard.attn import kv_cache, nonfinite
+from regard import Attention, KVCache, Lengths
+from regard.attn import Segment, kv_cache, nonfinite
 
 
 def memory(n: int, batch: tuple[int, ...] = (2, 3)) -> KVCache:

@@ -150,7 +150,7 @@ def test_each_head_its_own_attention() -> None:
         Attention(regard.Distance(), mask=regard.Causal()),
         Attention(regard.Bilinear(2, 2), normalize=regard.Entmax(1.5)),
         Attention(regard.Cosine()),
-        Attention(regard.Trilinear(2)),
+        Attention(regard.scores.Trilinear(2)),
     ]
     layer = MultiHead(DIM, HEADS, kv_heads=3, attention=several)
     x = torch.randn(2, 5, DIM)
@@ -233,7 +233,7 @@ LAYERS = {
     "additive": lambda: MultiHead(DIM, HEADS, attention=Attention(regard.Additive(2, 2, 3))),
     "sparsemax": lambda: MultiHead(DIM, HEADS, attention=Attention(normalize=regard.Sparsemax())),
     "xl": lambda: MultiHead(DIM, HEADS, attention=Attention(bias=regard.RelativeXL(6, HEADS, 2))),
-    "gaussian": lambda: MultiHead(DIM, HEADS, attention=Attention(bias=regard.LocalGaussian(2, 3))),
+    "gaussian": lambda: MultiHead(DIM, HEADS, attention=Attention(bias=regard.biases.LocalGaussian(2, 3))),
     "blocked": lambda: MultiHead(DIM, HEADS, attention=Attention(regard.Distance(1), backend="blocked")),
     "apart": lambda: MultiHead(2, 2, head_dim=3, attention=[Attention(), Attention(regard.Cosine())]),
 }
@@ -338,7 +338,7 @@ def test_a_mask_of_numbers_is_added_to_the_scores(attention, axes: tuple[int, ..
 
 
 def test_remembered_places_go_on_where_they_ended() -> None:
-    layer = MultiHead(DIM, HEADS, attention=Attention(regard.Location(DIM // HEADS, 2 * T))).double()
+    layer = MultiHead(DIM, HEADS, attention=Attention(regard.scores.Location(DIM // HEADS, 2 * T))).double()
     x = torch.randn(2, T, DIM, dtype=torch.float64)
     past = layer.project_kv(x[:, 3:], layer.project_kv(x[:, :3]))
     close(layer(x, past), layer(x))

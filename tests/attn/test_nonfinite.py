@@ -26,7 +26,7 @@ def zeroed() -> torch.Tensor:
 TERMS = {
     "softmax": {},
     "sparsemax": {"normalize": regard.Sparsemax()},
-    "linear": {"score": regard.Kernel(), "normalize": regard.Sum()},
+    "linear": {"score": regard.scores.Kernel(), "normalize": regard.normalizers.Sum()},
     "bilinear": {"score": regard.Bilinear(4, 4)},
     "additive": {"score": regard.Additive(4, 4, 3)},
     "euclid": {"score": regard.Distance(1)},

@@ -96,8 +96,8 @@ def test_half_types_err_at_most_twice_as_much_as_sdpa(name: str, dtype: torch.dt
         regard.Entmax(1.3),
         regard.TopK(4),
         regard.Sigmoid(-1.0),
-        regard.NormalizedSigmoid(),
-        regard.WithNullSlot(),
+        regard.normalizers.NormalizedSigmoid(),
+        regard.normalizers.WithNullSlot(),
     ],
     ids=repr,
 )
@@ -201,7 +201,7 @@ def test_squared_distances_under_autocast() -> None:
 
 
 def test_a_far_place_of_a_half_type() -> None:
-    bias = regard.LocalGaussian(4, 3, window=4.0)
+    bias = regard.biases.LocalGaussian(4, 3, window=4.0)
     q = torch.randn(1, 2, 4)
     near = bias.bfloat16().centre(q.bfloat16(), 1001)
     assert near.dtype == torch.float32

@@ -56,7 +56,7 @@ def test_of_heads_and_of_a_pool(heads: int) -> None:
     torch.testing.assert_close(got.scores.softmax(-1), got.weights)
     own = regard.MultiHead(8, 2, attention=[regard.Attention(regard.Dot()) for _ in range(2)])
     assert own.attend(x, need=Need(scores=True)).scores.shape == (2, 2, 5, 5)
-    assert regard.Pool(regard.Attention(regard.Additive(8, 8, 3)), 8).attend(
+    assert regard.layers.Pool(regard.Attention(regard.Additive(8, 8, 3)), 8).attend(
         x, need=Need(scores=True)
     ).scores.shape == (2, 5)
 
@@ -66,4 +66,4 @@ def test_nothing_changes_without_them() -> None:
     assert attend(q, q).scores is None
     torch.testing.assert_close(attend(q, q, need=Need(scores=True)).out, attend(q, q).out)
     with pytest.raises(ValueError, match=r"need\.scores does not exist for SimAM"):
-        regard.SimAM().attend(torch.randn(1, 2, 3, 3), need=Need(scores=True))
+        regard.gates.SimAM().attend(torch.randn(1, 2, 3, 3), need=Need(scores=True))

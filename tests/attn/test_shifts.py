@@ -27,8 +27,10 @@ def results(call: Callable[..., Tensor], *inputs: Tensor) -> list[Tensor]:
 POINTS: dict[str, Callable[..., Tensor]] = {
     "distance": lambda q, k: regard.attention(q, k, torch.ones_like(k).cumsum(-2), score=regard.Distance(scale=0.2)),
     "euclid": lambda q, k: regard.attention(q, k, torch.ones_like(k).cumsum(-2), score=regard.Distance(1)),
-    "set-distance": lambda q, k: regard.SetDistance()(q, k, torch.ones_like(k).cumsum(-2)),
-    "set-distance squared": lambda q, k: regard.SetDistance(power=2, scale=0.05)(q, k, torch.ones_like(k).cumsum(-2)),
+    "set-distance": lambda q, k: regard.layers.SetDistance()(q, k, torch.ones_like(k).cumsum(-2)),
+    "set-distance squared": lambda q, k: regard.layers.SetDistance(power=2, scale=0.05)(
+        q, k, torch.ones_like(k).cumsum(-2)
+    ),
 }
 
 

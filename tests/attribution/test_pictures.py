@@ -41,7 +41,13 @@ def vit() -> ImageClassifier:
 @pytest.fixture
 def convnet() -> ImageClassifier:
     torch.manual_seed(0)
-    layers = [nn.Conv2d(3, 5, 3), nn.Tanh(), regard.SqueezeExcite(5), nn.Flatten(), nn.Linear(5 * 28, len(CLASSES))]
+    layers = [
+        nn.Conv2d(3, 5, 3),
+        nn.Tanh(),
+        regard.gates.SqueezeExcite(5),
+        nn.Flatten(),
+        nn.Linear(5 * 28, len(CLASSES)),
+    ]
     return predictor_of(nn.Sequential(*layers))
 
 

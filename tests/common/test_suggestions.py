@@ -34,5 +34,5 @@ def test_every_synonym_is_a_name() -> None:
     from regard.tasks.registry import TASKS
 
     options = {"lr", "batch", "layers", "heads", "width", "steps", "out", "data"}
-    names = {*options, *TASKS, *regard.__all__, *regard.MECHANISMS, *regard.GATES}
+    names = {*options, *TASKS, *regard.__all__, *regard.gates.__all__, *regard.MECHANISMS, *regard.GATES}
     assert not {name for synonyms in suggestions._SYNONYMS.values() for name in synonyms} - names

@@ -14,8 +14,10 @@ LETTERS = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU"}
 THEIRS = {"IOB1": "IOB1", "IOB2": "IOB2", "BIOES": "IOBES", "BILOU": "BILOU"}
 
 
-def scheme_of(name: str) -> regard.TagScheme:
-    return regard.TagScheme(name, ["O", *[f"{letter}-{label}" for letter in LETTERS[name] for label in ("X", "Y-Z")]])
+def scheme_of(name: str) -> regard.layers.TagScheme:
+    return regard.layers.TagScheme(
+        name, ["O", *[f"{letter}-{label}" for letter in LETTERS[name] for label in ("X", "Y-Z")]]
+    )
 
 
 def sequences(name: str) -> st.SearchStrategy[list[str]]:
@@ -77,17 +79,17 @@ def test_the_first_violation_is_named() -> None:
 
 def test_bad_tags_are_explained() -> None:
     with pytest.raises(ValueError, match="unknown scheme 'IOB'; did you mean 'IOB"):
-        regard.TagScheme("IOB", ["O"])
+        regard.layers.TagScheme("IOB", ["O"])
     with pytest.raises(
         ValueError, match="the tag 'S-X' is none of IOB2, which has O, B-LABEL, I-LABEL; choose another scheme"
     ):
-        regard.TagScheme("IOB2", ["O", "S-X"])
+        regard.layers.TagScheme("IOB2", ["O", "S-X"])
     with pytest.raises(ValueError, match="tags must differ, but 'O' occurs twice"):
-        regard.TagScheme("IOB2", ["O", "O"])
+        regard.layers.TagScheme("IOB2", ["O", "O"])
 
 
 def test_tags_without_a_scheme_are_spans_of_one_token() -> None:
-    scheme = regard.TagScheme("none", ["NOUN", "X-Y", "O"])
+    scheme = regard.layers.TagScheme("none", ["NOUN", "X-Y", "O"])
     assert scheme.spans(["X-Y", "X-Y", "O"]) == [TaggedSpan(0, 1, "X-Y"), TaggedSpan(1, 2, "X-Y")]
     assert scheme.violation(["NOUN", "O", "X-Y"]) is None
     assert scheme.write(scheme.spans(["X-Y", "O", "NOUN"], "strict"), 3) == ["X-Y", "O", "NOUN"]

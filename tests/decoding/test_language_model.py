@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import GPT2
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis
 from regard.decoding.sampling import sample
 from regard.decoding.search import Beam, Greedy, Sampling, Search, run_search
+from regard.models import GPT2
 
 V, EOS = 7, 2
 PROMPT = torch.tensor([[3, 5, 1, 4], [6, 6, 0, 5], [1, 3, 3, 0]])

@@ -7,24 +7,22 @@ import torch
 from tests.for_each import for_each
 from torch import nn
 
-from regard import (
+from regard import GATES, Need, gate
+from regard.gates import (
     BAM,
     CBAM,
     CSRA,
     ECA,
-    GATES,
     ChannelGate,
     External,
     ExternalBlock,
     MagnitudeSaliency,
     MaxSaliency,
     MultiHeadExternal,
-    Need,
     NonLocal,
     SimAM,
     SpatialGate,
     SqueezeExcite,
-    gate,
 )
 
 every = for_each("name", GATES)

@@ -10,7 +10,8 @@ from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
-from regard import (
+from regard import Need, Softmax
+from regard.gates import (
     BAM,
     CBAM,
     CSRA,
@@ -24,10 +25,8 @@ from regard import (
     MagnitudeSaliency,
     MaxSaliency,
     MultiHeadExternal,
-    Need,
     NonLocal,
     SimAM,
-    Softmax,
     Spatial,
     SpatialGate,
     SqueezeExcite,

@@ -10,7 +10,8 @@ from tests.gates.loops import dense, sigma
 from torch import nn
 from torch.autograd import gradcheck
 
-from regard import CellState, GatedCell, GatedHeads, Need, record
+from regard import Need, record
+from regard.gates import CellState, GatedCell, GatedHeads
 
 B, N, D, H, W = 2, 5, 3, 4, 7
 

@@ -10,7 +10,8 @@ from tests.gates.loops import dense, sigma, softmax
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from regard import CellGate, ControlledAttention, GatedUnits, HeadsGate, ModuleGate, Need, Sigmoid, UnitsGate
+from regard import Need, Sigmoid
+from regard.gates import CellGate, ControlledAttention, GatedUnits, HeadsGate, ModuleGate, UnitsGate
 
 B, D, N, H, W, T = 2, 3, 5, 4, 7, 6
 

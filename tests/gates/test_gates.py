@@ -8,7 +8,8 @@ from tests.for_each import for_each
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
-from regard import BAM, CBAM, GATES, Coordinate, ExternalBlock, Gate, Need, SqueezeExcite, gate
+from regard import GATES, Need, gate
+from regard.gates import BAM, CBAM, Coordinate, ExternalBlock, Gate, SqueezeExcite
 
 # sizes that share no factor: a swapped axis must fail
 B, C = 3, 7

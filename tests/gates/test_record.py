@@ -105,14 +105,14 @@ def test_some_rows_are_some_channels() -> None:
 
 
 def test_a_gate_alone() -> None:
-    made = regard.SimAM()
+    made = regard.gates.SimAM()
     with regard.record(made) as tape:
         made(torch.randn(1, 2, 3, 5))
     assert [(one.name, one.kind, one.grid) for one in tape] == [("", "gate", (3, 5))]
 
 
 def test_layers_choose() -> None:
-    net = nn.Sequential(regard.SimAM(), regard.ECA(4), regard.SimAM())
+    net = nn.Sequential(regard.gates.SimAM(), regard.gates.ECA(4), regard.gates.SimAM())
     with regard.record(net, layers="1") as tape:
         net(torch.randn(1, 4, 3, 5))
     assert [one.name for one in tape] == ["1"]

@@ -309,8 +309,8 @@ def test_the_printed_difference_of_opponents_is_no_difference() -> None:
 
 
 def test_public_name() -> None:
-    assert regard.saliency is saliency
-    assert regard.Saliency is Saliency
+    assert regard.gates.saliency is saliency
+    assert regard.gates.Saliency is Saliency
 
 
 @for_each(

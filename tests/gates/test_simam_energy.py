@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import SimAM
+from regard.gates import SimAM
 
 LAM = 0.03
 

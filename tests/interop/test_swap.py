@@ -27,9 +27,9 @@ def encoder(**options: Any) -> nn.TransformerEncoder:
     return nn.TransformerEncoder(layer, 2).eval()
 
 
-def gpt() -> regard.GPT2:
+def gpt() -> regard.models.GPT2:
     torch.manual_seed(2)
-    return regard.GPT2(99, width=16, layers=2, heads=4, longest=32).eval()
+    return regard.models.GPT2(99, width=16, layers=2, heads=4, longest=32).eval()
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Tensor]]] = {

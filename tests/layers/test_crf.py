@@ -45,7 +45,7 @@ def every_mask(t: int) -> Tensor:
 
 @for_each(("name", "tags", "t"), [(None, 4, 6), (None, 1, 4), *[(s, 0, 5) for s in SCHEMES]])
 def test_every_result_against_all_paths(name: str | None, tags: int, t: int) -> None:
-    scheme = None if name is None else regard.TagScheme(name, SCHEMES[name])
+    scheme = None if name is None else regard.layers.TagScheme(name, SCHEMES[name])
     k = tags if scheme is None else len(scheme.tags)
     crf = regard.CRF(k, constraints=scheme).double()
     mask = every_mask(t)
@@ -65,7 +65,7 @@ def test_every_result_against_all_paths(name: str | None, tags: int, t: int) -> 
     span_shares = [] if scheme is None else crf.span_marginals(emissions, spans, mask)
     for row, keep in enumerate(mask):
         if not keep.any():
-            assert (best[row], several[row], float(loss[row])) == ([], [regard.TagPath([], 1.0)], 0.0)
+            assert (best[row], several[row], float(loss[row])) == ([], [regard.layers.TagPath([], 1.0)], 0.0)
             continue
         every = AllPaths(crf, emissions[row][keep])
         order = every.scores.argsort(descending=True)[:5].tolist()
@@ -90,7 +90,7 @@ def test_every_result_against_all_paths(name: str | None, tags: int, t: int) -> 
 
 
 def test_a_scheme_is_read_without_constraints() -> None:
-    scheme = regard.TagScheme("IOB2", SCHEMES["IOB2"])
+    scheme = regard.layers.TagScheme("IOB2", SCHEMES["IOB2"])
     crf = regard.CRF(4).double()
     emissions = torch.randn(1, 4, 4, dtype=torch.float64)
     every = AllPaths(crf, emissions[0])
@@ -137,7 +137,7 @@ def test_autocast_changes_nothing() -> None:
 
 
 def test_every_parameter_receives_a_gradient_but_not_where_forbidden() -> None:
-    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    crf = regard.CRF(3, regard.layers.TagScheme("IOB2", SCHEMES["IOB1"]))
     crf.loss(torch.randn(4, 6, 3), torch.zeros(4, 6, dtype=torch.int64)).sum().backward()
     for name, parameter in crf.named_parameters():
         allowed = getattr(crf, f"allowed_{name}")
@@ -155,14 +155,14 @@ def test_marginals_are_differentiable() -> None:
 
 
 def test_a_window_may_begin_inside_a_span() -> None:
-    scheme = regard.TagScheme("BIOES", ["O", "B-X", "I-X", "E-X", "S-X"])
+    scheme = regard.layers.TagScheme("BIOES", ["O", "B-X", "I-X", "E-X", "S-X"])
     emissions = torch.tensor([[[0.0, 0, 9, 0, 0], [0, 0, 9, 0, 0]]])
-    assert regard.CRF(5, regard.Constraints.from_scheme(scheme, window=True)).decode(emissions) == [[2, 2]]
+    assert regard.CRF(5, regard.layers.Constraints.from_scheme(scheme, window=True)).decode(emissions) == [[2, 2]]
     assert regard.CRF(5, scheme).decode(emissions) != [[2, 2]]
 
 
 def test_an_answer_does_not_depend_on_the_batch() -> None:
-    crf = regard.CRF(7, regard.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y", "B-Z", "I-Z"]))
+    crf = regard.CRF(7, regard.layers.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y", "B-Z", "I-Z"]))
     emissions, lengths = torch.randn(64, 23, 7), torch.randint(0, 24, (64,))
     mask = torch.arange(23) < lengths.unsqueeze(1)
     together = crf.decode(emissions, mask, k=3)
@@ -174,7 +174,7 @@ def test_an_answer_does_not_depend_on_the_batch() -> None:
 
 
 def test_a_checkpoint_holds_the_parameters_only() -> None:
-    assert sorted(regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"])).state_dict()) == [
+    assert sorted(regard.CRF(3, regard.layers.TagScheme("IOB2", SCHEMES["IOB1"])).state_dict()) == [
         "end",
         "start",
         "transitions",
@@ -182,7 +182,7 @@ def test_a_checkpoint_holds_the_parameters_only() -> None:
 
 
 def test_bad_input_is_explained() -> None:
-    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    crf = regard.CRF(3, regard.layers.TagScheme("IOB2", SCHEMES["IOB1"]))
     emissions, tags = torch.randn(2, 4, 3), torch.zeros(2, 4, dtype=torch.int64)
     tags[1, 2] = 2
     with pytest.raises(ValueError, match=r"tags\[1, 2\] is 2, which the constraints forbid after tag 0"):
@@ -196,10 +196,10 @@ def test_bad_input_is_explained() -> None:
     with pytest.raises(
         ValueError, match=r"constraints must be for 4 tags, transitions a boolean tensor of shape \(4, 4\)"
     ):
-        regard.CRF(4, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+        regard.CRF(4, regard.layers.TagScheme("IOB2", SCHEMES["IOB1"]))
     never = torch.zeros(2, 2, dtype=torch.bool)
     with pytest.raises(ValueError, match="no path of tags is allowed for sequence 0"):
-        regard.CRF(2, regard.Constraints(never, ~never[0], ~never[0])).decode(torch.randn(1, 3, 2))
+        regard.CRF(2, regard.layers.Constraints(never, ~never[0], ~never[0])).decode(torch.randn(1, 3, 2))
     with pytest.raises(ValueError, match="scheme must be a TagScheme of 3 tags, got none; pass scheme="):
         regard.CRF(3).span_marginals(emissions, [[], []])
     with pytest.raises(ValueError, match=r"the span \(1, 9, 'X'\) lies outside sequence 1, which has 4 positions"):
@@ -236,14 +236,14 @@ def test_bad_input_is_explained() -> None:
     ids=["tags", "one sequence", "numbers", "length"],
 )
 def test_bad_shapes_are_explained(method: str, emissions: tuple[int, ...], mask: Tensor | None, error: str) -> None:
-    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    crf = regard.CRF(3, regard.layers.TagScheme("IOB2", SCHEMES["IOB1"]))
     beside = {"loss": [torch.zeros(2, 4, dtype=torch.int64)], "span_marginals": [[[], []]]}.get(method, [])
     with pytest.raises(ValueError, match=re.escape(error)):
         getattr(crf, method)(torch.randn(emissions), *beside, mask)
 
 
 def test_compiled_whole() -> None:
-    crf = regard.CRF(3, regard.TagScheme("IOB2", SCHEMES["IOB1"]))
+    crf = regard.CRF(3, regard.layers.TagScheme("IOB2", SCHEMES["IOB1"]))
     emissions, tags = torch.randn(2, 4, 3, requires_grad=True), torch.zeros(2, 4, dtype=torch.int64)
     torch.compiler.reset()
     compiled = torch.compile(crf.loss, fullgraph=True, backend="aot_eager")
@@ -297,13 +297,13 @@ def test_improbable_paths_are_paths() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_tags_of_any_integers(dtype: torch.dtype) -> None:
-    crf, emissions = regard.CRF(3, regard.TagScheme("IOB2", ["O", "B-X", "I-X"])), torch.randn(2, 4, 3)
+    crf, emissions = regard.CRF(3, regard.layers.TagScheme("IOB2", ["O", "B-X", "I-X"])), torch.randn(2, 4, 3)
     tags = torch.tensor(crf.decode(emissions))
     assert torch.equal(crf.loss(emissions, tags.to(dtype)), crf.loss(emissions, tags))
 
 
 def test_inference_mode() -> None:
-    crf, emissions = regard.CRF(3, regard.TagScheme("IOB2", ["O", "B-X", "I-X"])), torch.randn(2, 4, 3)
+    crf, emissions = regard.CRF(3, regard.layers.TagScheme("IOB2", ["O", "B-X", "I-X"])), torch.randn(2, 4, 3)
     with torch.inference_mode():
         mask = torch.tensor([[True, True, False, True], [False, True, True, False]])
         got = crf.marginals(emissions * 1.0, mask)
@@ -323,7 +323,7 @@ def test_nothing(shape: tuple[int, int, int], grad: bool) -> None:
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
 def test_emissions_without_a_best_path_are_refused(number: float) -> None:
-    scheme = regard.TagScheme("IOB2", ["O", "B-X", "I-X"])
+    scheme = regard.layers.TagScheme("IOB2", ["O", "B-X", "I-X"])
     crf, emissions = regard.CRF(3, scheme), torch.randn(2, 4, 3)
     emissions[1, 2, 0] = number
     sentence = re.escape("emissions[1, 2] has NaN or infinity; look for NaN in the model's parameters, or mask the")
@@ -339,7 +339,7 @@ def test_emissions_without_a_best_path_are_refused(number: float) -> None:
 
 
 def test_spans_of_a_sequence_without_a_path() -> None:
-    scheme = regard.TagScheme("IOB2", ["O", "B-X", "I-X"])
+    scheme = regard.layers.TagScheme("IOB2", ["O", "B-X", "I-X"])
     emissions = torch.randn(2, 3, 3)
     emissions[0, 1] = -torch.inf
     first, second = regard.CRF(3, scheme).span_marginals(emissions, [[(0, 1, "X"), (0, 3, "O")], [(0, 1, "X")]])

@@ -12,7 +12,7 @@ from regard.metrics import intervals
 from regard.metrics.classification import accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
 
-SCHEME = regard.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y"])
+SCHEME = regard.layers.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y"])
 pairs = st.lists(
     st.integers(1, 7).flatmap(
         lambda n: st.tuples(*[st.lists(st.sampled_from(SCHEME.tags), min_size=n, max_size=n) for _ in range(2)])

@@ -10,8 +10,9 @@ from tests.models.cases import HEADS
 from torch import Tensor, nn
 
 import regard
-from regard import BERT, BERTClassifier, BERTMaskedLM, Documents, Lengths
+from regard import Documents, Lengths
 from regard.layers.position_choices import POSITIONS
+from regard.models import BERT, BERTClassifier, BERTMaskedLM
 
 # sizes that share no factor: a swapped axis must fail
 B, T, V = 3, 7, 19

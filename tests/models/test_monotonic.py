@@ -7,11 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard import ExpectedStop, Monotonic, Need, NormedAdditive
+from regard import Need
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis
+from regard.layers import ExpectedStop, Monotonic
 from regard.models import Seq2Seq
+from regard.scores import NormedAdditive
 
 BOS, EOS, LETTERS, LONGEST = 1, 2, 6, 5
 SIZE = 3 + LETTERS

@@ -7,8 +7,9 @@ import torch
 from tests.for_each import for_each
 from torch import nn
 
-from regard import ViT, ViTClassifier, save_pretrained
+from regard import save_pretrained
 from regard.layers.position_choices import POSITIONS
+from regard.models import ViT, ViTClassifier
 
 
 def built(**choices: object) -> ViT:

@@ -12,7 +12,7 @@ from torch import nn
 import regard
 
 
-def copied(ours: regard.SqueezeExcite, down: nn.Conv2d, up: nn.Conv2d) -> regard.SqueezeExcite:
+def copied(ours: regard.gates.SqueezeExcite, down: nn.Conv2d, up: nn.Conv2d) -> regard.gates.SqueezeExcite:
     with torch.no_grad():
         for mine, theirs in ((ours.down, down), (ours.up, up)):
             mine.weight.copy_(theirs.weight.flatten(1))
@@ -38,7 +38,7 @@ def test_regnet(channels: int, hidden: int) -> None:
     from transformers.models.regnet.modeling_regnet import RegNetSELayer
 
     theirs = RegNetSELayer(channels, hidden)
-    ours = copied(regard.SqueezeExcite(channels, hidden=hidden), theirs.attention[0], theirs.attention[2])
+    ours = copied(regard.gates.SqueezeExcite(channels, hidden=hidden), theirs.attention[0], theirs.attention[2])
     same(ours, theirs, channels)
 
 
@@ -48,14 +48,14 @@ def test_efficientnet(channels: int) -> None:
 
     config = transformers.EfficientNetConfig(hidden_act="relu", squeeze_expansion_ratio=0.25)
     theirs = EfficientNetSqueezeExciteLayer(config, channels, channels)
-    ours = copied(regard.SqueezeExcite(channels, 4), theirs.reduce, theirs.expand)
+    ours = copied(regard.gates.SqueezeExcite(channels, 4), theirs.reduce, theirs.expand)
     same(ours, theirs, channels)
 
 
 def test_non_local_is_torchs_attention() -> None:
     """One head of nn.MultiheadAttention without biases, whose scale is undone in the queries."""
     theirs = nn.MultiheadAttention(8, 1, bias=False, batch_first=True)
-    ours = regard.NonLocal(8, hidden=8, value=8)
+    ours = regard.gates.NonLocal(8, hidden=8, value=8)
     with torch.no_grad():
         query, key, value = theirs.in_proj_weight.chunk(3)
         ours.query.weight.copy_(query / 8**0.5)

@@ -47,7 +47,7 @@ def x() -> Tensor:
 def test_the_tape_is_a_recording_that_grows() -> None:
     net, given = model(), x()
     with regard.record(net) as tape:
-        assert isinstance(tape, regard.Recording)
+        assert isinstance(tape, regard.recording.Recording)
         assert len(tape) == 0
         net(given)
         assert len(tape) == 3

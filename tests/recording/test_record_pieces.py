@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {
 TOKENS = torch.randint(3, 31, (2, 24), generator=torch.Generator().manual_seed(0))
 
 
-def run(model: Any, **inputs: Any) -> tuple[Any, regard.Recording]:
+def run(model: Any, **inputs: Any) -> tuple[Any, regard.recording.Recording]:
     np.random.seed(0)  # noqa: NPY002 - BigBird draws its random blocks from it
     with torch.no_grad(), regard.record(model) as recording:
         model(**inputs)

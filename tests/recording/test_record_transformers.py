@@ -84,7 +84,7 @@ def test_flex_attention_of_a_model_is_heard_alike(name: str) -> None:
         torch.testing.assert_close(one.weights.dense() * valid, weights * valid, rtol=0.0, atol=1e-6)
 
 
-def generated(made: Made, **how: Any) -> tuple[Tensor, regard.Recording]:
+def generated(made: Made, **how: Any) -> tuple[Tensor, regard.recording.Recording]:
     ids = made.inputs["input_ids"][:1]
     plain: Any = made.model
     options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0, "eos_token_id": None, **how}
@@ -192,7 +192,7 @@ def test_a_cache_of_a_sliding_window_knows_its_steps(
     with torch.no_grad(), regard.record(made.model) as whole:
         made.model(text[:, :-1])
     stitched = tape.stitch()
-    for some in (stitched, regard.Recording.load(stitched.save(tmp_path / "a.safetensors"))):
+    for some in (stitched, regard.recording.Recording.load(stitched.save(tmp_path / "a.safetensors"))):
         for one, same in zip(some, whole, strict=True):
             assert one.verified
             torch.testing.assert_close(one.weights.dense()[..., :11], same.weights.dense(), rtol=0.0, atol=1e-6)

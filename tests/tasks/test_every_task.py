@@ -376,7 +376,7 @@ def test_record_and_view(
     if config_of(name).input_kind == "image":
         assert recorded.prediction == recording.about["said"]
     assert all(item.verified for item in recording)
-    assert [item.name for item in regard.Recording.load(out)] == [item.name for item in recording]
+    assert [item.name for item in regard.recording.Recording.load(out)] == [item.name for item in recording]
     if config_of(name).input_kind == "text":
         capsys.readouterr()
         assert main(["view", str(run)]) == 0, "an example of its own"

@@ -75,8 +75,8 @@ def test_it_is_evaluated_recorded_and_viewed(run: Path, tmp_path: Path, capsys: 
     assert "decoder.attention" in capsys.readouterr().out
     assert main(["view", str(FIXTURES / "recording.safetensors"), "--out", str(tmp_path / "page.html")]) == 0
     old, new = (
-        regard.Recording.load(FIXTURES / "recording.safetensors"),
-        regard.Recording.load(tmp_path / "new.safetensors"),
+        regard.recording.Recording.load(FIXTURES / "recording.safetensors"),
+        regard.recording.Recording.load(tmp_path / "new.safetensors"),
     )
     assert old.about["text"] == new.about["text"] == "abcde"
     assert old.queries == new.queries

@@ -17,8 +17,8 @@ from tests.recording.toy import computed, kept, stack, weights
 from tests.viz.test_browser import browser, opened
 
 import regard
-from regard import RecordedMap, Recording
 from regard.attn.maps.attention_map import DenseMap
+from regard.recording import RecordedMap, Recording
 from regard.viz import Alignment
 from regard.viz.show import View, show
 

@@ -5,6 +5,7 @@ result = regard.attack(regard.load("runs/topics"), texts, classes, regard.attack
 """
 
 from regard.attacks.apgd import APGD
+from regard.attacks.attack import AttackResult
 from regard.attacks.balls import L2, Ball, Linf
 from regard.attacks.base import Attack
 from regard.attacks.catalogue import ATTACKS, TEXT_ATTACKS
@@ -27,6 +28,7 @@ __all__ = [
     "AccuracyCurve",
     "Attack",
     "AttackLoss",
+    "AttackResult",
     "Ball",
     "CharacterEdits",
     "Constraint",

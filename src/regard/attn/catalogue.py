@@ -61,6 +61,23 @@ from regard.attn.terms.score import (
 from regard.attn.terms.uniform import Uniform
 from regard.common import checks
 
+# layers of the catalogue, public in `regard.layers`
+__all__ = [
+    "Attention",
+    "AttentionFlow",
+    "ChunkwiseSoftmax",
+    "CoAttention",
+    "Diagonal",
+    "KeyValue",
+    "Local",
+    "LocationAttention",
+    "MemoryHop",
+    "Monotonic",
+    "MultiHead",
+    "Pool",
+    "SetDistance",
+]
+
 Factory = Callable[[int, int], nn.Module]
 
 HEADS = 4

@@ -21,6 +21,29 @@ from regard.gates.parameter_free import MagnitudeSaliency, MaxSaliency, SimAM
 from regard.gates.reading_gates import CellGate, HeadsGate, ModuleGate, UnitsGate
 from regard.gates.spatial import Spatial, SpatialGate
 
+# gates of the catalogue, public in `regard.gates`
+__all__ = [
+    "BAM",
+    "CBAM",
+    "ECA",
+    "CellGate",
+    "ChannelGate",
+    "Coordinate",
+    "ExternalBlock",
+    "GlobalAverage",
+    "HeadsGate",
+    "MagnitudeSaliency",
+    "MaxSaliency",
+    "ModuleGate",
+    "MultiHeadExternal",
+    "NonLocal",
+    "SimAM",
+    "Spatial",
+    "SpatialGate",
+    "SqueezeExcite",
+    "UnitsGate",
+]
+
 
 class GateFactory(Protocol):
     """Builds a gate for maps of `channels` channels and `dims` spatial axes."""

@@ -291,5 +291,10 @@ def test_a_large_later_key_does_not_change_the_earlier_rows(feature: str, dtype:
     q, k, v = (torch.randn(1, 128, 8).to(dtype) for _ in range(3))
     later = k.clone()
     later[0, -1] *= 1000
-    terms = {"score": regard.Kernel(feature), "normalize": regard.Sum(), "mask": regard.Causal(), "backend": "linear"}
+    terms = {
+        "score": regard.scores.Kernel(feature),
+        "normalize": regard.normalizers.Sum(),
+        "mask": regard.Causal(),
+        "backend": "linear",
+    }
     assert torch.equal(regard.attention(q, k, v, **terms)[:, :-1], regard.attention(q, later, v, **terms)[:, :-1])

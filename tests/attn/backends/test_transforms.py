@@ -84,7 +84,7 @@ TERMS = {
     "sparsemax": lambda: {"normalize": regard.Sparsemax()},
     "entmax": lambda: {"normalize": regard.Entmax(1.3)},
     "shaw": lambda: {"bias": regard.Shaw(DIM, 2), "mask": regard.Window(2, 0)},
-    "linear": lambda: {"score": regard.Kernel(), "normalize": regard.Sum()},
+    "linear": lambda: {"score": regard.scores.Kernel(), "normalize": regard.normalizers.Sum()},
 }
 
 
@@ -240,8 +240,8 @@ BFLOAT = {
     "additive": lambda: {"score": regard.Additive(DIM, DIM, 6), "mask": regard.Causal()},
     "cosine": lambda: {"score": regard.Cosine(regard.Learnable(10.0)), "normalize": regard.Entmax(1.5)},
     "distance": lambda: {"score": regard.Distance(1), "normalize": regard.Sigmoid(-1.0)},
-    "linear": lambda: {"score": regard.Kernel(), "normalize": regard.Sum()},
-    "gaussian": lambda: {"bias": regard.LocalGaussian(DIM, 3), "mask": regard.Causal()},
+    "linear": lambda: {"score": regard.scores.Kernel(), "normalize": regard.normalizers.Sum()},
+    "gaussian": lambda: {"bias": regard.biases.LocalGaussian(DIM, 3), "mask": regard.Causal()},
 }
 
 

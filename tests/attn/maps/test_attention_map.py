@@ -12,7 +12,7 @@ from regard import Need
 SOME = [case for n, case in enumerate(CASES) if n % 6 == 0]
 
 
-def both(case: Case) -> tuple[regard.AttentionMap, torch.Tensor]:
+def both(case: Case) -> tuple[regard.attn.AttentionMap, torch.Tensor]:
     got = regard.attend(*tensors(), **case.terms(), need=Need(map=True, weights=True))
     return got.map, got.weights.detach()
 
@@ -60,7 +60,7 @@ def test_a_long_map_is_looked_at_without_the_square() -> None:
     greatest = []
     plain = type(seen).rows
 
-    def watched(self: regard.AttentionMap, rows: torch.Tensor | slice) -> torch.Tensor:
+    def watched(self: regard.attn.AttentionMap, rows: torch.Tensor | slice) -> torch.Tensor:
         out = plain(self, rows)
         greatest.append(out.numel())
         return out

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import AttentionFlow, Lengths, Need
+from regard import Lengths, Need
+from regard.layers import AttentionFlow
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
 

@@ -6,19 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard import (
-    Additive,
-    AttentionFlow,
-    Bilinear,
-    CoAttention,
-    Entmax,
-    KVCache,
-    Lengths,
-    Need,
-    Score,
-    Sparsemax,
-    mechanism,
-)
+from regard import Additive, Bilinear, Entmax, KVCache, Lengths, Need, Score, Sparsemax, mechanism
+from regard.layers import AttentionFlow, CoAttention
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
 

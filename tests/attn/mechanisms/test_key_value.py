@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard import Additive, Attention, Bilinear, Causal, KeyValue
+from regard import Additive, Attention, Bilinear, Causal
+from regard.layers import KeyValue
 
 B, K, E = 2, 7, 5
 

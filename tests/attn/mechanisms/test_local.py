@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from regard import Additive, Attention, Bilinear, Causal, Diagonal, Lengths, Local, LocalGaussian, Need, Window
+from regard import Additive, Attention, Bilinear, Causal, Lengths, Need, Window
+from regard.biases import LocalGaussian
+from regard.layers import Diagonal, Local
 
 B, Q, K, D, E = 2, 5, 23, 3, 4
 

@@ -4,7 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import Lengths, LocationAttention, LocationSensitive, Need, NormalizedSigmoid, Softmax, mechanism
+from regard import Lengths, Need, Softmax, mechanism
+from regard.layers import LocationAttention
+from regard.normalizers import NormalizedSigmoid
+from regard.scores import LocationSensitive
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
 

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from regard import Attention, Dot, Identity, Lengths, MemoryHop, Need
+from regard import Attention, Dot, Lengths, Need
+from regard.layers import MemoryHop
+from regard.normalizers import Identity
 
 B, Q, K, D = 2, 5, 7, 3
 

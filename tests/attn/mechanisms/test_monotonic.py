@@ -8,19 +8,9 @@ import torch
 from tests.for_each import for_each
 from torch import Tensor
 
-from regard import (
-    Additive,
-    Bilinear,
-    BooleanMask,
-    ChunkwiseSoftmax,
-    ExpectedStop,
-    FirstStop,
-    Lengths,
-    Monotonic,
-    Need,
-    NormedAdditive,
-    StopRule,
-)
+from regard import Additive, Bilinear, BooleanMask, Lengths, Need
+from regard.layers import ChunkwiseSoftmax, ExpectedStop, FirstStop, Monotonic, StopRule
+from regard.scores import NormedAdditive
 
 B, Q, K, D, E = 2, 5, 7, 3, 4
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard import Additive, Attention, Bilinear, Dot, Lengths, Need, Pool, Sample, Sparsemax
+from regard import Additive, Attention, Bilinear, Dot, Lengths, Need, Sample, Sparsemax
+from regard.layers import Pool
 
 B, K, E = 2, 7, 5
 

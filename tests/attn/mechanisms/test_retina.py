@@ -11,7 +11,7 @@ from tests.for_each import for_each
 from torch import Tensor
 
 import regard
-from regard import Retina
+from regard.layers import Retina
 
 FINE = 16
 

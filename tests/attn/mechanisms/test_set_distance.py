@@ -8,7 +8,9 @@ import torch
 from torch.autograd import gradcheck
 
 import regard
-from regard import Attention, Causal, Dot, Identity, Lengths, Need, SetDistance
+from regard import Attention, Causal, Dot, Lengths, Need
+from regard.layers import SetDistance
+from regard.normalizers import Identity
 
 B, Q, K, E, V = 2, 3, 7, 5, 4
 

@@ -73,7 +73,7 @@ def test_consecutive_positions_are_shifted_and_others_gathered() -> None:
 
 
 def test_local_gaussian() -> None:
-    bias = regard.LocalGaussian(D, 3, window=4.0)
+    bias = regard.biases.LocalGaussian(D, 3, window=4.0)
     q = torch.randn(2, H, Q, D)
     i, j = places()
     got = bias(q, i, j, 10)
@@ -97,7 +97,7 @@ PLACED = {
     "t5": lambda: regard.T5Buckets(H, buckets=4, max_distance=6),
     "shaw": lambda: regard.Shaw(D, 2),
     "xl": lambda: regard.RelativeXL(6, H, D),
-    "gaussian": lambda: regard.LocalGaussian(D, 3),
+    "gaussian": lambda: regard.biases.LocalGaussian(D, 3),
 }
 
 
@@ -130,7 +130,7 @@ def test_a_place_in_a_sentence_is_a_part_of_its_length(score: str, backend: str 
     """LocalGaussian looks at S · σ(…): S is the length of the sample, not of the padded batch."""
     if backend in ("fused", "additive") and (backend == "additive") != (score == "additive"):
         return
-    bias = regard.LocalGaussian(D, 3, window=4.0).double()
+    bias = regard.biases.LocalGaussian(D, 3, window=4.0).double()
     how = regard.Additive(D, D, 6).double() if score == "additive" else regard.Dot()
     lengths = [2, 6, 4]
     q, k, v = (torch.randn(3, H, n, w, dtype=torch.float64, requires_grad=True) for n, w in ((K, D), (K, D), (K, 2)))
@@ -162,14 +162,14 @@ def test_a_place_in_a_sentence_is_a_part_of_its_length(score: str, backend: str 
 
 
 def test_a_length_beyond_the_keys_is_the_keys() -> None:
-    bias = regard.LocalGaussian(D, 3)
+    bias = regard.biases.LocalGaussian(D, 3)
     q, k = torch.randn(2, Q, D), torch.randn(2, K, D)
     got = regard.attention(q, k, bias=bias, mask=regard.Lengths(torch.tensor([K, K + 100])))
     torch.testing.assert_close(got, regard.attention(q, k, bias=bias))
 
 
 def test_gaussian_counts_what_a_given_mask_shows() -> None:
-    bias, q, k = regard.LocalGaussian(4, 3, window=4.0), torch.randn(2, 3, 4), torch.randn(2, 9, 4)
+    bias, q, k = regard.biases.LocalGaussian(4, 3, window=4.0), torch.randn(2, 3, 4), torch.randn(2, 9, 4)
     given = (torch.arange(9) < 5).expand(2, 3, 9)
     for mask in (
         given,

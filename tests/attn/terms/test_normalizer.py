@@ -23,9 +23,9 @@ ALL = {
     "entmax-trained": regard.Entmax(Learnable(1.7)),
     "topk": regard.TopK(2),
     "topk-sigmoid": regard.TopK(2, regard.Sigmoid()),
-    "null": regard.WithNullSlot(),
-    "null-sparsemax": regard.WithNullSlot(regard.Sparsemax(), 1.0),
-    "sum": regard.Sum(),
+    "null": regard.normalizers.WithNullSlot(),
+    "null-sparsemax": regard.normalizers.WithNullSlot(regard.Sparsemax(), 1.0),
+    "sum": regard.normalizers.Sum(),
 }
 each = for_each("normalize", ALL.values(), ids=ALL)
 
@@ -35,7 +35,7 @@ each = for_each("normalize", ALL.values(), ids=ALL)
 @given(rows=SCORES, allowed=st.lists(st.booleans(), min_size=4, max_size=4))
 def test_weights_are_a_share_of_what_is_allowed(normalize: regard.Normalizer, rows, allowed) -> None:
     scores, may = torch.tensor(rows, dtype=torch.float64), torch.tensor(allowed)
-    if isinstance(normalize, regard.Sum):
+    if isinstance(normalize, regard.normalizers.Sum):
         scores = scores.abs() + 0.1
     if isinstance(normalize, regard.TopK) and any(len(set(row)) < 4 for row in rows):
         return  # which of two equals is among the best is anybody's guess
@@ -48,7 +48,7 @@ def test_weights_are_a_share_of_what_is_allowed(normalize: regard.Normalizer, ro
     if may.any():
         torch.testing.assert_close(weights[:, may], normalize(scores[:, may]))
     # and so is one with a score of -inf
-    if not isinstance(normalize, regard.Sum):
+    if not isinstance(normalize, regard.normalizers.Sum):
         torch.testing.assert_close(normalize(scores.masked_fill(~may, -math.inf)), weights)
 
 
@@ -63,7 +63,7 @@ def test_a_row_with_nothing_to_look_at_is_zero_with_zero_gradients(normalize: re
     assert all(torch.isfinite(g).all() for g in grads)
     hidden = torch.full((2, 4), -math.inf, requires_grad=True)
     weights = normalize(hidden)
-    assert (weights == 0).all() or isinstance(normalize, regard.Sum)
+    assert (weights == 0).all() or isinstance(normalize, regard.normalizers.Sum)
     grads = torch.autograd.grad(weights.sum(), [hidden, *normalize.parameters()])
     assert all((g == 0).all() for g in grads)
 
@@ -91,13 +91,13 @@ def test_formulas() -> None:
     torch.testing.assert_close(regard.Softmax(0.5)(s), torch.softmax(2 * s, -1))
     torch.testing.assert_close(regard.Softmax(Learnable(0.5)).double()(s), torch.softmax(2 * s, -1))
     torch.testing.assert_close(regard.Sigmoid(-0.3)(s), torch.sigmoid(s - 0.3))
-    torch.testing.assert_close(regard.Sum()(s.abs()), s.abs() / s.abs().sum(-1, keepdim=True))
+    torch.testing.assert_close(regard.normalizers.Sum()(s.abs()), s.abs() / s.abs().sum(-1, keepdim=True))
     torch.testing.assert_close(regard.Entmax(2.0)(s), regard.Sparsemax()(s))
     best = s.topk(2, -1)
     want = torch.zeros_like(s).scatter(-1, best.indices, torch.softmax(best.values, -1))
     torch.testing.assert_close(regard.TopK(2)(s), want)
     null = torch.softmax(torch.cat([s, torch.full((3, 1), 0.7)], -1), -1)[:, :-1]
-    torch.testing.assert_close(regard.WithNullSlot(score=0.7)(s), null)
+    torch.testing.assert_close(regard.normalizers.WithNullSlot(score=0.7)(s), null)
     torch.testing.assert_close(regard.Entmax(1.001)(s), torch.softmax(s, -1), atol=1e-3, rtol=0)
 
 
@@ -173,21 +173,21 @@ def test_a_trained_temperature_under_a_bias_that_hides() -> None:
 
 def test_a_normalized_sigmoid_neither_overflows_nor_divides_by_zero() -> None:
     scores = torch.tensor([[-200.0, -201.0, -300.0], [1e4, 0.0, -1e4]], requires_grad=True)
-    weights = regard.NormalizedSigmoid()(scores)
+    weights = regard.normalizers.NormalizedSigmoid()(scores)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2))
     torch.testing.assert_close(weights[0], torch.softmax(scores[0], 0))
     torch.testing.assert_close(weights[1], torch.tensor([2 / 3, 1 / 3, 0.0]))
     weights[:, 0].sum().backward()
     assert scores.grad is not None
     assert scores.grad.isfinite().all()
-    nothing = regard.NormalizedSigmoid()(scores, torch.tensor([[True] * 3, [False] * 3]))
+    nothing = regard.normalizers.NormalizedSigmoid()(scores, torch.tensor([[True] * 3, [False] * 3]))
     assert not nothing[1].any()
 
 
 @pytest.mark.parametrize("size", [3e38, 1.0, 1e-37, 1e-40, 1e-45])
 def test_a_sum_neither_overflows_nor_divides_by_a_denormal(size: float) -> None:
     scores = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]).mul_(size).requires_grad_()
-    weights = regard.Sum()(scores)
+    weights = regard.normalizers.Sum()(scores)
     torch.testing.assert_close(weights, torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]))
     (weights * torch.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert scores.grad.isfinite().all()
@@ -198,7 +198,7 @@ def test_a_sum_neither_overflows_nor_divides_by_a_denormal(size: float) -> None:
 def test_factored_sums_neither_overflow_nor_divide_by_a_denormal(size: float, mask: regard.Mask | None) -> None:
     q, k = ((size * (1 + 0.01 * torch.rand(1, 70, 4))).requires_grad_() for _ in range(2))
     v = torch.randn(1, 70, 3)
-    terms = {"score": regard.Kernel(), "normalize": regard.Sum(), "mask": mask}
+    terms = {"score": regard.scores.Kernel(), "normalize": regard.normalizers.Sum(), "mask": mask}
     out = regard.attention(q, k, v, **terms, backend="linear")
     want = regard.attention(q.double(), k.double(), v.double(), **terms, backend="eager")
     torch.testing.assert_close(out.double(), want, rtol=1e-4, atol=1e-5)

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from regard import HalfWave, LearnedPositions, Rotary, RotaryScaling, Sinusoidal
+from regard import Rotary, Sinusoidal
+from regard.positions import HalfWave, LearnedPositions, RotaryScaling
 
 
 def test_sinusoidal_is_the_formula() -> None:

@@ -6,8 +6,9 @@ import torch
 from tests.for_each import for_each
 
 import regard
-from regard import Argmax, Gumbel, Sample, StraightThrough, WeightedSum
+from regard import Argmax, Gumbel, Sample
 from regard.attn.terms.read import entropy
+from regard.reads import StraightThrough, WeightedSum
 
 READS = [WeightedSum(), Argmax(), Sample(), Gumbel(), Gumbel(0.3), StraightThrough()]
 

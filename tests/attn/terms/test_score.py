@@ -44,7 +44,7 @@ def test_additive() -> None:
 
 
 def test_concat() -> None:
-    score = regard.Concat(D, E, 4)
+    score = regard.scores.Concat(D, E, 4)
     _pairs(score, D, E, lambda q, k, j: score.energy @ torch.tanh(score.joined.weight @ torch.cat([q, k])))
 
 
@@ -59,36 +59,36 @@ def test_distance() -> None:
 
 
 def test_soft_cap() -> None:
-    _pairs(regard.SoftCap(0.7), D, D, lambda q, k, j: 0.7 * torch.tanh(q @ k / math.sqrt(D) / 0.7))
+    _pairs(regard.scores.SoftCap(0.7), D, D, lambda q, k, j: 0.7 * torch.tanh(q @ k / math.sqrt(D) / 0.7))
     inner = regard.Bilinear(D, E)
-    _pairs(regard.SoftCap(3.0, inner), D, E, lambda q, k, j: 3 * torch.tanh(inner(q[None], k[None])[0, 0] / 3))
+    _pairs(regard.scores.SoftCap(3.0, inner), D, E, lambda q, k, j: 3 * torch.tanh(inner(q[None], k[None])[0, 0] / 3))
 
 
 def test_trilinear() -> None:
-    score = regard.Trilinear(D)
+    score = regard.scores.Trilinear(D)
     _pairs(score, D, D, lambda q, k, j: torch.cat([score.query, score.key, score.both]) @ torch.cat([q, k, q * k]))
 
 
 def test_location() -> None:
-    score = regard.Location(D, 6)
+    score = regard.scores.Location(D, 6)
     _pairs(score, D, E, lambda q, k, j: score.place.weight[j] @ q)
 
 
 def test_kernels() -> None:
     elu = torch.nn.functional.elu
-    _pairs(regard.Kernel("elu"), D, D, lambda q, k, j: (elu(q) + 1) @ (elu(k) + 1))
-    _pairs(regard.Kernel("square"), D, D, lambda q, k, j: (q @ k) ** 2)
+    _pairs(regard.scores.Kernel("elu"), D, D, lambda q, k, j: (elu(q) + 1) @ (elu(k) + 1))
+    _pairs(regard.scores.Kernel("square"), D, D, lambda q, k, j: (q @ k) ** 2)
 
     def taylor(q: torch.Tensor, k: torch.Tensor, j: int) -> torch.Tensor:
         s = q @ k / math.sqrt(D)
         return 1 + s + s**2 / 2
 
-    _pairs(regard.Kernel("taylor"), D, D, taylor)
-    _pairs(regard.Kernel(torch.exp), D, D, lambda q, k, j: q.exp() @ k.exp())
+    _pairs(regard.scores.Kernel("taylor"), D, D, taylor)
+    _pairs(regard.scores.Kernel(torch.exp), D, D, lambda q, k, j: q.exp() @ k.exp())
 
 
 def test_location_sensitive_looks_where_it_looked() -> None:
-    score = regard.LocationSensitive(D, E, 4, filters=2, width=3).double()
+    score = regard.scores.LocationSensitive(D, E, 4, filters=2, width=3).double()
     q, k = torch.randn(B, 1, D, dtype=torch.float64), torch.randn(B, K, E, dtype=torch.float64)
     before, total = torch.rand(B, K, dtype=torch.float64), torch.rand(B, K, dtype=torch.float64)
     kept = score.keys(k)
@@ -107,7 +107,7 @@ def test_location_sensitive_looks_where_it_looked() -> None:
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3)], ids=str)
 def test_location_sensitive_takes_any_leading_axes(lead: tuple[int, ...]) -> None:
-    score = regard.LocationSensitive(D, E, 4, filters=2, width=3)
+    score = regard.scores.LocationSensitive(D, E, 4, filters=2, width=3)
     kept = score.keys(torch.randn(*lead, K, E))
     past = torch.rand(*lead, K)
     got = score.at(kept, past, past)

@@ -33,7 +33,7 @@ def dates(sentences: list[TaggedSentence]) -> set[tuple[int, int, int]]:
 
 
 def test_tags_are_legal_and_complete() -> None:
-    scheme = regard.TagScheme("IOB2", ["O", *[f"{p}-{label}" for label in fields.LABELS for p in "BI"]])
+    scheme = regard.layers.TagScheme("IOB2", ["O", *[f"{p}-{label}" for label in fields.LABELS for p in "BI"]])
     for sentence in SPLITS.train:
         assert scheme.violation(sentence.tags) is None
     assert find_scheme(SPLITS.train) == "IOB2"

@@ -32,9 +32,9 @@ def test_one_parts_tolerance_does_not_excuse_another() -> None:
     from regard.recording.analysis.derived_maps import HeadStack
     from regard.recording.capture.recorder import _join
 
-    def part(certificate: float | None, tolerance: float) -> regard.RecordedMap:
+    def part(certificate: float | None, tolerance: float) -> regard.recording.RecordedMap:
         weights = DenseMap(torch.rand(B, 1, Q, Q))
-        return regard.RecordedMap("layer", "self", weights, certificate=certificate, tolerance=tolerance)
+        return regard.recording.RecordedMap("layer", "self", weights, certificate=certificate, tolerance=tolerance)
 
     for parts in ([part(1e-3, 1e-4), part(1e-7, 1e-2)], [part(1e-7, 1e-2), part(None, 1e-2)]):
         for order in (parts, parts[::-1]):

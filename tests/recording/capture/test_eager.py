@@ -91,7 +91,7 @@ class Model(nn.Module):
         return out
 
 
-def recorded(attend: Attend) -> tuple[regard.RecordedMap, Tensor]:
+def recorded(attend: Attend) -> tuple[regard.recording.RecordedMap, Tensor]:
     model = Model(attend)
     q, k, v = torch.randn(B, H, Q, D), torch.randn(B, H, K, D), torch.randn(B, H, K, D)
     torch.manual_seed(3)

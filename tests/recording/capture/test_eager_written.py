@@ -25,7 +25,7 @@ class Model(nn.Module):
         return out
 
 
-def recorded(attend: Attend, inference: bool = False) -> tuple[regard.RecordedMap, Tensor]:
+def recorded(attend: Attend, inference: bool = False) -> tuple[regard.recording.RecordedMap, Tensor]:
     model = Model(attend)
     q, k, v = torch.randn(B, H, Q, D), torch.randn(B, H, K, D), torch.randn(B, H, K, D)
     with torch.inference_mode(inference):

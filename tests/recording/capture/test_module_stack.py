@@ -61,7 +61,7 @@ NAMES = ("layers.0", "layers.1", "layers.2")
 x = torch.randn(1, 5, 6, generator=torch.Generator().manual_seed(0))
 
 
-def names(recording: regard.Recording) -> tuple[str, ...]:
+def names(recording: regard.recording.Recording) -> tuple[str, ...]:
     return tuple(name.removesuffix(".heads") for name in recording.names)
 
 

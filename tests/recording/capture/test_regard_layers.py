@@ -57,7 +57,7 @@ def test_kinds_are_told() -> None:
     for layer, args, kind in (
         (regard.MultiHead(12, 3), (torch.randn(B, Q, 12),), "self"),
         (regard.MultiHead(12, 3), (torch.randn(B, Q, 12), torch.randn(B, Q, 12)), "cross"),
-        (regard.MemoryHop(), (torch.randn(B, 1, 12), torch.randn(B, K, 12)), "hop"),
+        (regard.layers.MemoryHop(), (torch.randn(B, 1, 12), torch.randn(B, K, 12)), "hop"),
         (regard.Attention(), (torch.randn(B, Q, 12), torch.randn(B, K, 12)), "cross"),
     ):
         with regard.record(layer) as tape:

@@ -30,7 +30,9 @@ class Calls(nn.Module):
         return self.call(*args, **kwargs)
 
 
-def recorded(*args: Any, call: Callable[..., Tensor] = early_bound, **kwargs: Any) -> tuple[regard.RecordedMap, Tensor]:
+def recorded(
+    *args: Any, call: Callable[..., Tensor] = early_bound, **kwargs: Any
+) -> tuple[regard.recording.RecordedMap, Tensor]:
     model = Calls(call)
     torch.manual_seed(3)
     want = model(*args, **kwargs)

@@ -179,7 +179,7 @@ def test_both_directions_are_labelled_and_drawn(predictor: ReadPredictor, tmp_pa
     assert "question → passage" in (tmp_path / "a.svg").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="this figure needs a map from the passage to the question"):
         flow_figure(recording[:1], tmp_path / "b.png", span=(0, 1))
-    long = regard.Recording(recording.maps, ("a",) * 4001, recording.keys, {})
+    long = regard.recording.Recording(recording.maps, ("a",) * 4001, recording.keys, {})
     with pytest.raises(ValueError, match="this figure shows at most 4000 tokens, got a passage of 4001 words"):
         flow_figure(long, tmp_path / "b.png", span=(0, 1))
 

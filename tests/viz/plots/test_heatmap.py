@@ -19,7 +19,7 @@ def weights(q: int = 3, k: int = 5) -> torch.Tensor:
     return torch.softmax(torch.randn(q, k, generator=torch.Generator().manual_seed(0)), -1)
 
 
-def a_map(*lead: int, n: int = 5) -> regard.AttentionMap:
+def a_map(*lead: int, n: int = 5) -> regard.attn.AttentionMap:
     q = torch.randn(*lead, n, 4)
     return regard.attend(q, q, mask=regard.Causal(), need=regard.Need(map=True)).map
 

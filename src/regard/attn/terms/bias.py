@@ -15,6 +15,8 @@ from regard.attn.terms.tiles import insert_head_axes, offsets
 from regard.common import checks
 from regard.kernels.dispatch import has_values, values_are_readable
 
+__all__ = ["ALiBi", "Bias", "LocalGaussian", "RelativeXL", "Shaw", "T5Buckets"]
+
 
 class Bias(nn.Module):
     """bias(q, i, j) is added to the scores of queries at positions i and keys at positions j."""
@@ -233,7 +235,7 @@ def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -
 class LocalGaussian(Bias):
     """−(j − p)² / 2σ², p = S σ(v · tanh(W q)), σ = D/2  (Luong et al. 2015, local-p, as Yang et al. 2018 add it).
 
-    Added to the scores, the weights sum to one again. Luong multiplies after the softmax: that is `regard.Local`.
+    Added to the scores, the weights sum to one again. Luong multiplies after the softmax: see `regard.layers.Local`.
     """
 
     reads_total = True

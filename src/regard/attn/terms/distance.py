@@ -7,6 +7,8 @@ from regard.attn.terms.score import Score, append_columns, dot, widen
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled, values_are_readable
 
+__all__ = ["Distance"]
+
 
 class Distance(Score):
     """−scale · ‖q − k‖², or −scale · ‖q − k‖ with power=1; nothing is learned  (Kim et al. 2021, L2 attention).

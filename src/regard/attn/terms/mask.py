@@ -16,6 +16,8 @@ from regard.attn import foreign_arguments
 from regard.attn.terms.tiles import Span, TileCoverage, Tiles, align, offsets, tiles
 from regard.common import checks
 
+__all__ = ["BooleanMask", "Causal", "Documents", "Lengths", "Mask", "Prefix", "Window"]
+
 Rows = Tensor | slice
 
 

@@ -11,6 +11,19 @@ from regard.attn.terms.learnable import Learnable, format_number, per_head
 from regard.common import checks
 from regard.kernels import sparsemax
 
+__all__ = [
+    "Entmax",
+    "Identity",
+    "NormalizedSigmoid",
+    "Normalizer",
+    "Sigmoid",
+    "Softmax",
+    "Sparsemax",
+    "Sum",
+    "TopK",
+    "WithNullSlot",
+]
+
 
 class Normalizer(nn.Module):
     """weights = normalize(scores, allowed) over the last axis.  To define one, subclass and implement `weights`.

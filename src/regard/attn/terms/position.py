@@ -12,6 +12,8 @@ from regard.attn.terms.bias import sinusoids
 from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
 
+__all__ = ["HalfWave", "LearnedPositions", "Rotary", "RotaryScaling", "Sinusoidal"]
+
 Positions = tuple[Tensor, Tensor]  # of the queries "*b q" and of the keys "*b k"
 
 

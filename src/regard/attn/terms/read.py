@@ -10,6 +10,8 @@ from torch import Tensor
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
 
+__all__ = ["Argmax", "Gumbel", "Read", "Sample", "StraightThrough", "WeightedSum"]
+
 
 class ReadResult(NamedTuple):
     """The values read and, for a hard read, the selected key and its log-probability."""

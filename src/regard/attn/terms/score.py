@@ -19,6 +19,20 @@ from regard.attn.terms.learnable import Learnable, format_number, per_head
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
 
+__all__ = [
+    "Additive",
+    "Bilinear",
+    "Concat",
+    "Cosine",
+    "Dot",
+    "Kernel",
+    "Location",
+    "LocationSensitive",
+    "NormedAdditive",
+    "Score",
+    "Trilinear",
+]
+
 
 class Score(nn.Module):
     """score(q, k) = compare(queries(q), keys(k)).

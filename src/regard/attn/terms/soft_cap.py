@@ -6,6 +6,8 @@ from torch import Tensor
 from regard.attn.terms.score import Dot, Score
 from regard.common import checks
 
+__all__ = ["SoftCap"]
+
 
 class SoftCap(Score):
     """cap · tanh(score(q, k) / cap), a score of at most `cap`  (Bello et al. 2017, C · tanh; Gemma 2 has cap = 50)."""

@@ -4,6 +4,8 @@ from torch import Tensor
 
 from regard.attn.terms.score import Score, dot, widen
 
+__all__ = ["Uniform"]
+
 
 class Uniform(Score):
     """0 for every pair: a softmax gives all keys the same weight  (Wiegreffe and Pinter 2019, section 3.2).

@@ -40,7 +40,7 @@ def test_numbers_under_all_gates_are_of_one_size(tmp_path: Path, monkeypatch: py
 
 
 def test_it_is_what_gates_of_channels_are_shown_as(tmp_path: Path) -> None:
-    model = torch.nn.Sequential(regard.SqueezeExcite(16), regard.ECA(16)).eval()
+    model = torch.nn.Sequential(regard.gates.SqueezeExcite(16), regard.gates.ECA(16)).eval()
     with torch.no_grad(), regard.record(model) as tape:
         model(torch.rand(1, 16, 5, 7))
     told = said(regard.show(tape).save(tmp_path / "a.svg"))
@@ -50,7 +50,7 @@ def test_it_is_what_gates_of_channels_are_shown_as(tmp_path: Path) -> None:
 
 
 def test_one_that_knows_places_is_no_gate_of_channels(tmp_path: Path) -> None:
-    model = regard.SimAM()
+    model = regard.gates.SimAM()
     with torch.no_grad(), regard.record(model) as tape:
         model(torch.rand(1, 3, 5, 7))
     told = said(regard.show(tape, what="heads").save(tmp_path / "a.svg"))

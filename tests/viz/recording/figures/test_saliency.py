@@ -24,7 +24,7 @@ def captioned(kind: str = "alignment") -> Recording:
 
 def test_panels_of_saliency_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
-    found = regard.saliency(PICTURE)
+    found = regard.gates.saliency(PICTURE)
     draw_saliency(found, tmp_path / "a.png", image=PICTURE)
     large = found.enlarged()
     for axes, name in zip(caught.last.axes[1:5], ("map", "intensity", "colour", "orientation"), strict=True):
@@ -69,9 +69,9 @@ def test_many_steps_are_cut() -> None:
 
 
 def test_bad_input(tmp_path: Path) -> None:
-    found = regard.saliency(PICTURE)
+    found = regard.gates.saliency(PICTURE)
     with pytest.raises(ValueError, match=r"one picture, got maps of .*; compute that of one picture of the batch"):
-        draw_saliency(regard.saliency(PICTURE.expand(2, -1, -1, -1)), tmp_path / "a.png", image=PICTURE)
+        draw_saliency(regard.gates.saliency(PICTURE.expand(2, -1, -1, -1)), tmp_path / "a.png", image=PICTURE)
     with pytest.raises(TypeError, match="found must be a Saliency"):
         draw_saliency(found.map, tmp_path / "a.png", image=PICTURE)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="suffix"):

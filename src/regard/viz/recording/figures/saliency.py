@@ -29,11 +29,11 @@ def draw_saliency(found: Saliency, path: str | os.PathLike[str], *, image: Image
     """The picture, its saliency and the three maps that it is made of, each scaled to its maximum."""
     path = Path(path)
     check_figure_path(path)
-    checks.instance_of("found", found, Saliency, "regard.saliency(picture)")
+    checks.instance_of("found", found, Saliency, "regard.gates.saliency(picture)")
     if found.map.ndim != 2:
         raise ValueError(
             f"found must be the saliency of one picture, got maps of {checks.shape(found.map)}; "
-            "compute that of one picture of the batch, regard.saliency(pictures[0])"
+            "compute that of one picture of the batch, regard.gates.saliency(pictures[0])"
         )
     return _draw(found, [], path, load_image(image), "saliency")
 

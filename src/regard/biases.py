@@ -1,0 +1,3 @@
+"""Biases: numbers that are added to the scores, from positions and queries."""
+
+from regard.attn.terms.bias import *

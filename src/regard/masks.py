@@ -1,0 +1,3 @@
+"""Masks: which keys each query may attend to."""
+
+from regard.attn.terms.mask import *

@@ -1,0 +1,3 @@
+"""Normalizers: how scores become weights."""
+
+from regard.attn.terms.normalizer import *

@@ -1,0 +1,3 @@
+"""Encodings of positions that change states, queries or keys."""
+
+from regard.attn.terms.position import *

@@ -1,0 +1,3 @@
+"""Reads: how weights take values."""
+
+from regard.attn.terms.read import *
