@@ -73,9 +73,9 @@ class JsonLayout:
 
 
 def _unpacked(path: Path) -> bytes:
-    most = max_unpacked(path)
+    max_bytes = max_unpacked(path)
     with gzip.open(path, "rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
         raise unpack_error(path, ":")
     return content

@@ -72,14 +72,14 @@ def _scatter(values: Tensor, index: Tensor | None, shape: Sequence[int], fill: f
 
 
 def _check_logits(step: Step, shape: Sequence[int], eos: int | None, forbidden: Sequence[int]) -> None:
-    found = tuple(step.logits_or_lazy.shape)
-    if len(found) != 3 or found[:2] != tuple(shape):
+    logits_shape = tuple(step.logits_or_lazy.shape)
+    if len(logits_shape) != 3 or logits_shape[:2] != tuple(shape):
         raise ValueError(
-            f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*shape, 'v')}, got {found}"
+            f"decoder.step must give logits (sentences, hypotheses, vocabulary) = {(*shape, 'v')}, got {logits_shape}"
         )
     for name, token in (("eos", eos), *(("forbidden", f) for f in forbidden)):
-        if token is not None and not 0 <= token < found[-1]:
-            raise ValueError(f"{name} must be an id of the vocabulary, 0 to {found[-1] - 1}, got {token}")
+        if token is not None and not 0 <= token < logits_shape[-1]:
+            raise ValueError(f"{name} must be an id of the vocabulary, 0 to {logits_shape[-1] - 1}, got {token}")
 
 
 def _check_finite(broken: Tensor, rows: Tensor, t: int) -> None:  # "b n", "b"

@@ -179,10 +179,10 @@ def hypotheses_of(
     search: Greedy | Sampling, history: Sequence[PathStep], limits: Tensor, *, eos: int = EOS
 ) -> list[list[Hypothesis]]:  # limits "b"
     """The hypotheses of `run_search`, of all its steps; without margins."""
-    found = joined_steps(history, 1, eos, limits)
+    hypotheses = joined_steps(history, 1, eos, limits)
     if isinstance(search, Sampling):
-        return found
-    return [[_with_beam_score(hypothesis, search.length_penalty)] for (hypothesis,) in found]
+        return hypotheses
+    return [[_with_beam_score(hypothesis, search.length_penalty)] for (hypothesis,) in hypotheses]
 
 
 def _chances(search: Sampling, limits: Tensor, numbers: Sequence[int]) -> Tensor:  # "b" -> "b n t"

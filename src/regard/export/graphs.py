@@ -135,8 +135,8 @@ class DecoderGraph(nn.Module):
         kept = []
         for n, layer in enumerate(layers):
             entered = layer.around_attention.enter(x)
-            own = _keys_and_values(layer.attention, entered)
-            keys, values = (torch.cat([p[n], t], 2) for p, t in zip((past_keys, past_values), own, strict=True))
+            new = _keys_and_values(layer.attention, entered)
+            keys, values = (torch.cat([p[n], t], 2) for p, t in zip((past_keys, past_values), new, strict=True))
             kept.append((keys, values))
             x = layer.around_attention.leave(x, _attend(layer.attention, entered, keys, values, hidden))
             x = _feed(layer, x)
@@ -187,8 +187,8 @@ class StepGraph(nn.Module):
         decoder: Any = model.decoder
         for n, layer in enumerate(decoder):
             entered = layer.around_self.enter(x)
-            own = _keys_and_values(layer.self_attention, entered)
-            keys, values = (torch.cat([p[n], t], 2) for p, t in zip((past_keys, past_values), own, strict=True))
+            new = _keys_and_values(layer.self_attention, entered)
+            keys, values = (torch.cat([p[n], t], 2) for p, t in zip((past_keys, past_values), new, strict=True))
             kept.append((keys, values))
             x = layer.around_self.leave(x, _attend(layer.self_attention, entered, keys, values, hidden))
             entered = layer.around_cross.enter(x)
@@ -209,13 +209,13 @@ def graphs_of(parts: Exportable) -> list[Graph]:
             raise ValueError(f"the memory of {model.stack.memory} tokens is not exported; train with memory=0")
         _check(model, model.place)
         return [_decoder_graph(model)]
-    found = _encoder(model)
-    if found is None:
+    encoder = _encoder(model)
+    if encoder is None:
         raise ValueError(
             f"a {type(model).__name__} is not exported as a graph; train one that is: a Transformer, a GPT2, a "
             "BERTMaskedLM, or a TextEmbedder or EncoderClassifier of the last layer"
         )
-    bert, head, output = found
+    bert, head, output = encoder
     _check(bert, bert.place)
     module = EncoderGraph(bert, head, model).eval()
     ids = torch.ones(3, 5, dtype=torch.long)

@@ -86,8 +86,8 @@ def mapped_model(model: nn.Module) -> nn.Module:
         return model.encoder.bert
     part = model.classifier if isinstance(model, ReleasedClassifier) else model
     if type(part) not in SAVED_AS:
-        known = ", ".join(sorted(kind.__name__ for kind in SAVED_AS))
-        raise ValueError(f"transformers has no class for a {type(model).__name__}; train one that it has: {known}")
+        names = ", ".join(sorted(kind.__name__ for kind in SAVED_AS))
+        raise ValueError(f"transformers has no class for a {type(model).__name__}; train one that it has: {names}")
     return part
 
 

@@ -94,15 +94,15 @@ def intervene(
 
 def _as_function(weights: Replacement | Tensor) -> Replacement:
     if isinstance(weights, Tensor):
-        given = weights
+        replacement = weights
 
         def replace_by_given(own: Tensor, allowed: Tensor | None) -> Tensor:
             try:
-                return given.to(own).expand_as(own)
+                return replacement.to(own).expand_as(own)
             except RuntimeError as error:
                 raise ValueError(
-                    f"weights must broadcast to those of the model, {checks.shape(own)}, got {checks.shape(given)}; "
-                    "give one map per layer with layers="
+                    f"weights must broadcast to those of the model, {checks.shape(own)}, got "
+                    f"{checks.shape(replacement)}; give one map per layer with layers="
                 ) from error
 
         return replace_by_given

@@ -186,9 +186,9 @@ def _reason(module: Any) -> str | None:
 def _check_keep(model: nn.Module, keep: Collection[str]) -> None:
     if isinstance(keep, str):
         raise ValueError(f"keep must be a collection of names of layers, got {keep!r}; pass [{keep!r}]")
-    known = dict(model.named_modules(remove_duplicate=False))
+    modules = dict(model.named_modules(remove_duplicate=False))
     for name in keep:
-        if name not in known:
+        if name not in modules:
             raise ValueError(
                 f"keep has {name!r}, which is no layer of {type(model).__name__}; take names of model.named_modules()"
             )

@@ -35,9 +35,9 @@ class Permutation:
             return weights.gather(-1, noise.argsort(-1))
         is_open = allowed.expand_as(weights)
         # open keys first: in their own order, and in a random one
-        own = is_open.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
+        original = is_open.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
         random = noise.masked_fill(~is_open, -1.0).argsort(dim=-1, descending=True, stable=True)
-        return torch.zeros_like(weights).scatter(-1, own, weights.gather(-1, random))
+        return torch.zeros_like(weights).scatter(-1, original, weights.gather(-1, random))
 
 
 @dataclass(frozen=True, eq=False)

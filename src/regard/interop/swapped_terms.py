@@ -32,10 +32,10 @@ class SwappedTerms:
                 f"bias cannot be added: an earlier swap added {earlier.bias!r}; restore that one first, or leave its "
                 "modules out of layers="
             )
-        own = {f.name: getattr(self, f.name) or getattr(earlier, f.name) for f in fields(self)}
+        merged = {f.name: getattr(self, f.name) or getattr(earlier, f.name) for f in fields(self)}
         if self.mask is not None and earlier.mask is not None:
-            own["mask"] = earlier.mask & self.mask
-        return SwappedTerms(**own)
+            merged["mask"] = earlier.mask & self.mask
+        return SwappedTerms(**merged)
 
     def apply(self, inputs: AttentionInputs, terms: Terms, training: bool) -> tuple[AttentionInputs, Terms]:
         """The arguments of a call with these terms."""

@@ -67,9 +67,9 @@ def forward(
     normalize = WithNullSlot(SOFTMAX) if heads.add_zero_attn else SOFTMAX
     dropout = heads.dropout if heads.training else 0.0
     need = Need(weights=True) if need_weights else NOTHING
-    own = Terms(DOT, bias, normalize, MIX, dropout)
+    terms = Terms(DOT, bias, normalize, MIX, dropout)
     swapped: SwappedTerms = heads.__dict__[_TERMS]
-    attended = attend_inputs(*swapped.apply(AttentionInputs(q, k, v, mask, None, need), own, heads.training), None)
+    attended = attend_inputs(*swapped.apply(AttentionInputs(q, k, v, mask, None, need), terms, heads.training), None)
     out = heads.out_proj(attended.out.transpose(1, 2).flatten(-2))
     weights = attended.weights
     if weights is not None and average_attn_weights:
@@ -93,13 +93,13 @@ def _masks(
         attn_mask = attn_mask.unflatten(0, (-1, heads.num_heads)) if attn_mask.ndim == 3 else attn_mask[None, None]
     mask: Mask | None = None
     bias: Tensor | None = None
-    for given in (attn_mask, None if key_padding_mask is None else key_padding_mask[:, None, None]):
-        if given is None:
+    for mask_or_bias in (attn_mask, None if key_padding_mask is None else key_padding_mask[:, None, None]):
+        if mask_or_bias is None:
             continue
-        if given.dtype == torch.bool:
-            allowed = BooleanMask(~given)
+        if mask_or_bias.dtype == torch.bool:
+            allowed = BooleanMask(~mask_or_bias)
             mask = allowed if mask is None else mask & allowed
         else:
-            given = given.to(q.dtype)
-            bias = given if bias is None else bias + given
+            mask_or_bias = mask_or_bias.to(q.dtype)
+            bias = mask_or_bias if bias is None else bias + mask_or_bias
     return mask, bias

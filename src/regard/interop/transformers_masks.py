@@ -71,10 +71,10 @@ def dense_mask_with_rules(
         # transformers pads it to the end of the keys, and may leave keys before their offset in it
         padding = padding[:, kv_offset : kv_offset + kv_length]
     queries, keys = slice(q_offset, q_offset + q_length), slice(kv_offset, kv_offset + kv_length)
-    found = _rules_of(function, queries, keys)
-    if found is None:
+    rules = _rules_of(function, queries, keys)
+    if rules is None:
         return dense
-    masks = found if padding is None else [*found, _padding_rule(padding, kv_offset)]
+    masks = rules if padding is None else [*rules, _padding_rule(padding, kv_offset)]
     if masks:
         are_last = kv_offset == 0 and q_offset + q_length == kv_length
         positions = None if are_last else (_range(queries, dense.device), _range(keys, dense.device))

@@ -24,5 +24,5 @@ class CharacterConvolution(nn.Module):
     def forward(self, characters: Tensor) -> Tensor:  # "n c" -> "n f"
         values = self.convolution(self.embedding(characters).transpose(1, 2))  # "n f c"
         padded = (characters == self.padding).unsqueeze(1)
-        most = values.masked_fill(padded, -torch.inf).amax(-1)
-        return most.masked_fill(padded.all(-1), 0)
+        maximum = values.masked_fill(padded, -torch.inf).amax(-1)
+        return maximum.masked_fill(padded.all(-1), 0)

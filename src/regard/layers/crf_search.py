@@ -101,6 +101,6 @@ def span_probabilities(
     state = state + torch.where((end == lengths[row]).unsqueeze(-1), end_scores, left)
     log_z = log_total(torch.logsumexp(alphas[:, 0] + betas[:, 0], -1))
     shares = (torch.logsumexp(state, -1) - log_z[row]).exp()
-    found = torch.where(log_z[row] == -torch.inf, 0, shares).tolist()
-    values = iter(found)
+    probabilities = torch.where(log_z[row] == -torch.inf, 0, shares).tolist()
+    values = iter(probabilities)
     return [[next(values) for _ in of_sequence] for of_sequence in spans]

@@ -48,8 +48,8 @@ def span_scores(
                 f"sentence {n} has {len(predicted)} predicted tags and {len(right)} of the reference; give one of each "
                 "per word"
             )
-        found, expected = set(scheme.spans(predicted, reading)), set(scheme.spans(right, reading))
-        counts[n] = len(found & expected), len(found), len(expected)
+        predicted_spans, reference_spans = set(scheme.spans(predicted, reading)), set(scheme.spans(right, reading))
+        counts[n] = len(predicted_spans & reference_spans), len(predicted_spans), len(reference_spans)
     right, predicted_count, expected_count = counts.sum(0).tolist()
     return SpanScores(
         100.0 * right / max(predicted_count, 1),

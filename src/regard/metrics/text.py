@@ -141,8 +141,8 @@ def _needs_sacrebleu(name: str) -> ImportError:
 
 def _columns(answers: Answers) -> list[list[str]]:
     """sacrebleu takes the first reference of every line, then the second …; lines with fewer repeat their first."""
-    most = max(map(len, answers), default=1)
-    return [[right[n] if n < len(right) else right[0] for right in answers] for n in range(most)]
+    num_references = max(map(len, answers), default=1)
+    return [[right[n] if n < len(right) else right[0] for right in answers] for n in range(num_references)]
 
 
 def _percent(count: int, of: int) -> float:

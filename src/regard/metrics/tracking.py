@@ -53,8 +53,8 @@ def tracking_scores(
 def states(turns: Sequence[TurnLabels]) -> list[dict[str, str]]:
     """The state after every turn: the last value of every slot."""
     state: dict[str, str] = {}
-    found = []
+    states_per_turn = []
     for turn in turns:
         state |= turn.informs
-        found.append({**state} if turn.state is None else dict(turn.state))
-    return found
+        states_per_turn.append({**state} if turn.state is None else dict(turn.state))
+    return states_per_turn

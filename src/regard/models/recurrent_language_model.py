@@ -200,7 +200,7 @@ class RecurrentLanguageModel(LanguageModel):
         m = min(self.memory, t)
         outputs = empty.new_zeros(b, m, hidden)
         places = lengths.unsqueeze(-1) - m + torch.arange(m, device=tokens.device)  # "b m"
-        known = places >= 0
+        is_known = places >= 0
         if t:
             x = self.dropout(self.embedding(tokens))
             packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
@@ -210,7 +210,9 @@ class RecurrentLanguageModel(LanguageModel):
             cells = tuple(part.transpose(0, 1).masked_fill(is_empty, 0.0) for part in last)
             whole, _ = self._run(x, ())
             outputs = whole.gather(1, places.clamp(min=0).unsqueeze(-1).expand(-1, -1, hidden))
-        return RecurrentModelState(tuple(cell.unsqueeze(1) for cell in cells), outputs.unsqueeze(1), known.unsqueeze(1))
+        return RecurrentModelState(
+            tuple(cell.unsqueeze(1) for cell in cells), outputs.unsqueeze(1), is_known.unsqueeze(1)
+        )
 
     def step(self, tokens: Tensor, state: RecurrentModelState) -> Step:
         b, n = tokens.shape

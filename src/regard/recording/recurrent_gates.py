@@ -46,10 +46,10 @@ class GateCapture:
         """Follows torch's recurrent modules while the block runs; this library's own layers report theirs."""
         modules = self.recorder.module_stack.modules
         # a hook would keep them from their native cells
-        own = {id(module.rnn) for module in modules.values() if isinstance(module, Encoder | Stack)}
+        native = {id(module.rnn) for module in modules.values() if isinstance(module, Encoder | Stack)}
         with ExitStack() as handles:
             for module in {id(module): module for module in modules.values()}.values():
-                if isinstance(module, _SEQUENCES) and id(module) not in own:
+                if isinstance(module, _SEQUENCES) and id(module) not in native:
                     handles.callback(module.register_forward_hook(self._after_sequence, with_kwargs=True).remove)
                 elif isinstance(module, _CELLS):
                     handles.callback(module.register_forward_hook(self._after_cell, with_kwargs=True).remove)
@@ -240,8 +240,8 @@ def _states(rnn: nn.RNNBase, first: Any, rows: Tensor, count: int) -> list[list[
         widths = [getattr(rnn, "proj_size", 0) or rnn.hidden_size, rnn.hidden_size][:parts]
         zeros = [rows.new_zeros(count, width) for width in widths]
         return [[zeros] * directions] * rnn.num_layers
-    given = first if isinstance(first, tuple) else (first,)
-    return [[[part[n * directions + d] for part in given] for d in range(directions)] for n in range(rnn.num_layers)]
+    initial = first if isinstance(first, tuple) else (first,)
+    return [[[part[n * directions + d] for part in initial] for d in range(directions)] for n in range(rnn.num_layers)]
 
 
 def _padded(gates: Tensor, sizes: Sequence[int], rank: Tensor | None) -> Tensor:  # "r g u" -> "b g u t"

@@ -37,12 +37,12 @@ def frame_paths(folder: Path) -> list[Path]:
     files = [file for file in folder.iterdir() if file.suffix.lower() in image_files.SUFFIXES and file.is_file()]
     numbered: dict[int, Path] = {}
     for file in sorted(files):
-        found = _NUMBER.search(file.stem)
-        if found is None:
+        match = _NUMBER.search(file.stem)
+        if match is None:
             raise ValueError(
                 f"{file} has no number in its name, by which frames are ordered; name it like frame-001.png"
             )
-        number = int(found[1])
+        number = int(match[1])
         if number in numbered:
             raise ValueError(f"{file} and {numbered[number]} are both frame {number}; take one of them out")
         numbered[number] = file

@@ -164,14 +164,14 @@ def _locales() -> dict[str, tuple[_Locale, ...]]:
         from babel import numbers
 
         names = babel.Locale("en").territories
-        found: dict[str, list[_Locale]] = {order: [] for order in LOCALES}
+        locales_by_order: dict[str, list[_Locale]] = {order: [] for order in LOCALES}
         for name in (name for locales in LOCALES.values() for name in locales):
             locale = babel.Locale.parse(name)
             pattern = locale.date_formats["short"].pattern
             order = "".join(sorted("dMy", key=pattern.index))
             decimal, group = numbers.get_decimal_symbol(locale), numbers.get_group_symbol(locale)
-            found[order].append(_Locale(tuple(names[locale.territory].split()), order, decimal, group))
-    return {order: tuple(locales) for order, locales in found.items()}
+            locales_by_order[order].append(_Locale(tuple(names[locale.territory].split()), order, decimal, group))
+    return {order: tuple(locales) for order, locales in locales_by_order.items()}
 
 
 @cache

@@ -63,8 +63,8 @@ class Utterance:
 def words(split: Split) -> tuple[str, ...]:
     """The words of a split, in alphabetical order; a word has the same split in every version of the manual."""
     low, high = _LETTERS
-    found = {word for text in manual.documents() for word in re.findall(r"(?<![\w'])[a-z]+(?![\w'])", text)}
-    return tuple(sorted(word for word in found if low <= len(word) <= high and _split_of(word) == split))
+    words = {word for text in manual.documents() for word in re.findall(r"(?<![\w'])[a-z]+(?![\w'])", text)}
+    return tuple(sorted(word for word in words if low <= len(word) <= high and _split_of(word) == split))
 
 
 def _split_of(word: str) -> Split:

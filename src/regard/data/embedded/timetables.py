@@ -127,12 +127,12 @@ def splits(seed: int = 0, train: int = 6_000, valid: int = 150, test: int = 500)
 @cache
 def _pairs(parts: tuple[int, ...]) -> dict[str, list[tuple[str, str]]]:
     """The trains and towns of these parts: those of every train, of every town, and all under ""."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    pairs: dict[str, list[tuple[str, str]]] = {}
     for (i, train), (j, town) in product(enumerate(TRAINS), enumerate(TOWNS)):
         if (i + j) % _NUM_PARTS in parts:
             for name in (train, town, ""):
-                found.setdefault(name, []).append((train, town))
-    return found
+                pairs.setdefault(name, []).append((train, town))
+    return pairs
 
 
 def timetable(parts: tuple[int, ...], rng: np.random.Generator) -> Timetable:

@@ -29,12 +29,12 @@ class PairRecall(AnsweredEnvironment):
     def begin(self, draws: NDArray[np.float64]) -> State:
         keys, values, order = np.split(draws, [self.keys, self.keys + self.pairs], axis=1)
         shown = keys.argsort(axis=1)[:, : self.pairs]
-        given = (values * self.values).astype(np.int64)
-        asked, answers = (np.take_along_axis(each, order.argsort(axis=1), axis=1) for each in (shown, given))
+        shown_values = (values * self.values).astype(np.int64)
+        asked, answers = (np.take_along_axis(each, order.argsort(axis=1), axis=1) for each in (shown, shown_values))
         return {
             "t": np.zeros(len(draws), np.int64),
             "keys": np.concatenate([shown, asked], axis=1),
-            "values": np.concatenate([given, answers], axis=1),
+            "values": np.concatenate([shown_values, answers], axis=1),
         }
 
     def observe(self, state: State) -> NDArray[np.float32]:

@@ -192,7 +192,7 @@ def task_files(paths: Sequence[Path], part: str) -> dict[str, Path]:
     Names with numbers are sorted by these, qa2 before qa10. A folder without a file NAME_train.txt or the like is taken
     whole.
     """
-    found: dict[str, Path] = {}
+    path_by_task: dict[str, Path] = {}
     for path in paths:
         files = [path]
         if path.is_dir():
@@ -206,10 +206,10 @@ def task_files(paths: Sequence[Path], part: str) -> dict[str, Path]:
                     "files"
                 )
         for file in sorted(files, key=_order):
-            if (name := task_name(file)) in found:
-                raise ValueError(f"{found[name]} and {file} are both of the task {name!r}; name one of them")
-            found[name] = file
-    return found
+            if (name := task_name(file)) in path_by_task:
+                raise ValueError(f"{path_by_task[name]} and {file} are both of the task {name!r}; name one of them")
+            path_by_task[name] = file
+    return path_by_task
 
 
 def _order(path: Path) -> list[tuple[int, int | str]]:

@@ -105,21 +105,21 @@ def _paragraph(paragraph: Mapping[str, Any], file: JsonLayout, place: str) -> It
         question = file.text(item, "question", name)
         is_turn = "orig_answer" in item or "followup" in item
         said = item.get("orig_answer")
-        given: list[GoldAnswer] = []
+        answers: list[GoldAnswer] = []
         if item.get("is_impossible") is not True:
-            given = [
+            answers = [
                 _gold(file.checked(answer, dict, f"an answer of {name}"), passage, file, name)
                 for answer in file.get(item, "answers", list, name)
             ]
-        if given:
-            yield SpanQuestion(name, passage, question, tuple(dict.fromkeys(given)), tuple(turns) if is_turn else ())
+        if answers:
+            yield SpanQuestion(name, passage, question, tuple(dict.fromkeys(answers)), tuple(turns) if is_turn else ())
         else:
             yield None
         # a turn without an answer in the passage has its reply, such as CANNOTANSWER, and later turns may refer to it
         if is_turn and isinstance(said, Mapping):
             turns.append((question, file.text(said, "text", name)))
-        elif is_turn and given:
-            turns.append((question, given[0].text))
+        elif is_turn and answers:
+            turns.append((question, answers[0].text))
 
 
 def _story(article: Mapping[str, Any], file: JsonLayout, place: str) -> Iterator[SpanQuestion | None]:
@@ -170,14 +170,14 @@ def _gold(answer: Mapping[str, Any], passage: str, file: JsonLayout, name: str) 
 
 
 def _check_place(answer: GoldAnswer, passage: str, path: Path, name: str) -> None:
-    found = passage[answer.start : answer.end] if answer.start >= 0 else ""
-    if not answer.text or found != answer.text:
+    span = passage[answer.start : answer.end] if answer.start >= 0 else ""
+    if not answer.text or span != answer.text:
         at = passage.find(answer.text) if answer.text else -1
         way = f"its text stands at {at:,}" if at >= 0 else "its text is nowhere in the passage"
         way = way if answer.text else "an answer has one character at least"
         raise ValueError(
             f"{path}: the answer {shortened(answer.text, 40)} of {name} is not in its text: character {answer.start:,} "
-            f"begins {shortened(found, 40)}, and {way}; correct answer_start or the text"
+            f"begins {shortened(span, 40)}, and {way}; correct answer_start or the text"
         )
 
 

@@ -76,8 +76,8 @@ def read_tagged(path: Path, column: int | None = None, word_column: int = 1) -> 
 
 def tags_of(sentences: Sequence[TaggedSentence]) -> list[str]:
     """The tags that occur, O first, the others in alphabetical order."""
-    found = Counter(tag for sentence in sentences for tag in sentence.tags)
-    return sorted(found, key=lambda tag: (tag != OUTSIDE, tag))
+    tags = Counter(tag for sentence in sentences for tag in sentence.tags)
+    return sorted(tags, key=lambda tag: (tag != OUTSIDE, tag))
 
 
 def label_bare_tags(sentences: Sequence[TaggedSentence]) -> list[TaggedSentence]:
@@ -367,15 +367,15 @@ def _read_folder(folder: Path) -> Iterator[TaggedSentence]:
                 "the other"
             )
     for number, (text, row) in enumerate(zip(texts, rows, strict=True), 1):
-        found, given = text.split(), row.split()
-        if len(found) != len(given):
+        sentence, tag_names = text.split(), row.split()
+        if len(sentence) != len(tag_names):
             raise ValueError(
-                f"{tags}:{number}: a line must have one tag per word, got {len(given)} tags for {len(found)} words; "
-                "separate both by spaces"
+                f"{tags}:{number}: a line must have one tag per word, got {len(tag_names)} tags for {len(sentence)} "
+                "words; separate both by spaces"
             )
-        if found:
+        if sentence:
             intent = None if intents is None else intents[number - 1].strip()
-            yield TaggedSentence.of(found, given, intent, [number] * len(found))
+            yield TaggedSentence.of(sentence, tag_names, intent, [number] * len(sentence))
 
 
 def _member(folder: Path, name: str, required: bool = True) -> Path | None:

@@ -243,8 +243,8 @@ def _parts(lines: Sequence[str]) -> dict[str, Any] | None:
 def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[_LabelledRow]:
     name = next((name for name in SPLIT_NAMES[part] if name in parts), None)
     if name is None:
-        found = ", ".join(sorted(parts))
-        raise ValueError(f"{path} has no part {SPLIT_NAMES[part][0]!r}, only {found}; name a file that has one")
+        names = ", ".join(sorted(parts))
+        raise ValueError(f"{path} has no part {SPLIT_NAMES[part][0]!r}, only {names}; name a file that has one")
     rows = parts[name]
     if not isinstance(rows, list) or not rows:
         raise ValueError(f"{path}: the part {name!r} must be a list of [text, label], got {shortened(repr(rows))}")

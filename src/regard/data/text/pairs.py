@@ -129,7 +129,7 @@ def read_lines(
         raise ValueError(f"there is no file {path}{where}; name one that is there")
     number = unpacked = 0
     is_packed = path.suffix == ".gz"
-    most = max_unpacked(path) if is_packed else 0
+    max_bytes = max_unpacked(path) if is_packed else 0
     with gzip.open(path, "rb") if is_packed else path.open("rb") as file:
         lines = iter(lambda: file.readline(MAX_LINE + 1), b"")
         if reads_utf16 and not is_packed and file.peek(2)[:2] in _UTF16_MARKS:
@@ -145,7 +145,7 @@ def read_lines(
                 ) from error
             number += 1
             unpacked += len(line)
-            if is_packed and unpacked > most:
+            if is_packed and unpacked > max_bytes:
                 raise unpack_error(path, f":{number}:")
             check_length(line, path, number)
             try:

@@ -252,11 +252,11 @@ def _is_header(names: Sequence[str]) -> bool:
 def _recognise(names: Sequence[str], kind: str) -> Columns:
     """The columns or keys of both texts and of the label, by their usual names."""
     lower = {name.lower(): name for name in names}
-    found = [next((lower[name] for name in group if name in lower), None) for group in KNOWN_COLUMNS]
-    if None in found:
-        part = ("the first text", "the second text", "the label")[found.index(None)]
+    columns = [next((lower[name] for name in group if name in lower), None) for group in KNOWN_COLUMNS]
+    if None in columns:
+        part = ("the first text", "the second text", "the label")[columns.index(None)]
         raise ValueError(
             f"no {kind} of {part} among {', '.join(map(shortened, names))}; "
             "name both texts and the label, such as --columns sentence1,sentence2,gold_label"
         )
-    return Columns(*(name or "" for name in found))
+    return Columns(*(name or "" for name in columns))

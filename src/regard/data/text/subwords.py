@@ -154,13 +154,13 @@ class SubwordTokenizer(ABC):
     def encode_words(self, sentences: Sequence[Sequence[str]], longest: int | None = None) -> list[EncodedText]:
         """Sentences of words; a word without sub-words, such as one of control characters, is read as unknown."""
         distinct = list(dict.fromkeys(word for sentence in sentences for word in sentence))
-        known = dict(zip(distinct, self.subwords(distinct), strict=True))
+        subwords = dict(zip(distinct, self.subwords(distinct), strict=True))
         unknown = self.mask if self.unknown is None else self.unknown
         encoded = []
         for sentence in sentences:
             part = _Part([], [], [])
             for number, word in enumerate(sentence):
-                ids, offsets = known[word]
+                ids, offsets = subwords[word]
                 if not ids and unknown is not None:
                     ids, offsets = [unknown], [(0, len(word))]
                 gap = self.space if number else ()

@@ -121,14 +121,14 @@ class Tokenizer:
             return list(zip(self.encode(lines), places, strict=True))
         with utf8_errors(lines):
             encodings = self._bpe.encode_batch([" " + line for line in lines], add_special_tokens=False)
-        found = []
+        encoded = []
         for line, encoding in zip(lines, encodings, strict=True):
             spaced = " " + line
             # a token of a word includes the space before it
             trimmed = [(end - len(spaced[start:end].lstrip(" ")), end) for start, end in encoding.offsets]
             offsets = [(max(start, 1) - 1, max(end, 1) - 1) for start, end in trimmed]
-            found.append((list(encoding.ids) if line else [], offsets if line else []))
-        return found
+            encoded.append((list(encoding.ids) if line else [], offsets if line else []))
+        return encoded
 
     def encode_text(self, text: str) -> list[int]:
         """The ids of running text, line breaks included; bpe puts no space before it."""

@@ -55,10 +55,10 @@ class MentionFinder:
     def acts(self, text: str) -> dict[SystemAct, Mention]:
         """The acts of the system that can be found in its words, the values and slots that it names, with the first
         mention of each."""
-        found: dict[SystemAct, Mention] = {}
+        mentions: dict[SystemAct, Mention] = {}
         for mention in sorted((*self.values(text), *self.names(text)), key=lambda each: each.start):
-            found.setdefault(SystemAct(mention.slot, mention.value), mention)
-        return found
+            mentions.setdefault(SystemAct(mention.slot, mention.value), mention)
+        return mentions
 
     def informs(self, text: str) -> State:
         """String matching: every value that the user names, the last one of a slot."""
@@ -76,13 +76,13 @@ class _Phrases:
 
     def find(self, words: Sequence[str]) -> list[Mention]:
         words = [word.lower() for word in words]
-        found: list[Mention] = []
+        mentions: list[Mention] = []
         start = 0
         while start < len(words):
             end, names = self._longest(words, start)
-            found += [Mention(*name, start, end) for name in names]
+            mentions += [Mention(*name, start, end) for name in names]
             start = max(end, start + 1)
-        return found
+        return mentions
 
     def _longest(self, words: Sequence[str], start: int) -> tuple[int, Sequence[tuple[str, str]]]:
         """The end of the longest phrase that begins at a word, and its names; none is as long as no word."""

@@ -60,13 +60,13 @@ def _turns_of_log(log: list[Any], name: str, file: JsonLayout, labels: LabelCorr
         said = file.checked(log[n], dict, place)
         # a dialogue that ends with the user has no state behind its last words
         answer = file.checked(log[n + 1], dict, place) if n + 1 < len(log) else {"text": ""}
-        given = file.get(answer, "metadata", dict, place) if n + 1 < len(log) else None
-        if file.get(said, "metadata", dict, place) or given == {}:
+        metadata = file.get(answer, "metadata", dict, place) if n + 1 < len(log) else None
+        if file.get(said, "metadata", dict, place) or metadata == {}:
             raise ValueError(
                 f"{file.path}: {place} must be the words of the user, without metadata, and those of the system, with "
                 "it; put the turns of a dialogue in order, the user first"
             )
-        state = before if given is None else _state(given, file, place, labels)
+        state = before if metadata is None else _state(metadata, file, place, labels)
         requests = [slot for slot, value in _acts(said, file, place, labels) if value == "?"]
         yield TrackedTurn(
             system, acts, file.text(said, "text", place).strip(), _new(state, before), _unique(requests), state
@@ -123,11 +123,13 @@ def _turns_of_frames(turns: list[Any], name: str, file: JsonLayout, labels: Labe
         state: dict[str, str] = {}
         requests: list[str] = []
         for frame in file.get(item, "frames", list, place):
-            given = file.checked(frame, dict, f"'frames' of {place}").get("state", {})
-            given = file.checked(given, dict, f"'state' of {place}")
-            asked = file.texts(given.get("requested_slots", []), f"'requested_slots' of {place}")
+            recorded_state = file.checked(frame, dict, f"'frames' of {place}").get("state", {})
+            recorded_state = file.checked(recorded_state, dict, f"'state' of {place}")
+            asked = file.texts(recorded_state.get("requested_slots", []), f"'requested_slots' of {place}")
             requests += map(labels.correct, asked)
-            for slot, values in file.checked(given.get("slot_values", {}), dict, f"'slot_values' of {place}").items():
+            for slot, values in file.checked(
+                recorded_state.get("slot_values", {}), dict, f"'slot_values' of {place}"
+            ).items():
                 # several values are spellings of one
                 value = next(iter(file.texts(values, f"{slot!r} of {place}")), "")
                 if value.strip().lower() not in _NONE:

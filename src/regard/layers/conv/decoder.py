@@ -203,8 +203,8 @@ def _mean(parts: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def _sum(parts: Sequence[Tensor | None]) -> Tensor | None:
-    given = [part for part in parts if part is not None]
-    return torch.stack(given).sum(0) if given else None
+    present = [part for part in parts if part is not None]
+    return torch.stack(present).sum(0) if present else None
 
 
 @torch.no_grad()

@@ -115,8 +115,8 @@ def read_generation_config(config: CheckpointConfig) -> CheckpointConfig:
     """The entries of generation_config.json, which newer folders have, and behind them those of config.json."""
     path = config.folder / GENERATION
     values = read_json(path) if path.exists() else {}
-    given = {key: value for key, value in values.items() if value is not None}
-    return CheckpointConfig(config.folder, {**config.values, **given})
+    present = {key: value for key, value in values.items() if value is not None}
+    return CheckpointConfig(config.folder, {**config.values, **present})
 
 
 def read_json(path: Path) -> dict[str, Any]:

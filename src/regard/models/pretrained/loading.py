@@ -147,22 +147,24 @@ def save_pretrained(model: nn.Module, folder: str | Path, config: Mapping[str, A
     tokens; those that describe the model come from the model.
     """
     if type(model) not in SAVED_AS:
-        known = ", ".join(kind.__name__ for kind in SAVED_AS)
-        raise TypeError(f"model must be one of {known} to be saved in transformers' layout, got {type(model).__name__}")
+        names = ", ".join(kind.__name__ for kind in SAVED_AS)
+        raise TypeError(f"model must be one of {names} to be saved in transformers' layout, got {type(model).__name__}")
     if isinstance(model, Transformer):
         model = in_layout(model)
     architecture = ARCHITECTURES[saved_as(model)]
-    values, given = architecture.config(model), dict(config or {})
+    values, overrides = architecture.config(model), dict(config or {})
     for key in _NAMED:
-        if "label" in key and key in given and len(given[key]) != len(values.get(key, given[key])):
-            raise ValueError(f"{key} must name {len(values[key])} classes, got {len(given[key])}; name each class once")
-        values.update({key: given[key]} if key in given else {})
+        if "label" in key and key in overrides and len(overrides[key]) != len(values.get(key, overrides[key])):
+            raise ValueError(
+                f"{key} must name {len(values[key])} classes, got {len(overrides[key])}; name each class once"
+            )
+        values.update({key: overrides[key]} if key in overrides else {})
     parameters = {name: p.detach() for name, p in model.state_dict(keep_vars=True).items()}
     tensors = {
         tensor_map.theirs.removeprefix(architecture.strip): tensor_map.join(parameters)
         for tensor_map in architecture.maps(model)
     }
-    write_folder(Path(folder), {**given, **values}, tensors)
+    write_folder(Path(folder), {**overrides, **values}, tensors)
 
 
 def saved_as(model: nn.Module) -> str:

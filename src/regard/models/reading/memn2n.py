@@ -137,12 +137,12 @@ class MemN2N(nn.Module):
 
     def _encode(self, tokens: Tensor, words: Tensor) -> Tensor:  # "n j", "*t v d" -> "*t n d"
         """Σ_j l_j x_j of every row. l_kj = a_j + b_j g_k, so two products with counts of words do for all places."""
-        found, places = tokens.unique(return_inverse=True)
-        counts = torch.zeros(2, tokens.shape[0], len(found), dtype=words.dtype, device=words.device)
+        distinct, places = tokens.unique(return_inverse=True)
+        counts = torch.zeros(2, tokens.shape[0], len(distinct), dtype=words.dtype, device=words.device)
         a, b = _coefficients(self.position, tokens)
         counts[0].scatter_add_(1, places, a.to(words.dtype))
         counts[1].scatter_add_(1, places, b.to(words.dtype))
-        sums = counts.flatten(0, 1) @ words.index_select(-2, found)  # "*t 2n d"
+        sums = counts.flatten(0, 1) @ words.index_select(-2, distinct)  # "*t 2n d"
         n = tokens.shape[0]
         return sums[..., :n, :] + sums[..., n:, :] * self.code.to(words.dtype)
 

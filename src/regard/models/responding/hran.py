@@ -199,8 +199,8 @@ def _newest_first(history: History) -> _NewestFirst:
     history.check()
     is_empty = history.lengths.flip(1) == 0
     counts = (~is_empty).sum(1)
-    most = history.lengths.shape[1] if counts.is_meta else int(counts.max())
-    order = is_empty.int().argsort(dim=1, stable=True)[:, :most]
+    max_turns = history.lengths.shape[1] if counts.is_meta else int(counts.max())
+    order = is_empty.int().argsort(dim=1, stable=True)[:, :max_turns]
     places = history.lengths.shape[1] - 1 - order
     tokens = history.tokens.gather(1, places.unsqueeze(-1).expand(-1, -1, history.tokens.shape[2]))
     return _NewestFirst(tokens, history.lengths.gather(1, places), history.speakers.gather(1, places), places, counts)

@@ -90,8 +90,8 @@ def fine_tuning_rates(model: nn.Module, decay: float, head: float, encoder: str 
         for name, child in model.named_children()
         if name != encoder.split(".")[0] and any(True for _ in child.parameters())
     }
-    own = {name: head for name, _ in model.named_parameters(recurse=False)}
-    return {**part.lr_multipliers(encoder, decay), **others, **own}
+    rates = {name: head for name, _ in model.named_parameters(recurse=False)}
+    return {**part.lr_multipliers(encoder, decay), **others, **rates}
 
 
 @torch.no_grad()

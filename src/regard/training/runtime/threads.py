@@ -13,8 +13,8 @@ _LEAST, _LONG, _LATE = 0.2, 0.5, 3.0
 
 def counts() -> list[int]:
     """The thread counts to time: 1, 2, 4, … and all processors."""
-    most = available()
-    return [*(1 << n for n in range((most - 1).bit_length())), most]
+    available_threads = available()
+    return [*(1 << n for n in range((available_threads - 1).bit_length())), available_threads]
 
 
 def measure(backward: Callable[[], None], counts: Sequence[int]) -> dict[int, float]:

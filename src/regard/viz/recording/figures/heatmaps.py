@@ -217,8 +217,8 @@ def _all_labels(tokens: Sequence[str], length: float, path: str | Path) -> AxisL
     """The tokens beside a thumbnail; None if there is no room for all of them, or if they are no more than numbers."""
     if not tokens or all(token.isdigit() for token in tokens):
         return None
-    found = axis_labels(tokens, length, path, max_columns=12)
-    return found if found.step == 1 else None
+    labels = axis_labels(tokens, length, path, max_columns=12)
+    return labels if labels.step == 1 else None
 
 
 def _row_names(rows: Sequence[_ThumbnailRow]) -> list[str]:
