@@ -371,14 +371,25 @@ def test_record_and_view(
     assert main(["view", str(run), given, "--out", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
     predictor = regard.load(run, device="cpu")
+    explained = {
+        "classify-text": "class",
+        "match": "class",
+        "classify-image": "class",
+        "tag": "part",
+        "translate": "part",
+    }
+    assert predictor.explains == explained.get(task_of(name))
     recorded = record_run(predictor, predictor.read(given), run="run")
     recording = recorded.recording
     if config_of(name).input_kind == "image":
         assert recorded.prediction == recording.about["said"]
     assert all(item.verified for item in recording)
     assert [item.name for item in regard.recording.Recording.load(out)] == [item.name for item in recording]
-    if config_of(name).input_kind == "text":
-        capsys.readouterr()
+    capsys.readouterr()
+    code = main(["record", str(run), str(folder / "random.png")])
+    assert ("reads text, and" in capsys.readouterr().err) == config_of(name).input_kind.is_text
+    assert code == (0 if config_of(name).input_kind == "image" else 2)
+    if config_of(name).input_kind.is_text:
         assert main(["view", str(run)]) == 0, "an example of its own"
         assert capsys.readouterr().out
 

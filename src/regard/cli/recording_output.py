@@ -72,21 +72,23 @@ def _record_run(
     folder: Path, argument: str | None, layers: Sequence[str], weights: Literal["best", "last", "average"], gates: bool
 ) -> "RecordedRun":
     from regard.common import image_files
+    from regard.common.input_kind import InputKind
     from regard.inference.predictor import record_run
     from regard.tasks.loading import load_run
     from regard.tasks.registry import read_config
 
     config = read_config(folder)
-    if config.input_kind == "class":
+    kind = config.input_kind
+    if not kind.is_attended:
         raise ValueError(
             f"{folder} is a run of {config.name}, which reads neither a text nor an image; name another run"
         )
-    if config.input_kind == "image":
+    if kind is InputKind.IMAGE:
         # raises for a file that is no image before the model is loaded
         image_files.read(_image_path(folder, argument), mode="RGB")
-    elif argument is not None and not argument.strip():
-        raise ValueError("the text is empty, so there is nothing to record; give a sentence")
-    elif argument is not None and config.input_kind != "clip":
+    elif argument is not None and kind.is_text:
+        if not argument.strip():
+            raise ValueError("the text is empty, so there is nothing to record; give a sentence")
         _check_not_image(folder, argument)
     predictor = load_run(folder, weights, "cpu").predictor
     argument = config.load().example(folder) if argument is None else argument

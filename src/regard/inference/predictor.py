@@ -13,14 +13,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from regard.inference.embedded_classifier import EmbeddedClassifier
 from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
+from regard.inference.picture_classifier import PictureClassifier
+from regard.inference.structured_predictor import StructuredPredictor
 from regard.recording.recording import Recording
 from regard.recording.run import RecordedRun, TextAlignment, recorded
 from regard.viz.show import show
@@ -99,6 +102,14 @@ class Predictor(ABC, Generic[Input, Output]):
         raise TypeError(
             f"{type(self).__name__} takes no tokens, so it has no embeddings; use the gradient of the input"
         )
+
+    @property
+    def explains(self) -> Literal["class", "part"] | None:
+        """What `regard.attribute` explains: the class of an input, a part of the output, such as a tag or a word, or
+        nothing."""
+        if isinstance(self, StructuredPredictor):
+            return "part"
+        return "class" if isinstance(self, EmbeddedClassifier | PictureClassifier) else None
 
     # The attention behind an output
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from regard.common.dataclass_json import fields_from_json, parse_number, to_json
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import check_choices, check_numbers
 from regard.common.options.fields import resolve
 from regard.common.suggestions import known, suggestion
@@ -76,9 +77,7 @@ class TaskConfig(ABC):
     name: ClassVar[str]  # as a command line types it
     summary: ClassVar[str]  # a line of `regard train --help`
     unit: ClassVar[str]  # the plural of what rates count
-    input_kind: ClassVar[
-        Literal["text", "image", "clip", "audio", "class", "episode"]
-    ]  # what `regard predict` is given
+    input_kind: ClassVar[InputKind]  # what `regard predict` is given
     embedded: ClassVar[str]  # the embedded data set that is taken where none is named
     budgets: ClassVar[dict[str, Budget]]  # by data set
     metrics: ClassVar[dict[str, bool]]  # whether more is better; the first decides which weights are best

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Regard
 
+from regard.common.input_kind import InputKind
 from regard.tasks.translate.options import Translate
 
 
@@ -23,7 +24,7 @@ from regard.tasks.translate.options import Translate
 def test_wrong_input_is_one_sentence(
     args: list[str], sentence: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Translate, "input_kind", "image")
+    monkeypatch.setattr(Translate, "input_kind", InputKind.IMAGE)
     ran = regard("predict", trained, *args)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"regard: {sentence}")
@@ -32,7 +33,7 @@ def test_wrong_input_is_one_sentence(
 
 def test_an_output_stands_behind_its_image(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = regard("predict", trained, "a b", "c d").out.splitlines()
-    monkeypatch.setattr(Translate, "input_kind", "image")
+    monkeypatch.setattr(Translate, "input_kind", InputKind.IMAGE)
     assert regard("predict", trained, "a b", "c d").out == f"a b\t{outputs[0]}\nc d\t{outputs[1]}\n"
     values = json.loads(regard("predict", trained, "a b", "--json").out)
     assert values["source"] == "a b"
@@ -43,7 +44,7 @@ def test_inputs_are_not_overwritten(
 ) -> None:
     image = tmp_path / "a.png"
     image.write_bytes(b"an image")
-    monkeypatch.setattr(Translate, "input_kind", "image")
+    monkeypatch.setattr(Translate, "input_kind", InputKind.IMAGE)
     ran = regard("predict", trained, image, "--picture", image)
     sentence = f"regard: --picture {image} is an input and would be written over; name another file\n"
     assert ran == (2, "", sentence)

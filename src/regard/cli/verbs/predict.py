@@ -61,11 +61,11 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
             f"{describe(options.run, config)}, and regard {verb} is for runs of {task}; "
             f"use regard predict {options.run}"
         )
-    of_task = config.Predict(**options.task)
-    check_inputs(options, config, of_task)
+    task_options = config.Predict(**options.task)
+    check_inputs(options, config, task_options)
     loaded = run_options.load(options.run, options.load)
     predictor = loaded.predictor
-    session = predictor.session(of_task, options.picture)
+    session = predictor.session(task_options, options.picture)
     if hasattr(sys.stdout, "reconfigure"):
         # text is UTF-8 with line feeds, as in the files it is made from, whatever the system's encoding is
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
@@ -73,20 +73,20 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
     for arguments in _chunks(options, config):
         inputs = [predictor.read(argument) for argument in arguments]
         session.check(first + len(inputs))
-        streams = [] if options.json else [predictor.stream_text(given, of_task) for given in inputs]
+        streams = [] if options.json else [predictor.stream_text(given, task_options) for given in inputs]
         if pieces := [each for each in streams if each is not None]:
             outputs = [_print_pieces(*each) for each in zip(arguments, pieces, strict=True)]
             session.add(inputs, outputs, first)
             first += len(inputs)
             continue
-        outputs = predictor.predict(inputs, of_task, first=first)
+        outputs = predictor.predict(inputs, task_options, first=first)
         session.add(inputs, outputs, first)
         for argument, output in zip(arguments, outputs, strict=True):
             if options.json:
                 line = json.dumps({predictor.input_key: argument, **predictor.json(output)}, ensure_ascii=False)
             else:
                 line = predictor.text(output)
-                line = line if config.input_kind == "text" else f"{argument}\t{line}"
+                line = line if config.input_kind.is_text else f"{argument}\t{line}"
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
         first += len(inputs)
@@ -113,7 +113,7 @@ def _print_pieces(argument: str, pieces: Generator[str, None, Any]) -> Any:
 
 def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
     """The arguments that name inputs, in chunks that are predicted together."""
-    if config.input_kind == "text":
+    if config.input_kind.is_text:
         if options.file is not None:
             typed = [] if options.text_column is None else options.text_column.split(",")
             if (texts := read_inputs(options.file, config.input_columns, typed)) is not None:
@@ -122,11 +122,11 @@ def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
     return iter([list(options.inputs)])
 
 
-def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> None:
+def check_inputs(options: PredictOptions, config: TaskConfig, task_options: Any) -> None:
     """Raises before a model is loaded for inputs that are missing or clash, and files that cannot be written."""
     if options.text_column is not None and (options.file is None or str(options.file) == "-"):
         raise ValueError(f"--text-column {options.text_column} is a column of --file; give --file with a sheet as well")
-    if config.input_kind == "text":
+    if config.input_kind.is_text:
         if options.inputs and options.file is not None:
             text = options.inputs[0]
             raise ValueError(f"--file {options.file} and the text {text!r} exclude each other; give one of them")
@@ -142,9 +142,9 @@ def check_inputs(options: PredictOptions, config: TaskConfig, of_task: Any) -> N
         if not options.inputs:
             raise ValueError(f"name an input, or several, behind the run: each is one {config.input_kind}")
     inputs: dict[str, Sequence[Path | str]] = {
-        "an input": options.inputs if config.input_kind in ("image", "clip", "audio") else (),
+        "an input": options.inputs if config.input_kind.is_file else (),
         "the file of --file": () if options.file is None else (options.file,),
     }
-    for name, path in (("--picture", options.picture), ("--alignment", getattr(of_task, "alignment", None))):
+    for name, path in (("--picture", options.picture), ("--alignment", getattr(task_options, "alignment", None))):
         check_writable(name, path, config.picture_suffixes)
         not_an_input(name, path, options.run, inputs)

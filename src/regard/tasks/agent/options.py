@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import (
     check_at_least,
     check_at_most,
@@ -143,7 +144,7 @@ class AgentConfig(TaskConfig):
     name: ClassVar[str] = "agent"
     summary: ClassVar[str] = "play a game by reinforcement learning, with attention to the past of the episode"
     unit: ClassVar[str] = "moves"
-    input_kind: ClassVar[Literal["text", "image", "class", "episode"]] = "episode"
+    input_kind: ClassVar[InputKind] = InputKind.EPISODE
     embedded: ClassVar[str] = "pairs"
     budgets: ClassVar[dict[str, Budget]] = {
         "pairs": Budget(minutes=1.0),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import (
     check_at_least,
     check_beam,
@@ -213,7 +214,7 @@ class Caption(TaskConfig):
     name: ClassVar[str] = "caption"
     summary: ClassVar[str] = "describe images in words: your own images with captions, or scenes of handwritten digits"
     unit: ClassVar[str] = "tokens"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "image"
+    input_kind: ClassVar[InputKind] = InputKind.IMAGE
     embedded: ClassVar[str] = "scenes"
     budgets: ClassVar[dict[str, Budget]] = {"scenes": Budget(steps=1600), "files": Budget(minutes=60.0)}
     metrics: ClassVar[dict[str, bool]] = {

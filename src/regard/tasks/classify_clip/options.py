@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import check_at_least, check_choices, check_even_heads, check_positive, check_share
 from regard.common.options.fields import flag, left_open, resolve
 from regard.inference.evaluation import EXAMPLES
@@ -252,7 +253,7 @@ class ClassifyClip(TaskConfig):
     name: ClassVar[str] = "classify-clip"
     summary: ClassVar[str] = "classify clips and signals: frames, GIF, arrays, CSV, or moving digits"
     unit: ClassVar[str] = "clips"
-    input_kind: ClassVar[Literal["text", "image", "clip", "class", "episode"]] = "clip"
+    input_kind: ClassVar[InputKind] = InputKind.CLIP
     embedded: ClassVar[str] = "directions"
     budgets: ClassVar[dict[str, Budget]] = {
         "directions": Budget(minutes=2.0),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import check_at_least, check_choices, check_radius, check_share
 from regard.common.options.fields import left_open, resolve
 from regard.inference.evaluation import EXAMPLES
@@ -181,7 +182,7 @@ class ClassifyImage(LabelledImageConfig):
 
     name: ClassVar[str] = "classify-image"
     summary: ClassVar[str] = "classify images: folders of images, IDX files, or handwritten digits"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "image"
+    input_kind: ClassVar[InputKind] = InputKind.IMAGE
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.0), "files": Budget(minutes=20.0)}
     # few images are held out, and their likelihood shows smaller differences than their accuracy
     metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True, "robust_nll": False, "robust_accuracy": True}

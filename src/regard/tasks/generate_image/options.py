@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import check_at_least, check_choices, check_positive, check_seed, check_share
 from regard.common.options.fields import left_open
 from regard.inference.evaluation import EXAMPLES
@@ -79,7 +80,7 @@ class GenerateImage(LabelledImageConfig):
 
     name: ClassVar[str] = "generate-image"
     summary: ClassVar[str] = "generate images of a class (GAN): folders of images, IDX files, or handwritten digits"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "class"
+    input_kind: ClassVar[InputKind] = InputKind.CLASS
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=12.0), "files": Budget(minutes=240.0)}
     # a generator that always makes the same image would be recognised; its distance from real ones shows the fault
     metrics: ClassVar[dict[str, bool]] = {"distance": False, "recognised": True, "spread": True, "real spread": True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import check_at_least, check_choices, check_share
 from regard.common.options.fields import left_open, resolve
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
@@ -95,7 +96,7 @@ class Glimpse(LabelledImageConfig):
 
     name: ClassVar[str] = "glimpse"
     summary: ClassVar[str] = "classify images through a few glimpses, and learn where to attend (RAM)"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "image"
+    input_kind: ClassVar[InputKind] = InputKind.IMAGE
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.5), "files": Budget(minutes=40.0)}
     metrics: ClassVar[dict[str, bool]] = {"nll": False, "accuracy": True}
     models: ClassVar[dict[str, type[ModelOptions]]] = {"ram": RAMOptions}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import (
     check_at_least,
     check_at_most,
@@ -247,7 +248,7 @@ class TextConfig(TaskConfig):
     """The options of a task that reads texts."""
 
     content: ClassVar[str]  # the plural of what its files hold
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    input_kind: ClassVar[InputKind] = InputKind.TEXT
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     is_served: ClassVar[bool] = True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import (
     check_at_least,
     check_at_most,
@@ -223,7 +224,7 @@ class Transcribe(TaskConfig):
     name: ClassVar[str] = "transcribe"
     summary: ClassVar[str] = "write down speech: your own WAV files with transcripts, or synthesised spelling"
     unit: ClassVar[str] = "letters"
-    input_kind: ClassVar[Literal["audio"]] = "audio"
+    input_kind: ClassVar[InputKind] = InputKind.AUDIO
     embedded: ClassVar[str] = "spelling"
     budgets: ClassVar[dict[str, Budget]] = {"spelling": Budget(steps=2400), "files": Budget(minutes=60.0)}
     metrics: ClassVar[dict[str, bool]] = {"cer": False, "wer": False, "nll": False}

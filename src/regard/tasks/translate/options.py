@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from regard.common.input_kind import InputKind
 from regard.common.options.checks import (
     check_at_least,
     check_beam,
@@ -154,7 +155,7 @@ class Translate(TaskConfig):
         "translate one sequence into another: your own two text files, or dates, pronunciation, reversal, copies"
     )
     unit: ClassVar[str] = "target tokens"
-    input_kind: ClassVar[Literal["text", "image", "class"]] = "text"
+    input_kind: ClassVar[InputKind] = InputKind.TEXT
     embedded: ClassVar[str] = "dates"
     budgets: ClassVar[dict[str, Budget]] = {
         "dates": Budget(minutes=3.0),
