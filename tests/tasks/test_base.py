@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,6 @@ from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, R
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.glimpse.options import RAMOptions
 from regard.tasks.registry import TASKS, task_from_record
-from regard.tasks.respond.options import Respond
-from regard.tasks.select_response.options import SelectResponse
-from regard.tasks.tag.options import Tag
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord, TrainingChange
 
@@ -50,9 +47,6 @@ def test_a_record_that_describes_no_task(options: dict[str, Any], message: str) 
     said = rf"^run/run.json has options that cannot be used \({message}.*\); restore it, or train in another folder$"
     with pytest.raises(ValueError, match=said):
         task_from_record(record, Path("run"))
-    flat = {"model": []} if "model" in options else options
-    with pytest.raises(ValueError, match="^run/run.json has options that cannot be used"):
-        task_from_record(replace(record, task="ClassifyImage", format=1, options=flat), Path("run"))
 
 
 def of_files(name: str, *paths: Path) -> TaskConfig:
@@ -60,24 +54,6 @@ def of_files(name: str, *paths: Path) -> TaskConfig:
     files = [(path,) if name == "translate" else path for path in paths]
     options: dict[str, Any] = dict(zip(("train", "valid"), files, strict=False))
     return TASKS[name].of(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "missing", "value"),
-    [
-        (SelectResponse.of(model="esim"), "similarity", "none"),
-        (SelectResponse.of(similarity="mean"), "similarity", "none"),
-        (Tag.of(encoder="bert"), "characters", 0),
-        (Tag.of(), "characters", 48),
-        (Respond.of(), "history", "causal"),
-    ],
-)
-def test_a_record_from_before_an_option_has_the_model_of_its_version(
-    options: TaskConfig, missing: str, value: object
-) -> None:
-    recorded = options.to_json()
-    assert getattr(TASKS[options.name].from_json(recorded).model, missing) == recorded["model"].pop(missing)
-    assert getattr(TASKS[options.name].from_json(recorded).model, missing) == value
 
 
 @each_reader

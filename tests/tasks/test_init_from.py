@@ -165,16 +165,6 @@ def test_another_model_or_tokens_conflict(tmp_path: Path, capsys: pytest.Capture
     assert train("language-model", *init[:-1], tmp_path / "then", "--segment", "12") == 0
 
 
-def test_a_run_of_the_first_version_is_rewritten_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training = {"steps": 1}
-    record = {"format": 1, "kind": "Translate", "task": {}, "training": training, "threads": 1, "versions": {}}
-    (tmp_path / "run.json").write_text(json.dumps(record | {"history": [{"step": 0, "training": training}]}))
-    assert train("translate", "--data", "reverse", "--init-from", tmp_path, "--out", tmp_path / "no") == 2
-    assert "was written by the first version of regard; rewrite its record first: regard train --resume" in (
-        capsys.readouterr().err
-    )
-
-
 def test_the_encoder_is_that_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts, first = write_texts(tmp_path / "a.txt", "bad", "good"), tmp_path / "first"
     bert, other = bert_folder(tmp_path / "bert"), bert_folder(tmp_path / "other")

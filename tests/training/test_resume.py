@@ -312,8 +312,10 @@ def test_the_training_may_be_another_and_is_recorded(tmp_path: Path) -> None:
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
-    (tmp_path / "run.json").write_text('{"format": 1}')
-    with pytest.raises(ValueError, match=r"run.json cannot be read \('kind'\); restore it, or train in another folder"):
+    (tmp_path / "run.json").write_text('{"format": 3, "checksum": null}')
+    with pytest.raises(
+        ValueError, match=r"run.json cannot be read \(.*task.*\); restore it, or train in another folder"
+    ):
         run(tmp_path, resume=True, steps=4)
 
 

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import torch
-from safetensors.torch import save_file
 from tests.for_each import for_each
-from tests.training.toy import Toy, ToyProblem, metrics, of, run, same
+from tests.training.toy import Toy, ToyProblem, of, run, same
 
 from regard.common.json_files import with_checksum
-from regard.training import checkpoint, folder_lock
+from regard.training import folder_lock
 from regard.training.config import TrainingConfig
 from regard.training.events import Warned
-from regard.training.run_folder import RunRecord, TrainingChange, write_config
+from regard.training.run_folder import RunRecord, write_config
 
 MODEL = {"name": "net", "width": 13, "attention": None, "depths": [1, 2]}
 
@@ -74,43 +72,11 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
     assert stored(tmp_path)["training"]["plateau_patience"] == 2
 
 
-def of_format_1(path: Path, task: Toy, training: dict[str, Any]) -> None:
-    """run.json as earlier versions wrote it."""
-    content = {
-        "format": 1,
-        "kind": "Toy",
-        "task": asdict(task),
-        "training": training,
-        "threads": 1,
-        "versions": {"python": "3.11.0", "regard": "0.0.1", "torch": "2.13.0", "numpy": "2.0.0"},
-        "history": [{"step": 0, "training": training}],
-    }
-    path.write_text(json.dumps(content, indent=2) + "\n")
-
-
-def test_a_record_of_format_1_is_read_and_rewritten(tmp_path: Path) -> None:
-    run(tmp_path / "alone", Toy(dim=5), steps=6, save_every=2)
-    run(tmp_path / "old", Toy(dim=5), steps=4, save_every=2)
-    training = stored(tmp_path / "old")["training"]
-    # an option that earlier versions did not have
-    del training["retain_memory"]
-    of_format_1(tmp_path / "old" / "run.json", Toy(dim=5), training)
-    record = RunRecord.read(tmp_path / "old")
-    assert (record.format, record.task, record.options) == (1, "Toy", asdict(Toy(dim=5)))
-    assert record.history == (TrainingChange(0, TrainingConfig(steps=4, save_every=2, threads=1, device="cpu")),)
-    assert record.training.retain_memory
-    run(tmp_path / "old", Toy(**record.options), resume=True, steps=6, save_every=2)
-    again = RunRecord.read(tmp_path / "old")
-    assert (again.format, again.task, again.options) == (3, "toy", asdict(Toy(dim=5)))
-    assert [change.step for change in again.history] == [0, 4]
-    a, b = (metrics(tmp_path / name) for name in ("alone", "old"))
-    assert a[-1]["loss"] == b[-1]["loss"]
-
-
 @for_each(
     ("change", "message"),
     [
-        ({"format": 4}, "run.json has format 4, this version reads up to 3; update regard"),
+        ({"format": 4}, "run.json has format 4, this version reads format 3; open it with the version of regard that"),
+        ({"format": 2}, "run.json has format 2, this version reads format 3; open it with the version of regard that"),
         ({"format": "two"}, "run.json cannot be read .*; restore it, or train in another folder"),
         ({"format": 0}, "run.json cannot be read .format must be a whole number from 1, got 0.; restore it, or train"),
         ({"format": True}, "run.json cannot be read .format must be a whole number from 1, got True"),
@@ -162,37 +128,18 @@ def test_a_record_that_was_edited(tmp_path: Path) -> None:
     record = stored(tmp_path)
     record["options"]["dim"] = 17
     (tmp_path / "run.json").write_text(json.dumps(record))
-    way_out = "run.json is damaged or was edited .*; restore it, or if you edited it, delete its checksum and set its "
-    with pytest.raises(ValueError, match=way_out + "format to 2$"):
+    way_out = "run.json is damaged or was edited .*; restore it, or if you edited it, set its checksum "
+    with pytest.raises(ValueError, match=way_out + "to null$"):
         RunRecord.read(tmp_path)
     del record["checksum"]
     (tmp_path / "run.json").write_text(json.dumps(record))
     with pytest.raises(ValueError, match="run.json is damaged or was edited .its checksum is missing"):
         RunRecord.read(tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps({**record, "format": 2}))
+    (tmp_path / "run.json").write_text(json.dumps({**record, "checksum": None}))
     assert RunRecord.read(tmp_path).options["dim"] == 17
 
 
-def test_a_record_of_format_2_is_resumed(tmp_path: Path) -> None:
-    """Runs of earlier versions have no checksums."""
-    run(tmp_path / "alone", NestedToy(), steps=6, save_every=2)
-    run(tmp_path / "old", NestedToy(), steps=4, save_every=2)
-    record = {**stored(tmp_path / "old"), "format": 2}
-    del record["checksum"], record["files"]
-    (tmp_path / "old" / "run.json").write_text(json.dumps(record))
-    last = checkpoint.read(tmp_path / "old" / "last.safetensors")
-    facts = {"regard": json.dumps({**last.facts, "tied": last.tied, "format": 1})}
-    save_file(dict(last.tensors), tmp_path / "old" / "last.safetensors", facts)
-    assert RunRecord.read(tmp_path / "old").files == {}
-    run(tmp_path / "old", NestedToy(), resume=True, steps=6, save_every=2)
-    assert RunRecord.read(tmp_path / "old").format == 3
-    assert list(stored(tmp_path / "old")["files"]) == ["words.json"]
-    ours, theirs = (checkpoint.read(tmp_path / name / "last.safetensors") for name in ("old", "alone"))
-    assert ours.facts["format"] == 2
-    assert all(torch.equal(ours.tensors[name], t) for name, t in theirs.tensors.items())
-
-
-def test_other_versions_and_formats_are_reported(tmp_path: Path) -> None:
+def test_other_versions_are_reported(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
     assert of(Warned, run(tmp_path, resume=True, steps=3)) == []
     record = stored(tmp_path)
@@ -204,13 +151,6 @@ def test_other_versions_and_formats_are_reported(tmp_path: Path) -> None:
     assert re.search(
         r"was trained with torch 1.0.0, numpy unknown, and is resumed with torch \d\S+, numpy \d\S+: its numbers may",
         warned.text,
-    )
-    record = {**stored(tmp_path), "format": 2}
-    del record["checksum"]
-    (tmp_path / "run.json").write_text(json.dumps(record))
-    (warned,) = of(Warned, run(tmp_path, resume=True, steps=5))
-    assert warned.text.endswith(
-        "has format 2 and is rewritten in format 3, which earlier versions of regard do not read"
     )
 
 

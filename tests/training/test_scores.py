@@ -1,9 +1,7 @@
 """What validation decides: the best, patience, the plateau, the average."""
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ from regard.training import checkpoint, fit
 from regard.training.config import TrainingConfig
 from regard.training.events import Saved, StepLogged, Stopped, Validated
 from regard.training.protocol import ValidationResult
-from regard.training.state import TrainingState, is_better
+from regard.training.state import is_better
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,10 +163,3 @@ def test_what_is_better(value: float, than: float | None, higher: bool, want: bo
 @pytest.mark.parametrize("higher", [True, False])
 def test_what_is_better_among_equals(nll: float, than: float, want: bool, higher: bool) -> None:
     assert is_better((1.0, nll), (1.0, than), higher) is want
-
-
-@pytest.mark.parametrize("kept", [None, 0.5, (0.5, 2.0)])
-def test_progress_comes_back_also_from_older_checkpoints(kept: Any) -> None:
-    stored = json.loads(json.dumps({**TrainingState(step=3).to_dict(), "best": kept, "kept": kept}))
-    want = (0.5, INF) if kept == 0.5 else kept
-    assert TrainingState.from_dict(stored) == TrainingState(step=3, best=want, kept=want)

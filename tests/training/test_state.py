@@ -38,17 +38,7 @@ def test_it_comes_back() -> None:
     assert TrainingState.from_dict(as_json(best=None, kept=None)).best is None
 
 
-def test_a_score_of_an_earlier_version() -> None:
-    assert TrainingState.from_dict(as_json(best=3.5)).best == (3.5, math.inf)
-
-
-def test_a_checkpoint_of_an_earlier_version() -> None:
-    values = as_json()
-    del values["validate_at"], values["estimate"]
-    assert TrainingState.from_dict(values).estimate is None
-
-
-@for_each("name", sorted(STATE.to_dict().keys() - {"validate_at", "validation_seconds", "estimate"}))
+@for_each("name", sorted(STATE.to_dict()))
 def test_no_field_may_be_missing(name: str) -> None:
     values = as_json()
     del values[name]
@@ -59,8 +49,8 @@ def test_no_field_may_be_missing(name: str) -> None:
 @pytest.mark.parametrize("value", ["x", True, {}, [1, 2, 3, "4"], 10**30, -1])
 @pytest.mark.parametrize("name", STATE.to_dict())
 def test_no_field_may_be_of_another_type(name: str, value: Any) -> None:
-    # a number of seconds or a score of an earlier version
-    if (name in ("elapsed", "validate_at") and value == 10**30) or (name in ("best", "kept") and value in (-1, 10**30)):
+    # a number of seconds
+    if name in ("elapsed", "validate_at", "validation_seconds") and value == 10**30:
         return
     with pytest.raises(ValueError, match=rf"{name}\b"):
         TrainingState.from_dict(as_json(**{name: value}))

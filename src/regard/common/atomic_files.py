@@ -73,7 +73,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _is_written_now(unfinished: Path) -> bool:
-    """Whether another process of this machine that is running writes the file; earlier versions name no process."""
+    """Whether another process of this machine that is running writes the file."""
     name = re.search(r"\.([1-9]\d*)\.[0-9a-f]{8}$", unfinished.name.removesuffix(UNFINISHED))
     if os.name != "posix" or name is None or int(name[1]) == os.getpid():
         return False

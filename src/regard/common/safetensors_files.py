@@ -1,8 +1,8 @@
 """Tensors and JSON in safetensors files. Nothing is ever unpickled.
 
 The JSON is the value of one key of the file's metadata. A tagged file (checkpoint, recording) has a format number in
-this JSON, so that a later version of regard is told apart from a damaged file. The first entry of the metadata is the
-checksum: the CRC-32 of the whole file with this checksum as zeros. Files of format 1 have none.
+this JSON, so that a file of another version of regard is told apart from a damaged one. The first entry of the metadata
+is the checksum: the CRC-32 of the whole file with this checksum as zeros.
 """
 
 import json
@@ -30,8 +30,6 @@ DTYPES = {
     "bool": "BOOL",
 }
 """The dtypes of torch by name, and their names in safetensors files."""
-# files of this format and later ones have a checksum, whatever their kind
-CHECKSUMMED = 2
 
 
 def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
@@ -60,28 +58,24 @@ def encode(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> Iter
     yield from chunks
 
 
-def read_tagged(
-    path: Path, key: str, newest: int, kind: str, untagged: int | None = None
-) -> "tuple[dict[str, Tensor], dict[str, Any]]":
-    """The tensors and the facts of a tagged file, whose format is at most `newest`.
+def read_tagged(path: Path, key: str, format: int, kind: str) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+    """The tensors and the facts of a tagged file of this format.
 
-    `untagged` is the format of a file that has no number, where earlier versions wrote none. Raises ValueError in one
-    printable sentence if the file is damaged, of another program or of a later version.
+    Raises ValueError in one printable sentence if the file is damaged, of another program or of another version.
     """
     try:
         tensors, facts, has_checksum = _read(path, key, kind)
     except ValueError as error:
         # quoted: the sentence may contain names of the file
         raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error
-    if not isinstance(facts, dict) or ("format" not in facts and untagged is None):
+    if not isinstance(facts, dict) or "format" not in facts:
         raise ValueError(f"{path} is no {kind} of regard: its metadata has no {key!r} entry; take another {kind}")
-    version = facts.get("format", untagged)
+    version = facts["format"]
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{path} has format {reprlib.repr(version)}, which is no whole number; take another {kind}")
-    if version > newest:
-        raise ValueError(f"{path} has format {version}, this version reads up to {newest}; update regard")
-    if version >= CHECKSUMMED and not has_checksum:
-        raise ValueError(f"{path} has format {version} and no checksum, so it is damaged; take another {kind}")
+    json_files.check_format(path, version, format)
+    if not has_checksum:
+        raise ValueError(f"{path} has no checksum, so it is damaged; take another {kind}")
     return tensors, facts
 
 

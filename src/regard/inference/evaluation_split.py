@@ -91,7 +91,7 @@ class RecordedExamples:
 
     @staticmethod
     def read(folder: Path) -> "RecordedExamples | None":
-        """The record of a run; None for a run of embedded data, or of an earlier version."""
+        """The record of a run; None for a run of embedded data."""
         if not (folder / EXAMPLES).exists():
             return None
         tensors, _ = safetensors_files.read_tagged(folder / EXAMPLES, _KEY, _FORMAT, "record of examples")
@@ -288,8 +288,8 @@ class EvaluationSplit(Generic[Data]):
         recorded, files = RecordedExamples.read(folder), " ".join(map(str, self.files))
         if recorded is None:
             raise ValueError(
-                f"{folder} has no record of the {examples} that it was trained on, as an earlier version of regard "
-                f"began it, and other {examples} of {files} may be held out now; {way_out}, or train anew"
+                f"{folder} has lost {EXAMPLES}, the record of the {examples} that it was trained on, and other "
+                f"{examples} of {files} may be held out now; restore it, or {way_out}"
             )
         hashes = example_hashes(contents(self.data))
         if num_trained := _count_shared(hashes, recorded.train):

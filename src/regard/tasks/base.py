@@ -54,8 +54,6 @@ class ModelOptions(ABC):
     task_defaults: ClassVar[dict[str, Any]] = {}  # values of open fields, the task's and its own, for any data set
     # those that matter in training alone, so that trained weights do not depend on them
     training_only: ClassVar[tuple[str, ...]] = ("dropout",)
-    # values of options that records of earlier versions lack: those by which their runs were trained
-    before_recorded: ClassVar[dict[str, Any]] = {}
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         """The same with every open field filled; `defaults` are those of the task's data set."""
@@ -279,19 +277,8 @@ class TaskConfig(ABC):
         model = {option: value for option, value in model.items() if option != "name"}
         known("model", name, cls.models)
         of_task = {option: value for option, value in options.items() if option != "model"}
-        built = cls.models[name](**fields_from_json(cls.models[name], {**cls.models[name].before_recorded, **model}))
+        built = cls.models[name](**fields_from_json(cls.models[name], model))
         return cls(**{**fields_from_json(cls, of_task), "model": built})
-
-    @classmethod
-    def from_flat_json(cls, options: Mapping[str, Any]) -> Self:
-        """The task that run.json of version 1 holds: the options of all models beside those of the task."""
-        name = options.get("model", next(iter(cls.models)))
-        known("model", name, cls.models)
-        of_models = {item.name for model in cls.models.values() for item in fields(model)}
-        mine = {item.name for item in fields(cls.models[name])}
-        model = {option: value for option, value in options.items() if option in mine and value is not None}
-        of_task = {option: value for option, value in options.items() if option not in of_models | {"model"}}
-        return cls.from_json({**of_task, "model": {"name": name, **model}})
 
     # For comparisons
 

@@ -49,22 +49,13 @@ TASKS: dict[str, type[TaskConfig]] = {
 
 # the file that every folder in transformers' layout has
 _RELEASED = "config.json"
-# the names that run.json of version 1 has for tasks
-_VERSION_1 = {
-    "Translate": "translate",
-    "ClassifyImage": "classify-image",
-    "Caption": "caption",
-    "Glimpse": "glimpse",
-    "Generate": "generate-image",
-}
 
 
 def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
     """The task that a run recorded."""
-    name = _VERSION_1.get(record.task, record.task)
-    if name not in TASKS:
+    if record.task not in TASKS:
         raise ValueError(f"{run} is a run of {record.task!r}, which this version does not know; update regard")
-    config = TASKS[name]
+    config = TASKS[record.task]
     for module in config.modules(record.options):
         # the module may be a file of the run folder itself
         if module not in sys.modules:
@@ -73,7 +64,7 @@ def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
                 f"--trust-module {module}, or in Python import it first"
             )
     try:
-        return config.from_flat_json(record.options) if record.format == 1 else config.from_json(record.options)
+        return config.from_json(record.options)
     except (ValueError, TypeError, KeyError, ArithmeticError) as error:
         raise ValueError(
             f"{run / RECORD} has options that cannot be used ({error}); restore it, or train in another folder"

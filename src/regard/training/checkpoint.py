@@ -21,7 +21,7 @@ from regard.common import atomic_files, safetensors_files
 from regard.training.protocol import TrainingProblem
 from regard.training.state import TrainingState
 
-FORMAT = 2  # 1 has no checksum
+FORMAT = 2
 _KEY = "regard"
 _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW
 

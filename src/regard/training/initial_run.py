@@ -32,10 +32,6 @@ def read_initial_run(path: Path, task: TrainableTask) -> InitialRun:
 def read_initial_record(path: Path, task: str) -> RunRecord:
     """The record of an earlier run, which must be one of the same task."""
     record = RunRecord.read(path)
-    if record.format == 1:
-        raise ValueError(
-            f"{path} was written by the first version of regard; rewrite its record first: regard train --resume {path}"
-        )
     if record.task != task:
         raise ValueError(
             f"{path} is a run of {record.task}, not of {task}; a task starts from a run of its own: name one of {task}"

@@ -31,8 +31,7 @@ from regard.common import atomic_files, checksums, json_files
 from regard.training.config import MAX_THREADS, TrainingConfig
 from regard.training.protocol import BaselineReport, TrainableTask
 
-FORMAT = 3  # 2 has no checksums; 1 is another layout
-_CHECKSUMMED = 3
+FORMAT = 3
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
 LAST, BEST, AVERAGE = "last.safetensors", "best.safetensors", "average.safetensors"
 EARLIER_BEST = "earlier-best.safetensors"
@@ -65,11 +64,7 @@ def initial_folder(run: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """run.json: everything needed to repeat a run, with a checksum of the file.
-
-    Files of format 1 are read as they are: `task` is then the name of a class, and `options` holds the options of the
-    task and of all its models side by side. Resuming a run of an earlier format rewrites its record in the current one.
-    """
+    """run.json: everything needed to repeat a run, with a checksum of the file."""
 
     task: str
     options: dict[str, Any]  # the layout of TrainableTask.to_json, with the options that the data decided
@@ -89,7 +84,6 @@ class RunRecord:
         return RunRecord(task.name, _options(task), training, training.threads, _versions(), history, initial=initial)
 
     def write(self, run: Path) -> None:
-        assert self.format == FORMAT, "a record of an earlier format is only read"
         atomic_files.write_atomically(run / RECORD, [json_files.with_checksum(dataclasses.asdict(self))])
 
     @staticmethod
@@ -110,13 +104,10 @@ class RunRecord:
         if not path.is_file():
             raise ValueError(f"{path} is no file; restore it, or name the folder of a training")
         content = _parse(path)
-        version = content["format"]
         try:
-            record = _decode(content) if version <= FORMAT else None
+            record = _decode(content)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} cannot be read ({error}); restore it, or train in another folder") from error
-        if record is None:
-            raise ValueError(f"{path} has format {version}, this version reads up to {FORMAT}; update regard")
         if unknown := content["training"].keys() - {field.name for field in dataclasses.fields(TrainingConfig)}:
             names = ", ".join(sorted(unknown))
             raise ValueError(f"{path} has options of training that this version does not know: {names}; update regard")
@@ -151,16 +142,9 @@ class RunRecord:
     def changed_option(self, task: TrainableTask) -> tuple[str, Any, Any] | None:
         """The first option that differs between the record and a task, with both values; None if all agree.
 
-        An option that is None in the task agrees with any value, and so does one that the record does not have, which
-        a later version added. In a record of format 1 null is an option that was left open.
+        An option that is None in the task agrees with any value, and so does one that the record does not have.
         """
-        if self.format > 1:
-            return first_difference(self.options, _options(task))
-        options = _options(task)
-        model = dict(options.pop("model", {}))
-        flat = {**options, "model": model.pop("name", None), **model}
-        given = {name: value for name, value in self.options.items() if value is not None and name in flat}
-        return first_difference(given, flat)
+        return first_difference(self.options, _options(task))
 
     def changed_config(self, run: Path) -> tuple[str, Any, Any] | None:
         """The first option that config.toml has another value of, with both values; None if all agree.
@@ -171,15 +155,12 @@ class RunRecord:
             content = tomllib.loads((run / CONFIG).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        if self.format == 1:  # its config.toml has another layout
-            return None
         tables = _toml_value({"task": self.options, "training": dataclasses.asdict(self.training)})
         return first_difference(_shared(tables, content), content)
 
     def resumed(self, task: TrainableTask, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
         """The record of the run resumed at a step: the task must be the same, the training may be another."""
-        options = _options(task)
-        if self.format > 1 and task.name != self.task:
+        if task.name != self.task:
             raise ValueError(
                 f"{run} is a run of {self.task}, not of {task.name}; resume it as that, or take another folder"
             )
@@ -189,8 +170,7 @@ class RunRecord:
                 f"{name} was {recorded!r} when {run} began and is {now!r} now; "
                 "resume with the same task, or train in another folder"
             )
-        if self.format > 1:
-            options = _merge(options, self.options)
+        options = _merge(_options(task), self.options)
         if training.steps is not None and training.steps < step:
             raise ValueError(
                 f"steps={training.steps} lies before step {step}, where {run} stands; give more steps, or leave it out"
@@ -249,7 +229,10 @@ def _toml_value(value: Any) -> Any:
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    """The JSON of a record, whose checksum matches and whose format is a number."""
+    """The JSON of a record, whose format is that of this version and whose checksum matches.
+
+    A user who edits a record sets its checksum to null.
+    """
     data = path.read_bytes()
     try:
         content = json_files.parse(data)
@@ -260,15 +243,15 @@ def _parse(path: Path) -> dict[str, Any]:
             raise ValueError(f"format must be a whole number from 1, got {reprlib.repr(version)}")
     except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}); restore it, or train in another folder") from error
+    json_files.check_format(path, version, FORMAT)
     try:
-        if checksums.NAME in content:
-            checksums.check(data, content[checksums.NAME])
-        elif _CHECKSUMMED <= version <= FORMAT:
+        if checksums.NAME not in content:
             raise ValueError("its checksum is missing")
+        if content[checksums.NAME] is not None:
+            checksums.check(data, content[checksums.NAME])
     except ValueError as error:
         raise ValueError(
-            f"{path} is damaged or was edited ({error}); restore it, or if you edited it, delete its checksum and set "
-            f"its format to {_CHECKSUMMED - 1}"
+            f"{path} is damaged or was edited ({error}); restore it, or if you edited it, set its checksum to null"
         ) from error
     return content
 
@@ -278,8 +261,6 @@ def _decode(content: dict[str, Any]) -> RunRecord:
         import msgspec
     except ImportError as error:
         raise ImportError(f"{RECORD} needs msgspec; install it with: pip install 'regard[train]'") from error
-    if content["format"] == 1:
-        content = {**content, "task": content["kind"], "options": content["task"]}
     # convert, not json.decode: clip may be infinite, and msgspec's JSON has no infinity
     record = msgspec.convert(content, RunRecord)
     names = [] if record.initial is None else [record.initial.weights, *record.initial.files]

@@ -21,7 +21,6 @@ from regard.training.run_folder import (
     BEST,
     CONFIG,
     EARLIER_BEST,
-    FORMAT,
     INITIAL,
     LAST,
     MEMORY,
@@ -144,7 +143,7 @@ def _keep_best(run: Path) -> None:
 
 
 def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[Warned]:
-    """Warnings about other versions and formats than those that the run began with."""
+    """Warnings about other versions than those that the run began with."""
     if not resume or not processes.is_first:
         return
     record = RunRecord.read(run)
@@ -157,11 +156,6 @@ def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[
         yield Warned(
             f"{run / CONFIG} has {name} = {now!r}, and the run {recorded!r}: a resumed run reads {RECORD}, and writes "
             f"{CONFIG} anew; type options of training, or begin another run with --config"
-        )
-    if record.format < FORMAT:
-        yield Warned(
-            f"{run / RECORD} has format {record.format} and is rewritten in format {FORMAT}, "
-            "which earlier versions of regard do not read"
         )
 
 

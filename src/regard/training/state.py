@@ -12,10 +12,7 @@ from typing import Any
 from regard.training.schedule import Plateau, StepEstimate
 
 _MASK = (1 << 64) - 1
-_SCORE_KEYS = ("best", "kept")
 _STEPS = ("logged_at", "validated_at", "averaged_at")
-# the fields that every checkpoint has; a field that a later version adds has a default
-_FIRST_FIELDS = {"step", "epoch", "place", "elapsed", "bad", "plateau", "validated", "window", *_SCORE_KEYS, *_STEPS}
 _MAX_COUNT = 1 << 53
 
 
@@ -68,18 +65,17 @@ class TrainingState:
         """The state that `to_dict` gave; raises ValueError if a field is missing, of a wrong type or out of range."""
         import msgspec
 
-        if unknown := sorted(values.keys() - {item.name for item in fields(TrainingState)}):
+        names = {item.name for item in fields(TrainingState)}
+        if unknown := sorted(values.keys() - names):
             raise ValueError(f"it has fields that this version does not know: {', '.join(unknown)}")
-        if missing := sorted(_FIRST_FIELDS - values.keys()):
+        if missing := sorted(names - values.keys()):
             raise ValueError(f"it lacks {', '.join(missing)}")
         for name, kind in (("plateau", Plateau), ("window", LogWindow)):
             if isinstance(value := values[name], Mapping) and (
                 missing := sorted({item.name for item in fields(kind)} - value.keys())
             ):
                 raise ValueError(f"it lacks {', '.join(missing)} in {name}")
-        # older checkpoints hold the deciding value of a score alone
-        keys = {name: [values[name], math.inf] for name in _SCORE_KEYS if isinstance(values[name], int | float)}
-        state = msgspec.convert({**values, **keys}, TrainingState)
+        state = msgspec.convert(values, TrainingState)
         state._check()
         return state
 

@@ -163,11 +163,6 @@ def test_other_pictures_are_not_gone_on_with(quarters: Path, tmp_path: Path) -> 
         of(other).prepare(tmp_path, new=False)
     with pytest.raises(ValueError, match="is validated on have changed, and its best weights were chosen by others; "):
         of(quarters).with_options(valid=other).prepare(tmp_path, new=False)
-    # a run of before, which did not note them
-    facts = json.loads((tmp_path / "images.json").read_text())
-    del facts["valid_sha256"]
-    (tmp_path / "images.json").write_text(json.dumps(facts))
-    of(quarters).with_options(valid=other).prepare(tmp_path, new=False)
 
 
 def test_a_file_is_read_once(quarters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +185,6 @@ def test_what_is_known_of_pictures(count: int) -> None:
     assert (stats.height, stats.width, stats.channels) == (3, 5, 1)
     assert stats.mean == pytest.approx(np.median(pixels) / 255, rel=1e-12)
     assert stats.spread == pytest.approx(pixels.std() / 255, rel=1e-12)
-    # as runs of before have it
     assert stats.sha256 == sha256(pixels.tobytes() + "\n".join(["a\tb"] * count).encode()).hexdigest()
     assert stats.valid_sha256 == caption_stats(other, one).sha256 != stats.sha256
 
@@ -199,8 +193,6 @@ def test_the_task_is_known_and_its_versions_differ() -> None:
     assert TASKS["caption"] is Caption
     task = Caption.of(attention="hard", entropy=0.1)
     assert Caption.from_json(json.loads(json.dumps(task.to_json()))) == task
-    flat = {"data": "scenes", "tokens": None, "attention": "hard", "doubly": None, "expected": None, "entropy": 0.1}
-    assert Caption.from_flat_json(flat) == task
     assert (task.model.expected, task.doubly, Caption.of().doubly) == (0.5, None, 0.01)
     assert (Caption.of().tokens, Caption.of(train="a.tsv").tokens) == ("words", "bpe")
     assert Caption.of().preparation_notice(Path(), True) == "composing scenes of handwritten digits"

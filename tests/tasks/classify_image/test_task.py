@@ -15,7 +15,7 @@ from tests.for_each import for_each
 
 from regard.gates.catalogue import GATES
 from regard.models.row_reader import RowReader
-from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
+from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import image_scores
 from regard.tasks.shared.image_data import (
     ImageStats,
@@ -329,13 +329,6 @@ def test_variants() -> None:
 def test_options_through_json() -> None:
     task = ClassifyImage.of(train=Path("x"), **SMALL)
     assert ClassifyImage.from_json(json.loads(json.dumps(task.to_json()))) == task
-    # version 1 had the options of both models beside those of the task
-    flat = {"data": None, "train": "x", "size": None, "model": "convnet", "gate": None, "width": 4, "depths": [1, 1]}
-    flat |= {"heads": None, "stride": None, "dropout": 0.1, "smoothing": 0.0, "shift": 1, "batch": 64, "seed": 0}
-    assert ClassifyImage.from_flat_json(flat) == task
-    rows = ClassifyImage.from_flat_json({**flat, "model": "rows", "depths": None, "heads": 2})
-    assert rows.model == RowReaderOptions(width=4, heads=2)
-    assert ClassifyImage.from_flat_json({**flat, "width": None, "depths": None}).model == ConvNetOptions()
 
 
 def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_an_evaluation_has_naive_bayes_beside_the_bag_of_words(tmp_path: Path) -
     evaluation = task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(), lambda done, count: None)
     start = "naive Bayes, the baseline by counts alone: accuracy 100.00 (95 % interval "
     assert any(note.startswith(start) for note in evaluation.notes)
-    # a run of an earlier version has none
+    # a run whose vocabulary is too large for it has none
     (tmp_path / "naive-bayes.safetensors").unlink()
     evaluation = task.evaluate(predictor, tmp_path, EvaluateLabelledTexts(), lambda done, count: None)
     assert "naive_bayes" not in evaluation.facts

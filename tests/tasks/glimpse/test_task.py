@@ -175,11 +175,3 @@ def test_variants() -> None:
     with pytest.raises(ValueError, match="glimpses must be whole numbers, got 'two'; try 1,2,4"):
         task.variants(["1", "two"])
     assert (task.title, Glimpse.of().title) == ("glimpses on translated x", "glimpses on digits")
-
-
-def test_options_of_version_1() -> None:
-    flat = {"data": "digits", "train": None, "size": None, "scene": "cluttered", "canvas": None, "clutter": None}
-    flat |= {"piece": None, "glimpses": 3, "patch": None, "scales": None, "core": "lstm", "draws": 2, "seed": 5}
-    task = Glimpse.from_flat_json(flat)
-    assert task == Glimpse.of(scene="cluttered", glimpses=3, core="lstm", draws=2, seed=5)
-    assert (task.clutter, task.model.scales) == (4, 3)

@@ -210,16 +210,6 @@ def test_options_of_an_earlier_or_later_version() -> None:
         Translate.from_json({"batch": "many"})
 
 
-def test_options_of_version_1_are_flat() -> None:
-    """All models' options stood beside the task's, and what was left open was null."""
-    flat = {"data": "dates", "train": [], "model": "seq2seq", "width": None, "heads": None, "attention": "entmax"}
-    assert Translate.from_flat_json(flat) == Translate.of(data="dates", attention="entmax")
-    flat = {"train": ["a.tsv"], "model": "transformer", "heads": 8, "cell": None, "hidden": None, "smoothing": 0.0}
-    assert Translate.from_flat_json(flat) == Translate.of(train=(A,), model="transformer", heads=8, smoothing=0.0)
-    with pytest.raises(ValueError, match="does not know: colour; install"):
-        Translate.from_flat_json({"data": "dates", "colour": "red"})
-
-
 def test_a_model_is_given_by_its_options() -> None:
     task = Translate(data="dates", model=TransformerOptions(heads=2))
     assert task == Translate.of(data="dates", model="transformer", heads=2)

@@ -33,9 +33,7 @@ def _data_files(record: Path) -> list[Path | str]:
     if not record.is_file():  # reading a named pipe would wait for its writer
         return []
     try:
-        content = json_files.parse(record.read_bytes())
-        # version 1 has the options under "task", where version 2 has the name of the task
-        options = content["options"] if content.get("format", 1) > 1 else content["task"]
+        options = json_files.parse(record.read_bytes())["options"]
         fields = [options.get(name) or [] for name in ("train", "valid", "test")]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -216,7 +216,7 @@ def _is_claimed(out: Path, base: TaskConfig, training: TrainingConfig) -> bool:
 
 
 def _read(path: Path, config: type[TaskConfig]) -> tuple[TaskConfig, TrainingConfig]:
-    """The options in the file of a comparison; open ones, which earlier versions left out, are filled."""
+    """The options in the file of a comparison."""
     in_file = toml_config.read(path, {"task": config, "training": TrainingConfig})
     of_training = {item.name for item in fields(TrainingConfig)}
     model = dict(in_file.pop("model", {}))

@@ -21,7 +21,7 @@ from regard.common import atomic_files, safetensors_files
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.storage import map_codec
 
-FORMAT = 2  # 1 has no checksum
+FORMAT = 2
 SUFFIX = ".safetensors"
 # in a folder the recording is this file
 NAME = f"recording{SUFFIX}"
@@ -138,6 +138,7 @@ _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "rows": (_or_none(_are_counts), "whole numbers from 0, or nothing"),
     "heads": (_or_none(_are_counts), "whole numbers from 0, or nothing"),
+    "reversed": (lambda value: isinstance(value, bool), "a truth"),
     "slope": (lambda form: form is None or isinstance(form, dict), "the form of a map, or nothing"),
 }
 
@@ -165,10 +166,6 @@ def _check(facts: Mapping[str, Any]) -> None:
             raise ValueError(f"map {n} must be fields by name, got {reprlib.repr(encoded)}")
         for name, (fits, meaning) in _FIELDS.items():
             _field(f"map {n}: ", encoded, name, fits, meaning)
-        # files of earlier versions have no such field
-        _field(
-            f"map {n}: ", {"reversed": False, **encoded}, "reversed", lambda value: isinstance(value, bool), "a truth"
-        )
 
 
 def _check_fit(n: int, recorded_map: RecordedMap) -> None:

@@ -29,7 +29,6 @@ from regard.tasks.shared.image_data import (
 # images per class that the statistics of real images are taken from, at most
 _MOST = 200
 _KEY = "regard"
-# files of format 1 have neither this number nor a checksum
 _FORMAT = 2
 # images per batch of the training, and the largest shift of an image, in pixels
 _BATCH, _SHIFT = 64, 1
@@ -84,7 +83,7 @@ class ReferenceClassifier:
         with torch.random.fork_rng(devices=[]):
             model = _build(stats)
         try:
-            tensors, facts = safetensors_files.read_tagged(path, _KEY, _FORMAT, "classifier", untagged=1)
+            tensors, facts = safetensors_files.read_tagged(path, _KEY, _FORMAT, "classifier")
             model.load_state_dict(tensors)
             accuracy = float(facts["accuracy"])
         except (RuntimeError, ValueError, KeyError, TypeError, OverflowError) as error:

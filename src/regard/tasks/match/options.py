@@ -352,9 +352,7 @@ class Match(TextFileConfig):
 
     def __post_init__(self) -> None:
         if self.model is not None and (reason := self.model.keeps_words) is not None:
-            # bags of words of earlier versions record the default
-            recorded = 0.0 if self.model.has_encoder else self.defaults["files"]["word_dropout"]
-            if self.word_dropout not in (None, 0, recorded):
+            if self.word_dropout not in (None, 0):
                 raise ValueError(f"word_dropout={self.word_dropout} drops words, and {reason}; leave word_dropout out")
             object.__setattr__(self, "word_dropout", 0.0)
         super().__post_init__()

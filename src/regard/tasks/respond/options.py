@@ -60,8 +60,6 @@ class ResponderOptions(ModelOptions):
 class FlatOptions(ResponderOptions):
     """A Transformer that reads all turns as one text and continues it  (Mei et al. 2017, Zhang et al. 2020)."""
 
-    before_recorded: ClassVar[dict[str, Any]] = {"history": "causal"}
-
     layers: int = left_open()
     """The number of layers."""
     heads: int = left_open()

@@ -28,8 +28,6 @@ PAPER = "paper"
 class SelectorOptions(ModelOptions):
     """Options of models that score a response to the turns of a dialogue."""
 
-    before_recorded: ClassVar[dict[str, Any]] = {"similarity": "none"}
-
     attention: str = PAPER
     """How texts attend to each other: that of the paper, or a mechanism by name (see `regard list`)."""
     encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})

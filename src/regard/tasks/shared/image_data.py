@@ -133,8 +133,7 @@ def save_or_check_stats(stats: ImageStats, folder: Path, new: bool) -> None:
             f"the images of {folder} have changed: they were {before.height} × {before.width}{classes}; "
             "put the files back as they were, or train in another folder"
         )
-    # runs of earlier versions have no fingerprint of validation images
-    if before.valid_sha256 and before.valid_sha256 != stats.valid_sha256:
+    if before.valid_sha256 != stats.valid_sha256:
         raise ValueError(
             f"the images that {folder} is validated on have changed, and its best weights were chosen by others; "
             "put the files back as they were, or train in another folder"
@@ -295,8 +294,6 @@ def load_training_images(
     stats = with_initial_stats(stats, folder)
     stats = stats if adapt is None else adapt(stats)
     save_or_check_stats(stats, folder, new)
-    # runs of earlier versions have the mean of other images, which their weights have learned
-    stats = read_stats(folder)
     if source.shift >= min(stats.height, stats.width):
         raise ValueError(
             f"shift={source.shift} moves images of {stats.width} × {stats.height} pixels out of sight; try shift=1"

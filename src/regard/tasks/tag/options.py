@@ -95,8 +95,6 @@ class RecurrentTaggerOptions(TaggerOptions):
 class TransformerTaggerOptions(TaggerOptions):
     """Layers of self-attention over the words  (Vaswani et al. 2017)."""
 
-    before_recorded: ClassVar[dict[str, Any]] = {"longest": 512}
-
     attention: str = "scaled-dot"
     """The attention of all heads: a mechanism by name (see `regard list`)."""
     width: int = 128
@@ -163,8 +161,6 @@ class WindowTaggerOptions(TaggerOptions):
 @dataclass(frozen=True)
 class PretrainedTaggerOptions(EncoderOptions):
     """A pretrained encoder, whose states of the words have tags  (Devlin et al. 2019)."""
-
-    before_recorded: ClassVar[dict[str, Any]] = {"characters": 0}
 
     subwords: Literal["first", "mean"] = "first"
     """The state of a word: that of its first sub-word, or the mean of all."""
