@@ -68,7 +68,7 @@ class Crop:
         return self.scenes.batch
 
     def prepare(self, folder: Path, new: bool = True) -> "CropProblem":
-        scenes = GlimpseProblem.of(self.scenes, folder, new)
+        scenes = self.scenes.prepare(folder, new)
         inner = ClassifyImageProblem(ClassifyImage(), scenes.train, self.cropped(scenes.valid), scenes.stats)
         return CropProblem(self, scenes, inner)
 

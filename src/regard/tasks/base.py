@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from regard.common.dataclass_json import fields_from_json, parse_number, to_json
@@ -73,6 +74,7 @@ class TaskConfig(ABC):
 
     # Facts about the task
     name: ClassVar[str]  # as a command line types it
+    task_class: ClassVar[str]  # the module and the name of its Task
     summary: ClassVar[str]  # a line of `regard train --help`
     unit: ClassVar[str]  # the plural of what rates count
     input_kind: ClassVar[InputKind]  # what `regard predict` is given
@@ -127,9 +129,10 @@ class TaskConfig(ABC):
         resolve(self, defaults)
         object.__setattr__(self, "model", model.resolved(defaults))
 
-    @abstractmethod
     def load(self) -> Task[Any, Any]:
         """The work of the task; its module, and torch with it, are imported here."""
+        task: Task[Any, Any] = resolve_name(self.task_class)(self)
+        return task
 
     @property
     @abstractmethod

@@ -11,7 +11,6 @@ from regard.data.clips.labelled import Clips
 from regard.tasks.classify_clip.baseline import fit_single_frame, single_frame_accuracy
 from regard.tasks.classify_clip.data import ClipFacts, ClipSplits, check_trainable, plan_batches, read_splits
 from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips
-from regard.tasks.classify_clip.task import ClassifyClipProblem
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 from regard.training.run_folder import INITIAL
@@ -153,15 +152,15 @@ def test_a_run_that_starts_from_another_keeps_its_statistics(tmp_path: Path) -> 
     source, folder = tmp_path / "source", tmp_path / "run"
     for path in (source, folder / INITIAL):
         path.mkdir(parents=True)
-    ClassifyClipProblem.of(ClassifyClip(train=train), source, True)
+    ClassifyClip(train=train).prepare(source, True)
     before = ClipFacts.read(source)
     (folder / INITIAL / "clips.json").write_bytes((source / "clips.json").read_bytes())
     train.write_text(train.read_text().replace("-", "-3"))
-    facts = ClassifyClipProblem.of(ClassifyClip(train=train), folder, True).facts
+    facts = ClassifyClip(train=train).prepare(folder, True).facts
     assert facts.mean == before.mean
     assert facts.train_sha256 != before.train_sha256
     with pytest.raises(ValueError, match="the train data of .*source has changed"):
-        ClassifyClipProblem.of(ClassifyClip(train=train), source, False)
+        ClassifyClip(train=train).prepare(source, False)
     for name in before.classes:
         (tmp_path / "clips" / name).mkdir(parents=True)
         for n in range(4):
@@ -169,7 +168,7 @@ def test_a_run_that_starts_from_another_keeps_its_statistics(tmp_path: Path) -> 
     with pytest.raises(
         ValueError, match=r"have frames of \(4, 4\) and 1 channels, those of the run to start from None"
     ):
-        ClassifyClipProblem.of(ClassifyClip(train=tmp_path / "clips"), folder, True)
+        ClassifyClip(train=tmp_path / "clips").prepare(folder, True)
 
 
 @pytest.mark.parametrize("attention", ["hard", "hard-argmax"])

@@ -12,7 +12,6 @@ from regard.tasks.language_model import row_memory
 from regard.tasks.language_model.data import load_segments
 from regard.tasks.language_model.options import LanguageModelConfig
 from regard.tasks.language_model.row_memory import RowMemory
-from regard.tasks.language_model.task import LanguageModelProblem
 from regard.training.checkpoint import read
 
 TEXT = "".join(f"the {animal} sat on the {place}.\n" for animal in ("cat", "dog", "hen") for place in "abcdefgh")
@@ -73,7 +72,7 @@ def test_rows_keep_their_own_memory(tmp_path: Path, text: Path) -> None:
     config = LanguageModelConfig.of(
         train=(text,), model="transformer-xl", width=6, heads=2, layers=1, segment=8, batch=3, memory=11
     )
-    problem = LanguageModelProblem.of(config, tmp_path, True)
+    problem = config.prepare(tmp_path)
     torch.manual_seed(0)
     model = problem.build_model().eval()
     planned = problem.plan_epoch(0)[:3]

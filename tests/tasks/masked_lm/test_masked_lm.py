@@ -54,7 +54,7 @@ def problem(text: Path, tmp_path_factory: pytest.TempPathFactory) -> MaskedLMPro
     task = MaskedLM.of(
         train=(text,), tokens="characters", segment=16, batch=5, width=8, heads=2, layers=1, valid_tokens=60
     )
-    return MaskedLMProblem.of(task, tmp_path_factory.mktemp("problem"), True)
+    return task.prepare(tmp_path_factory.mktemp("problem"))
 
 
 @pytest.mark.parametrize(("length", "rows", "segment"), [(100, 3, 9), (103, 5, 22), (14, 4, 16), (20, 3, 16)])

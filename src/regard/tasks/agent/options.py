@@ -24,7 +24,6 @@ from regard.tasks.base import Budget, ModelOptions, TaskConfig
 if TYPE_CHECKING:
     from regard.data.environments.base import EnvironmentSpec
     from regard.models.acting.agent import Agent
-    from regard.tasks.agent.task import AgentTask
 
 # begins the name of an environment of gymnasium
 GYM = "gym:"
@@ -142,6 +141,7 @@ class AgentConfig(TaskConfig):
     """Train an agent with a memory to play a game, by proximal policy optimisation (PPO)."""
 
     name: ClassVar[str] = "agent"
+    task_class: ClassVar[str] = "regard.tasks.agent.task:AgentTask"
     summary: ClassVar[str] = "play a game by reinforcement learning, with attention to the past of the episode"
     unit: ClassVar[str] = "moves"
     input_kind: ClassVar[InputKind] = InputKind.EPISODE
@@ -389,8 +389,3 @@ class AgentConfig(TaskConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard watch {run}"
-
-    def load(self) -> AgentTask:
-        from regard.tasks.agent.task import AgentTask
-
-        return AgentTask(self)

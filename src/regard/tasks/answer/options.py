@@ -15,7 +15,6 @@ from regard.tasks.shared.text_options import EvaluateTextFiles, TextFilesConfig,
 
 if TYPE_CHECKING:
     from regard.models.reading.memn2n import MemN2N
-    from regard.tasks.answer.task import AnswerTask
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,7 @@ class Answer(TextFilesConfig):
     """Answer questions about stories: files of bAbI, or an embedded world, train one memory network per task."""
 
     name: ClassVar[str] = "answer"
+    task_class: ClassVar[str] = "regard.tasks.answer.task:AnswerTask"
     summary: ClassVar[str] = "answer questions about stories: your own files of bAbI, or a small world"
     unit: ClassVar[str] = "questions"
     content: ClassVar[str] = "stories"
@@ -134,8 +134,3 @@ class Answer(TextFilesConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard view {run}"
-
-    def load(self) -> AnswerTask:
-        from regard.tasks.answer.task import AnswerTask
-
-        return AnswerTask(self)

@@ -73,37 +73,6 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     shared: Sequence[str] = ()
     unit: str = "questions"
 
-    @staticmethod
-    def of(task: Answer, folder: Path, new: bool) -> "AnswerProblem":
-        splits = read(task)
-        initial = initial_folder(folder)
-        facts = StoryFacts.of(splits, task.joint, None if initial is None else StoryFacts.read(initial))
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not (StoryFacts.is_saved(folder) and is_baseline_saved(folder))
-        if not new:
-            facts = facts.check_same(folder)
-        encoders = facts.encoders()
-        trained: list[list[Question]] = [[] for _ in encoders]
-        for name, each in splits.items():
-            trained[facts.network(name)] += each.train
-        if new:
-            write_baseline(fit_baselines(encoders, trained), folder)
-            facts.write(folder)
-        shared = record_splits(task, folder, by_part(splits), "questions", contents, new)
-        train = [EncodedQuestions(part, each, task.memory) for part, each in zip(trained, encoders, strict=True)]
-        valid = {
-            name: EncodedQuestions(each.valid, encoders[facts.network(name)], task.memory)
-            for name, each in splits.items()
-        }
-        longest = max(len(question.sentences) for part in trained for question in part)
-        summary = f"{facts.train:,} questions of {plural(len(facts.tasks), 'task')} to train on, {facts.valid:,} to "
-        summary += f"validate, stories of up to {plural(longest, 'sentence')}, "
-        summary += f"{plural(len(encoders), 'network')} with {plural(task.restarts, 'restart')}"
-        name, first = next(iter(splits.items()))
-        example = story_text(first.valid[0], name if len(facts.tasks) > 1 else None)
-        asked = {name: each.valid for name, each in splits.items()}
-        return AnswerProblem(task, facts, encoders, train, valid, example, longest, summary, folder, asked, shared)
-
     def build_model(self) -> AnswerNetworks:
         return AnswerNetworks.of(self.task, self.encoders)
 
@@ -216,7 +185,35 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
     """Trains, loads and evaluates memory networks."""
 
     def prepare(self, folder: Path, new: bool) -> AnswerProblem:
-        return AnswerProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config)
+        initial = initial_folder(folder)
+        facts = StoryFacts.of(splits, config.joint, None if initial is None else StoryFacts.read(initial))
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not (StoryFacts.is_saved(folder) and is_baseline_saved(folder))
+        if not new:
+            facts = facts.check_same(folder)
+        encoders = facts.encoders()
+        trained: list[list[Question]] = [[] for _ in encoders]
+        for name, each in splits.items():
+            trained[facts.network(name)] += each.train
+        if new:
+            write_baseline(fit_baselines(encoders, trained), folder)
+            facts.write(folder)
+        shared = record_splits(config, folder, by_part(splits), "questions", contents, new)
+        train = [EncodedQuestions(part, each, config.memory) for part, each in zip(trained, encoders, strict=True)]
+        valid = {
+            name: EncodedQuestions(each.valid, encoders[facts.network(name)], config.memory)
+            for name, each in splits.items()
+        }
+        longest = max(len(question.sentences) for part in trained for question in part)
+        summary = f"{facts.train:,} questions of {plural(len(facts.tasks), 'config')} to train on, {facts.valid:,} to "
+        summary += f"validate, stories of up to {plural(longest, 'sentence')}, "
+        summary += f"{plural(len(encoders), 'network')} with {plural(config.restarts, 'restart')}"
+        name, first = next(iter(splits.items()))
+        example = story_text(first.valid[0], name if len(facts.tasks) > 1 else None)
+        asked = {name: each.valid for name, each in splits.items()}
+        return AnswerProblem(config, facts, encoders, train, valid, example, longest, summary, folder, asked, shared)
 
     def dry_run(self) -> None:
         words = torch.tensor([[2, 3, 4], [5, 6, 0]])

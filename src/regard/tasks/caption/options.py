@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from regard.models.conv.captioner import ConvCaptioner
     from regard.models.show_attend_tell.model import ShowAttendTell
     from regard.models.transfer.image_encoder import ImageEncoder
-    from regard.tasks.caption.task import CaptionTask
 
 # options of one kind of attention, and their values where they are left open
 _OF_ATTENTION: dict[str, dict[str, float]] = {"soft": {"doubly": 0.01}, "hard": {"expected": 0.5, "entropy": 0.002}}
@@ -212,6 +211,7 @@ class Caption(TaskConfig):
     """Caption images: files with captions, or embedded scenes, by a decoder that attends to patches for every word."""
 
     name: ClassVar[str] = "caption"
+    task_class: ClassVar[str] = "regard.tasks.caption.task:CaptionTask"
     summary: ClassVar[str] = "describe images in words: your own images with captions, or scenes of handwritten digits"
     unit: ClassVar[str] = "tokens"
     input_kind: ClassVar[InputKind] = InputKind.IMAGE
@@ -338,8 +338,3 @@ class Caption(TaskConfig):
 
     def preparation_notice(self, folder: Path, new: bool) -> str:
         return "composing scenes of handwritten digits" if self.dataset == "scenes" else ""
-
-    def load(self) -> CaptionTask:
-        from regard.tasks.caption.task import CaptionTask
-
-        return CaptionTask(self)

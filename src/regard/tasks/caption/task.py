@@ -89,44 +89,6 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
     shared: Sequence[str] = ()
     unit: str = "tokens"
 
-    @staticmethod
-    def of(task: Caption, folder: Path, new: bool) -> "CaptionProblem":
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not (folder / TOKENS).exists()
-        encoder = None
-        if isinstance(task.model, PretrainedCaptionOptions):
-            encoder = PretrainedImageEncoder.prepare(task.model, folder, new)
-        train, valid = read_train_and_valid(task)
-        stats = with_initial_stats(caption_stats(train, valid), folder)
-        stats = stats if encoder is None else encoder.adapt(stats)
-        _check_same_shape(valid, f"valid={task.valid}", stats)
-        # test images are needed only after training, but raise before it
-        test = valid if task.test is None else read_captioned(task, "test")
-        _check_same_shape(test, f"test={task.test}", stats)
-        if new:
-            lines = [line for captions in train.captions for line in captions]
-            tokenizer = initial_tokenizer(folder, TOKENS, lambda: Tokenizer.train(task.tokens, lines, task.vocabulary))
-            write_tokenizer(tokenizer, folder / TOKENS)
-        else:
-            tokenizer = read_tokenizer(folder / TOKENS)
-        save_or_check_stats(stats, folder, new)
-        shared = record_splits(task, folder, Parts(train, valid, test), "pictures", contents, new)
-        all_pairs = [(n, ids) for n, captions in enumerate(train.captions) for ids in tokenizer.encode(captions)]
-        pairs = [(n, ids) for n, ids in all_pairs if len(ids) <= task.max_length]
-        if not pairs:
-            raise ValueError(
-                f"no caption has at most max_length={task.max_length} tokens, so there is none to train on; raise it"
-            )
-        images, dropped = len({n for n, _ in pairs}), len(all_pairs) - len(pairs)
-        summary = f"{len(pairs):,} captions of {images:,} images to train on, {len(valid):,} images to validate, "
-        summary += f"{len(tokenizer):,} tokens"
-        summary += f"; dropped {dropped:,} captions of more than {task.max_length} tokens" if dropped else ""
-        valid = valid[: task.valid_lines]
-        cut = _bleu_tokens(task, valid)
-        if task.bleu is None and cut != "13a":
-            summary += f"; BLEU is cut by {cut}, as the captions are written without spaces; --bleu says otherwise"
-        return CaptionProblem(task, train, valid, pairs, tokenizer, stats, summary, encoder, cut, shared)
-
     def build_model(self) -> ImageCaptioner:
         return build_captioner(self.task, self.stats, self.tokenizer, self.encoder)
 
@@ -203,7 +165,44 @@ class CaptionTask(Task[Caption, Captioner]):
     """Trains, loads and evaluates captioners."""
 
     def prepare(self, folder: Path, new: bool) -> CaptionProblem:
-        return CaptionProblem.of(self.config, folder, new)
+        config = self.config
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not (folder / TOKENS).exists()
+        encoder = None
+        if isinstance(config.model, PretrainedCaptionOptions):
+            encoder = PretrainedImageEncoder.prepare(config.model, folder, new)
+        train, valid = read_train_and_valid(config)
+        stats = with_initial_stats(caption_stats(train, valid), folder)
+        stats = stats if encoder is None else encoder.adapt(stats)
+        _check_same_shape(valid, f"valid={config.valid}", stats)
+        # test images are needed only after training, but raise before it
+        test = valid if config.test is None else read_captioned(config, "test")
+        _check_same_shape(test, f"test={config.test}", stats)
+        if new:
+            lines = [line for captions in train.captions for line in captions]
+            tokenizer = initial_tokenizer(
+                folder, TOKENS, lambda: Tokenizer.train(config.tokens, lines, config.vocabulary)
+            )
+            write_tokenizer(tokenizer, folder / TOKENS)
+        else:
+            tokenizer = read_tokenizer(folder / TOKENS)
+        save_or_check_stats(stats, folder, new)
+        shared = record_splits(config, folder, Parts(train, valid, test), "pictures", contents, new)
+        all_pairs = [(n, ids) for n, captions in enumerate(train.captions) for ids in tokenizer.encode(captions)]
+        pairs = [(n, ids) for n, ids in all_pairs if len(ids) <= config.max_length]
+        if not pairs:
+            raise ValueError(
+                f"no caption has at most max_length={config.max_length} tokens, so there is none to train on; raise it"
+            )
+        images, dropped = len({n for n, _ in pairs}), len(all_pairs) - len(pairs)
+        summary = f"{len(pairs):,} captions of {images:,} images to train on, {len(valid):,} images to validate, "
+        summary += f"{len(tokenizer):,} tokens"
+        summary += f"; dropped {dropped:,} captions of more than {config.max_length} tokens" if dropped else ""
+        valid = valid[: config.valid_lines]
+        cut = _bleu_tokens(config, valid)
+        if config.bleu is None and cut != "13a":
+            summary += f"; BLEU is cut by {cut}, as the captions are written without spaces; --bleu says otherwise"
+        return CaptionProblem(config, train, valid, pairs, tokenizer, stats, summary, encoder, cut, shared)
 
     def dry_run(self) -> None:
         options = self.config.model

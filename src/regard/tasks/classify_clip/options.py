@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from regard.models.clips.clip_model import ClipModel
     from regard.models.clips.encoders import ClipEncoder
     from regard.models.convnet import MakeGate
-    from regard.tasks.classify_clip.task import ClassifyClipTask
 
 # the attention of Yang et al., softmax(u · tanh(W h + b)); the other names are mechanisms
 PAPER = "paper"
@@ -251,6 +250,7 @@ class ClassifyClip(TaskConfig):
     """Classify clips, sequences of pictures or signals: your own files, moving digits, or patterns in noise."""
 
     name: ClassVar[str] = "classify-clip"
+    task_class: ClassVar[str] = "regard.tasks.classify_clip.task:ClassifyClipTask"
     summary: ClassVar[str] = "classify clips and signals: frames, GIF, arrays, CSV, or moving digits"
     unit: ClassVar[str] = "clips"
     input_kind: ClassVar[InputKind] = InputKind.CLIP
@@ -323,8 +323,3 @@ class ClassifyClip(TaskConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard predict {run} CLIP"
-
-    def load(self) -> ClassifyClipTask:
-        from regard.tasks.classify_clip.task import ClassifyClipTask
-
-        return ClassifyClipTask(self)

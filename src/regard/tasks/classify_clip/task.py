@@ -59,33 +59,6 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
     shared: Sequence[str] = ()
     unit: str = "clips"
 
-    @staticmethod
-    def of(task: ClassifyClip, folder: Path, new: bool) -> "ClassifyClipProblem":
-        initial = initial_folder(folder)
-        before = None if initial is None else ClipFacts.read(initial)
-        splits = read_splits(task, None if before is None else before.classes)
-        name = task.train or task.dataset
-        check_trainable(splits, name, before is not None)
-        facts = ClipFacts.of(splits)
-        if before is not None:
-            if (facts.size, facts.channels) != (before.size, before.channels):
-                raise ValueError(
-                    f"the clips of {name} have frames of {facts.size} and {facts.channels} channels, those of the run "
-                    f"to start from {before.size} and {before.channels}; resize them, or train from scratch"
-                )
-            # its weights have learned these
-            facts = replace(facts, mean=before.mean, spread=before.spread)
-        # a run that was killed while it read its data has nothing to load yet
-        if new or not (ClipFacts.is_saved(folder) and is_baseline_saved(folder)):
-            write_baseline(fit_single_frame(splits.train, facts, task.seed), folder)
-            facts.write(folder)
-        else:
-            facts.check_same(folder)
-        summary = f"{len(splits.train):,} clips to train on, {len(splits.valid):,} to validate"
-        summary += f", {len(facts.classes)} classes"
-        shared = record_folder(task.train, folder, splits, "clips", contents, new, parts_with_files(task))
-        return ClassifyClipProblem(task, facts, splits.train, splits.valid, summary, folder, shared)
-
     def build_model(self) -> ClipModel:
         return _build(self.task, self.facts)
 
@@ -126,7 +99,31 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
     """Trains, loads and evaluates classifiers of clips."""
 
     def prepare(self, folder: Path, new: bool) -> ClassifyClipProblem:
-        return ClassifyClipProblem.of(self.config, folder, new)
+        config = self.config
+        initial = initial_folder(folder)
+        before = None if initial is None else ClipFacts.read(initial)
+        splits = read_splits(config, None if before is None else before.classes)
+        name = config.train or config.dataset
+        check_trainable(splits, name, before is not None)
+        facts = ClipFacts.of(splits)
+        if before is not None:
+            if (facts.size, facts.channels) != (before.size, before.channels):
+                raise ValueError(
+                    f"the clips of {name} have frames of {facts.size} and {facts.channels} channels, those of the run "
+                    f"to start from {before.size} and {before.channels}; resize them, or train from scratch"
+                )
+            # its weights have learned these
+            facts = replace(facts, mean=before.mean, spread=before.spread)
+        # a run that was killed while it read its data has nothing to load yet
+        if new or not (ClipFacts.is_saved(folder) and is_baseline_saved(folder)):
+            write_baseline(fit_single_frame(splits.train, facts, config.seed), folder)
+            facts.write(folder)
+        else:
+            facts.check_same(folder)
+        summary = f"{len(splits.train):,} clips to train on, {len(splits.valid):,} to validate"
+        summary += f", {len(facts.classes)} classes"
+        shared = record_folder(config.train, folder, splits, "clips", contents, new, parts_with_files(config))
+        return ClassifyClipProblem(config, facts, splits.train, splits.valid, summary, folder, shared)
 
     def dry_run(self) -> None:
         frames, height, width = _DRY_CLIP

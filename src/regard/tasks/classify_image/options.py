@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from regard.models.mlp import MLP
     from regard.models.row_reader import RowReader
     from regard.models.transfer.image_encoder import ImageEncoder, ImageEncoderClassifier
-    from regard.tasks.classify_image.task import ClassifyImageTask
 
 
 @dataclass(frozen=True)
@@ -181,6 +180,7 @@ class ClassifyImage(LabelledImageConfig):
     """Classify images: folders of images, IDX files, or embedded digits, by a network with any gate, or a ViT."""
 
     name: ClassVar[str] = "classify-image"
+    task_class: ClassVar[str] = "regard.tasks.classify_image.task:ClassifyImageTask"
     summary: ClassVar[str] = "classify images: folders of images, IDX files, or handwritten digits"
     input_kind: ClassVar[InputKind] = InputKind.IMAGE
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.0), "files": Budget(minutes=20.0)}
@@ -263,8 +263,3 @@ class ClassifyImage(LabelledImageConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE"
-
-    def load(self) -> ClassifyImageTask:
-        from regard.tasks.classify_image.task import ClassifyImageTask
-
-        return ClassifyImageTask(self)

@@ -57,15 +57,6 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     shared: Sequence[str] = ()
     unit: str = "images"
 
-    @staticmethod
-    def of(task: ClassifyImage, folder: Path, new: bool) -> "ClassifyImageProblem":
-        options, encoder = task.model, None
-        if isinstance(options, PretrainedImageOptions):
-            encoder = PretrainedImageEncoder.prepare(options, folder, new)
-        train, valid, stats, shared = load_training_images(task, folder, new, encoder.adapt if encoder else None)
-        require_two_classes(task, stats)
-        return ClassifyImageProblem(task, train, valid, stats, data_summary(train, valid), encoder, shared)
-
     @property
     def adversary(self) -> Attack | None:
         """The attack on training images; None trains on clean ones."""
@@ -114,7 +105,13 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     """Trains, loads and evaluates classifiers of images."""
 
     def prepare(self, folder: Path, new: bool) -> ClassifyImageProblem:
-        return ClassifyImageProblem.of(self.config, folder, new)
+        config = self.config
+        options, encoder = config.model, None
+        if isinstance(options, PretrainedImageOptions):
+            encoder = PretrainedImageEncoder.prepare(options, folder, new)
+        train, valid, stats, shared = load_training_images(config, folder, new, encoder.adapt if encoder else None)
+        require_two_classes(config, stats)
+        return ClassifyImageProblem(config, train, valid, stats, data_summary(train, valid), encoder, shared)
 
     def dry_run(self) -> None:
         options = self.config.model

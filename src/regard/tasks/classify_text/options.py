@@ -27,7 +27,6 @@ from regard.tasks.shared.text_options import (
 if TYPE_CHECKING:
     from regard.models.text_classifier import TextClassifier
     from regard.models.transfer.text_encoder import TextEncoder
-    from regard.tasks.classify_text.task import ClassifyTextTask
 
 # the attention of a model's own paper, softmax(U tanh(W h)); the other names are mechanisms
 PAPER = "paper"
@@ -216,6 +215,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
     """Classify texts: a file of labelled lines, or an embedded data set, trains a model with any attention."""
 
     name: ClassVar[str] = "classify-text"
+    task_class: ClassVar[str] = "regard.tasks.classify_text.task:ClassifyTextTask"
     summary: ClassVar[str] = "classify texts: your own labelled lines, phrases in twelve languages, or documents"
     unit: ClassVar[str] = "texts"
     content: ClassVar[str] = "texts"
@@ -350,8 +350,3 @@ class ClassifyText(RecallOptions, TextFileConfig):
         # two seconds or so per megabyte
         notice = f"reading {self.dataset_label}, {size:,.0f} megabytes, and training a bag of words on it"
         return notice if size >= 2 else ""
-
-    def load(self) -> ClassifyTextTask:
-        from regard.tasks.classify_text.task import ClassifyTextTask
-
-        return ClassifyTextTask(self)

@@ -109,47 +109,6 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
     shared: Sequence[str] = ()  # warnings about texts that files share
     unit: str = "texts"
 
-    @staticmethod
-    def of(task: ClassifyText, folder: Path, new: bool) -> "ClassifyTextProblem":
-        initial = initial_folder(folder)
-        splits = read(task, None if initial is None else TextFacts.read(initial).classes)
-        facts = TextFacts.of(splits)
-        # a run that was killed while it read its data has nothing to load yet; the facts are written last
-        new = new or not TextFacts.is_saved(folder)
-        # the folder of an encoder is read first: if it is none, nothing was computed in vain
-        options = task.model
-        encoder = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
-        if new:
-            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: train_tokenizer(task, splits.train.texts))
-        else:
-            facts.check_same(folder)
-            tokenizer = read_tokenizer(folder / _TOKENS)
-        encoded = encode(tokenizer, splits.train.texts, task.max_length)
-        if new:
-            write_tokenizer(tokenizer, folder / _TOKENS)
-            _write_baselines(task, folder, splits.train, tokenizer, encoded.texts)
-            facts.write(folder)
-        shared = record_splits(task, folder, splits, "texts", contents, new)
-        reader: Tokenizer | SubwordTokenizer = tokenizer
-        max_length = longest_text(task, encoder)
-        vocabulary = f"{len(tokenizer):,} tokens"
-        if encoder is not None:
-            reader = encoder.tokenizer
-            encoded = encode(reader, splits.train.texts, max_length)
-            vocabulary = f"{reader.size:,} tokens of {encoder.facts.source}"
-        labels, valid = splits.train.labels, splits.valid
-        summary = f"{len(labels):,} texts to train on, {len(valid):,} to validate, {len(facts.classes)} classes, "
-        summary += vocabulary
-        if count := sum(map(bool, encoded.num_cut)):
-            are = "is" if count == 1 else "are"
-            summary += f"; {plural(count, 'text')} {are} cut off after {max_length:,} tokens"
-        if count := splits.train.num_latin1:
-            summary += (
-                f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as {splits.train.fallback}"
-            )
-        rest = (encoded.texts, labels, valid, summary, max_length, folder, encoder, shared)
-        return ClassifyTextProblem(task, facts.classes, reader, *rest)
-
     def build_model(self) -> TextClassifier:
         model, options = build(self.task, self.tokenizer, len(self.classes), self.encoder), self.task.model
         if isinstance(options, AttentiveOptions) and options.initial_embeddings == "log-ratios":
@@ -241,7 +200,45 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
     """Trains, loads and evaluates classifiers of texts."""
 
     def prepare(self, folder: Path, new: bool) -> ClassifyTextProblem:
-        return ClassifyTextProblem.of(self.config, folder, new)
+        config = self.config
+        initial = initial_folder(folder)
+        splits = read(config, None if initial is None else TextFacts.read(initial).classes)
+        facts = TextFacts.of(splits)
+        # a run that was killed while it read its data has nothing to load yet; the facts are written last
+        new = new or not TextFacts.is_saved(folder)
+        # the folder of an encoder is read first: if it is none, nothing was computed in vain
+        options = config.model
+        encoder = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
+        if new:
+            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: train_tokenizer(config, splits.train.texts))
+        else:
+            facts.check_same(folder)
+            tokenizer = read_tokenizer(folder / _TOKENS)
+        encoded = encode(tokenizer, splits.train.texts, config.max_length)
+        if new:
+            write_tokenizer(tokenizer, folder / _TOKENS)
+            _write_baselines(config, folder, splits.train, tokenizer, encoded.texts)
+            facts.write(folder)
+        shared = record_splits(config, folder, splits, "texts", contents, new)
+        reader: Tokenizer | SubwordTokenizer = tokenizer
+        max_length = longest_text(config, encoder)
+        vocabulary = f"{len(tokenizer):,} tokens"
+        if encoder is not None:
+            reader = encoder.tokenizer
+            encoded = encode(reader, splits.train.texts, max_length)
+            vocabulary = f"{reader.size:,} tokens of {encoder.facts.source}"
+        labels, valid = splits.train.labels, splits.valid
+        summary = f"{len(labels):,} texts to train on, {len(valid):,} to validate, {len(facts.classes)} classes, "
+        summary += vocabulary
+        if count := sum(map(bool, encoded.num_cut)):
+            are = "is" if count == 1 else "are"
+            summary += f"; {plural(count, 'text')} {are} cut off after {max_length:,} tokens"
+        if count := splits.train.num_latin1:
+            summary += (
+                f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as {splits.train.fallback}"
+            )
+        rest = (encoded.texts, labels, valid, summary, max_length, folder, encoder, shared)
+        return ClassifyTextProblem(config, facts.classes, reader, *rest)
 
     def dry_run(self) -> None:
         texts: list[Sentences] = [[[5, 6, 7], [8, 9]], [[5, 6]]]

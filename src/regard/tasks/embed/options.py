@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from regard.models.bert import BERT
     from regard.models.transfer.text_embedder import TextEmbedder
     from regard.models.transfer.text_encoder import TextEncoder
-    from regard.tasks.embed.task import EmbedTask
 
 # the nearest lines of a text that are printed
 _TOP = 5
@@ -135,6 +134,7 @@ class Embed(TextFilesConfig):
     """Vectors of texts: pairs of texts that belong together, or an embedded data set, train an encoder."""
 
     name: ClassVar[str] = "embed"
+    task_class: ClassVar[str] = "regard.tasks.embed.task:EmbedTask"
     summary: ClassVar[str] = "vectors of texts, near for texts that belong together: your own pairs, or dates"
     unit: ClassVar[str] = "pairs"
     content: ClassVar[str] = "pairs"
@@ -191,8 +191,3 @@ class Embed(TextFilesConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard embed {run} --file FILE --out vectors.npy"
-
-    def load(self) -> EmbedTask:
-        from regard.tasks.embed.task import EmbedTask
-
-        return EmbedTask(self)

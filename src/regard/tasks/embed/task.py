@@ -70,33 +70,6 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
     shared: Sequence[str] = ()
     unit: str = "pairs"
 
-    @staticmethod
-    def of(task: Embed, folder: Path, new: bool) -> "EmbedProblem":
-        splits = read(task)
-        fingerprint = PairFingerprint.of(splits)
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not PairFingerprint.is_saved(folder)
-        if not new:
-            fingerprint.check_same(folder)
-        train, valid = with_text(splits.train), with_text(splits.valid)
-        if isinstance(task.model, EncoderOptions):
-            encoder = PretrainedEncoder.prepare(task.model, folder, new)
-            task.model.check_trains(encoder.facts.layers)
-        else:
-            encoder = _new_encoder(task, train, folder, new)
-        if new:
-            fingerprint.write(folder)
-        shared = record_splits(task, folder, splits, "pairs", contents, new)
-        longest = encoder.longest_input(task.max_length)
-        pairs = encode_pairs(encoder.tokenizer, train, longest)
-        summary = f"{len(train):,} pairs to train on, {len(valid):,} to validate, {encoder.tokenizer.size:,} tokens"
-        if pairs.num_cut:
-            are = "is" if pairs.num_cut == 1 else "are"
-            summary += f"; {plural(pairs.num_cut, 'text')} {are} cut off after {longest:,} tokens"
-        if dropped := len(splits.train) - len(train):
-            summary += f"; {plural(dropped, 'pair')} without text on both sides left out"
-        return EmbedProblem(task, encoder, pairs, train, valid, summary, shared)
-
     def build_model(self) -> TextEmbedder:
         return build(self.task, self.encoder)
 
@@ -268,7 +241,31 @@ class EmbedTask(Task[Embed, EmbedPredictor]):
     """Trains, loads and evaluates encoders of texts."""
 
     def prepare(self, folder: Path, new: bool) -> EmbedProblem:
-        return EmbedProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config)
+        fingerprint = PairFingerprint.of(splits)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not PairFingerprint.is_saved(folder)
+        if not new:
+            fingerprint.check_same(folder)
+        train, valid = with_text(splits.train), with_text(splits.valid)
+        if isinstance(config.model, EncoderOptions):
+            encoder = PretrainedEncoder.prepare(config.model, folder, new)
+            config.model.check_trains(encoder.facts.layers)
+        else:
+            encoder = _new_encoder(config, train, folder, new)
+        if new:
+            fingerprint.write(folder)
+        shared = record_splits(config, folder, splits, "pairs", contents, new)
+        longest = encoder.longest_input(config.max_length)
+        pairs = encode_pairs(encoder.tokenizer, train, longest)
+        summary = f"{len(train):,} pairs to train on, {len(valid):,} to validate, {encoder.tokenizer.size:,} tokens"
+        if pairs.num_cut:
+            are = "is" if pairs.num_cut == 1 else "are"
+            summary += f"; {plural(pairs.num_cut, 'text')} {are} cut off after {longest:,} tokens"
+        if dropped := len(splits.train) - len(train):
+            summary += f"; {plural(dropped, 'pair')} without text on both sides left out"
+        return EmbedProblem(config, encoder, pairs, train, valid, summary, shared)
 
     def dry_run(self) -> None:
         with torch.random.fork_rng(devices=[]):

@@ -15,7 +15,6 @@ from regard.tasks.shared.image_options import EvaluateImages, gate_factory, leav
 
 if TYPE_CHECKING:
     from regard.models.sagan import SelfAttentionGAN
-    from regard.tasks.generate_image.task import GenerateImageTask
 
 # the number of the feature map that the attention block reads
 MAPS: dict[str, int | None] = {"none": None, "quarter": 0, "half": 1, "whole": 2}
@@ -79,6 +78,7 @@ class GenerateImage(LabelledImageConfig):
     """Generate images of a class, by a generator and a discriminator with self-attention (SAGAN)."""
 
     name: ClassVar[str] = "generate-image"
+    task_class: ClassVar[str] = "regard.tasks.generate_image.task:GenerateImageTask"
     summary: ClassVar[str] = "generate images of a class (GAN): folders of images, IDX files, or handwritten digits"
     input_kind: ClassVar[InputKind] = InputKind.CLASS
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=12.0), "files": Budget(minutes=240.0)}
@@ -136,8 +136,3 @@ class GenerateImage(LabelledImageConfig):
     def preparation_notice(self, folder: Path, new: bool) -> str:
         trains = new or not (folder / JUDGE).exists()
         return f"training the classifier that judges samples, {self.judge} steps" if trains else ""
-
-    def load(self) -> GenerateImageTask:
-        from regard.tasks.generate_image.task import GenerateImageTask
-
-        return GenerateImageTask(self)

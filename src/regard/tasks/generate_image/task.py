@@ -52,18 +52,6 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
     shared: Sequence[str] = ()
     unit: str = "images"
 
-    @staticmethod
-    def of(task: GenerateImage, folder: Path, new: bool) -> "GenerateImageProblem":
-        train, valid, stats, shared = load_training_images(task, folder, new)
-        _check_size(stats)
-        _check_classes(train)
-        judge = ReferenceClassifier.of(
-            folder / JUDGE, new, stats, lambda: ReferenceClassifier.train(train, valid, stats, task.judge, task.seed)
-        )
-        summary = f"{data_summary(train, valid)}; samples are judged by a classifier that recognises "
-        summary += f"{judge.accuracy:.1f} % of the images held out"
-        return GenerateImageProblem(task, train, stats, summary, RealImageStats.of(judge, train), shared)
-
     def build_model(self) -> SelfAttentionGAN:
         return _build(self.task, self.stats)
 
@@ -110,7 +98,19 @@ class GenerateImageTask(Task[GenerateImage, ImageGenerator]):
     """Trains, loads and evaluates generators of images."""
 
     def prepare(self, folder: Path, new: bool) -> GenerateImageProblem:
-        return GenerateImageProblem.of(self.config, folder, new)
+        config = self.config
+        train, valid, stats, shared = load_training_images(config, folder, new)
+        _check_size(stats)
+        _check_classes(train)
+        judge = ReferenceClassifier.of(
+            folder / JUDGE,
+            new,
+            stats,
+            lambda: ReferenceClassifier.train(train, valid, stats, config.judge, config.seed),
+        )
+        summary = f"{data_summary(train, valid)}; samples are judged by a classifier that recognises "
+        summary += f"{judge.accuracy:.1f} % of the images held out"
+        return GenerateImageProblem(config, train, stats, summary, RealImageStats.of(judge, train), shared)
 
     def dry_run(self) -> None:
         with torch.random.fork_rng(devices=[]), torch.no_grad():

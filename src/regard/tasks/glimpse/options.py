@@ -20,7 +20,6 @@ from regard.tasks.shared.image_options import (
 
 if TYPE_CHECKING:
     from regard.models.ram import RAM
-    from regard.tasks.glimpse.task import GlimpseTask
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,7 @@ class Glimpse(LabelledImageConfig):
     """Classify images through a few small glimpses, and learn where to attend: the recurrent attention model (RAM)."""
 
     name: ClassVar[str] = "glimpse"
+    task_class: ClassVar[str] = "regard.tasks.glimpse.task:GlimpseTask"
     summary: ClassVar[str] = "classify images through a few glimpses, and learn where to attend (RAM)"
     input_kind: ClassVar[InputKind] = InputKind.IMAGE
     budgets: ClassVar[dict[str, Budget]] = {"digits": Budget(minutes=1.5), "files": Budget(minutes=40.0)}
@@ -174,8 +174,3 @@ class Glimpse(LabelledImageConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE --picture path.png"
-
-    def load(self) -> GlimpseTask:
-        from regard.tasks.glimpse.task import GlimpseTask
-
-        return GlimpseTask(self)

@@ -66,15 +66,6 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
     shared: Sequence[str] = ()
     unit: str = "images"
 
-    @staticmethod
-    def of(task: Glimpse, folder: Path, new: bool) -> "GlimpseProblem":
-        train, images, stats, shared = load_training_images(task, folder, new)
-        require_two_classes(task, stats)
-        height, width = task.canvas_size(stats.height, stats.width)
-        scene = "" if task.scene == "plain" else f", {task.scene} on {height} × {width}"
-        valid = _evaluation_scenes(task, images, "valid")
-        return GlimpseProblem(task, train, valid, stats, data_summary(train, valid) + scene, shared)
-
     @property
     def stats(self) -> ImageStats:
         """Of the images that the model reads."""
@@ -131,7 +122,13 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
     """Trains, loads and evaluates recurrent attention models."""
 
     def prepare(self, folder: Path, new: bool) -> GlimpseProblem:
-        return GlimpseProblem.of(self.config, folder, new)
+        config = self.config
+        train, images, stats, shared = load_training_images(config, folder, new)
+        require_two_classes(config, stats)
+        height, width = config.canvas_size(stats.height, stats.width)
+        scene = "" if config.scene == "plain" else f", {config.scene} on {height} × {width}"
+        valid = _evaluation_scenes(config, images, "valid")
+        return GlimpseProblem(config, train, valid, stats, data_summary(train, valid) + scene, shared)
 
     def dry_run(self) -> None:
         stats = ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, "")

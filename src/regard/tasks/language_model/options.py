@@ -24,7 +24,6 @@ from regard.tasks.shared.text_options import RECALL, EvaluateTextFiles, RecallOp
 if TYPE_CHECKING:
     from regard.data.text.running_text import TextSplits
     from regard.models.language_model import LanguageModel
-    from regard.tasks.language_model.task import LanguageModelTask
 
 # the number of different bytes, and of special tokens
 _BYTES, _SPECIAL = 256, 4
@@ -270,6 +269,7 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
     """Model running text: files of text, or the Python manual, train a model that continues a prompt."""
 
     name: ClassVar[str] = "language-model"
+    task_class: ClassVar[str] = "regard.tasks.language_model.task:LanguageModelTask"
     summary: ClassVar[str] = (
         "predict the next token of running text: your own files, the Python manual, or recall strings"
     )
@@ -346,8 +346,3 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
 
     def next_command(self, run: str) -> str:
         return f'regard generate {run} "The "'
-
-    def load(self) -> LanguageModelTask:
-        from regard.tasks.language_model.task import LanguageModelTask
-
-        return LanguageModelTask(self)

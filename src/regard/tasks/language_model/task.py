@@ -58,11 +58,6 @@ class LanguageModelProblem(RunningTextProblem[LanguageModel, SegmentBatch]):
         scored = min(len(self.valid_stream) - 1, config.valid_tokens)
         self.summary = self.token_counts(len(self.stream) - 1, scored)
 
-    @staticmethod
-    def of(config: LanguageModelConfig, folder: Path, new: bool) -> "LanguageModelProblem":
-        # the first token of the text has none before it that could predict it
-        return LanguageModelProblem(config, prepare_text(config, folder, new, unpredicted=1, shortest=1))
-
     def build_model(self) -> LanguageModel:
         return self.config.model.build(len(self.tokenizer), self.config.segment)
 
@@ -112,7 +107,8 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
     """Trains, loads and evaluates language models."""
 
     def prepare(self, folder: Path, new: bool) -> LanguageModelProblem:
-        return LanguageModelProblem.of(self.config, folder, new)
+        # the first token of the text has none before it that could predict it
+        return LanguageModelProblem(self.config, prepare_text(self.config, folder, new, unpredicted=1, shortest=1))
 
     def dry_run(self) -> None:
         tokens = torch.tensor([[5, 6, 7], [8, 9, 5]])[:, : self.config.segment]

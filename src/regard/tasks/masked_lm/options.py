@@ -21,7 +21,6 @@ from regard.tasks.shared.text_options import RunningTextConfig
 
 if TYPE_CHECKING:
     from regard.models.bert import BERTMaskedLM
-    from regard.tasks.masked_lm.task import MaskedLMTask
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ class MaskedLM(RunningTextConfig):
     """Guess masked tokens: files of text, or the Python manual, train an encoder that reads in both directions."""
 
     name: ClassVar[str] = "masked-lm"
+    task_class: ClassVar[str] = "regard.tasks.masked_lm.task:MaskedLMTask"
     summary: ClassVar[str] = "guess the masked tokens of running text: your own files, or the Python manual"
     unit: ClassVar[str] = "masked tokens"
     budgets: ClassVar[dict[str, Budget]] = {"manual": Budget(minutes=5.0), "files": Budget(minutes=5.0)}
@@ -139,8 +139,3 @@ class MaskedLM(RunningTextConfig):
 
     def next_command(self, run: str) -> str:
         return f'regard predict {run} "the [MASK] of"'
-
-    def load(self) -> MaskedLMTask:
-        from regard.tasks.masked_lm.task import MaskedLMTask
-
-        return MaskedLMTask(self)

@@ -50,14 +50,6 @@ class MaskedLMProblem(RunningTextProblem[BERTMaskedLM, MaskedBatch]):
         self.counts, self.masking = counts, masking_of(config, self.tokenizer)
         self.summary = self.token_counts(len(self.stream), len(self.valid_stream))
 
-    @staticmethod
-    def of(config: MaskedLM, folder: Path, new: bool) -> "MaskedLMProblem":
-        def write_counts(stream: NDArray[np.int32], tokenizer: Tokenizer) -> None:
-            NeighbourCounts.of(stream, len(tokenizer)).write(folder)
-
-        text = prepare_text(config, folder, new, unpredicted=0, shortest=3, write=write_counts)
-        return MaskedLMProblem(config, text, NeighbourCounts.read(folder))
-
     def build_model(self) -> BERTMaskedLM:
         return build(self.config, self.tokenizer)
 
@@ -89,7 +81,11 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
     """Trains, loads and evaluates masked language models."""
 
     def prepare(self, folder: Path, new: bool) -> MaskedLMProblem:
-        return MaskedLMProblem.of(self.config, folder, new)
+        def write_counts(stream: NDArray[np.int32], tokenizer: Tokenizer) -> None:
+            NeighbourCounts.of(stream, len(tokenizer)).write(folder)
+
+        text = prepare_text(self.config, folder, new, unpredicted=0, shortest=3, write=write_counts)
+        return MaskedLMProblem(self.config, text, NeighbourCounts.read(folder))
 
     def dry_run(self) -> None:
         tokens = torch.tensor([[5, 6, 7], [8, 9, 5]])

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from regard.models.matching.word_matcher import PairModel
     from regard.tasks.match.data import PairFacts
     from regard.tasks.match.encoders import EncoderSource, PairParts
-    from regard.tasks.match.task import MatchTask
 
 # the attention of a model's own paper; the other names are mechanisms
 PAPER = "paper"
@@ -271,6 +270,7 @@ class Match(TextFileConfig):
     """Match pairs of texts: a file of labelled pairs, or an embedded data set, trains a model that reads both."""
 
     name: ClassVar[str] = "match"
+    task_class: ClassVar[str] = "regard.tasks.match.task:MatchTask"
     summary: ClassVar[str] = "match pairs of texts (entailment, paraphrase): your own pairs, or logic with quantifiers"
     unit: ClassVar[str] = "pairs"
     content: ClassVar[str] = "pairs"
@@ -387,8 +387,3 @@ class Match(TextFileConfig):
         if not is_even or any(mark in text for text in texts for mark in "\t\n"):
             return texts
         return [f"{first}\t{second}" for first, second in zip(texts[::2], texts[1::2], strict=True)]
-
-    def load(self) -> MatchTask:
-        from regard.tasks.match.task import MatchTask
-
-        return MatchTask(self)

@@ -71,38 +71,6 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
     shared: Sequence[str] = ()  # warnings about pairs that files share
     unit: str = "pairs"
 
-    @staticmethod
-    def of(task: Match, folder: Path, new: bool) -> "MatchProblem":
-        initial = initial_folder(folder)
-        known = None if initial is None else PairFacts.read(initial)
-        splits = read(task, None if known is None else known.classes)
-        facts = PairFacts.of(splits, task.vocabulary) if known is None else known.for_data(splits)
-        # a run that was killed while it read its data has nothing to load yet
-        if new or not (PairFacts.is_saved(folder) and is_baseline_saved(folder)):
-            write_baseline(fit_baseline(splits.train, facts), folder)
-            facts.write(folder)
-        else:
-            facts = facts.check_same(folder)
-        shared = record_splits(task, folder, splits, "pairs", contents, new)
-        parts = task.model.parts(facts, training_source(folder, new))
-        train, valid = splits.train, splits.valid
-        summary = f"{plural(len(train), 'pair')} to train on, {len(splits.valid):,} to validate, "
-        summary += f"{len(facts.classes)} classes, {plural(len(facts.words), 'word')}"
-        if train.num_unlabelled:
-            are = "is" if train.num_unlabelled == 1 else "are"
-            summary += f"; {plural(train.num_unlabelled, 'pair')} without a label {are} left out"
-        if train.num_windows:
-            are = "is" if train.num_windows == 1 else "are"
-            summary += f"; {plural(train.num_windows, 'line')} {are} not UTF-8 and read as Windows-1252"
-        tokens, valid_tokens = (parts.reader.tokenize(data.first, data.second) for data in (train, valid))
-        vectors = None
-        if parts.frozen is not None:
-            assert isinstance(parts.reader, EncoderReader)
-            vectors = FrozenVectors(parts.reader, [*tokens, *valid_tokens], parts.frozen)
-            # states that do not fit into memory are computed again in every step
-            vectors = vectors if vectors.fits else None
-        return MatchProblem(task, facts, parts, tokens, train, valid, valid_tokens, vectors, summary, folder, shared)
-
     @property
     def reader(self) -> PairReader[Any]:
         return self.parts.reader
@@ -176,7 +144,36 @@ class MatchTask(Task[Match, MatchPredictor]):
     """Trains, loads and evaluates models of pairs of texts."""
 
     def prepare(self, folder: Path, new: bool) -> MatchProblem:
-        return MatchProblem.of(self.config, folder, new)
+        config = self.config
+        initial = initial_folder(folder)
+        known = None if initial is None else PairFacts.read(initial)
+        splits = read(config, None if known is None else known.classes)
+        facts = PairFacts.of(splits, config.vocabulary) if known is None else known.for_data(splits)
+        # a run that was killed while it read its data has nothing to load yet
+        if new or not (PairFacts.is_saved(folder) and is_baseline_saved(folder)):
+            write_baseline(fit_baseline(splits.train, facts), folder)
+            facts.write(folder)
+        else:
+            facts = facts.check_same(folder)
+        shared = record_splits(config, folder, splits, "pairs", contents, new)
+        parts = config.model.parts(facts, training_source(folder, new))
+        train, valid = splits.train, splits.valid
+        summary = f"{plural(len(train), 'pair')} to train on, {len(splits.valid):,} to validate, "
+        summary += f"{len(facts.classes)} classes, {plural(len(facts.words), 'word')}"
+        if train.num_unlabelled:
+            are = "is" if train.num_unlabelled == 1 else "are"
+            summary += f"; {plural(train.num_unlabelled, 'pair')} without a label {are} left out"
+        if train.num_windows:
+            are = "is" if train.num_windows == 1 else "are"
+            summary += f"; {plural(train.num_windows, 'line')} {are} not UTF-8 and read as Windows-1252"
+        tokens, valid_tokens = (parts.reader.tokenize(data.first, data.second) for data in (train, valid))
+        vectors = None
+        if parts.frozen is not None:
+            assert isinstance(parts.reader, EncoderReader)
+            vectors = FrozenVectors(parts.reader, [*tokens, *valid_tokens], parts.frozen)
+            # states that do not fit into memory are computed again in every step
+            vectors = vectors if vectors.fits else None
+        return MatchProblem(config, facts, parts, tokens, train, valid, valid_tokens, vectors, summary, folder, shared)
 
     def dry_run(self) -> None:
         counts: dict[str, Any] = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}

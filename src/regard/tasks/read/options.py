@@ -14,7 +14,6 @@ from regard.tasks.shared.text_options import TextFileConfig
 
 if TYPE_CHECKING:
     from regard.models.reading.bidaf import BiDAF, ReaderSizes
-    from regard.tasks.read.task import ReadTask
 
 # the choice of attention that leaves it out
 NO_ATTENTION = "none"
@@ -86,6 +85,7 @@ class ReadConfig(TextFileConfig):
     """Answer questions with spans of a passage: a file of questions, or embedded data, trains a model that attends."""
 
     name: ClassVar[str] = "read"
+    task_class: ClassVar[str] = "regard.tasks.read.task:ReadTask"
     summary: ClassVar[str] = "answer questions by spans of a passage: your own SQuAD, QuAC or CoQA, or timetables"
     unit: ClassVar[str] = "questions"
     content: ClassVar[str] = "questions"
@@ -174,8 +174,3 @@ class ReadConfig(TextFileConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard view {run}"
-
-    def load(self) -> ReadTask:
-        from regard.tasks.read.task import ReadTask
-
-        return ReadTask(self)

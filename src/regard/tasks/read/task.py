@@ -62,31 +62,6 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
     shared: Sequence[str] = ()
     unit: str = "questions"
 
-    @staticmethod
-    def of(task: ReadConfig, folder: Path, new: bool) -> "ReadProblem":
-        splits = read(task)
-        if task.history is None:
-            has_dialogues = any(question.history for question in splits.train.questions)
-            task = replace(task, history=DIALOGUE_HISTORY if has_dialogues else 0)
-        train = split_questions(splits.train.questions, task.num_turns)
-        kept = [each for each in train if each.span is not None]
-        if not kept:
-            raise ValueError(
-                f"train={task.train} has no answer that begins and ends with words, so there is nothing to learn; "
-                "correct its answers"
-            )
-        initial = initial_folder(folder)
-        known = None if initial is None else ReadVocabulary.read(initial)
-        vocabulary = ReadVocabulary.of(task, splits, train) if known is None else known.for_data(splits)
-        # a run that was killed while it read its data has nothing to load yet
-        if new or not ReadVocabulary.is_saved(folder):
-            vocabulary.write(folder)
-        else:
-            vocabulary = vocabulary.check_same(folder)
-        shared = record_splits(task, folder, splits, "questions", contents, new)
-        summary = f"{describe(splits, train, task.num_turns)}, {plural(len(vocabulary.words), 'word')}"
-        return ReadProblem(task, vocabulary, vocabulary.encoder(), kept, splits.valid, summary, shared)
-
     def build_model(self) -> BiDAF:
         return self.task.model.build(self.vocabulary.sizes)
 
@@ -153,7 +128,29 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
     """Trains, loads and evaluates readers."""
 
     def prepare(self, folder: Path, new: bool) -> ReadProblem:
-        return ReadProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config)
+        if config.history is None:
+            has_dialogues = any(question.history for question in splits.train.questions)
+            config = replace(config, history=DIALOGUE_HISTORY if has_dialogues else 0)
+        train = split_questions(splits.train.questions, config.num_turns)
+        kept = [each for each in train if each.span is not None]
+        if not kept:
+            raise ValueError(
+                f"train={config.train} has no answer that begins and ends with words, so there is nothing to learn; "
+                "correct its answers"
+            )
+        initial = initial_folder(folder)
+        known = None if initial is None else ReadVocabulary.read(initial)
+        vocabulary = ReadVocabulary.of(config, splits, train) if known is None else known.for_data(splits)
+        # a run that was killed while it read its data has nothing to load yet
+        if new or not ReadVocabulary.is_saved(folder):
+            vocabulary.write(folder)
+        else:
+            vocabulary = vocabulary.check_same(folder)
+        shared = record_splits(config, folder, splits, "questions", contents, new)
+        summary = f"{describe(splits, train, config.num_turns)}, {plural(len(vocabulary.words), 'word')}"
+        return ReadProblem(config, vocabulary, vocabulary.encoder(), kept, splits.valid, summary, shared)
 
     def dry_run(self) -> None:
         words = torch.tensor([[5, 6, 7], [5, 8, 0]])

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from regard.decoding.search import Search
     from regard.models.responding.responder import Responder
     from regard.tasks.respond.decoder import PretrainedDecoder
-    from regard.tasks.respond.task import RespondTask
 
 
 # the standard deviation of GPT-2's first weights
@@ -225,6 +224,7 @@ class Respond(TextFileConfig):
     """Write the next turn of a dialogue: a file of dialogues, or embedded ones, train the model."""
 
     name: ClassVar[str] = "respond"
+    task_class: ClassVar[str] = "regard.tasks.respond.task:RespondTask"
     summary: ClassVar[str] = "write the next turn of a dialogue: your own dialogues, or bookings"
     unit: ClassVar[str] = "tokens"
     content: ClassVar[str] = "dialogues"
@@ -361,8 +361,3 @@ class Respond(TextFileConfig):
     def longest(self) -> int:
         """The most tokens that a flat model reads: the turns with their ends, and a reply behind its begin."""
         return (self.turns + 1) * (self.words + 1)
-
-    def load(self) -> RespondTask:
-        from regard.tasks.respond.task import RespondTask
-
-        return RespondTask(self)

@@ -61,52 +61,6 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
     shared: Sequence[str] = ()
     unit: str = "tokens"
 
-    @staticmethod
-    def of(task: Respond, folder: Path, new: bool) -> "RespondProblem":
-        splits = read(task, _BOOKINGS)
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not ReplyFacts.is_saved(folder)
-        decoder = None
-        tokenizer: TextTokenizer
-        if isinstance(task.model, DecoderOptions):
-            # imports the tasks of all decoders
-            from regard.tasks.respond.decoder import PretrainedDecoder
-
-            decoder = PretrainedDecoder.prepare(task, folder, new)
-            tokenizer = decoder.tokenizer
-        elif new:
-            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: _train_tokenizer(task, splits))
-        else:
-            tokenizer = read_tokenizer(folder / _TOKENS)
-        reader = DialogueReader(tokenizer, task.turns, task.words)
-        replies, valid = (reader.replies(part, task.replies) for part in (splits.train, splits.valid))
-        for name, found in (("train", replies), ("valid", valid)):
-            if not found:
-                raise ValueError(
-                    f"{name} has no reply with words in the turns={task.turns} before it, so there is nothing to "
-                    "learn; give more turns, or other dialogues"
-                )
-        counts = count_tokens(replies, len(tokenizer))
-        facts = ReplyFacts(counts=counts, train=0, valid=0, train_sha256="", valid_sha256="").for_data(splits)
-        if new:
-            if decoder is not None:
-                decoder.write(folder)
-            elif isinstance(tokenizer, Tokenizer):
-                write_tokenizer(tokenizer, folder / _TOKENS)
-            facts.write(folder)
-        else:
-            facts.check_same(folder)
-        shared = record_splits(task, folder, splits, "dialogues", contents, new)
-        summary = f"{len(splits.train):,} dialogues to train on with {len(replies):,} replies, {len(splits.valid):,} "
-        summary += f"to validate with {len(valid):,}, {len(tokenizer):,} tokens"
-        if splits.num_short:
-            summary += f"; {plural(splits.num_short, 'dialogue')} without a reply left out"
-        # a flat model reads the same text for all replies of one speaker, so that one pass learns them all; a
-        # bidirectional one those behind a turn that is drawn in every epoch
-        whole = whole_dialogues(replies, splits.train) if task.replies == "second" and task.is_flat else None
-        learned = replies if whole is None else whole
-        return RespondProblem(task, reader, learned, valid, decoder, counts, whole is not None, summary, shared)
-
     def build_model(self) -> Responder:
         return _build(self.task, self.reader.tokenizer, self.decoder)
 
@@ -169,7 +123,50 @@ class RespondTask(Task[Respond, RespondPredictor]):
     """Trains, loads and evaluates models that write the next turn of a dialogue."""
 
     def prepare(self, folder: Path, new: bool) -> RespondProblem:
-        return RespondProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config, _BOOKINGS)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not ReplyFacts.is_saved(folder)
+        decoder = None
+        tokenizer: TextTokenizer
+        if isinstance(config.model, DecoderOptions):
+            # imports the tasks of all decoders
+            from regard.tasks.respond.decoder import PretrainedDecoder
+
+            decoder = PretrainedDecoder.prepare(config, folder, new)
+            tokenizer = decoder.tokenizer
+        elif new:
+            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: _train_tokenizer(config, splits))
+        else:
+            tokenizer = read_tokenizer(folder / _TOKENS)
+        reader = DialogueReader(tokenizer, config.turns, config.words)
+        replies, valid = (reader.replies(part, config.replies) for part in (splits.train, splits.valid))
+        for name, found in (("train", replies), ("valid", valid)):
+            if not found:
+                raise ValueError(
+                    f"{name} has no reply with words in the turns={config.turns} before it, so there is nothing to "
+                    "learn; give more turns, or other dialogues"
+                )
+        counts = count_tokens(replies, len(tokenizer))
+        facts = ReplyFacts(counts=counts, train=0, valid=0, train_sha256="", valid_sha256="").for_data(splits)
+        if new:
+            if decoder is not None:
+                decoder.write(folder)
+            elif isinstance(tokenizer, Tokenizer):
+                write_tokenizer(tokenizer, folder / _TOKENS)
+            facts.write(folder)
+        else:
+            facts.check_same(folder)
+        shared = record_splits(config, folder, splits, "dialogues", contents, new)
+        summary = f"{len(splits.train):,} dialogues to train on with {len(replies):,} replies, {len(splits.valid):,} "
+        summary += f"to validate with {len(valid):,}, {len(tokenizer):,} tokens"
+        if splits.num_short:
+            summary += f"; {plural(splits.num_short, 'dialogue')} without a reply left out"
+        # a flat model reads the same text for all replies of one speaker, so that one pass learns them all; a
+        # bidirectional one those behind a turn that is drawn in every epoch
+        whole = whole_dialogues(replies, splits.train) if config.replies == "second" and config.is_flat else None
+        learned = replies if whole is None else whole
+        return RespondProblem(config, reader, learned, valid, decoder, counts, whole is not None, summary, shared)
 
     def dry_run(self) -> None:
         tokens = torch.tensor([[[5, 6, 2], [7, 2, 0]], [[8, 9, 2], [5, 2, 0]]])[:, -self.config.turns :]

@@ -18,7 +18,6 @@ from regard.tasks.shared.text_options import TextFileConfig
 if TYPE_CHECKING:
     from torch import nn
 
-    from regard.tasks.select_response.task import SelectResponseTask
 
 # the attention of a model's own paper; the other names are mechanisms
 PAPER = "paper"
@@ -130,6 +129,7 @@ class SelectResponse(TextFileConfig):
     """Select the response to a dialogue among candidates: a file of dialogues, or embedded ones, train the model."""
 
     name: ClassVar[str] = "select-response"
+    task_class: ClassVar[str] = "regard.tasks.select_response.task:SelectResponseTask"
     summary: ClassVar[str] = "select the next turn of a dialogue among candidates: your own dialogues, or bookings"
     unit: ClassVar[str] = "contexts"
     content: ClassVar[str] = "dialogues"
@@ -192,8 +192,3 @@ class SelectResponse(TextFileConfig):
         examples = {"turns": 5, "words": 30, "negatives": 3, "vocabulary": 20_000, "max_length": 1000, "batch": 16}
         check_at_least(self, 1, examples)
         check_at_least(self, 2, {"candidates": 10})
-
-    def load(self) -> SelectResponseTask:
-        from regard.tasks.select_response.task import SelectResponseTask
-
-        return SelectResponseTask(self)

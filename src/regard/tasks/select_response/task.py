@@ -112,42 +112,6 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
     shared: Sequence[str] = ()
     unit: str = "contexts"
 
-    @staticmethod
-    def of(task: SelectResponse, folder: Path, new: bool) -> "SelectResponseProblem":
-        splits = read(task)
-        initial = initial_folder(folder)
-        known = None if initial is None else DialogueFacts.read(initial)
-        facts = DialogueFacts.of(splits, task.vocabulary) if known is None else known.for_data(splits)
-        if new or not DialogueFacts.is_saved(folder):
-            facts.write(folder)
-        else:
-            facts = facts.check_same(folder)
-        shared = record_splits(task, folder, splits, "dialogues", contents, new)
-        encoder = None
-        if task.model.encoder is not None:
-            encoder = PretrainedEncoder.prepare(FrozenEncoderOptions(task.model.encoder), folder, new)
-        parts = selector_parts(task, facts, encoder)
-        contexts = [context for dialogue in splits.train for context in contexts_of(dialogue, task.turns)]
-        if not contexts:
-            raise ValueError(
-                f"train={task.train} has no response with words in the turns={task.turns} before it, so there is "
-                "nothing to learn; give more turns, or other dialogues"
-            )
-        valid = groups_of(task, splits.valid)
-        states = None
-        if encoder is not None:
-            texts = {turn for part in (splits.train, splits.valid) for dialogue in part for turn in dialogue if turn}
-            states = FrozenStates(parts.reader.tokenize(sorted(texts)), encoder.tokenizer.pad)
-            states = states if 4 * states.num_tokens * encoder.facts.width <= MOST_BYTES else None
-        summary = (
-            f"{len(splits.train):,} dialogues to train on with {len(contexts):,} responses, {len(splits.valid):,} "
-        )
-        summary += f"to validate with {task.candidates} candidates each, {plural(len(facts.words), 'word')}"
-        if splits.num_short:
-            summary += f"; {plural(splits.num_short, 'dialogue')} without a response left out"
-        num_cut = parts.reader.num_cut([turn for dialogue in splits.train for turn in dialogue])
-        return SelectResponseProblem(task, facts, parts, contexts, valid, states, num_cut, summary, shared)
-
     def predictor(self, model: ResponseSelector) -> SelectResponsePredictor:
         return SelectResponsePredictor(model, self.parts.reader, turns=self.task.turns, max_length=self.task.max_length)
 
@@ -221,7 +185,40 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
     """Trains, loads and evaluates selectors of responses."""
 
     def prepare(self, folder: Path, new: bool) -> SelectResponseProblem:
-        return SelectResponseProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config)
+        initial = initial_folder(folder)
+        known = None if initial is None else DialogueFacts.read(initial)
+        facts = DialogueFacts.of(splits, config.vocabulary) if known is None else known.for_data(splits)
+        if new or not DialogueFacts.is_saved(folder):
+            facts.write(folder)
+        else:
+            facts = facts.check_same(folder)
+        shared = record_splits(config, folder, splits, "dialogues", contents, new)
+        encoder = None
+        if config.model.encoder is not None:
+            encoder = PretrainedEncoder.prepare(FrozenEncoderOptions(config.model.encoder), folder, new)
+        parts = selector_parts(config, facts, encoder)
+        contexts = [context for dialogue in splits.train for context in contexts_of(dialogue, config.turns)]
+        if not contexts:
+            raise ValueError(
+                f"train={config.train} has no response with words in the turns={config.turns} before it, so there is "
+                "nothing to learn; give more turns, or other dialogues"
+            )
+        valid = groups_of(config, splits.valid)
+        states = None
+        if encoder is not None:
+            texts = {turn for part in (splits.train, splits.valid) for dialogue in part for turn in dialogue if turn}
+            states = FrozenStates(parts.reader.tokenize(sorted(texts)), encoder.tokenizer.pad)
+            states = states if 4 * states.num_tokens * encoder.facts.width <= MOST_BYTES else None
+        summary = (
+            f"{len(splits.train):,} dialogues to train on with {len(contexts):,} responses, {len(splits.valid):,} "
+        )
+        summary += f"to validate with {config.candidates} candidates each, {plural(len(facts.words), 'word')}"
+        if splits.num_short:
+            summary += f"; {plural(splits.num_short, 'dialogue')} without a response left out"
+        num_cut = parts.reader.num_cut([turn for dialogue in splits.train for turn in dialogue])
+        return SelectResponseProblem(config, facts, parts, contexts, valid, states, num_cut, summary, shared)
 
     def _predictor(self, facts: DialogueFacts, encoder: PretrainedEncoder | None) -> SelectResponsePredictor:
         reader, build = selector_parts(self.config, facts, encoder)

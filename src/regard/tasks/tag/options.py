@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from regard.common.tag_schemes import TagScheme
     from regard.models.tagger import Tagger, TaggerSizes
     from regard.models.transfer.text_encoder import TextEncoder
-    from regard.tasks.tag.task import TagTask
 
 # the choice of attention that leaves it out
 NO_ATTENTION = "none"
@@ -211,6 +210,7 @@ class Tag(TextFileConfig):
     """Tag words: a file of tagged sentences, or an embedded data set, trains a model with any attention and a CRF."""
 
     name: ClassVar[str] = "tag"
+    task_class: ClassVar[str] = "regard.tasks.tag.task:TagTask"
     summary: ClassVar[str] = "tag words and spans: your own CoNLL columns, CoNLL-U or seq.in/seq.out, or fields of CLDR"
     unit: ClassVar[str] = "words"
     content: ClassVar[str] = "sentences"
@@ -316,8 +316,3 @@ class Tag(TextFileConfig):
 
     def cli_arguments(self) -> list[str]:
         return ["--model", WINDOW] if self.model_name == WINDOW else super().cli_arguments()
-
-    def load(self) -> TagTask:
-        from regard.tasks.tag.task import TagTask
-
-        return TagTask(self)

@@ -60,38 +60,6 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     shared: Sequence[str] = ()
     unit: str = "words"
 
-    @staticmethod
-    def of(task: Tag, folder: Path, new: bool) -> "TagProblem":
-        splits = read(task)
-        options = task.model
-        pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
-        # a run that was killed while it read its data has nothing to load yet
-        initial = initial_folder(folder)
-        known = None if initial is None else TagVocabulary.read(initial)
-        vocabulary = TagVocabulary.of(task, splits) if known is None else known.for_data(task, splits)
-        if new or not TagVocabulary.is_saved(folder):
-            vocabulary.write(folder)
-        else:
-            vocabulary = vocabulary.check_same(folder)
-        shared = record_splits(task, folder, splits, "sentences", contents, new)
-        longest = max(map(len, splits.train))
-        named = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
-        summary = f"{plural(len(splits.train), 'sentence')} to train on, the longest of {plural(longest, 'word')}, "
-        summary += f"{len(splits.valid):,} to validate, {plural(len(vocabulary.tags), 'tag')}{named}, "
-        summary += plural(len(vocabulary.words), "word")
-        if vocabulary.intents:
-            summary += f", {plural(len(vocabulary.intents), 'intent')}"
-        encoder = word_encoder(vocabulary, pretrained)
-        parts = ((splits.train, task.train), (splits.valid, task.valid or task.train))
-        if isinstance(encoder, SubwordEncoder):
-            for part, path in parts:
-                check_tokens(encoder, part, path)
-        scheme = vocabulary.tag_scheme
-        stray = [stray_tags_warning(part, path, scheme) for part, path in parts if path is not None]
-        train, valid = (with_well_formed_tags(part, scheme) for part, _ in parts)
-        strays = [each for each in stray if each is not None]
-        return TagProblem(task, vocabulary, encoder, train, valid, summary, pretrained, strays, shared)
-
     def build_model(self) -> Tagger:
         return build(self.task, self.vocabulary, self.pretrained)
 
@@ -204,7 +172,36 @@ class TagTask(Task[Tag, TagPredictor]):
     """Trains, loads and evaluates taggers."""
 
     def prepare(self, folder: Path, new: bool) -> TagProblem:
-        return TagProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config)
+        options = config.model
+        pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
+        # a run that was killed while it read its data has nothing to load yet
+        initial = initial_folder(folder)
+        known = None if initial is None else TagVocabulary.read(initial)
+        vocabulary = TagVocabulary.of(config, splits) if known is None else known.for_data(config, splits)
+        if new or not TagVocabulary.is_saved(folder):
+            vocabulary.write(folder)
+        else:
+            vocabulary = vocabulary.check_same(folder)
+        shared = record_splits(config, folder, splits, "sentences", contents, new)
+        longest = max(map(len, splits.train))
+        named = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"
+        summary = f"{plural(len(splits.train), 'sentence')} to train on, the longest of {plural(longest, 'word')}, "
+        summary += f"{len(splits.valid):,} to validate, {plural(len(vocabulary.tags), 'tag')}{named}, "
+        summary += plural(len(vocabulary.words), "word")
+        if vocabulary.intents:
+            summary += f", {plural(len(vocabulary.intents), 'intent')}"
+        encoder = word_encoder(vocabulary, pretrained)
+        parts = ((splits.train, config.train), (splits.valid, config.valid or config.train))
+        if isinstance(encoder, SubwordEncoder):
+            for part, path in parts:
+                check_tokens(encoder, part, path)
+        scheme = vocabulary.tag_scheme
+        stray = [stray_tags_warning(part, path, scheme) for part, path in parts if path is not None]
+        train, valid = (with_well_formed_tags(part, scheme) for part, _ in parts)
+        strays = [each for each in stray if each is not None]
+        return TagProblem(config, vocabulary, encoder, train, valid, summary, pretrained, strays, shared)
 
     def dry_run(self) -> None:
         sizes, scheme = TaggerSizes(11, 9, 3), TagScheme("IOB2", ["O", "B-X", "I-X"])

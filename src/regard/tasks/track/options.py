@@ -16,7 +16,6 @@ from regard.tasks.shared.text_options import EvaluateTextFile, TextFileConfig
 if TYPE_CHECKING:
     from regard.models.tracking.slot_tracker import SlotTracker
     from regard.models.transfer.text_encoder import TextEncoder
-    from regard.tasks.track.task import TrackTask
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,7 @@ class Track(TextFileConfig):
     """Track the state of a dialogue: dialogues with slots and values, or embedded ones, train the model."""
 
     name: ClassVar[str] = "track"
+    task_class: ClassVar[str] = "regard.tasks.track.task:TrackTask"
     summary: ClassVar[str] = "track the slots of a dialogue: your own WoZ 2.0, MultiWOZ or columns, or bookings"
     unit: ClassVar[str] = "turns"
     content: ClassVar[str] = "dialogues"
@@ -162,8 +162,3 @@ class Track(TextFileConfig):
         check_at_least(self, 1, {"vocabulary": 20_000, "max_length": 500, "batch": 32})
         check_at_least(self, 0, {"history": 10})
         check_share(self, {"word_dropout": 0.1, "value_dropout": 0.6})
-
-    def load(self) -> TrackTask:
-        from regard.tasks.track.task import TrackTask
-
-        return TrackTask(self)

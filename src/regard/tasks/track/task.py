@@ -114,38 +114,6 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
     shared: Sequence[str] = ()
     unit: str = "turns"
 
-    @staticmethod
-    def of(task: Track, folder: Path, new: bool) -> "TrackProblem":
-        splits = read(task)
-        options = task.model
-        pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
-        initial = initial_folder(folder)
-        known = None if initial is None else TrackingFacts.read(initial)
-        facts = TrackingFacts.of(splits, task.vocabulary) if known is None else known.for_data(splits)
-        if new or not TrackingFacts.is_saved(folder):
-            facts.write(folder)
-        else:
-            facts = facts.check_same(folder)
-        shared = record_splits(task, folder, splits, "dialogues", contents, new)
-        encoder = turn_encoder(task, facts, pretrained)
-        encoded = encode_all(encoder, splits.train, task.train)
-        valid = encode_all(encoder, splits.valid, task.valid or task.train)
-        turns = [turn for dialogue in splits.train for turn in dialogue.turns]
-        ontology = facts.ontology
-        summary = f"{plural(len(splits.train), 'dialogue')} to train on with {plural(len(turns), 'turn')}, "
-        summary += f"{len(splits.valid):,} to validate, {plural(len(ontology.slots), 'slot')} with "
-        summary += f"{plural(sum(map(len, ontology.slots.values())), 'value')}, "
-        summary += f"{plural(len(ontology.requests), 'request')}, {plural(len(facts.words), 'word')}"
-        flat = [turn for dialogue in encoded for turn in dialogue]
-        examples = [[n] for n in range(len(flat))]
-        if task.model.context != "acts":
-            ends = accumulate(map(len, encoded))
-            examples = [[*range(end - len(dialogue), end)] for end, dialogue in zip(ends, encoded, strict=True)]
-        corrections = describe(splits.corrections)
-        return TrackProblem(
-            task, facts, encoder, turns, flat, examples, splits.valid, valid, summary, corrections, pretrained, shared
-        )
-
     def build_model(self) -> SlotTracker:
         return build(self.task, self.facts, self.pretrained)
 
@@ -198,7 +166,36 @@ class TrackTask(Task[Track, TrackPredictor]):
     """Trains, loads and evaluates trackers."""
 
     def prepare(self, folder: Path, new: bool) -> TrackProblem:
-        return TrackProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config)
+        options = config.model
+        pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
+        initial = initial_folder(folder)
+        known = None if initial is None else TrackingFacts.read(initial)
+        facts = TrackingFacts.of(splits, config.vocabulary) if known is None else known.for_data(splits)
+        if new or not TrackingFacts.is_saved(folder):
+            facts.write(folder)
+        else:
+            facts = facts.check_same(folder)
+        shared = record_splits(config, folder, splits, "dialogues", contents, new)
+        encoder = turn_encoder(config, facts, pretrained)
+        encoded = encode_all(encoder, splits.train, config.train)
+        valid = encode_all(encoder, splits.valid, config.valid or config.train)
+        turns = [turn for dialogue in splits.train for turn in dialogue.turns]
+        ontology = facts.ontology
+        summary = f"{plural(len(splits.train), 'dialogue')} to train on with {plural(len(turns), 'turn')}, "
+        summary += f"{len(splits.valid):,} to validate, {plural(len(ontology.slots), 'slot')} with "
+        summary += f"{plural(sum(map(len, ontology.slots.values())), 'value')}, "
+        summary += f"{plural(len(ontology.requests), 'request')}, {plural(len(facts.words), 'word')}"
+        flat = [turn for dialogue in encoded for turn in dialogue]
+        examples = [[n] for n in range(len(flat))]
+        if config.model.context != "acts":
+            ends = accumulate(map(len, encoded))
+            examples = [[*range(end - len(dialogue), end)] for end, dialogue in zip(ends, encoded, strict=True)]
+        corrections = describe(splits.corrections)
+        return TrackProblem(
+            config, facts, encoder, turns, flat, examples, splits.valid, valid, summary, corrections, pretrained, shared
+        )
 
     def _predictor(self, facts: TrackingFacts, pretrained: PretrainedEncoder | None) -> TrackPredictor:
         model = build(self.config, facts, pretrained)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from regard.models.listening.listen_attend_spell import ListenAttendSpell
     from regard.models.listening.listener import Listener
     from regard.models.listening.speech_transformer import SpeechTransformer
-    from regard.tasks.transcribe.task import TranscribeTask
 
 # attentions that can write while they listen
 _ONLINE = ("monotonic", "mocha")
@@ -222,6 +221,7 @@ class Transcribe(TaskConfig):
     """Transcribe speech: WAV files with transcripts, or embedded spelling, train a model with any attention."""
 
     name: ClassVar[str] = "transcribe"
+    task_class: ClassVar[str] = "regard.tasks.transcribe.task:TranscribeTask"
     summary: ClassVar[str] = "write down speech: your own WAV files with transcripts, or synthesised spelling"
     unit: ClassVar[str] = "letters"
     input_kind: ClassVar[InputKind] = InputKind.AUDIO
@@ -324,8 +324,3 @@ class Transcribe(TaskConfig):
 
     def next_command(self, run: str) -> str:
         return f"regard predict {run} SPEECH.wav --picture speech.png"
-
-    def load(self) -> TranscribeTask:
-        from regard.tasks.transcribe.task import TranscribeTask
-
-        return TranscribeTask(self)

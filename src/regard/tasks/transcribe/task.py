@@ -75,42 +75,6 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
     shared: Sequence[str] = ()
     unit: str = "letters"
 
-    @staticmethod
-    def of(task: Transcribe, folder: Path, new: bool) -> "TranscribeProblem":
-        train, valid = read_train_and_valid(task)
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not ((folder / TOKENS).exists() and SpeechFingerprint.is_saved(folder))
-        # without files to validate on, those of train are held out, and their letters are known
-        known = train.texts if task.valid is not None else [*train.texts, *valid.texts]
-        letters = task.alphabet or (ALPHABET if task.train is None else "".join(known))
-        if new:
-            size = len(set(letters)) + SPECIAL
-            tokenizer = initial_tokenizer(folder, TOKENS, lambda: Tokenizer.train("characters", [letters], size))
-        else:
-            tokenizer = read_tokenizer(folder / TOKENS)
-        # test files are needed only after training, but raise before it
-        test = read_split(task, "test") if task.test is not None else valid
-        for speech in (train, valid) if task.valid is None else (train,):
-            check_alphabet(speech, tokenizer, task.dataset_label)
-        data = fingerprint(task, train, valid)
-        if new:
-            initial = initial_folder(folder)
-            if initial is not None:
-                # the weights of the run it starts from have learned these
-                first = SpeechFingerprint.read(initial)
-                data = replace(data, mean=first.mean, deviation=first.deviation)
-            write_tokenizer(tokenizer, folder / TOKENS)
-            data.write(folder)
-        else:
-            data = data.check_same(folder)
-        shared = record_splits(task, folder, Parts(train, valid, test), "utterances", contents, new)
-        count = len(train)
-        train, dropped = _without_long(train, task)
-        summary = f"{count - dropped:,} utterances to train on{' per epoch' if task.train is None else ''}, "
-        summary += f"{min(len(valid), task.valid_lines):,} to validate by greedy search, {len(tokenizer):,} tokens"
-        summary += f"; dropped {dropped:,} of more than {task.max_seconds:g} seconds" if dropped else ""
-        return TranscribeProblem(task, train, valid, tokenizer, Features(task, data), summary, shared)
-
     def build_model(self) -> Listener:
         return self.task.model.build(self.task.mels, len(self.tokenizer))
 
@@ -176,7 +140,40 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
     """Trains, loads and evaluates transcribers."""
 
     def prepare(self, folder: Path, new: bool) -> TranscribeProblem:
-        return TranscribeProblem.of(self.config, folder, new)
+        config = self.config
+        train, valid = read_train_and_valid(config)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not ((folder / TOKENS).exists() and SpeechFingerprint.is_saved(folder))
+        # without files to validate on, those of train are held out, and their letters are known
+        known = train.texts if config.valid is not None else [*train.texts, *valid.texts]
+        letters = config.alphabet or (ALPHABET if config.train is None else "".join(known))
+        if new:
+            size = len(set(letters)) + SPECIAL
+            tokenizer = initial_tokenizer(folder, TOKENS, lambda: Tokenizer.train("characters", [letters], size))
+        else:
+            tokenizer = read_tokenizer(folder / TOKENS)
+        # test files are needed only after training, but raise before it
+        test = read_split(config, "test") if config.test is not None else valid
+        for speech in (train, valid) if config.valid is None else (train,):
+            check_alphabet(speech, tokenizer, config.dataset_label)
+        data = fingerprint(config, train, valid)
+        if new:
+            initial = initial_folder(folder)
+            if initial is not None:
+                # the weights of the run it starts from have learned these
+                first = SpeechFingerprint.read(initial)
+                data = replace(data, mean=first.mean, deviation=first.deviation)
+            write_tokenizer(tokenizer, folder / TOKENS)
+            data.write(folder)
+        else:
+            data = data.check_same(folder)
+        shared = record_splits(config, folder, Parts(train, valid, test), "utterances", contents, new)
+        count = len(train)
+        train, dropped = _without_long(train, config)
+        summary = f"{count - dropped:,} utterances to train on{' per epoch' if config.train is None else ''}, "
+        summary += f"{min(len(valid), config.valid_lines):,} to validate by greedy search, {len(tokenizer):,} tokens"
+        summary += f"; dropped {dropped:,} of more than {config.max_seconds:g} seconds" if dropped else ""
+        return TranscribeProblem(config, train, valid, tokenizer, Features(config, data), summary, shared)
 
     def dry_run(self) -> None:
         with torch.random.fork_rng(devices=[]):

@@ -32,7 +32,6 @@ from regard.tasks.translate.model_options import (
 
 if TYPE_CHECKING:
     from regard.attacks.text.target_words import OutputWord
-    from regard.tasks.translate.task import TranslateTask
 
 # dates, and letters reversed or copied: small tasks that small models learn
 _SMALL = {
@@ -151,6 +150,7 @@ class Translate(TaskConfig):
     """Translate: two text files, or an embedded data set, train a model with any attention."""
 
     name: ClassVar[str] = "translate"
+    task_class: ClassVar[str] = "regard.tasks.translate.task:TranslateTask"
     summary: ClassVar[str] = (
         "translate one sequence into another: your own two text files, or dates, pronunciation, reversal, copies"
     )
@@ -344,8 +344,3 @@ class Translate(TaskConfig):
         return (
             f"reading {self.dataset_label}, {size:,.0f} megabytes, and splitting them into tokens" if size >= 2 else ""
         )
-
-    def load(self) -> TranslateTask:
-        from regard.tasks.translate.task import TranslateTask
-
-        return TranslateTask(self)

@@ -64,63 +64,6 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
     held: tuple[int, ...] = ()  # training lines that are held out for validation
     shared: Sequence[str] = ()
 
-    @staticmethod
-    def of(task: Translate, folder: Path, new: bool) -> "TranslateProblem":
-        splits = read(task)
-        # a run that was killed while it read its data has nothing to load yet
-        new = new or not (Vocabularies.saved(folder) and CorpusFingerprint.is_saved(folder))
-        initial = initial_folder(folder)
-        if not new:
-            vocabularies = Vocabularies.load(folder)
-        else:
-            vocabularies = Vocabularies.train(task, splits.train) if initial is None else Vocabularies.load(initial)
-            vocabularies.save(folder)
-        sides = vocabularies.source, vocabularies.target
-        corpus, dropped = Corpus.of(splits.train, *sides, task.max_length, folder)
-        stretch = max(corpus.max_length_ratio, task.least_stretch)
-        fingerprint = CorpusFingerprint.of(splits, stretch, _bleu_tokens(task, splits.valid))
-        if new:
-            fingerprint.write(folder)
-        else:
-            fingerprint = fingerprint.check_same(folder)
-        shared = record_splits(task, folder, splits, "pairs", contents, new)
-        first = slice(task.valid_lines)
-        references = splits.valid.references
-        valid = Pairs(
-            splits.valid.source[first], splits.valid.target[first], None if references is None else references[first]
-        )
-        if not any(
-            source.strip() and target.strip() for source, target in zip(valid.source, valid.target, strict=True)
-        ):
-            raise ValueError(f"valid has {len(valid)} lines and none with two sides; give pairs to validate on")
-        # every length counts; a pair with an empty side is translated, but has no likelihood
-        longest = max(map(len, (*valid.source, *valid.target))) * 4 + 1
-        valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
-        _check_positions(task, valid_corpus)
-        sizes = " and ".join(f"{len(side):,}" for side in sides)
-        summary = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate by greedy search, {sizes} tokens"
-        summary += f"; {dropped}" if dropped.too_long or dropped.empty else ""
-        if task.bleu not in (None, fingerprint.bleu):
-            raise ValueError(
-                f"bleu was {fingerprint.bleu!r} when {folder} began and is {task.bleu!r} now; "
-                "leave it out, or train anew"
-            )
-        if task.bleu is None and fingerprint.bleu != "13a":
-            summary += f"; BLEU is cut by {fingerprint.bleu}, as the targets are written without spaces"
-            summary += "; --bleu says otherwise"
-        return TranslateProblem(
-            task,
-            vocabularies,
-            corpus,
-            valid,
-            valid_corpus,
-            fingerprint.stretch,
-            summary,
-            bleu=fingerprint.bleu,
-            held=splits.held,
-            shared=shared,
-        )
-
     def build_model(self) -> EncoderDecoder:
         sizes = len(self.vocabularies.source), len(self.vocabularies.target)
         return self.task.model.build(*sizes, shared=self.vocabularies.shared, max_length=self.task.max_length)
@@ -191,7 +134,61 @@ class TranslateTask(Task[Translate, Translator]):
     """Trains, loads and evaluates translators."""
 
     def prepare(self, folder: Path, new: bool) -> TranslateProblem:
-        return TranslateProblem.of(self.config, folder, new)
+        config = self.config
+        splits = read(config)
+        # a run that was killed while it read its data has nothing to load yet
+        new = new or not (Vocabularies.saved(folder) and CorpusFingerprint.is_saved(folder))
+        initial = initial_folder(folder)
+        if not new:
+            vocabularies = Vocabularies.load(folder)
+        else:
+            vocabularies = Vocabularies.train(config, splits.train) if initial is None else Vocabularies.load(initial)
+            vocabularies.save(folder)
+        sides = vocabularies.source, vocabularies.target
+        corpus, dropped = Corpus.of(splits.train, *sides, config.max_length, folder)
+        stretch = max(corpus.max_length_ratio, config.least_stretch)
+        fingerprint = CorpusFingerprint.of(splits, stretch, _bleu_tokens(config, splits.valid))
+        if new:
+            fingerprint.write(folder)
+        else:
+            fingerprint = fingerprint.check_same(folder)
+        shared = record_splits(config, folder, splits, "pairs", contents, new)
+        first = slice(config.valid_lines)
+        references = splits.valid.references
+        valid = Pairs(
+            splits.valid.source[first], splits.valid.target[first], None if references is None else references[first]
+        )
+        if not any(
+            source.strip() and target.strip() for source, target in zip(valid.source, valid.target, strict=True)
+        ):
+            raise ValueError(f"valid has {len(valid)} lines and none with two sides; give pairs to validate on")
+        # every length counts; a pair with an empty side is translated, but has no likelihood
+        longest = max(map(len, (*valid.source, *valid.target))) * 4 + 1
+        valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
+        _check_positions(config, valid_corpus)
+        sizes = " and ".join(f"{len(side):,}" for side in sides)
+        summary = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate by greedy search, {sizes} tokens"
+        summary += f"; {dropped}" if dropped.too_long or dropped.empty else ""
+        if config.bleu not in (None, fingerprint.bleu):
+            raise ValueError(
+                f"bleu was {fingerprint.bleu!r} when {folder} began and is {config.bleu!r} now; "
+                "leave it out, or train anew"
+            )
+        if config.bleu is None and fingerprint.bleu != "13a":
+            summary += f"; BLEU is cut by {fingerprint.bleu}, as the targets are written without spaces"
+            summary += "; --bleu says otherwise"
+        return TranslateProblem(
+            config,
+            vocabularies,
+            corpus,
+            valid,
+            valid_corpus,
+            fingerprint.stretch,
+            summary,
+            bleu=fingerprint.bleu,
+            held=splits.held,
+            shared=shared,
+        )
 
     def dry_run(self) -> None:
         source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
