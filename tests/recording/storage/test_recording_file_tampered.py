@@ -39,7 +39,7 @@ def of_form(**changes: object) -> Callable[[dict], object]:
 
 TAMPERED: dict[str, tuple[Callable[[dict], object], str]] = {
     "a direction": (of_map(reversed="yes"), "map 0: reversed must be a truth, got 'yes'"),
-    "a later format": (lambda facts: facts.update(format=3), "has format 3, this version reads up to 2; update regard"),
+    "another format": (lambda facts: facts.update(format=3), "has format 3, this version reads format 2"),
     "a format in words": (
         lambda facts: facts.update(format="x"),
         "has format 'x', which is no whole number; take another recording",

@@ -78,7 +78,7 @@ def decode(encoded: Mapping[str, Any], get: Get) -> AttentionMap:
     weights = get(encoded["weights"])
     if weights.ndim < 2 or not weights.is_floating_point():
         raise ValueError(f"weights must be floating, (*, queries, keys), got {weights.dtype} {tuple(weights.shape)}")
-    encoded_rule = encoded["allowed"]
+    encoded_rule = encoded.get("allowed")
     rule = None if encoded_rule is None else decode(encoded_rule, get)
     if rule is not None and rule.shape != tuple(weights.shape):
         raise ValueError(f"the mask must be {tuple(weights.shape)} as the weights, got {rule.shape}")
