@@ -71,7 +71,7 @@ def projection_weights(heads: nn.MultiheadAttention) -> tuple[torch.Tensor, ...]
 
 
 def _without_module(layer: MultiHead) -> str | None:
-    """What of a layer torch's module cannot hold; None if nothing."""
+    """The part of a layer that torch's module cannot hold; None if it can hold all of it."""
     attention = layer.attention
     if not isinstance(attention, Attention):
         return "attentions of their own for its heads"

@@ -37,7 +37,7 @@ _POINTS = 41
 
 @dataclass(frozen=True, eq=False)
 class RemovalScores:
-    """What removing tokens in the order of an attribution does to the probability of the target."""
+    """The probability of the target while tokens are removed in the order of an attribution."""
 
     comprehensiveness: float  # mean over SHARES of p(x) − p(x without the first tokens): high is faithful
     sufficiency: float  # mean over SHARES of p(x) − p(the first tokens alone): low is faithful
@@ -46,7 +46,7 @@ class RemovalScores:
 
 @dataclass(frozen=True, eq=False)
 class AttentionTest:
-    """What other attention weights do to the output, as ½ Σ |p̃ − p| of the classes."""
+    """The change of the output, ½ Σ |p̃ − p| over the classes, under other attention weights."""
 
     uniform_change: float  # the same weight for every key
     permuted_change: float  # the median over random permutations of the weights
@@ -75,7 +75,7 @@ class Faithfulness:
 
     @property
     def unit(self) -> str:
-        """What is removed: words of a text, or patches of a picture."""
+        """The unit that is removed: a word of a text, or a patch of a picture."""
         return "word" if all(each.grid is None for each in self.attributions.values()) else "patch"
 
     @property
@@ -101,7 +101,7 @@ class FaithfulnessReport:
 
     @property
     def methods(self) -> list[str]:
-        """Those that apply to every input."""
+        """The methods that apply to every input."""
         return [name for name in self.inputs[0].attributions if all(name in each.attributions for each in self.inputs)]
 
     def comprehensiveness(self, method: str) -> float:

@@ -32,7 +32,7 @@ class IntegratedGradients(AttributionMethod):
     """score_i = (x_i − x'_i) · ∫₀¹ ∂f/∂x_i (x' + s (x − x')) ds  (Sundararajan et al. 2017).
 
     x' has the vector of padding in place of each token; special tokens keep theirs and score 0. The integral is taken
-    by `steps` Gauss–Legendre points, and then by twice as many panels of so many points each time, until Σ_i score_i
+    by `steps` Gauss–Legendre points, and then by twice as many panels of `steps` points each time, until Σ_i score_i
     is within `tolerance` of f(x) − f(x'), as a share of it, or `most` points are reached; the result says what is left.
     """
 

@@ -35,7 +35,7 @@ def _container_bytes() -> int | None:
 
 
 def check_fits(needed: int, what: str, way_out: str, available: int | None = None) -> None:
-    """Raises if so many bytes are more than are available, in a sentence that begins with `what`."""
+    """Raises if more bytes are needed than available, in a sentence that begins with `what`."""
     available = available_bytes() if available is None else available
     if available is not None and needed > available:
         raise ValueError(

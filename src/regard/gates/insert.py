@@ -135,7 +135,7 @@ class _GateHook:
 
 @dataclass
 class _Loading:
-    """What the load_state_dict hooks of one model share: the missing keys of gates, None while it is not loading."""
+    """State that the load_state_dict hooks of one model share: missing keys of gates, None while nothing is loaded."""
 
     missing: list[str] | None = None
 

@@ -21,7 +21,7 @@ _GABOR_SIZE, _WAVELENGTH, _DEVIATION = 9, 3.0, 1.5
 _LEAST_PEAK = 0.1
 # colours count where the intensity is above this share of the greatest  (section 2.1)
 _LEAST_INTENSITY = 0.1
-# a map whose range is below so many roundings of its input is flat
+# a map whose range is below this many rounding errors of its input is flat
 _ROUNDINGS = 256
 
 

@@ -1,1 +1,1 @@
-"""What a trained model can do, whatever its task: predict, evaluate, be recorded, drawn and served."""
+"""The uses of a trained model of any task: prediction, evaluation, recording, pictures and service."""

@@ -98,8 +98,9 @@ class EmbeddedClassifier(Protocol):
         """The logits of one batch, differentiable; an input that has lost all its tokens counts as an unknown one."""
 
     def vector_places(self, tokens: Sequence[TokenInput]) -> list[Tensor]:  # -> "n 3" each
-        """Of every token of a batch: the call of the token layers, and the row and the column in its output. The calls
-        ascend.
+        """The places of the vectors of all tokens: the call of a token layer, and the row and column in its output.
+
+        Calls ascend.
         """
 
     def token_recording(self, recording: Recording, tokens: TokenInput) -> Recording:

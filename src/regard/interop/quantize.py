@@ -45,7 +45,7 @@ class Quantization:
         return self.bytes_after / max(self.bytes_before, 1)
 
     def explain(self) -> str:
-        """What was quantised, what was not and why, and which kernel runs."""
+        """A sentence per layer: quantised or not, and why, and the kernel that runs."""
         lines = [
             f"{len(self.layers)} layers have 8-bit weights, with activations in {self.activations}",
             f"{self.bytes_after:,} bytes of weights, {self.ratio:.3f} of the {self.bytes_before:,} before",

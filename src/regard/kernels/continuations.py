@@ -17,7 +17,7 @@ _TWO_NUMBERS = ctypes.c_int64 * 2
 
 
 class Continuations(NamedTuple):
-    """What becomes of n hypotheses per sentence."""
+    """The ends and continuations of n hypotheses per sentence."""
 
     ends: Tensor  # "r n", log p of those that end here, else minus infinity
     going: Tensor  # "r m", log p of those that go on

@@ -162,7 +162,7 @@ class ConvNet(nn.Module):
         """The feature map before pooling.
 
         `lengths` are those of clips or signals of different length, along the first axis of positions: the map of each
-        is that which it has alone, with zeros behind its end.
+        is the output that it has alone, with zeros behind its end.
         """
         if x.ndim != 2 + self.dims or x.shape[1] != self.channels:
             examples, grey = ("images", "images") if self.dims == 2 else ("clips", "clips and most signals")

@@ -255,7 +255,7 @@ def _padded(gates: Tensor, sizes: Sequence[int], rank: Tensor | None) -> Tensor:
 
 
 def _bound(out: Tensor, steps: int) -> float:
-    """The rounding error of a state after so many steps; it is at most 1 in size."""
+    """The rounding error of a state after this many steps; the state is at most 1 in size."""
     return ROUNDING.get(out.dtype, 4e-2) * max(1.0, steps**0.5)
 
 

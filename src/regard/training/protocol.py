@@ -182,7 +182,7 @@ class TrainableTask(Protocol):
 
     @property
     def initial_files(self) -> tuple[str, ...]:
-        """Those of `run_files` that a run which starts with the weights copies, such as tokens and classes."""
+        """The files of `run_files` that a run copies when it starts from these weights, such as tokens and classes."""
 
     def weight_options(self) -> dict[str, Any]:
         """The options that weights depend on, in the layout of `to_json`; a run that starts with weights has these."""

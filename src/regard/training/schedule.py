@@ -34,7 +34,7 @@ def linear(progress: float) -> float:
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """p = p₀ + (1 - p₀) (s - 1 - s₀) / (n - s₀) after `start` s₀ at `progress` p₀, of n `steps` in so many minutes."""
+    """p = p₀ + (1 - p₀) (s - 1 - s₀) / (n - s₀) after s₀ = `start` steps at p₀ = `progress`, for n `steps`."""
 
     minutes: float
     steps: int

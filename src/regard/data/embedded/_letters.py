@@ -49,7 +49,7 @@ def check_counts(longest: int, example: int, **counts: int) -> None:
 
 
 def check_available(total: int, longest: int, times: int = 1) -> None:
-    """Raises if so many of the sequences, each of which exists `times` times, would be sampled slowly.
+    """Raises if this many of the sequences, each of which exists `times` times, would be sampled slowly.
 
     Beyond half of all, sampling new ones takes long, and those left for the test resemble the training part.
     """
@@ -62,8 +62,8 @@ def check_available(total: int, longest: int, times: int = 1) -> None:
 
 
 def check_new(count: int, length: int, known: int) -> None:
-    """Raises if there are not so many sequences of this length beside those that are known, or few more than that,
-    and if they are too long."""
+    """Raises if half of all sequences of this length are fewer than the known and `count` new ones, or if they are too
+    long."""
     if length > MOST_LETTERS:
         raise ValueError(f"length must be at most {MOST_LETTERS}, got {length}; try length=40")
     if 2 * (count + known) > len(ascii_lowercase) ** length:

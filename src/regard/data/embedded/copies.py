@@ -38,7 +38,7 @@ def copy_splits(
 
 
 def copy_of_length(seed: int, count: int, length: int, known: set[str]) -> Pairs:
-    """Sequences of so many letters, none of which is among the known ones."""
+    """Sequences of this many letters, none of which is among the known ones."""
     check_new(count, length, sum(len(line) == length for line in known))
     sources = distinct(letter_sequences(np.random.default_rng([seed, _OF_LENGTH]), length, length), count, known)
     return Pairs(sources, sources)
@@ -63,7 +63,7 @@ def repeat_copy_splits(
 
 
 def repeat_copy_of_length(seed: int, count: int, length: int, known: set[str], *, repeats: int) -> Pairs:
-    """Sequences of so many letters, each repeated so many times, none of which is among the known ones."""
+    """Sequences of this many letters, each repeated `repeats` times, none of which is among the known ones."""
     check_repeats(repeats)
     check_new(count, length, sum(len(line) == length + 1 for line in known))
     rng = np.random.default_rng([seed, _OF_LENGTH])

@@ -32,7 +32,7 @@ _NUMBERS = range(1, 100)
 
 
 def splits(seed: int = 0, valid: int = 600, test: int = 1_200) -> LabelledSplits:
-    """As many phrases of every language, each in one part alone; pure in its arguments."""
+    """Equally many phrases of every language, each in one part alone; pure in its arguments."""
     by_language = phrases()
     count = min(map(len, by_language.values()))
     for name, wanted in (("valid", valid), ("test", test)):

@@ -113,5 +113,5 @@ def _string(label: int, sizes: RecallSizes, rng: np.random.Generator) -> str:
 
 
 def _pair_starts(places: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Where `count` pairs begin in so many places, without overlap; every arrangement is equally likely."""
+    """The first places of `count` pairs among `places` places, without overlap; every arrangement is equally likely."""
     return np.sort(rng.permutation(places - count)[:count]) + np.arange(count)

@@ -22,7 +22,7 @@ _ENCLITIC = re.compile(r"['’]\w+|n['’]t", re.IGNORECASE)
 _PROCLITIC = re.compile(r"\w+['’]")
 # the characters of the longest affix
 _LONGEST = 8
-# a mark parts words if it is a word of its own so many times as often as it stands inside of words
+# a mark separates words if it is a word of its own this many times as often as it stands inside of words
 _PARTING = 100
 # affixes that a sentence lists
 _SHOWN = 12

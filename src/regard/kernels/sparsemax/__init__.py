@@ -90,7 +90,7 @@ def _widen(scores: Tensor) -> Tensor:
 def _weights_and_threshold(
     scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None
 ) -> tuple[Tensor, Tensor]:
-    """Of sparsemax, or of entmax 1.5 if `squared`."""
+    """The weights and thresholds of sparsemax, or of entmax 1.5 if `squared`."""
     _check(scores, allowed)
     wide, mask, shape = _rows(_widen(scores), allowed)
     match choose_route(scores, allowed):

@@ -142,7 +142,7 @@ class MemoryHeads(nn.Module):
         return self.read_heads * self.width
 
     def init_memory(self, count: int) -> WrittenMemory:
-        """The memory of so many sequences before anything is written."""
+        """The memory of `count` sequences before anything is written."""
         weight = self.emit.weight
         matrix = weight.new_full((count, self.locations, self.width), _EMPTY)
         weights = weight.new_zeros(count, self.read_heads + self.write_heads, self.locations)

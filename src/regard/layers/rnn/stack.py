@@ -59,7 +59,7 @@ class Stack(nn.Module):
         return out
 
     def init_states(self, count: int) -> States:
-        """States of zeros for so many sequences."""
+        """States of zeros for `count` sequences."""
         zeros = next(self.rnn.parameters()).new_zeros(count, self.rnn.hidden_size)
         return ((zeros,) * self.parts,) * self.rnn.num_layers
 

@@ -22,9 +22,9 @@ PLACES = ("none", "soft", "hard")
 
 
 class AgentInputs(NamedTuple):
-    """What b games show at t steps, with the action and the reward before, and the number of the episode.
+    """Observations of b games at t steps, with the action and the reward before, and the number of the episode.
 
-    `noise` is that of the messages, of agents that send any; with n = 0 messages are discrete.
+    `noise` is added to the messages of agents that send any; with n = 0 messages are discrete.
     """
 
     observations: Tensor  # "b t *o"

@@ -48,7 +48,7 @@ class PlaceRead(NamedTuple):
 
     @property
     def log_prob(self) -> Tensor:  # "*b"
-        """Of the place that was read."""
+        """The log-probability of the place that was read."""
         shares = self.weights.gather(-1, self.place.unsqueeze(-1)).squeeze(-1)
         return shares.clamp_min(torch.finfo(shares.dtype).tiny).log()
 

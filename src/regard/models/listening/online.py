@@ -35,7 +35,7 @@ class HeardToken:
 
 @dataclass(frozen=True, eq=False)
 class ListeningState:
-    """What was heard of one sentence."""
+    """The states of encoder and decoder inside one sentence."""
 
     encoder: PyramidState
     decoder: RecurrentState | None  # None before the first state of the encoder

@@ -62,7 +62,7 @@ class EncodedPairModel(PairModel):
 
     @property
     def encoders(self) -> tuple[TextEncoder, TextEncoder]:
-        """Of the first texts and of the second ones."""
+        """The encoder of the first texts and that of the second texts."""
         return self.encoder, self.encoder if self.second is None else self.second
 
     def forward(self, inputs: TokenizedPairs | VectorPairs) -> Tensor:  # -> "b k"

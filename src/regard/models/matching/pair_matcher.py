@@ -39,7 +39,7 @@ def stack_texts(
 def cross_attend(
     attention: CoAttention, first: Tensor, second: Tensor, first_lengths: Tensor, second_lengths: Tensor
 ) -> tuple[Tensor, Tensor]:  # "b n d", "b m d", "b", "b" -> "b n d", "b m d"
-    """What either text reads from the other."""
+    """The values that each text reads from the other."""
     return attention(first, second, mask=Lengths(second_lengths), back=Lengths(first_lengths))
 
 

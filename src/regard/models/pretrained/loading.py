@@ -50,7 +50,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     **VIT_ARCHITECTURES,
 }
 
-# the classes of transformers that a model is saved as; of several that which has its norms and positions
+# the classes of transformers that a model is saved as; of several, the one that has its norms and positions
 SAVED_AS: dict[type[nn.Module], tuple[str, ...]] = {
     BERT: ("BertModel",),
     BERTMaskedLM: ("BertForMaskedLM",),

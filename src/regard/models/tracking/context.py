@@ -1,4 +1,4 @@
-"""What a tracker knows of the turns before: a recurrent layer, or attention, over the turns of a dialogue."""
+"""The context of a turn in a tracker: a recurrent layer, or attention, over the turns before it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

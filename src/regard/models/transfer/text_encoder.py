@@ -62,7 +62,7 @@ def _mask(tokens: Tensor, lengths: Tensor) -> Lengths | None:
 
 
 def check_levels(levels: Sequence[int], layers: int) -> None:
-    """Raises if an encoder of so many layers does not have one of these levels."""
+    """Raises if an encoder with this many layers lacks one of these levels."""
     if levels and not 0 <= min(levels) <= max(levels) <= layers:
         raise ValueError(
             f"levels must be from 0 to {layers}, the layers of the encoder, got {tuple(levels)}; "

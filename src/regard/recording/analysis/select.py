@@ -239,7 +239,7 @@ def words_of_map(recorded_map: RecordedMap, queries: Words, keys: Words | None) 
 
 
 def fits_labels(maps: Sequence[RecordedMap], count: int) -> bool:
-    """Whether so many tokens are those of a side of some map, or of the whole text of a generation.
+    """Whether a side of some map has this number of tokens, or the whole text of a generation.
 
     A generation reads its text but for the last token that it makes. Selected rows do not show the length of their
     text, and a decoder may attend once per word.

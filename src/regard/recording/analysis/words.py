@@ -46,7 +46,7 @@ class Words:
 
     @staticmethod
     def by_mark(tokens: Sequence[str], mark: str | None = None) -> "Words":
-        """By the marks that a tokenizer writes into its tokens: a name of MARKS; None detects it."""
+        """Words by the marks that a tokenizer writes into its tokens: a name of MARKS; None detects it."""
         if mark is None:
             mark = detect_mark(tokens)
         checks.known("mark", mark, MARKS)
@@ -142,7 +142,7 @@ def find_words(*texts: Sequence[str]) -> list[Words] | None:
 
 
 def _by_mark(tokens: Sequence[str], mark: str) -> Words:
-    """By a mark, or a token that is a space alone, which is written ␣ and belongs to the word behind it."""
+    """Words by a mark, or by a token that is a space alone, which is written ␣ and belongs to the word behind it."""
     words = MARKS[mark](["▁" if token == "␣" else token for token in tokens])
     return Words(tuple(map(strip_mark, words.text)), words.word_ids)
 

@@ -87,7 +87,7 @@ def certify_gate(
 
 
 def _worst(gap: Tensor, size: Tensor, *kinds: torch.dtype) -> list[Certificate]:  # "n …" both
-    """Of each of n maps: the gap that is greatest relative to its bound; argmax takes NaN for the greatest."""
+    """The gap of each of n maps that is greatest relative to its bound; argmax takes NaN for the greatest."""
     least = max(torch.finfo(kind).tiny for kind in kinds)
     bound = size.mul_(_rounding(*kinds)).add_(least)
     gap, bound = gap.flatten(1), bound.expand_as(gap).flatten(1)

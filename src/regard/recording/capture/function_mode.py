@@ -75,7 +75,7 @@ class CaptureMode(TorchFunctionMode):
 
     @contextmanager
     def inside(self, captured_from: str, frame: ModuleFrame, heads: int) -> Iterator[None]:
-        """Captures the calls inside as parts of one attention with so many heads."""
+        """Captures the calls inside as parts of one attention with `heads` heads."""
         before = self.captured_from, self._enclosing, self.heads
         self.captured_from, self._enclosing, self.heads = captured_from, frame, heads
         try:

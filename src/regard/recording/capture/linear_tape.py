@@ -27,7 +27,7 @@ _REARRANGES = {*REARRANGES, *_SELECTIONS, *_COPIES, *CASTS, T}
 # calls on results of value reads that are followed too
 _COMBINES = {*_FACTORS, *ADDITIONS, *_ASSIGNMENT}
 LINEAR = {*_REARRANGES, *_COMBINES}
-# a tensor is followed through so many calls
+# a tensor is followed through at most this many calls
 _MAX_DEPTH = 100
 
 

@@ -16,7 +16,7 @@ from regard.kernels.dispatch import autocast_disabled
 from regard.recording.capture import certificate
 from regard.recording.capture.certificate import Certificate
 
-# a map whose values and output take more bytes is certified at once, and so are all when they take so many together
+# a map whose values and output take more bytes is certified at once; when all together take as many, all are
 _MOST_OF_ONE, _MOST = 1 << 20, 1 << 23
 _COPIED = ("queries", "keys")
 # maps of one recording may be read by several threads; not a part of it, so that it can be pickled

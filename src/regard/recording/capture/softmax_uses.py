@@ -9,7 +9,7 @@ from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture.torch_functions import ADDITIONS, PRODUCTS, SUMS
 from regard.recording.capture.tracked_tensors import SoftmaxFact, all_tensors, is_features, sums_over
 
-# the output of a softmax is followed through so many calls that no handler knows
+# the output of a softmax is followed through at most this many calls that no handler knows
 _MAX_DISTANCE = 6
 
 Args = tuple[Any, ...]

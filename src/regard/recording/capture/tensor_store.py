@@ -27,7 +27,7 @@ class TensorStore:
         self.used += size
 
     def check(self, size: int, name: str) -> None:
-        """Raises if module `name` cannot take so many bytes."""
+        """Raises if module `name` cannot store this many bytes."""
         if self.used + size > self.budget:
             raise MemoryError(
                 f"the budget of {readable_size(self.budget)} is spent: {readable_size(self.used)} are kept, and "

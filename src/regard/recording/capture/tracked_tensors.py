@@ -175,7 +175,7 @@ def adds_axes(index: Any) -> bool:
 
 
 def keeps_last_two(index: Any, axes: int) -> bool:
-    """Whether t[index], of a tensor of so many axes, keeps the last two, whole or sliced."""
+    """Whether t[index], of a tensor with this many axes, keeps the last two, whole or sliced."""
     items = index if isinstance(index, tuple) else (index,)
     if any((item is not Ellipsis and not isinstance(item, int | slice)) or isinstance(item, bool) for item in items):
         return False
@@ -214,7 +214,7 @@ def all_tensors(*values: Any) -> list[Tensor]:
 
 
 def sums_over(axis: int, args: tuple[Any, ...], kwargs: dict[str, Any], axes: int) -> bool:
-    """Whether t.sum(*args, **kwargs), of a tensor of so many axes, sums over `axis` and not over all of them."""
+    """Whether t.sum(*args, **kwargs), of a tensor with this many axes, sums over `axis` and not over all of them."""
     dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
     dims = dim if isinstance(dim, list | tuple) else args[1:] if len(args) > 1 else (dim,)
     return any(isinstance(d, int) and not isinstance(d, bool) and d % axes == axis % axes for d in dims)

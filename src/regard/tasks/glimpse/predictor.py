@@ -24,7 +24,7 @@ class GlimpseClassifier(ImageClassPredictor):
         self.stats = stats
 
     def bounded_logits(self, x: Tensor) -> Tensor:
-        """Of sampled locations, by which `regard evaluate` scores the model, too."""
+        """Logits after glimpses at sampled locations, as `regard evaluate` scores the model."""
         return self.model.look(normalized(x, self.stats), draw=True).logits.float()
 
     def classify(self, x: Tensor) -> tuple[Tensor, Sequence[GlimpsePath]]:

@@ -68,7 +68,7 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
 
     @property
     def stats(self) -> ImageStats:
-        """Of the images that the model reads."""
+        """The statistics of the images that the model reads."""
         return scene_stats(self.task, self.source_stats)
 
     def build_model(self) -> RAM:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from regard.viz.plots.canvas import open_canvas
 from regard.viz.plots.typesetting import text_widths
 
-# inches of a row, at least and at most, at so many pixels per inch; points of the names
+# inches of a row, at least and at most; pixels per inch; points of the names
 _MIN_ROW, _MAX_ROW, _PIXELS_PER_INCH, _FONT = 0.55, 1.3, 100, 7.0
 # inches of a sheet, at most
 _MAX_WIDTH = 6.6

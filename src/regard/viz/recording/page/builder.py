@@ -46,7 +46,7 @@ SCRIPTS = (
 CAUTION = "Attention maps are evidence about the computation, not by themselves an explanation of it."
 # (exact weights per row, how often the overview is halved): tried in this order until the page keeps to its budget
 _DETAILS = ((8, 0), (4, 0), (4, 1), (2, 2), (1, 3))
-# up to so many weights in all, every one is stored exactly
+# every weight is stored exactly if there are at most this many
 _MAX_EXACT_WEIGHTS = 250_000
 # a head with more weights is drawn from its overview, because finer levels would need it in memory as a whole
 _MAX_FINE_WEIGHTS = 1 << 26

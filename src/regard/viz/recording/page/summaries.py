@@ -1,4 +1,4 @@
-"""What a page shows beside the maps of the modules: the mean over heads, the rollout of a stack, maps of words."""
+"""Maps of a page beside those of the modules: the mean over heads, the rollout of a stack, maps of words."""
 
 import math
 from collections.abc import Iterable
