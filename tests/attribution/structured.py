@@ -60,17 +60,18 @@ SIZES = TaggerSizes(SPECIAL + len(WORDS), SPECIAL, len(TAGS))
 def recurrent_tagger() -> Structured:
     scheme = TagScheme("IOB2", TAGS)
     sizes = {"embedding": 6, "characters": 2, "hidden": 8, "dropout": 0.0}
-    return _tagger(RecurrentTagger(SIZES, crf=True, scheme=scheme, **sizes))
+    return _tagger(RecurrentTagger(SIZES, scheme=scheme, **sizes))
 
 
 def transformer_tagger() -> Structured:
     sizes = {"embedding": 6, "characters": 2, "width": 8, "heads": 2, "feed": 10, "dropout": 0.0}
-    return _tagger(TransformerTagger(SIZES, crf=False, **sizes))
+    return _tagger(TransformerTagger(SIZES, output="softmax", **sizes))
 
 
 def encoder_tagger() -> Structured:
     subwords = RunSubwords(Tokenizer.train("bpe", [SENTENCE], 264))
-    model = EncoderTagger(TextEncoder(encoder(subwords.size)), SIZES, scheme=TagScheme("IOB2", TAGS), dropout=0.0)
+    text_encoder = TextEncoder(encoder(subwords.size))
+    model = EncoderTagger(text_encoder, SIZES, characters=0, scheme=TagScheme("IOB2", TAGS), dropout=0.0)
     return _tagger(model, SubwordEncoder(subwords, None))
 
 

@@ -44,15 +44,16 @@ class TaggerOutput(NamedTuple):
 class Tagger(nn.Module, ABC):
     """e_t = W h_t + b, h_t the state of word t; p(y | e) by a CRF, or by a softmax per word.
 
-    `crf` adds transitions between tags, with the constraints of `scheme` if there is one (Lample et al. 2016). Intents
-    are read from the maximum of the states over the words.
+    `output` "crf" adds transitions between tags, with the constraints of `scheme` if there is one (Lample et al. 2016),
+    and "softmax" leaves tags independent. Intents are read from the maximum of the states over the words.
     """
 
     attends: ClassVar[bool] = True
 
-    def __init__(self, sizes: TaggerSizes, *, crf: bool, scheme: TagScheme | None, dropout: float) -> None:
+    def __init__(self, sizes: TaggerSizes, *, output: str, scheme: TagScheme | None, dropout: float) -> None:
         super().__init__()
-        self.crf = CRF(sizes.tags, scheme) if crf else None
+        checks.known("output", output, ("crf", "softmax"))
+        self.crf = CRF(sizes.tags, scheme) if output == "crf" else None
         self.sizes = sizes
         self.dropout = Dropout(dropout)
 
@@ -95,12 +96,12 @@ class WordTagger(Tagger):
         *,
         embedding: int,
         characters: int,
-        crf: bool,
+        output: str,
         scheme: TagScheme | None,
         dropout: float,
         padding: int = 0,
     ) -> None:
-        super().__init__(sizes, crf=crf, scheme=scheme, dropout=dropout)
+        super().__init__(sizes, output=output, scheme=scheme, dropout=dropout)
         self.words = nn.Embedding(sizes.words, embedding, padding_idx=padding)
         self.characters = CharacterConvolution(sizes.characters, filters=characters, padding=padding)
         self.in_features = embedding + characters
@@ -123,7 +124,7 @@ class WordTagger(Tagger):
 class RecurrentTagger(WordTagger):
     """h = LayerNorm(s + V attention(s, s)), s a bidirectional LSTM or GRU over the words.
 
-    `attention` is a name of MECHANISMS, with which every word attends to all words; None leaves it out, which is the
+    `attention` is a name of MECHANISMS, with which every word attends to all words; "none" leaves it out, which is the
     tagger of Lample et al. (2016) and Ma and Hovy (2016).
     """
 
@@ -133,18 +134,20 @@ class RecurrentTagger(WordTagger):
         *,
         embedding: int = 100,
         characters: int = 48,
-        hidden: int = 100,
+        hidden: int = 128,
         layers: int = 1,
         cell: str = "lstm",
-        attention: str | None = "multi-head",
-        crf: bool = True,
+        attention: str = "multi-head",
+        output: str = "crf",
         scheme: TagScheme | None = None,
-        dropout: float = 0.3,
+        dropout: float = 0.5,
     ) -> None:
-        super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
+        super().__init__(
+            sizes, embedding=embedding, characters=characters, output=output, scheme=scheme, dropout=dropout
+        )
         self.encoder = Encoder(self.in_features, hidden, layers=layers, cell=cell, dropout=dropout)
         dim = self.encoder.out_features
-        self.attention = None if attention is None else self_attention(attention, dim)
+        self.attention = None if attention == "none" else self_attention(attention, dim)
         if self.attention is not None:
             self.mix = nn.Linear(width(self.attention, dim, dim), dim)
             self.norm = nn.LayerNorm(dim)
@@ -166,8 +169,8 @@ class RecurrentTagger(WordTagger):
 class TransformerTagger(WordTagger):
     """Layers of self-attention over the words  (Vaswani et al. 2017).
 
-    `attention` is a name of MECHANISMS for all heads; None is the scaled dot product. `positions` are those of
-    `Transformer`; learned and half-wave ones have room for sentences of `longest` words.
+    `attention` is a name of MECHANISMS for all heads. `positions` are those of `Transformer`; learned and half-wave
+    positions have room for sentences of `longest` words.
     """
 
     def __init__(
@@ -180,14 +183,16 @@ class TransformerTagger(WordTagger):
         layers: int = 2,
         heads: int = 4,
         feed: int | None = None,
-        attention: str | None = None,
+        attention: str = "scaled-dot",
         positions: str = "sinusoidal",
-        longest: int = 512,
-        crf: bool = True,
+        longest: int = 2000,
+        output: str = "crf",
         scheme: TagScheme | None = None,
-        dropout: float = 0.2,
+        dropout: float = 0.5,
     ) -> None:
-        super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
+        super().__init__(
+            sizes, embedding=embedding, characters=characters, output=output, scheme=scheme, dropout=dropout
+        )
         checks.positive_ints("TransformerTagger", layers=layers)
         self.positions = PositionChoice(positions, width, heads, longest, False, "TransformerTagger")
         self.project = nn.Linear(self.in_features, width)
@@ -228,12 +233,14 @@ class WindowTagger(WordTagger):
         *,
         embedding: int = 100,
         characters: int = 48,
-        hidden: int = 200,
-        crf: bool = True,
+        hidden: int = 128,
+        output: str = "crf",
         scheme: TagScheme | None = None,
-        dropout: float = 0.2,
+        dropout: float = 0.5,
     ) -> None:
-        super().__init__(sizes, embedding=embedding, characters=characters, crf=crf, scheme=scheme, dropout=dropout)
+        super().__init__(
+            sizes, embedding=embedding, characters=characters, output=output, scheme=scheme, dropout=dropout
+        )
         checks.positive_ints("WindowTagger", hidden=hidden)
         self.hidden = nn.Linear(3 * self.in_features, hidden)
         self._finish(hidden)

@@ -161,6 +161,8 @@ class TextEndpoint:
                 Field(
                     default=item.default,
                     ge=item.metadata.get("minimum"),
+                    gt=item.metadata.get("above"),
+                    lt=item.metadata.get("below"),
                     le=self.maxima.get(name, item.metadata.get("maximum")),
                     json_schema_extra={key: item.metadata[key] for key in ("pattern",) if key in item.metadata},
                 ),

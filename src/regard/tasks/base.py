@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from regard.common.dataclass_json import fields_from_json, parse_number, to_json
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import check_choices, check_numbers
+from regard.common.options.checks import CheckedOptions, check_fields
+from regard.common.options.construct import construct
 from regard.common.options.fields import resolve
 from regard.common.suggestions import known, suggestion
 from regard.data.spreadsheets.input_texts import InputColumn
@@ -23,8 +24,6 @@ from regard.data.spreadsheets.label_columns import TEXT_NAMES
 from regard.inference.evaluation import EXAMPLES
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from regard.inference.evaluation import Evaluation
     from regard.inference.predictor import Predictor
     from regard.training.protocol import TrainingProblem
@@ -47,9 +46,12 @@ class NoOptions:
 
 
 @dataclass(frozen=True)
-class ModelOptions(ABC):
-    """The options of one model of a task, and the way to build it from them."""
+class ModelOptions(CheckedOptions, ABC):
+    """The options of one model of a task, by which its class is called."""
 
+    model_class: ClassVar[str]  # its module and its name, such as "regard.models.tagger:WindowTagger"
+    part_classes: ClassVar[tuple[str, ...]] = ()  # classes of parts that `build` makes out of the options, likewise
+    read_by_task: ClassVar[tuple[str, ...]] = ()  # options that the task reads, and no class has as a parameter
     # Where a model differs from the task's other models
     training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
     task_defaults: ClassVar[dict[str, Any]] = {}  # values of open fields, the task's and its own, for any data set
@@ -61,9 +63,9 @@ class ModelOptions(ABC):
         open_fields = [item.name for item in fields(self) if getattr(self, item.name) is None]
         return replace(self, **{name: defaults[name] for name in open_fields if name in defaults})
 
-    @abstractmethod
-    def build(self, *args: Any, **kwargs: Any) -> nn.Module:
+    def build(self, *args: Any, **from_data: Any) -> Any:
         """The model with initial weights; the arguments are those that its data decides, such as vocabulary sizes."""
+        return construct(resolve_name(self.model_class), self, *args, **from_data)
 
 
 class TaskConfig(ABC):
@@ -112,7 +114,7 @@ class TaskConfig(ABC):
     seed: int
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check_fields(self)
         if self.data is not None and _is_given(self.train):
             raise ValueError(
                 f"data={self.data!r} and train={_as_typed(self.train)} exclude each other; give one of them"
@@ -244,8 +246,6 @@ class TaskConfig(ABC):
         needed = [f.name for f in fields(cls.models[name]) if f.default is MISSING and f.default_factory is MISSING]
         if missing := [option for option in needed if of_model.get(option) is None]:
             raise ValueError(f"model='{name}' needs {missing[0]}; give {missing[0]}=… as well")
-        check_numbers(cls, of_task)
-        check_numbers(cls.models[name], of_model)
         return cls(**{**of_task, "model": cls.models[name](**of_model)})
 
     def with_options(self, **options: Any) -> Self:
@@ -403,8 +403,6 @@ class LabelledImageConfig(TaskConfig):
     """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
 
     def __post_init__(self) -> None:
-        if self.train is not None:
-            object.__setattr__(self, "train", Path(self.train))
         super().__post_init__()
         self._check_files_given(["size"], "images", "train=FOLDER")
 

@@ -18,12 +18,14 @@ ENCODER = SubwordEncoder(TOKENIZER, 40, "abirtTopcd")
 SENTENCES = [["a", "trip", "to", "b"], ["to"], ["bad", "\x00", "trip"]]
 
 
-def tagger(subwords: str = "first", crf: bool = True, characters: int = 5) -> EncoderTagger:
+def tagger(subwords: str = "first", output: str = "crf", characters: int = 5) -> EncoderTagger:
     torch.manual_seed(0)
     bert = BERT(TOKENIZER.size, width=6, layers=2, heads=2, longest=40, types=1)
     scheme = TagScheme("IOB2", ["O", "B-X", "I-X"])
     sizes = TaggerSizes(0, SPECIAL + 10, 3, 2)
-    return EncoderTagger(TextEncoder(bert), sizes, subwords=subwords, characters=characters, crf=crf, scheme=scheme)
+    return EncoderTagger(
+        TextEncoder(bert), sizes, subwords=subwords, characters=characters, output=output, scheme=scheme
+    )
 
 
 @pytest.mark.parametrize("subwords", SUBWORD_STATES)
@@ -70,7 +72,7 @@ def test_dropped_words_are_masked() -> None:
 
 
 def test_parameters_and_errors() -> None:
-    model = tagger(crf=False)
+    model = tagger(output="softmax")
     assert model.crf is None
     assert model.embedding is model.encoder.embedding
     assert isinstance(ENCODER.inputs(SENTENCES).to(torch.device("cpu")), SubwordInputs)

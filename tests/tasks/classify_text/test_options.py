@@ -147,5 +147,5 @@ def test_options_of_other_verbs() -> None:
         EvaluateTextFiles(split="valid", test=(A,))
     with pytest.raises(ValueError, match=r"--split valid and --test a.tsv exclude each other; give one of them"):
         EvaluateTextFile(split="valid", test=A)
-    with pytest.raises(ValueError, match="--top must be 1 or more, got 0; try --top 1"):
+    with pytest.raises(ValueError, match="top must be 1 or more, got 0; try top=1"):
         PredictTextClasses(top=0)

@@ -246,7 +246,7 @@ def test_bad_input_of_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert said.out == ""
     assert "has 100,000 words, more than max_length=2,000 of this run; split it into sentences" in said.err
     assert main(["predict", str(run), "we fly", "--paths", "101"]) == 2
-    assert "--paths must be at most 100, got 101; try --paths 100" in capsys.readouterr().err
+    assert "--paths must be from 1 to 100, got 101; try --paths 1" in capsys.readouterr().err
     window = tmp_path / "window"
     assert main(["train", "tag", "--train", str(run.parent / "train.tsv"), "--model", "window", "--steps", "1",
                  "--embedding", "4", "--hidden", "4", "--threads", "1", "--out", str(window)]) == 0  # fmt: skip

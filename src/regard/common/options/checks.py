@@ -2,20 +2,97 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from functools import cache
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from regard.common.options.fields import resolve
+from regard.common.options.fields import as_paths, resolve
 from regard.common.suggestions import known
+
+
+def check_fields(options: Any) -> None:
+    """Raises for a value that its field does not take: another type, another word, or a number out of bounds.
+
+    Texts in fields of paths become paths. None, an open field, is not checked. A frozen dataclass calls it in its
+    `__post_init__`; TaskConfig, ModelOptions and CheckedOptions do.
+    """
+    _convert_paths(options)
+    check_choices(options)
+    check_numbers(type(options), vars(options))
+    for item in fields(options):
+        if getattr(options, item.name) is not None:
+            _check_bounds(options, item)
+
+
+class CheckedOptions:
+    """A dataclass that checks its fields when it is made."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@cache
+def _hints(options: Any) -> dict[str, Any]:
+    """The types of the fields of a dataclass."""
+    hints = get_type_hints(options)
+    return {item.name: hints[item.name] for item in fields(options)}
+
+
+def _convert_paths(options: Any) -> None:
+    """Makes paths of the texts in fields of paths."""
+    kind: Any = type(options)
+    for name, hint in _hints(kind).items():
+        value = getattr(options, name)
+        if hint == tuple[Path, ...]:
+            object.__setattr__(options, name, as_paths(value or ()))
+        elif value is not None and hint in (Path, Path | None):
+            object.__setattr__(options, name, Path(value))
+
+
+def _check_bounds(options: Any, item: "Field[Any]") -> None:
+    """Raises for a number, or one of a tuple, that is not within the bounds of its field."""
+    bounds = {key: limit for key, limit in item.metadata.items() if key in _HOLDS and limit is not None}
+    value = getattr(options, item.name)
+    for number in value if isinstance(value, tuple) else (value,):
+        if bounds and not (math.isfinite(number) and all(_HOLDS[key](number, limit) for key, limit in bounds.items())):
+            raise ValueError(f"{item.name} must be {_range(bounds, number)}, got {value}; {_way(item)}")
+    if (whole := item.metadata.get("divides")) is not None:
+        check_even_heads(getattr(options, whole), value, whole, item.name)
+
+
+# the bounds of a field, and whether a number is within one
+_HOLDS = {
+    "minimum": lambda number, limit: number >= limit,
+    "above": lambda number, limit: number > limit,
+    "maximum": lambda number, limit: number <= limit,
+    "below": lambda number, limit: number < limit,
+}
+
+
+def _range(bounds: Mapping[str, float], number: float) -> str:
+    """Bounds in words; those of a number that is not finite say so."""
+    if bounds.keys() == {"minimum", "maximum"}:
+        return f"from {bounds['minimum']} to {bounds['maximum']}"
+    if bounds == {"above": 0}:
+        return "positive and finite"
+    words = {"minimum": "{} or more", "above": "above {}", "maximum": "at most {}", "below": "below {}"}
+    finite = [] if math.isfinite(number) else ["finite"]
+    return " and ".join([*(words[key].format(limit) for key, limit in bounds.items()), *finite])
+
+
+def _way(item: "Field[Any]") -> str:
+    """The default of a field as an example, if it has one."""
+    default = item.metadata.get("open") if item.default is None else item.default
+    has_example = isinstance(default, int | float | tuple)
+    return f"try {item.name}={default}" if has_example else "leave it out for a value that suits"
 
 
 @cache
 def literal_choices(options: Any) -> dict[str, tuple[str, ...]]:
     """The fields of a dataclass that take one of a few words, and these words."""
-    hints = get_type_hints(options)
-    parts = {item.name: (hints[item.name], *get_args(hints[item.name])) for item in fields(options)}
+    parts = {name: (hint, *get_args(hint)) for name, hint in _hints(options).items()}
     literals = {name: [part for part in each if get_origin(part) is Literal] for name, each in parts.items()}
     return {name: get_args(each[0]) for name, each in literals.items() if each}
 
@@ -38,8 +115,7 @@ _NUMBERS: dict[Any, tuple[type, str]] = {
 @cache
 def _number_fields(options: Any) -> dict[str, tuple[type, str]]:
     """The fields of a dataclass that take a number, with their entry of `_NUMBERS`."""
-    hints = get_type_hints(options)
-    return {item.name: _NUMBERS[hints[item.name]] for item in fields(options) if hints[item.name] in _NUMBERS}
+    return {name: _NUMBERS[hint] for name, hint in _hints(options).items() if hint in _NUMBERS}
 
 
 def check_numbers(options: Any, values: Mapping[str, Any]) -> None:
@@ -68,12 +144,12 @@ def check_at_most(options: Any, most: int, examples: Mapping[str, int]) -> None:
             raise ValueError(f"{name} must be {most} at most, got {value}; try {name}={example}")
 
 
-def check_even_heads(width: int | None, heads: int | None) -> None:
-    """Raises unless the width splits evenly over the heads; None is not checked."""
+def check_even_heads(width: int | None, heads: int | None, whole: str = "width", part: str = "heads") -> None:
+    """Raises unless the width splits evenly over the heads; None is not checked. `whole` and `part` are their names."""
     if width is not None and heads is not None and width % heads:
         raise ValueError(
-            f"width must split evenly over heads, got width={width} and heads={heads}; "
-            f"try width={width - width % heads or heads}, or another number of heads"
+            f"{whole} must split evenly over {part}, got {whole}={width} and {part}={heads}; "
+            f"try {whole}={width - width % heads or heads}, or another number of {part}"
         )
 
 

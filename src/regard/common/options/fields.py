@@ -1,12 +1,24 @@
 """Fields of dataclasses whose values a command line types. No torch here.
 
     @dataclass(frozen=True)
-    class Predict:
-        beam: int = left_open("5, or 1 for hard attention")
-        \"""Hypotheses kept at every step.\"""
+    class TaggerOptions(ModelOptions):
+        model_class: ClassVar[str] = "regard.models.tagger:TransformerTagger"
 
-The string below a field is its help. A dataclass fills its open fields itself when it is made (`resolve`), so that
-whoever reads it, and the file that records it, sees a value.
+        width: int = at_least(1, 128)
+        \"""The width of the states.\"""
+        heads: int = at_least(1, 4, divides="width")
+        \"""Heads per layer.\"""
+        dropout: float = share()
+        \"""The share of activations that dropout sets to zero in training.\"""
+        hidden: int = left_open("twice the width", minimum=1)
+        \"""The width of the hidden layer.\"""
+
+A field is the one declaration of an option: its default, its bounds, and the string below it, its help. `check_fields`
+checks the bounds when the dataclass is made, the schema of a service states them, and `construct` passes the value to
+the parameter of the same name of `model_class`, whose default is that of the field (test_one_declaration compares all).
+
+A field without a default is open: None until it is resolved, by the defaults of the data set or by the dataclass itself
+(`resolve`), so that whoever reads it, and the file that records it, sees a value.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +27,46 @@ from pathlib import Path
 from typing import Any
 
 
-def left_open(description: object = "", *, metavar: str | None = None) -> Any:
+def bounded(
+    default: Any = None,
+    *,
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    below: float | None = None,
+    **metadata: Any,
+) -> Any:
+    """A number, or a tuple of numbers, within bounds; `minimum` and `maximum` are within them, `above` and `below` not.
+
+    None as the default leaves the field open.
+    """
+    bounds = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
+    return field(default=default, metadata={**bounds, **metadata})
+
+
+def at_least(minimum: float, default: Any = None, *, maximum: float | None = None, divides: str | None = None) -> Any:
+    """A number with a smallest value, and maybe a largest one; it divides the value of the field `divides`."""
+    return bounded(default, minimum=minimum, maximum=maximum, divides=divides)
+
+
+def positive(default: float | None = None) -> Any:
+    """A finite number above 0."""
+    return bounded(default, above=0)
+
+
+def share(default: float | None = None) -> Any:
+    """A number from 0 to below 1."""
+    return bounded(default, minimum=0, below=1)
+
+
+def inner_share(default: float | None = None) -> Any:
+    """A number above 0 and below 1."""
+    return bounded(default, above=0, below=1)
+
+
+def left_open(description: object = "", *, metavar: str | None = None, **bounds: Any) -> Any:
     """A field that is None until it is resolved; `description` says in the help what it becomes."""
-    return field(default=None, metadata={"open": description, "metavar": metavar})
+    return bounded(None, open=description, metavar=metavar, **bounds)
 
 
 def positional(default: Any = MISSING, *, metavar: str | None = None, called: str | None = None) -> Any:
@@ -30,14 +79,9 @@ def flag() -> Any:
     return field(default=False, metadata={"flag": True})
 
 
-def option(default: Any, *, metavar: str) -> Any:
-    """A field whose value has a name of its own in the help, such as FOLDER."""
+def option(default: Any = MISSING, *, metavar: str) -> Any:
+    """A field whose value has a name of its own in the help, such as FOLDER; without a default it must be given."""
     return field(default=default, metadata={"metavar": metavar})
-
-
-def at_least(minimum: int, default: int, *, maximum: int | None = None) -> Any:
-    """A number with a smallest value, and maybe a largest one, which the schema of a service states too."""
-    return field(default=default, metadata={"minimum": minimum, "maximum": maximum})
 
 
 def not_blank() -> Any:

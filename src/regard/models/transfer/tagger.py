@@ -28,14 +28,14 @@ class EncoderTagger(Tagger):
         sizes: TaggerSizes,
         *,
         subwords: str = "first",
-        characters: int = 0,
-        crf: bool = True,
+        characters: int = 48,
+        output: str = "crf",
         scheme: TagScheme | None = None,
         dropout: float = 0.1,
-        layer_decay: float = 1.0,
-        head_rate: float = 1.0,
+        layer_decay: float = 0.9,
+        head_rate: float = 10.0,
     ) -> None:
-        super().__init__(sizes, crf=crf, scheme=scheme, dropout=dropout)
+        super().__init__(sizes, output=output, scheme=scheme, dropout=dropout)
         checks.known("subwords", subwords, SUBWORD_STATES)
         self.encoder, self.subwords = encoder, subwords
         self.characters = CharacterConvolution(sizes.characters, filters=characters) if characters else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.options.checks import check_at_least, check_choices, check_share
-from regard.common.options.fields import left_open
+from regard.common.options.fields import inner_share, left_open
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share
@@ -122,7 +122,7 @@ class Answer(TextFilesConfig):
 
     batch: int = left_open()
     """Questions per batch of each network; a step takes one batch from every network."""
-    valid_share: float = 0.1
+    valid_share: float = inner_share(0.1)
     """Without --valid: the share of the training stories of each task that is held out to validate on."""
 
     def __post_init__(self) -> None:

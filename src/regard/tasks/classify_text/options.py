@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.options.checks import check_at_least, check_choices, check_share
-from regard.common.options.fields import left_open
+from regard.common.options.fields import inner_share, left_open
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES, TextColumns
 from regard.inference.evaluation import EXAMPLES
@@ -307,7 +307,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
 
     batch: int = left_open()
     """Tokens per batch, padding included, at most."""
-    valid_share: float = 0.1
+    valid_share: float = inner_share(0.1)
     """Without --valid: the share of the training texts, of every class, that is held out to validate on."""
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.options.checks import check_at_least, check_choices, check_positive, check_share
-from regard.common.options.fields import at_least, left_open, not_blank
+from regard.common.options.fields import at_least, inner_share, left_open, not_blank
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import TextFileConfig
@@ -153,7 +153,7 @@ class ReadConfig(TextFileConfig):
 
     batch: int = left_open()
     """Words of passages per batch, padding included, at most."""
-    valid_share: float = 0.1
+    valid_share: float = inner_share(0.1)
     """Without --valid: the share of the passages whose questions are held out to validate on."""
 
     def __post_init__(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard.common.options.fields import left_open
+from regard.common.options.fields import bounded, left_open, option, positive
 from regard.tasks.base import ModelOptions
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ IMAGE_ENCODER_FILES = ("encoder.json",)
 class FineTuningOptions(ModelOptions):
     """How a pretrained encoder and new layers above it are trained together."""
 
+    read_by_task: ClassVar[tuple[str, ...]] = ("encoder", "freeze", "attention", "levels")
     training_only: ClassVar[tuple[str, ...]] = ("dropout", "freeze", "layer_decay", "head_rate")
     training: ClassVar[dict[str, Any]] = {
         "lr": 1e-4,
@@ -34,26 +35,22 @@ class FineTuningOptions(ModelOptions):
         "betas": (0.9, 0.999),
     }
 
-    encoder: Path = field(metadata={"metavar": "FOLDER"})
+    encoder: Path = option(metavar="FOLDER")
     """The folder of the encoder; only a new run reads it."""
     freeze: str = "none"
     """Parts that keep their weights: none, embeddings, all, or a number of lowest layers with the embeddings."""
-    layer_decay: float = 0.9
+    layer_decay: float = bounded(0.9, above=0, maximum=1)
     """The factor from the learning rate of one layer of the encoder to that of the layer below it."""
-    head_rate: float = 10.0
+    head_rate: float = positive(10.0)
     """The learning rate of the new layers above the encoder, in multiples of --lr."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "encoder", Path(self.encoder))
+        super().__post_init__()
         if self.freeze not in ("none", "embeddings", "all") and not (self.freeze.isascii() and self.freeze.isdigit()):
             raise ValueError(
                 f"freeze must be none, embeddings, all or a number of layers, got {self.freeze!r}; "
                 "try freeze=embeddings"
             )
-        if not 0 < self.layer_decay <= 1:
-            raise ValueError(f"layer_decay must be above 0 and at most 1, got {self.layer_decay}; try layer_decay=0.9")
-        if not 0 < self.head_rate < float("inf"):
-            raise ValueError(f"head_rate must be positive and finite, got {self.head_rate}; try head_rate=10")
 
     def frozen_parts(self, layers: int) -> int:
         """The parts of an encoder of this many layers that keep their weights; the embeddings are the first."""
@@ -72,7 +69,7 @@ class EncoderOptions(FineTuningOptions):
 
     task_defaults: ClassVar[dict[str, Any]] = {"word_dropout": 0.0, "dropout": 0.1, "batch": 512}
 
-    encoder: Path = field(metadata={"metavar": "FOLDER"})
+    encoder: Path = option(metavar="FOLDER")
     """A run of masked-lm, a run with an encoder, or a BERT in transformers' layout; only a new run reads it."""
     attention: str | None = left_open("that of the encoder")
     """Another mechanism in all heads of the encoder, by name (see `regard list`)."""
@@ -100,5 +97,5 @@ class FrozenEncoderOptions(LevelEncoderOptions):
 class ImageEncoderOptions(FineTuningOptions):
     """A pretrained encoder of images and new layers above it, trained together  (Dosovitskiy et al. 2021)."""
 
-    encoder: Path = field(metadata={"metavar": "FOLDER"})
+    encoder: Path = option(metavar="FOLDER")
     """A ViT in transformers' layout, or a run of classify-image or caption with one; only a new run reads it."""

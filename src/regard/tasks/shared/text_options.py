@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import (
-    check_at_least,
+    CheckedOptions,
     check_at_most,
-    check_choices,
     check_finite,
-    check_inner_share,
     check_owner,
     check_positive,
     check_seed,
     check_split,
     dashed,
 )
-from regard.common.options.fields import as_paths, at_least, flag, left_open, resolve
+from regard.common.options.fields import at_least, bounded, flag, inner_share, left_open, resolve
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.tasks.base import TaskConfig
 
@@ -39,14 +37,14 @@ _FARTHEST = 10_000
 
 
 @dataclass(frozen=True)
-class EvaluateSplit:
+class EvaluateSplit(CheckedOptions):
     """Options of `regard evaluate` for a run with a validation and a test split."""
 
     split: Literal["valid", "test"] = left_open("test")
     """The part of the run's own data; without test data, test is the same as valid."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         check_split(self)
 
 
@@ -82,26 +80,20 @@ class AttackTexts(EvaluateSplit):
         "beam": ("hotflip", "characters"),
     }
 
-    flips: int | None = left_open(3)
+    flips: int | None = left_open(3, minimum=1)
     """With hotflip: tokens that are replaced, at most."""
-    k: int = 64
+    k: int = at_least(1, 64)
     """Candidates that are evaluated at every step: the best by the gradient, or by the words that matter most."""
-    beam: int | None = left_open(5)
+    beam: int | None = left_open(5, minimum=1)
     """With hotflip and characters: texts that go on to the next step."""
-    cosine: float | None = None
+    cosine: float | None = bounded(minimum=-1, maximum=1)
     """With hotflip: the least cosine between the model's own vectors of a token and of its replacement."""
-    edit_distance: int | None = None
+    edit_distance: int | None = at_least(1)
     """With hotflip: the most letters in which a token and its replacement differ."""
-    words: int | None = left_open(3)
+    words: int | None = left_open(3, minimum=1)
     """With triggers: words before all texts of a class."""
-    edits: int | None = left_open(2)
+    edits: int | None = left_open(2, minimum=1)
     """With characters: letters inserted, deleted, substituted or swapped, at most."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "k", "flips", "beam", "edit_distance", "words", "edits")
-        if self.cosine is not None and not -1 <= self.cosine <= 1:
-            raise ValueError(f"--cosine must be from -1 to 1, got {self.cosine:g}; try --cosine 0.5")
 
     def targets(self, count: int) -> list[Any] | None:
         """The targets of so many typed texts; None: the predictions of the model."""
@@ -163,14 +155,11 @@ class AttackLabelledTexts(AttackTexts, EvaluateLabelledTexts):
 
 
 @dataclass(frozen=True)
-class PredictTextClasses:
+class PredictTextClasses(CheckedOptions):
     """Options of `regard predict` for classifiers of texts and of pairs of texts."""
 
     top: int = at_least(1, 1)
     """Print this many classes, the likeliest first, separated by tabs; JSON has all classes."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
@@ -257,7 +246,6 @@ class TextConfig(TaskConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_files_given(["valid", "test"], self.content, "train")
-        check_at_least(self, 0, {"seed": 0})
 
     @property
     def title(self) -> str:
@@ -268,10 +256,8 @@ class TextConfig(TaskConfig):
 
 
 def check_valid_share(config: Any) -> None:
-    """Raises for a share to hold out that is none, or that the files to validate on leave without effect."""
-    default = type(config).valid_share
-    check_inner_share(config, {"valid_share": default})
-    if config.valid and config.valid_share != default:
+    """Raises for a share to hold out that the files to validate on leave without effect."""
+    if config.valid and config.valid_share != type(config).valid_share:
         raise ValueError(
             f"valid_share={config.valid_share} is held out from the training data, and valid names other data to "
             "validate on; leave one of them out"
@@ -291,15 +277,12 @@ class TextFileConfig(TextConfig):
     """The {content} to choose the best checkpoint by, in the format of --train; if left out, some of its {content}."""
     test: Path | None = None
     """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
-    valid_share: float = 0.1
+    valid_share: float = inner_share(0.1)
     """Without --valid: the share of the training {content} that is held out to validate on."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
         check_valid_share(self)
 
@@ -316,13 +299,8 @@ class TextFilesConfig(TextConfig):
     """The {content} to choose the best checkpoint by; if left out, some of the training {content}."""
     test: tuple[Path, ...] = ()
     """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
-
-    def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            object.__setattr__(self, name, as_paths(getattr(self, name) or ()))
-        super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -338,18 +316,17 @@ class RunningTextConfig(TextFilesConfig):
     """Your own text: one or more files, each a document; .gz is unpacked."""
     test: tuple[Path, ...] = ()
     """The text that only `regard evaluate` reads; if left out, that of --valid."""
-    valid_share: float = 0.1
+    valid_share: float = inner_share(0.1)
     """Without --valid: the share of the text, at its end, that is held out to validate on."""
-    valid_tokens: int = 20_000
+    valid_tokens: int = at_least(1, 20_000)
     """Tokens of the held-out text that validations in training read; `regard evaluate` reads all."""
-    batch: int = 16
+    batch: int = at_least(1, 16)
     """Rows of text per batch."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, dropout and other draws."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"batch": 16, "valid_tokens": 20_000})
         check_valid_share(self)
 
     def embedded_splits(self) -> TextSplits:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from regard.common.options.checks import (
-    check_at_least,
-    check_choices,
-    check_even_heads,
-    check_positive,
-    check_share,
-)
-from regard.common.options.fields import at_least, left_open
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import at_least, left_open, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks.shared.text_options import AttackTextFile, TextFileConfig
 
-if TYPE_CHECKING:
-    from regard.common.tag_schemes import TagScheme
-    from regard.models.tagger import Tagger, TaggerSizes
-    from regard.models.transfer.text_encoder import TextEncoder
-
-# the choice of attention that leaves it out
-NO_ATTENTION = "none"
 WINDOW = "window"
 # the search keeps as many paths per word and tag
 MAX_PATHS = 100
@@ -38,171 +24,84 @@ MAX_PATHS = 100
 class TaggerOptions(ModelOptions):
     """Options of every tagger."""
 
-    embedding: int = left_open()
+    embedding: int = at_least(1)
     """The width of word vectors."""
-    characters: int = 48
+    characters: int = at_least(1, 48)
     """Filters of the convolution over the characters of a word."""
     output: Literal["crf", "softmax"] = "crf"
     """Tags that depend on their neighbours, by the rules of the scheme (crf), or one softmax per word."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"embedding": 100, "characters": 48})
-        check_share(self, {"dropout": 0.3})
-
-    @abstractmethod
-    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger: ...
 
 
 @dataclass(frozen=True)
 class RecurrentTaggerOptions(TaggerOptions):
     """A recurrent encoder with self-attention above it  (Lample et al. 2016; Ma and Hovy 2016)."""
 
+    model_class: ClassVar[str] = "regard.models.tagger:RecurrentTagger"
+
     attention: str = "multi-head"
     """How every word attends to all words: a mechanism by name (see `regard list`), or none."""
-    hidden: int = left_open()
+    hidden: int = at_least(1)
     """The width of the recurrent state in each direction."""
-    layers: int = 1
+    layers: int = at_least(1, 1)
     """Recurrent layers."""
     cell: Literal["lstm", "gru"] = "lstm"
     """The recurrent cell."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"hidden": 100, "layers": 1})
-
-    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
-        from regard.models.tagger import RecurrentTagger
-
-        return RecurrentTagger(
-            sizes,
-            embedding=self.embedding,
-            characters=self.characters,
-            hidden=self.hidden,
-            layers=self.layers,
-            cell=self.cell,
-            attention=None if self.attention == NO_ATTENTION else self.attention,
-            crf=self.output == "crf",
-            scheme=scheme,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class TransformerTaggerOptions(TaggerOptions):
     """Layers of self-attention over the words  (Vaswani et al. 2017)."""
 
+    model_class: ClassVar[str] = "regard.models.tagger:TransformerTagger"
+
     attention: str = "scaled-dot"
     """The attention of all heads: a mechanism by name (see `regard list`)."""
-    width: int = 128
+    width: int = at_least(1, 128)
     """The width of the states."""
-    layers: int = 2
+    layers: int = at_least(1, 2)
     """Layers of self-attention."""
-    heads: int = 4
+    heads: int = at_least(1, 4, divides="width")
     """Heads per layer."""
     positions: PositionName = "sinusoidal"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
-    longest: int = 2000
+    longest: int = at_least(1, 2000)
     """learned, half-wave: the number of positions; longer sentences are an error before training."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choices(self)
-        check_at_least(self, 1, {"width": 128, "layers": 2, "heads": 4, "longest": 2000})
-        check_even_heads(self.width, self.heads)
-
-    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
-        from regard.models.tagger import TransformerTagger
-
-        return TransformerTagger(
-            sizes,
-            embedding=self.embedding,
-            characters=self.characters,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            attention=self.attention,
-            positions=self.positions,
-            longest=self.longest,
-            crf=self.output == "crf",
-            scheme=scheme,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class WindowTaggerOptions(TaggerOptions):
     """A word and its two neighbours, without attention: a baseline  (Collobert et al. 2011)."""
 
-    hidden: int = left_open()
+    model_class: ClassVar[str] = "regard.models.tagger:WindowTagger"
+
+    hidden: int = at_least(1)
     """The width of the hidden layer."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"hidden": 200})
-
-    def build(self, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
-        from regard.models.tagger import WindowTagger
-
-        return WindowTagger(
-            sizes,
-            embedding=self.embedding,
-            characters=self.characters,
-            hidden=self.hidden,
-            crf=self.output == "crf",
-            scheme=scheme,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class PretrainedTaggerOptions(EncoderOptions):
     """A pretrained encoder, whose states of the words have tags  (Devlin et al. 2019)."""
 
+    model_class: ClassVar[str] = "regard.models.transfer.tagger:EncoderTagger"
+
     subwords: Literal["first", "mean"] = "first"
     """The state of a word: that of its first sub-word, or the mean of all."""
-    characters: int = 48
+    characters: int = at_least(0, 48)
     """Filters of a convolution over the characters of a word, beside its state; 0 leaves it out."""
     output: Literal["crf", "softmax"] = "crf"
     """Tags that depend on their neighbours, by the rules of the scheme (crf), or one softmax per word."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training, above the encoder."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choices(self)
-        check_at_least(self, 0, {"characters": 48})
-        check_share(self, {"dropout": 0.1})
-
-    def build(self, encoder: TextEncoder, sizes: TaggerSizes, scheme: TagScheme | None) -> Tagger:
-        from regard.models.transfer.tagger import EncoderTagger
-
-        return EncoderTagger(
-            encoder,
-            sizes,
-            subwords=self.subwords,
-            characters=self.characters,
-            crf=self.output == "crf",
-            scheme=scheme,
-            dropout=self.dropout,
-            layer_decay=self.layer_decay,
-            head_rate=self.head_rate,
-        )
 
 
 @dataclass(frozen=True)
-class PredictTags:
+class PredictTags(CheckedOptions):
     """Options of `regard predict` for taggers."""
 
     paths: int = at_least(1, 1, maximum=MAX_PATHS)
     """Also give this many best sequences of tags with their probabilities, in JSON."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "paths")
-        if self.paths > MAX_PATHS:
-            raise ValueError(f"--paths must be at most {MAX_PATHS}, got {self.paths}; try --paths {MAX_PATHS}")
 
 
 @dataclass(frozen=True)
@@ -282,23 +181,21 @@ class Tag(TextFileConfig):
     """How `regard predict` splits a text into words: as the training file, which may hold marks as words of their own,
     at spaces, or also before and after punctuation."""
 
-    vocabulary: int = 30_000
+    vocabulary: int = at_least(1, 30_000)
     """The largest number of word vectors; words that occur once share one. A pretrained encoder has its own."""
-    max_length: int = 2000
+    max_length: int = at_least(1, 2000)
     """Sentences of more words, or of more tokens than a pretrained encoder reads, are an error: none is cut off."""
     model: TaggerOptions | PretrainedTaggerOptions = left_open()
     """A recurrent or Transformer encoder with attention, a window of three words, or a pretrained encoder."""
-    word_dropout: float = left_open()
+    word_dropout: float = share()
     """The share of words whose vector is that of unknown words in training."""
 
-    batch: int = left_open()
+    batch: int = at_least(1)
     """Words per batch, padding included, at most."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_files_given(["column"], "sentences", "train")
-        check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 2000, "batch": 512})
-        check_share(self, {"word_dropout": 0.1})
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a window of three words unless they are those of an encoder."""

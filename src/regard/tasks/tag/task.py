@@ -149,8 +149,8 @@ def build(config: Tag, vocabulary: TagVocabulary, pretrained: PretrainedEncoder 
     options = config.model
     if isinstance(options, EncoderOptions):
         assert pretrained is not None
-        return options.build(pretrained.build(options), vocabulary.sizes, vocabulary.tag_scheme)
-    return options.build(vocabulary.sizes, vocabulary.tag_scheme)
+        return options.build(pretrained.build(options), vocabulary.sizes, scheme=vocabulary.tag_scheme)
+    return options.build(vocabulary.sizes, scheme=vocabulary.tag_scheme)
 
 
 def word_encoder(vocabulary: TagVocabulary, pretrained: PretrainedEncoder | None) -> WordEncoder | SubwordEncoder:
@@ -213,12 +213,12 @@ class TagTask(Task[Tag, TagPredictor]):
                 places + 5, lengths, places, places, lengths, places, places[:, :2].repeat(2, 1) + 4
             )
             with torch.random.fork_rng(devices=[]):
-                options.build(smallest_encoder(options), sizes, scheme)(subwords)
+                options.build(smallest_encoder(options), sizes, scheme=scheme)(subwords)
             return
         words = torch.tensor([[5, 6, 7], [5, 8, 0]])
         inputs = WordInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
         with torch.random.fork_rng(devices=[]):
-            options.build(sizes, scheme)(inputs)
+            options.build(sizes, scheme=scheme)(inputs)
 
     def predictor(self, folder: Path) -> TagPredictor:
         vocabulary = TagVocabulary.read(folder)
