@@ -15,7 +15,7 @@ from regard.models.pretrained.architecture import (
     layer_sizes,
 )
 from regard.models.pretrained.folder import CheckpointConfig
-from regard.models.pretrained.tensor_map import TensorMap, linear_maps
+from regard.models.pretrained.tensor_map import TensorMap, layer_maps, linear_maps
 
 _ENCODER = re.compile(r"(embeddings|encoder|pooler)\.")
 
@@ -59,27 +59,13 @@ def build_classifier(config: CheckpointConfig, names: frozenset[str]) -> BERTCla
 
 def encoder_maps(model: BERT, ours: str = "") -> list[TensorMap]:
     """`ours` is the name of the encoder in the model, with a dot."""
-    maps = [
+    return [
         TensorMap("bert.embeddings.word_embeddings.weight", (f"{ours}embedding.weight",)),
         TensorMap("bert.embeddings.position_embeddings.weight", (f"{ours}place.table.weight",)),
         TensorMap("bert.embeddings.token_type_embeddings.weight", (f"{ours}types.weight",)),
         *linear_maps([("bert.embeddings.LayerNorm", f"{ours}embedding_norm")]),
+        *layer_maps(model, "bert", ours, "self", ("attention.output.LayerNorm", "output.LayerNorm")),
     ]
-    for n in range(len(model.layers)):
-        pairs = {
-            "attention.self.query": "attention.query",
-            "attention.self.key": "attention.key",
-            "attention.self.value": "attention.value",
-            "attention.output.dense": "attention.out",
-            "attention.output.LayerNorm": "around_attention.norm",
-            "intermediate.dense": "feed.inner",
-            "output.dense": "feed.outer",
-            "output.LayerNorm": "around_feed.norm",
-        }
-        maps += linear_maps([(f"bert.encoder.layer.{n}.{t}", f"{ours}layers.{n}.{o}") for t, o in pairs.items()])
-    if model.pooler is not None:
-        maps += linear_maps([("bert.pooler.dense", f"{ours}pooler.linear")])
-    return maps
 
 
 def masked_lm_maps(model: BERTMaskedLM) -> list[TensorMap]:

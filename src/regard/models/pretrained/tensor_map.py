@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +53,25 @@ def linear_maps(pairs: Sequence[tuple[str, str]], *, bias: bool = True) -> Itera
         yield TensorMap(f"{theirs}.weight", (f"{ours}.weight",))
         if bias:
             yield TensorMap(f"{theirs}.bias", (f"{ours}.bias",))
+
+
+def layer_maps(model: Any, theirs: str, ours: str, attention: str, norms: tuple[str, str]) -> Iterator[TensorMap]:
+    """The layers of an encoder and its pooler; `attention` and `norms` are the names of heads and norms in theirs."""
+    pairs = {
+        f"attention.{attention}.query": "attention.query",
+        f"attention.{attention}.key": "attention.key",
+        f"attention.{attention}.value": "attention.value",
+        "attention.output.dense": "attention.out",
+        norms[0]: "around_attention.norm",
+        "intermediate.dense": "feed.inner",
+        "output.dense": "feed.outer",
+        norms[1]: "around_feed.norm",
+    }
+    for n in range(len(model.layers)):
+        layer = f"{theirs}.encoder.layer.{n}"
+        yield from linear_maps([(f"{layer}.{name}", f"{ours}layers.{n}.{part}") for name, part in pairs.items()])
+    if model.pooler is not None:
+        yield from linear_maps([(f"{theirs}.pooler.dense", f"{ours}pooler.linear")])
 
 
 def resolve_aliases(tensors: dict[str, Tensor], aliases: Mapping[str, str], folder: Path) -> None:

@@ -12,7 +12,7 @@ from regard.models.pretrained.architecture import (
     layer_sizes,
 )
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig
-from regard.models.pretrained.tensor_map import TensorMap, linear_maps
+from regard.models.pretrained.tensor_map import TensorMap, layer_maps, linear_maps
 from regard.models.vit import ViT, ViTClassifier
 
 
@@ -54,27 +54,13 @@ def build_classifier(config: CheckpointConfig, names: frozenset[str]) -> ViTClas
 
 def encoder_maps(model: ViT, ours: str = "") -> list[TensorMap]:
     """`ours` is the name of the encoder in the model, with a dot."""
-    maps = [
+    return [
         TensorMap("vit.embeddings.cls_token", (f"{ours}class_token",), axes=2),
         TensorMap("vit.embeddings.position_embeddings", (f"{ours}place.table.weight",), axes=1),
         *linear_maps([("vit.embeddings.patch_embeddings.projection", f"{ours}patches")]),
         *linear_maps([("vit.layernorm", f"{ours}norm")]),
+        *layer_maps(model, "vit", ours, "attention", ("layernorm_before", "layernorm_after")),
     ]
-    for n in range(len(model.layers)):
-        pairs = {
-            "attention.attention.query": "attention.query",
-            "attention.attention.key": "attention.key",
-            "attention.attention.value": "attention.value",
-            "attention.output.dense": "attention.out",
-            "layernorm_before": "around_attention.norm",
-            "intermediate.dense": "feed.inner",
-            "output.dense": "feed.outer",
-            "layernorm_after": "around_feed.norm",
-        }
-        maps += linear_maps([(f"vit.encoder.layer.{n}.{t}", f"{ours}layers.{n}.{o}") for t, o in pairs.items()])
-    if model.pooler is not None:
-        maps += linear_maps([("vit.pooler.dense", f"{ours}pooler.linear")])
-    return maps
 
 
 def classifier_maps(model: ViTClassifier) -> list[TensorMap]:
