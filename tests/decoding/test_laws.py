@@ -9,9 +9,8 @@ from tests.decoding.toy import BOS, EOS, LIMITS, SENTENCES, Always, Spoken, Stan
 from torch import Tensor
 
 from regard.common.cancellation import Cancellation, cancelled_if
-from regard.decoding.beam import beam
+from regard.decoding.beam import beam, normalized_beam
 from regard.decoding.greedy import greedy
-from regard.decoding.normalized_beam import normalized_beam
 from regard.decoding.protocol import LazyLogits, Step
 from regard.decoding.sampling import sample
 from regard.kernels import native_library

@@ -8,10 +8,9 @@ import pytest
 import torch
 from tests.decoding.toy import LIMITS, SENTENCES, Always, Toy, go
 
-from regard.decoding.beam import beam
+from regard.decoding.beam import beam, normalized_beam
 from regard.decoding.greedy import greedy
 from regard.decoding.margins import Margins, consecutive
-from regard.decoding.normalized_beam import normalized_beam
 from regard.decoding.sampling import sample
 
 CHANGE = 1e-5

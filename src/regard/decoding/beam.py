@@ -1,8 +1,10 @@
-"""Beam search over a whole batch at once."""
+"""Beam search over a whole batch at once: `beam`, and `normalized_beam` by the rules of transformers' `generate`."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -10,12 +12,13 @@ from torch import Tensor
 from regard.attn.module_snapshot import unchanged_modules
 from regard.common import checks
 from regard.common.cancellation import check_cancelled
-from regard.decoding.margins import Decision, Margins, consecutive
+from regard.decoding.margins import Margins, consecutive
 from regard.decoding.next_tokens import check_arguments, first_tokens, impossible, top_tokens
 from regard.decoding.paths import MIN_ALIVE
-from regard.decoding.protocol import AligningDecoder, Decoder, DecodingState, Hypothesis
+from regard.decoding.protocol import AligningDecoder, Decoder, DecodingState, Hypothesis, Step
 from regard.decoding.search_memory import check_search_fits
 from regard.kernels.continuations import continuations
+from regard.kernels.vocab_topk import VocabTopK
 
 # log p, id and sum of a candidate token, and the sum and index that sorting gives
 BYTES_PER_TOKEN = 4 + 8 + 4 + 4 + 8
@@ -53,80 +56,199 @@ def beam(
     term is never above 0, so log p at the most favourable length is a bound. The result is the same as if every
     sentence went on to its limit.
     """
-    check_arguments(limits, eos, forbidden)
     _check(size, length_penalty, coverage, source_lengths, nbest)
-    b, device = len(limits), limits.device
-    spans = limits.tolist()
-    rows = torch.arange(b, device=device)  # the sentence of each row of the batch
-    tokens, log_prob = first_tokens(bos, limits), torch.zeros(b, 1, device=device)
-    greedy_first = True  # slot 0 is that of the greedy hypothesis
-    covered = torch.zeros(b, 1, 1, device=device) if coverage else None  # "r n s"
-    history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r"; the slot before "r n"; the token "r n"
-    margins, alive = Margins(b, device), None  # alive: all
-    for t in range(1, max(spans) + 1):
-        check_cancelled()
-        if coverage:
-            step = cast(AligningDecoder, decoder).step(tokens, state, weights=True)
-        else:
-            step = decoder.step(tokens, state)
-        state = step.state
-        if t == 1:
-            what = f"a beam of {size:,} hypotheses"
-            check_search_fits(step, size, max(spans), BYTES_PER_TOKEN, what, "take a smaller beam, such as 5")
-            finished = FinishedHypotheses(b, nbest, device)
-        # candidates per hypothesis: as many as a beam could keep, the end, and the next one, for the margin
-        log_p, candidates, end = top_tokens(step, tokens.shape, alive, rows, t, eos, forbidden, size + 2)
-        if covered is not None:
-            if step.weights is None:
-                raise ValueError(f"coverage={coverage} needs the weights of attention, but decoder.step gave none")
-            covered = covered + step.weights
-        ends, going, slot, token, margin, has_ends, has_impossible = continuations(
-            log_p, candidates, end, log_prob, eos, size - 1, greedy_first
-        )
-        decisions: list[Decision] = []
+    rules = (length_penalty, coverage, source_lengths)
+    return _CoverageBeam(decoder, state, bos, eos, limits, size, nbest, forbidden, *rules).run()
 
-        penalty = _penalty(t, length_penalty)
-        bonus = None if covered is None else coverage * _coverage(covered, source_lengths, rows)
+
+@torch.no_grad()
+@unchanged_modules()
+def normalized_beam(
+    decoder: Decoder,
+    state: DecodingState,
+    *,
+    bos: int | Tensor,
+    eos: int,
+    limits: Tensor,
+    size: int = 5,
+    length_penalty: float = 1.0,
+    nbest: int = 1,
+    forbidden: Sequence[int] = (),
+) -> list[list[Hypothesis]]:  # bos, limits "b" -> b lists of at most nbest, the best first
+    """score(y) = log p(y) / |y|^α; |y| counts the end of the sentence. transformers' `generate` finds the same.
+
+    Of all continuations the `size` most probable without an end go on; an end counts if it is among the `size` most
+    probable of all. A sentence is done when `size` of its hypotheses have ended and the best that goes on, scored at
+    its current length, is no better than the worst of them: the default of transformers (early_stopping=False). That
+    is no bound for α above 0; `beam` searches on, and keeps the greedy hypothesis.
+    """
+    checks.positive_ints("normalized_beam", size=size, nbest=nbest)
+    checks.number("length_penalty", length_penalty, "normalized_beam")
+    _check_sizes(size, nbest)
+    search = _NormalizedBeam(decoder, state, bos, eos, limits, size, size, forbidden, length_penalty)
+    return [hypotheses[:nbest] for hypotheses in search.run()]
+
+
+class _Continuations(NamedTuple):
+    """The hypotheses of the next step: log p, the slot that each continues, and its token, "r n" each."""
+
+    log_prob: Tensor
+    slot: Tensor
+    token: Tensor
+    goes_on: Tensor | None  # "r", the sentences that are not done; None: all
+
+
+@dataclass(eq=False)
+class _BeamSearch(ABC):
+    """The hypotheses of a batch, which grow token by token; a subclass scores them and chooses which go on."""
+
+    decoder: Decoder
+    state: DecodingState
+    bos: int | Tensor
+    eos: int
+    limits: Tensor
+    size: int
+    kept: int
+    forbidden: Sequence[int]
+    length_penalty: float
+    coverage: float = 0.0
+    source_lengths: Tensor | None = None
+    covered: Tensor | None = None  # "r n s", Σ_t a_ts
+
+    way_out: ClassVar[str]
+
+    @abstractmethod
+    def choose(self, step: Step, alive: Tensor | None, t: int) -> _Continuations | None:
+        """Adds the sentences that end at step t to `finished`, and chooses the hypotheses that go on, None if none."""
+
+    def step(self) -> Step:
+        return self.decoder.step(self.tokens, self.state)
+
+    def top_tokens(self, step: Step, alive: Tensor | None, t: int, count: int) -> VocabTopK:
+        return top_tokens(step, self.tokens.shape, alive, self.rows, t, self.eos, self.forbidden, count)
+
+    def run(self) -> list[list[Hypothesis]]:
+        check_arguments(self.limits, self.eos, self.forbidden)
+        self.spans: list[int] = self.limits.tolist()
+        b, device, longest = len(self.spans), self.limits.device, max(self.spans)
+        self.rows = torch.arange(b, device=device)  # the sentence of each row of the batch
+        self.tokens, self.log_prob = first_tokens(self.bos, self.limits), torch.zeros(b, 1, device=device)
+        self.margins, alive = Margins(b, device), None  # alive: all
+        history: list[tuple[Tensor, Tensor, Tensor]] = []  # rows "r"; the slot before "r n"; the token "r n"
+        for t in range(1, longest + 1):
+            check_cancelled()
+            step = self.step()
+            self.state = step.state
+            if t == 1:
+                what = f"a beam of {self.size:,} hypotheses"
+                check_search_fits(step, self.size, longest, BYTES_PER_TOKEN, what, self.way_out)
+                self.finished = FinishedHypotheses(b, self.kept, device)
+            chosen = self.choose(step, alive, t)
+            if chosen is None:
+                break
+            self.log_prob, slot, token, goes_on = chosen
+            history.append((self.rows, slot, token))
+            if goes_on is not None and int(goes_on.sum()) < MIN_ALIVE * len(self.rows):
+                index = goes_on.nonzero().squeeze(-1)
+                self.state, self.rows = self.state.select_sentences(index), self.rows[index]
+                self.log_prob, slot, token = (part[index] for part in (self.log_prob, slot, token))
+                self.covered = None if self.covered is None else self.covered[index]
+            if slot.shape != self.tokens.shape or slot.shape[1] > 1:
+                self.state = self.state.reorder(slot)
+                self.covered = None if self.covered is None else self.covered.take_along_dim(slot.unsqueeze(-1), 1)
+            self.tokens, alive = token, None if goes_on is None else self.log_prob > -torch.inf
+        return self.finished.hypotheses(history, self.eos, self.margins)
+
+
+class _CoverageBeam(_BeamSearch):
+    """The search of `beam`."""
+
+    way_out: ClassVar[str] = "take a smaller beam, such as 5"
+    greedy_first = True  # whether slot 0 is that of the greedy hypothesis
+
+    def step(self) -> Step:
+        if not self.coverage:
+            return super().step()
+        step = cast(AligningDecoder, self.decoder).step(self.tokens, self.state, weights=True)
+        if step.weights is None:
+            raise ValueError(f"coverage={self.coverage} needs the weights of attention, but decoder.step gave none")
+        before = torch.zeros(1, device=self.limits.device) if self.covered is None else self.covered
+        self.covered = before + step.weights
+        return step
+
+    def choose(self, step: Step, alive: Tensor | None, t: int) -> _Continuations | None:
+        # as many candidates of each hypothesis as could be kept, if all were its own: the greedy one, the end and the
+        # others; and the next one, for the margin
+        log_p, candidates, end = self.top_tokens(step, alive, t, self.size + 2)
+        ends, going, slot, token, margin, has_ends, has_impossible = continuations(
+            log_p, candidates, end, self.log_prob, self.eos, self.size - 1, self.greedy_first
+        )
+        rows, finished = self.rows, self.finished
         if t == 1:
-            longest = going.new_tensor([_penalty(n, length_penalty) for n in spans])
+            self.longest = going.new_tensor([_penalty(n, self.length_penalty) for n in self.spans])
+        decisions = []
+        penalty = _penalty(t, self.length_penalty)
+        bonus = None if self.covered is None else self.coverage * _coverage(self.covered, self.source_lengths, rows)
         if has_ends:
-            slots = torch.arange(ends.shape[1], device=device).expand_as(ends)
+            slots = torch.arange(ends.shape[1], device=self.limits.device).expand_as(ends)
             scores = ends / penalty if bonus is None else ends / penalty + bonus
-            decisions.append(finished.add(rows, scores, ends, t, slots, torch.full_like(slots, eos)))
-        if t in spans:
-            over = (limits[rows] == t).unsqueeze(-1)
+            decisions.append(finished.add(rows, scores, ends, t, slots, torch.full_like(slots, self.eos)))
+        if t in self.spans:
+            over = (self.limits[rows] == t).unsqueeze(-1)
             cut, going = going.masked_fill(~over, -torch.inf), going.masked_fill(over, -torch.inf)
             scores = cut / penalty if bonus is None else cut / penalty + bonus.gather(1, slot)
             decisions.append(finished.add(rows, scores, cut, t, slot, token))
-        possible = unfinished = None
+        self.margins.lower(rows, margin)
         # as long as no sentence is finished, only the impossible ones are given up
-        if not finished.is_empty or has_impossible:
-            bound = going / longest[rows].clamp(min=_penalty(t + 1, length_penalty)).unsqueeze(-1)
-            possible = bound > finished.score[rows, -1:]
-            decisions.append((bound, finished.score[rows, -1:]))
-        margins.lower(rows, margin)
-        margins.add(rows, *decisions)
-        log_prob = going
-        if possible is not None:
-            log_prob = going.masked_fill(~possible, -torch.inf)
-            columns = possible.any(0).tolist()
-            if not any(columns):
-                break
-            greedy_first = greedy_first and columns[0]
-            if not all(columns):
-                log_prob, slot, token = (part[:, columns] for part in (log_prob, slot, token))
-            unfinished = possible.any(1)
-        history.append((rows, slot, token))
-        if unfinished is not None and int(unfinished.sum()) < MIN_ALIVE * len(rows):
-            index = unfinished.nonzero().squeeze(-1)
-            state = state.select_sentences(index)
-            rows, log_prob, slot, token = (part[index] for part in (rows, log_prob, slot, token))
-            covered = None if covered is None else covered[index]
-        if slot.shape != tokens.shape or slot.shape[1] > 1:
-            state = state.reorder(slot)
-            covered = None if covered is None else covered[torch.arange(len(rows), device=device).unsqueeze(-1), slot]
-        tokens, alive = token, None if possible is None else log_prob > -torch.inf
-    return finished.hypotheses(history, eos, margins)
+        if finished.is_empty and not has_impossible:
+            self.margins.add(rows, *decisions)
+            return _Continuations(going, slot, token, None)
+        longest = self.longest[rows].clamp(min=_penalty(t + 1, self.length_penalty))
+        bound = going / longest.unsqueeze(-1)
+        possible = bound > finished.score[rows, -1:]
+        self.margins.add(rows, *decisions, (bound, finished.score[rows, -1:]))
+        columns = possible.any(0).tolist()
+        if not any(columns):
+            return None
+        log_prob = going.masked_fill(~possible, -torch.inf)
+        self.greedy_first = self.greedy_first and columns[0]
+        if not all(columns):
+            log_prob, slot, token = (part[:, columns] for part in (log_prob, slot, token))
+        return _Continuations(log_prob, slot, token, possible.any(1))
+
+
+class _NormalizedBeam(_BeamSearch):
+    """The search of `normalized_beam`."""
+
+    way_out: ClassVar[str] = "take a smaller beam, such as 4"
+
+    def choose(self, step: Step, alive: Tensor | None, t: int) -> _Continuations | None:
+        # the most that could be kept, of which half end, and the next one, for the margin
+        count, size, rows = 2 * self.size + 1, self.size, self.rows
+        log_p, candidates, _ = self.top_tokens(step, alive, t, count)
+        k, sums = log_p.shape[-1], (log_p + self.log_prob.unsqueeze(-1)).flatten(1)
+        sums, index = (part[:, :count] for part in sums.sort(dim=1, descending=True, stable=True))
+        slot, token = index // k, candidates.flatten(1).gather(1, index)
+
+        penalty = t**self.length_penalty
+        is_end = token == self.eos
+        decisions = [consecutive(sums[:, size - 1 :], 1)]
+        is_over = (self.limits[rows] == t).unsqueeze(-1)
+        ends = (is_end | is_over) & (torch.arange(sums.shape[1], device=self.limits.device) < size)
+        if bool(ends.any()):
+            ended = sums.masked_fill(~ends, -torch.inf)
+            decisions.append(self.finished.add(rows, ended / penalty, ended, t, slot, token))
+
+        going, order = sums.masked_fill(is_end, -torch.inf).sort(dim=1, descending=True, stable=True)
+        decisions.append(consecutive(going[:, size - 1 :], 1))
+        log_prob, order = going[:, :size], order[:, :size]
+        best, worst = log_prob[:, :1] / penalty, self.finished.score[rows, -1:]
+        self.margins.add(rows, *decisions, (best, worst))
+        goes_on = (best > worst).squeeze(1) & ~is_over.squeeze(1)
+        if not bool(goes_on.any()):
+            return None
+        log_prob = log_prob.masked_fill(~goes_on.unsqueeze(-1), -torch.inf)
+        return _Continuations(log_prob, slot.gather(1, order), token.gather(1, order), goes_on)
 
 
 class FinishedHypotheses:
@@ -197,7 +319,7 @@ def _check(size: int, length_penalty: float, coverage: float, source_lengths: Te
     checks.positive_ints("beam", size=size, nbest=nbest)
     checks.number("length_penalty", length_penalty, "beam")
     checks.number("coverage", coverage, "beam")
-    check_sizes(size, nbest)
+    _check_sizes(size, nbest)
     if coverage < 0:
         raise ValueError(f"coverage must be 0 or more, got {coverage}; 0 leaves it out, try 0.2")
     if coverage and source_lengths is None:
@@ -206,7 +328,7 @@ def _check(size: int, length_penalty: float, coverage: float, source_lengths: Te
         )
 
 
-def check_sizes(size: int, nbest: int) -> None:
+def _check_sizes(size: int, nbest: int) -> None:
     """Raises if more sentences are asked for than hypotheses are followed."""
     if nbest > size:
         raise ValueError(f"nbest must be at most size, got nbest={nbest} of size={size}; try size={nbest}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,9 +10,8 @@ from torch import Tensor
 
 from regard.common import memory
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
-from regard.decoding.beam import beam
+from regard.decoding.beam import beam, normalized_beam
 from regard.decoding.greedy import greedy, greedy_steps
-from regard.decoding.normalized_beam import normalized_beam
 from regard.decoding.paths import PathStep, joined_steps
 from regard.decoding.protocol import Decoder, DecodingState, Hypothesis
 from regard.decoding.sampling import sample, sample_steps
@@ -60,13 +60,9 @@ Search = Greedy | Beam | NormalizedBeam | Sampling
 
 def num_hypotheses(search: Search) -> int:
     """How many hypotheses per sentence a search follows."""
-    return (
-        search.size
-        if isinstance(search, Beam | NormalizedBeam)
-        else search.count
-        if isinstance(search, Sampling)
-        else 1
-    )
+    if isinstance(search, Beam | NormalizedBeam):
+        return search.size
+    return search.count if isinstance(search, Sampling) else 1
 
 
 def as_in_generate(search: Search) -> Search:
@@ -98,52 +94,21 @@ def run_search(
     `numbers` are those of the lines, which determine what is sampled; `source_lengths` is how many keys each source
     has, which a beam with a coverage penalty needs. The special tokens are those of regard's own tokenizers.
     """
+    call: dict[str, Any] = {"bos": bos, "eos": eos, "limits": limits, "forbidden": forbidden}
     if isinstance(search, Greedy):
-        hypotheses = greedy(decoder, state, bos=bos, eos=eos, limits=limits, forbidden=forbidden)
+        hypotheses = greedy(decoder, state, **call)
         return [[_with_beam_score(hypothesis, search.length_penalty)] for hypothesis in hypotheses]
     if isinstance(search, Beam):
-        return beam(
-            decoder,
-            state,
-            bos=bos,
-            eos=eos,
-            limits=limits,
-            size=search.size,
-            nbest=search.nbest,
-            length_penalty=search.length_penalty,
-            coverage=search.coverage,
-            source_lengths=source_lengths if search.coverage else None,
-            forbidden=forbidden,
-        )
+        lengths = source_lengths if search.coverage else None
+        return beam(decoder, state, **call, **vars(search), source_lengths=lengths)
     if isinstance(search, NormalizedBeam):
-        return normalized_beam(
-            decoder,
-            state,
-            bos=bos,
-            eos=eos,
-            limits=limits,
-            size=search.size,
-            nbest=search.nbest,
-            length_penalty=search.length_penalty,
-            forbidden=forbidden,
-        )
+        return normalized_beam(decoder, state, **call, **vars(search))
     steps = int(limits.max())
     memory.check_fits(
         8 * len(numbers) * steps * search.count, f"sampling {search.count:,} sentences", "sample fewer, such as 5"
     )
-    samples = sample(
-        decoder,
-        state,
-        bos=bos,
-        eos=eos,
-        limits=limits,
-        forbidden=forbidden,
-        temperature=search.temperature,
-        top_k=search.top_k,
-        top_p=search.top_p,
-        count=search.count,
-        chance=_chances(search, limits, numbers),
-    )
+    rules = {name: value for name, value in vars(search).items() if name != "seed"}
+    samples = sample(decoder, state, **call, **rules, chance=_chances(search, limits, numbers))
     return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.log_prob) for hypotheses in samples]
 
 
