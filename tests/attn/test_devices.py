@@ -108,13 +108,13 @@ def test_linear_attention_without_readable_values_is_computed_once() -> None:
 def test_a_search_for_a_threshold_waits_for_the_device_once_in_eight_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     scores, looks = torch.randn(3, 2, 40) * 3, []
     want = sparsemax.compute.sparse_forward(scores, None, squared=False, native=False)[0]
-    may_read = sparsemax.compute._may_read
+    may_read = sparsemax.plain._may_read
 
     def as_on_a_gpu(t: Tensor, step: int) -> bool:
         looks.append(may_read(t.to("meta"), step))
         return looks[-1]
 
-    monkeypatch.setattr(sparsemax.compute, "_may_read", as_on_a_gpu)
+    monkeypatch.setattr(sparsemax.plain, "_may_read", as_on_a_gpu)
     weights = sparsemax.compute.sparse_forward(scores, None, squared=False, native=False)[0]
     torch.testing.assert_close(weights, want)
     assert looks == [*[False] * 7, True]

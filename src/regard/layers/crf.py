@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.common import checks
 from regard.common.tag_schemes import TaggedSpan, TagScheme
 from regard.kernels import crf
+from regard.kernels.crf import compute
 from regard.kernels.dispatch import values_are_readable
 from regard.layers.crf_search import best_paths, span_probabilities
 
@@ -199,7 +200,7 @@ class CRF(nn.Module):
 
     def _check_allowed(self, tags: Tensor, mask: Tensor | None) -> None:
         """Raises at the first gold path that breaks the constraints, whose loss would be infinite."""
-        _, kept, lengths, order = crf.compute.compact_if_needed(tags.unsqueeze(-1).float(), tags, mask)
+        _, kept, lengths, order = compute.compact_if_needed(tags.unsqueeze(-1).float(), tags, mask)
         assert kept is not None
         b, t = kept.shape
         if t == 0 or b == 0:

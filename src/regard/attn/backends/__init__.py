@@ -2,51 +2,6 @@
 can is used.
 """
 
-from types import ModuleType
+from regard.attn.backends.choice import BACKENDS, choose, explain
 
-from regard.attn.backends import additive, blocked, eager, fused, linear, padded, relative
-from regard.attn.call import AttentionCall
-from regard.common import checks
-
-# in the order of preference
-BACKENDS: dict[str, ModuleType] = {
-    "additive": additive,
-    "linear": linear,
-    "relative": relative,
-    "padded": padded,
-    "blocked": blocked,
-    "fused": fused,
-    "eager": eager,
-}
-
-
-def choose(call: AttentionCall, forced: str | None = None) -> ModuleType:
-    """The backend that runs the call; raises if a forced backend cannot run it."""
-    if forced is not None:
-        checks.known("backend", forced, BACKENDS)
-        reason = BACKENDS[forced].unsupported_reason(call)
-        if reason is not None:
-            raise ValueError(
-                f"backend {forced!r} cannot run this: {reason}; leave backend out, or use 'eager', which can"
-            )
-        return BACKENDS[forced]
-    for backend in BACKENDS.values():
-        if backend.unsupported_reason(call) is None and backend.skip_reason(call) is None:
-            return backend
-    raise AssertionError("eager refuses nothing")
-
-
-def explain(call: AttentionCall, forced: str | None = None) -> str:
-    """Names the backend that runs and gives, for every other one, the reason. Reads shapes and types, never values."""
-    chosen = choose(call, forced)
-    lines = []
-    for name, backend in BACKENDS.items():
-        unsupported = backend.unsupported_reason(call)
-        if backend is chosen:
-            lines.append(f"  {name:8} runs: {backend.describe(call)}")
-        elif unsupported is not None:
-            lines.append(f"  {name:8} cannot: {unsupported}")
-        else:
-            skipped = backend.skip_reason(call)
-            lines.append(f"  {name:8} could, but " + (skipped or f"{chosen.__name__.rsplit('.', 1)[-1]} comes first"))
-    return "\n".join(lines)
+__all__ = ["BACKENDS", "choose", "explain"]

@@ -2,10 +2,11 @@
 
     score(y) = start[y_1] + Σ_t e[t, y_t] + Σ_t T[y_{t-1}, y_t] + end[y_n];   Z = Σ_y exp score(y)
 
-The gradient of log Z by the emissions is the probability of each tag, by T the expected number of each pair: the
-backward pass is the other half of forward-backward, not a graph through the loop. Positions with `mask` False are
-skipped: the transition joins their neighbours. -inf forbids a tag, a pair, a start or an end. `native` None uses the
-native kernels where they run, True requires them, False uses torch. Inputs are float32 or float64, of one dtype.
+The gradient of log Z with respect to the emissions is the probability of each tag, with respect to T the expected
+number of each pair: the backward pass is the other half of forward-backward, not a graph through the loop. Positions
+with `mask` False are skipped: the transition joins their neighbours. -inf forbids a tag, a pair, a start or an end.
+`native` None uses the native kernels where they run, True requires them, False uses torch. Inputs are float32 or
+float64, of one dtype.
 """
 
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.kernels.crf import compute
+from regard.kernels.crf import viterbi_path
 from regard.kernels.crf.autograd import NllFunction
 from regard.kernels.crf.plain import plain_nll
 from regard.kernels.dispatch import choose_route
@@ -64,4 +65,4 @@ def viterbi(
 ) -> tuple[Tensor, Tensor]:  # "b t k", "b t" -> "b t", "b"
     """The best path of every sequence, its kept positions first and then -1, and its score: -inf if none is allowed."""
     native = resolve_native(native, emissions, *potentials)
-    return compute.viterbi(emissions, mask, *potentials, native)
+    return viterbi_path.viterbi(emissions, mask, *potentials, native)

@@ -52,7 +52,7 @@ def forward(
         emissions.new_empty(b, t, room(k)),
         emissions.new_empty(b, dtype=torch.uint8),
     )
-    out, inputs = emissions.new_empty(b), _contiguous(emissions, tags, mask, transitions, start, end)
+    out, inputs = emissions.new_empty(b), contiguous(emissions, tags, mask, transitions, start, end)
     call_kernel("regard_crf", emissions, b, t, k, *inputs, *messages, out)
     return out, messages
 
@@ -75,26 +75,13 @@ def backward(
     # sums of fixed blocks of sequences, so that the result does not depend on the number of threads
     block = max(1, -(-b // 16))
     of_emissions, of_pairs = emissions.new_empty(b, t, k), emissions.new_empty(-(-b // block), k + 2, k)
-    inputs, grad = _contiguous(emissions, tags, mask, transitions, start, end), grad.contiguous()
+    inputs, grad = contiguous(emissions, tags, mask, transitions, start, end), grad.contiguous()
     call_kernel("regard_crf_backward", emissions, b, t, k, block, *inputs, *messages, grad, of_emissions, of_pairs)
     sums = of_pairs.sum(0)
     return of_emissions, sums[:k], sums[k], sums[k + 1]
 
 
-def viterbi(
-    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor, native: bool
-) -> tuple[Tensor, Tensor]:  # "b t", "b"
-    """The path of the largest score, -1 behind its end, and that score."""
-    b, t, k = emissions.shape
-    if not native:
-        return _torch_viterbi(emissions, mask, transitions, start, end)
-    path, score = emissions.new_empty(b, t, dtype=torch.int64), emissions.new_empty(b)
-    emissions, _, mask, transitions, start, end = _contiguous(emissions, None, mask, transitions, start, end)
-    call_kernel("regard_viterbi", score, b, t, k, emissions, mask, transitions, start, end, path, score)
-    return path, score
-
-
-def _contiguous(
+def contiguous(
     emissions: Tensor, tags: Tensor | None, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
     tags = None if tags is None else tags.to(torch.int64).contiguous()
@@ -276,34 +263,3 @@ def _torch_backward(
         share = torch.zeros_like(share).scatter_(1, order.unsqueeze(-1).expand(b, t, k), share)
     own = emissions.dtype
     return share.to(own), of_pairs.to(own), of_start.to(own), of_end.to(own)
-
-
-def _torch_viterbi(
-    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Largest scores forward; pointers only for the tags of the best path, on the way back."""
-    b, t, k = emissions.shape
-    path = torch.full((b, t), -1, device=emissions.device)
-    if t == 0 or b == 0:
-        return path, emissions.new_zeros(b)
-    kept, _, lengths, _ = compact_if_needed(emissions, None, mask)
-    rows = kept.transpose(0, 1).contiguous().unbind(0)
-    deltas, pairs = [rows[0] + start], transitions.mT.contiguous()  # to from
-    for row in rows[1:]:
-        deltas.append((deltas[-1].unsqueeze(1) + pairs).amax(-1).add_(row))
-    uneven = bool((lengths != t).any())
-    last, following = lengths - 1, end.expand(b, k)
-    columns = path.unbind(1)
-    score = emissions.new_zeros(b)
-    for s in range(t - 1, -1, -1):
-        total = deltas[s] + following
-        tag = total.argmax(-1)
-        if uneven:
-            columns[s].copy_(torch.where(last >= s, tag, -1))
-            score = torch.where(last == s, total.amax(-1), score)
-            following = torch.where((last >= s).unsqueeze(-1), pairs[tag], end)
-        else:
-            columns[s].copy_(tag)
-            score = total.amax(-1) if s == t - 1 else score
-            following = pairs[tag]
-    return path, score

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.kernels.native_library import resolve_native
-from regard.kernels.sparsemax import compute
+from regard.kernels.sparsemax import compute, plain
 from regard.kernels.sparsemax.autograd import alpha_gradient, threshold_gradient
 
 
@@ -32,7 +32,7 @@ def _(weights: Tensor, grad: Tensor, squared: bool, native: bool | None) -> Tens
 
 @torch.library.custom_op("regard::entmax", mutates_args=())
 def entmax(scores: Tensor, alpha: Tensor, allowed: Tensor | None) -> Tensor:
-    return compute.entmax_forward(scores, alpha, allowed).contiguous()
+    return plain.entmax_forward(scores, alpha, allowed).contiguous()
 
 
 @entmax.register_fake
@@ -60,7 +60,7 @@ def _save_entmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _entmax_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     weights, alpha = ctx.saved_tensors
     grad_alpha = alpha_gradient(weights, alpha, grad) if ctx.needs_input_grad[1] else None
-    return compute.project(compute.slopes(weights, alpha), grad).sum_to_size(ctx.shape), grad_alpha, None
+    return plain.project(plain.slopes(weights, alpha), grad).sum_to_size(ctx.shape), grad_alpha, None
 
 
 sparse.register_autograd(_sparse_gradient, setup_context=_save_sparse)
