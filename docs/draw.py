@@ -1,13 +1,17 @@
 """Draws every picture of docs/mechanisms: python docs/draw.py [names] [--out docs/images].
 
+Every page has one. By default it is the weights of its mechanisms, trained to find the next letter, beside those of a
+dot product; SPECIAL has the pictures that show something else.
+
 Word vectors come from the Python manual in the standard library; models are trained here, on letters, in seconds. The
 same torch and matplotlib give the same pictures.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import drawing
+import tables
 import torch
 from draw_letters import backwards, key_value, local, location_sensitive, memory_hop, monotonic, multi_head, neighbour
 from draw_positions import biased, masks, rotary, t5, transformer_xl, window
@@ -19,10 +23,8 @@ from regard.viz import Panel
 # palette size of a picture
 COLOURS = 64
 
-PICTURES: dict[str, Callable[[], list[Panel]]] = {
+SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "dot": lambda: about({"q·k": {"score": regard.Dot(scale=1.0)}, "q·k / √d": {}}),
-    "general": lambda: [neighbour("scaled-dot"), neighbour("general")],
-    "additive": lambda: [neighbour("scaled-dot"), neighbour("additive"), neighbour("concat")],
     "cosine": lambda: about(
         {"q·k / √d": {}, "cosine · 3": {"score": regard.Cosine(3.0)}, "cosine · 10": {"score": regard.Cosine(10.0)}}
     ),
@@ -33,7 +35,6 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
             "−‖q − k‖": {"score": regard.Distance(power=1)},
         }
     ),
-    "trilinear": lambda: [neighbour("general"), neighbour("trilinear")],
     "location": lambda: [backwards("location", lambda: regard.Attention(regard.scores.Location(DIM, 12)))],
     "uniform": lambda: about({"q·k / √d": {}, "uniform": {"score": regard.scores.Uniform()}}),
     "location-sensitive": location_sensitive,
@@ -91,6 +92,13 @@ PICTURES: dict[str, Callable[[], list[Panel]]] = {
     "window": window,
     "masks": masks,
 }
+
+
+def neighbours(names: Sequence[str]) -> Callable[[], list[Panel]]:
+    return lambda: [neighbour(name) for name in ("scaled-dot", *names)]
+
+
+PICTURES = {page.stem: SPECIAL.get(page.stem, neighbours(page.names)) for page in tables.MECHANISM_PAGES()}
 
 
 if __name__ == "__main__":

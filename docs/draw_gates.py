@@ -1,13 +1,15 @@
 """Draws every picture of docs/gates: python docs/draw_gates.py [names] [--out docs/images].
 
 A ConvNet with the gate at the end of its first block is trained here, in seconds, on the digits of scikit-learn; the
-pictures show the weights of that gate on digits outside of its training set.
+pictures show the weights of that gate on digits outside of its training set. By default a page shows the first gate
+that it names; SPECIAL has the pictures that show something else.
 """
 
 import functools
 from collections.abc import Callable
 
 import drawing
+import tables
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -248,23 +250,34 @@ def attention_module() -> list[Panel]:
 # palette size of a picture
 COLOURS = 48
 
-PICTURES: dict[str, Callable[[], list[Panel]]] = {
+SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "gates": relation,
     "gate-shapes": shapes,
-    "squeeze-excite": lambda: over_channels("se"),
-    "eca": lambda: over_channels("eca"),
     "cbam": cbam,
-    "bam": lambda: over_positions("bam"),
-    "simam": lambda: over_positions("simam"),
-    "coordinate": lambda: over_positions("coordinate"),
-    "spatial": lambda: over_positions("spatial"),
     "saliency": saliency,
     "external": external,
     "non-local": non_local,
     "csra": csra,
     "gated-cell": gated_cell,
-    "gated-units": lambda: over_channels("gated-units"),
     "attention-module": attention_module,
+}
+
+
+def over_its_axes(name: str) -> Callable[[], list[Panel]]:
+    """The weights of channels by digit if the gate has one per channel, else those of positions."""
+
+    def panels() -> list[Panel]:
+        gate = regard.gate(name, CHANNELS)
+        assert isinstance(gate, regard.gates.Gate)
+        has_positions = gate.weights(torch.zeros(1, CHANNELS, 8, 8)).shape[2:].numel() > 1
+        return over_positions(name) if has_positions else over_channels(name)
+
+    return panels
+
+
+PICTURES = {
+    **SPECIAL,
+    **{page.stem: over_its_axes(page.names[0]) for page in tables.GATE_PAGES() if page.stem not in SPECIAL},
 }
 
 

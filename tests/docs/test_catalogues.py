@@ -60,13 +60,6 @@ def test_page_has_formula_picture_and_example(page: Path) -> None:
     assert PICTURE.findall(text) == [f"{page.stem}.png"]
 
 
-@each_page
-def test_index_lists_the_page_with_its_names(page: Path) -> None:
-    index = page.with_name("index.md").read_text(encoding="utf-8")
-    row = next(line for line in index.splitlines() if f"({page.name})" in line)
-    assert re.findall(r"`([\w-]+)`", row) == names(page)
-
-
 @each_catalogue
 def test_every_picture_is_there_and_small(catalogue: Catalogue) -> None:
     pytest.importorskip("matplotlib")
@@ -82,6 +75,11 @@ def test_a_picture_can_be_drawn_again(tmp_path: Path) -> None:
     draw = script("draw")
     path = draw.drawing.draw(draw.PICTURES, "masks", tmp_path, draw.COLOURS)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_lists_are_those_of_the_catalogues() -> None:
+    """`python docs/tables.py` writes them."""
+    assert sorted(script("tables").stale()) == []
 
 
 def test_every_public_name_is_in_the_reference() -> None:

@@ -56,33 +56,43 @@ def _heads(channels: int) -> int:
     return next(heads for heads in (8, 4, 2, 1) if channels % heads == 0)
 
 
-GATES: dict[str, GateFactory] = {
-    # weights of channels
-    "gap": lambda channels, dims=2: GlobalAverage(),
-    "se": lambda channels, dims=2: SqueezeExcite(channels),
-    "eca": lambda channels, dims=2: ECA(channels),
-    "channel": lambda channels, dims=2: ChannelGate(channels),
-    # weights of positions
-    "spatial": lambda channels, dims=2: Spatial(channels),
-    "spatial-conv": lambda channels, dims=2: SpatialGate(dims=dims),
-    # weights of channels and positions
-    "cbam": lambda channels, dims=2: CBAM(channels, dims=dims),
-    "bam": lambda channels, dims=2: BAM(channels, dims=dims),
-    "coordinate": lambda channels, dims=2: Coordinate(channels, dims=dims),
-    # weights that gated heads, their cell and the attention module read of the map
-    "gated-heads": lambda channels, dims=2: HeadsGate(channels, _heads(channels)),
-    "gated-units": lambda channels, dims=2: UnitsGate(channels),
-    "gated-cell": lambda channels, dims=2: CellGate(channels, _heads(channels)),
-    "attention-module": lambda channels, dims=2: ModuleGate(channels),
-    # without parameters
-    "simam": lambda channels, dims=2: SimAM(),
-    "max": lambda channels, dims=2: MaxSaliency(2),
-    "magnitude": lambda channels, dims=2: MagnitudeSaliency(),
-    # attention to other positions, or to a learned memory
-    "non-local": lambda channels, dims=2: NonLocal(channels),
-    "external": lambda channels, dims=2: ExternalBlock(channels),
-    "external-heads": lambda channels, dims=2: ExternalBlock(channels, MultiHeadExternal(channels, _heads(channels))),
+# the values that have a weight each: {kind: {name: factory}}
+GROUPS: dict[str, dict[str, GateFactory]] = {
+    "channels": {
+        "gap": lambda channels, dims=2: GlobalAverage(),
+        "se": lambda channels, dims=2: SqueezeExcite(channels),
+        "eca": lambda channels, dims=2: ECA(channels),
+        "channel": lambda channels, dims=2: ChannelGate(channels),
+    },
+    "positions": {
+        "spatial": lambda channels, dims=2: Spatial(channels),
+        "spatial-conv": lambda channels, dims=2: SpatialGate(dims=dims),
+    },
+    "both": {
+        "cbam": lambda channels, dims=2: CBAM(channels, dims=dims),
+        "bam": lambda channels, dims=2: BAM(channels, dims=dims),
+        "coordinate": lambda channels, dims=2: Coordinate(channels, dims=dims),
+        "gated-heads": lambda channels, dims=2: HeadsGate(channels, _heads(channels)),
+        "gated-units": lambda channels, dims=2: UnitsGate(channels),
+        "gated-cell": lambda channels, dims=2: CellGate(channels, _heads(channels)),
+        "attention-module": lambda channels, dims=2: ModuleGate(channels),
+    },
+    "every value, without parameters": {
+        "simam": lambda channels, dims=2: SimAM(),
+        "max": lambda channels, dims=2: MaxSaliency(2),
+        "magnitude": lambda channels, dims=2: MagnitudeSaliency(),
+    },
+    "pairs of positions": {
+        "non-local": lambda channels, dims=2: NonLocal(channels),
+    },
+    "a memory and positions": {
+        "external": lambda channels, dims=2: ExternalBlock(channels),
+        "external-heads": lambda channels, dims=2: ExternalBlock(
+            channels, MultiHeadExternal(channels, _heads(channels))
+        ),
+    },
 }
+GATES: dict[str, GateFactory] = {name: factory for group in GROUPS.values() for name, factory in group.items()}
 
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {

@@ -1,0 +1,261 @@
+"""Writes the lists of the documentation from the catalogues and the pages: python docs/tables.py [--check].
+
+A list is between `<!-- NAME -->` and `<!-- end of NAME -->` (in mkdocs.yml `# NAME`). Mechanisms and gates come from
+their catalogues and pages, models from MODELS, tasks from TASKS, the reference from the public names. A guide ends with
+its entry, a comment with one fact per line:
+
+    section   the section of the index and of the navigation; `order` sorts within it, the last if it is missing
+    title     the name of the page in both, and `summary`, the sentence behind it in the index
+    task      for the guide of a task, the row of the table of tasks; cells are separated by |
+    application   rows of the table of applications
+
+So does a page of mechanisms or gates without a catalogue name: its `group`, and `names`, the words in their place.
+"""
+
+import argparse
+import functools
+import inspect
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import regard
+from regard.attn import catalogue as mechanisms
+from regard.gates import catalogue as gates
+from regard.models import MODELS
+from regard.tasks.registry import TASKS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SECTIONS = ("Translation", "Texts", "Speech", "Agents", "Images", "Attention")
+ENTRY = re.compile(r"^<!-- entry\n(?P<facts>.*?)^-->\n?\Z", re.MULTILINE | re.DOTALL)
+NAMES = re.compile(r"^Catalogue names?: (?P<names>.+)$", re.MULTILINE)
+
+
+class Entry(NamedTuple):
+    """A page in the index and in the navigation."""
+
+    path: str
+    section: str
+    title: str
+    summary: str = ""
+    order: int = 1000
+    task: str = ""
+    applications: tuple[str, ...] = ()
+
+
+# pages that other programs write, and therefore hold no entry
+WRITTEN = (
+    Entry("translation.md", "Translation", "Translation results", "quality, speed, resume and scaling, measured."),
+    Entry("vision.md", "Images", "Vision results", "accuracy, captions and samples, measured."),
+    Entry("recorded-models.md", "Attention", "Recorded models", order=120),
+    Entry("models-on-regard.md", "Attention", "transformers' models on regard", order=130),
+    Entry(
+        "claims.md",
+        "Attention",
+        "Claims about attention",
+        "long dependencies, time, positions, heads, hard and sparse attention, tested by small experiments.",
+    ),
+)
+
+
+def from_docs(text: str, folder: Path) -> str:
+    """Text of a page in this folder, with links that lead from docs."""
+
+    def link(target: re.Match[str]) -> str:
+        return f"]({os.path.relpath(folder / target[1], DOCS)}"
+
+    return re.sub(r"\]\((?!https?:)([^)#]+)", link, text)
+
+
+def entry_facts(path: Path) -> list[tuple[str, str]]:
+    """The names and values of the entry at the end of a page."""
+    comment = ENTRY.search(path.read_text(encoding="utf-8"))
+    if comment is None:
+        raise ValueError(f"{path} has no entry; end it with the lines of docs/tables.py between <!-- entry and -->")
+    lines = from_docs(comment["facts"], path.parent).splitlines()
+    return [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
+
+
+def entry(path: Path) -> Entry:
+    """The entry of a guide."""
+    facts = entry_facts(path)
+    single = dict(facts)
+    return Entry(
+        path.relative_to(DOCS).as_posix(),
+        single["section"],
+        single["title"],
+        single["summary"],
+        int(single.get("order", 1000)),
+        single.get("task", ""),
+        tuple(value for name, value in facts if name == "application"),
+    )
+
+
+@functools.cache
+def entries() -> list[Entry]:
+    """All entries, in the order of the index."""
+    known = [*map(entry, sorted((DOCS / "guides").glob("*.md"))), *WRITTEN]
+    return sorted(known, key=lambda each: (SECTIONS.index(each.section), each.order))
+
+
+class CataloguePage(NamedTuple):
+    """A page of docs/mechanisms or docs/gates."""
+
+    file: str
+    title: str
+    group: str
+    names: list[str]  # in the catalogue
+    words: str = ""  # in the place of names
+
+    @property
+    def stem(self) -> str:
+        return self.file.removesuffix(".md")
+
+
+def catalogue_pages(folder: str, groups: Mapping[str, Mapping[str, object]]) -> list[CataloguePage]:
+    """The pages in the order of the catalogue, then those without a catalogue name."""
+    kinds = {name: kind for kind, group in groups.items() for name in group}
+    places = {name: place for place, name in enumerate(kinds)}
+    pages = []
+    for path in sorted((DOCS / folder).glob("*.md")):
+        if path.stem == "index":
+            continue
+        text = path.read_text(encoding="utf-8")
+        title = text.partition("\n")[0].removeprefix("# ")
+        if line := NAMES.search(text):
+            names = re.findall(r"`([\w-]+)`", line["names"])
+            pages.append(CataloguePage(path.name, title, kinds[names[0]], names))
+        else:
+            facts = dict(entry_facts(path))
+            pages.append(CataloguePage(path.name, title, facts["group"], [], facts["names"]))
+    return sorted(pages, key=lambda page: places[page.names[0]] if page.names else len(places))
+
+
+MECHANISM_PAGES = functools.partial(catalogue_pages, "mechanisms", mechanisms.GROUPS)
+GATE_PAGES = functools.partial(catalogue_pages, "gates", gates.GROUPS)
+
+
+def row(*cells: str) -> str:
+    return re.sub(r"  +", " ", f"| {' | '.join(cells)} |")
+
+
+def page_rows(pages: list[CataloguePage], head: str) -> Iterator[str]:
+    yield from (row(head, "names", "page"), "|---|---|---|")
+    group = None
+    for page in pages:
+        names = ", ".join(f"`{name}`" for name in page.names) or page.words
+        yield row(page.group if page.group != group else "", names, f"[{page.title}]({page.file})")
+        group = page.group
+
+
+def guides() -> Iterator[str]:
+    for section in SECTIONS:
+        yield from (f"## {section}", "")
+        for each in entries():
+            if each.section == section and each.summary:
+                line = f"- [{each.title}]({each.path}): {each.summary}"
+                yield from textwrap.wrap(line, 140, subsequent_indent="  ", break_long_words=False)
+        yield ""
+
+
+def navigation() -> Iterator[str]:
+    for section in SECTIONS:
+        yield f"  - {section}:"
+        yield from (f"      - {each.title}: {each.path}" for each in entries() if each.section == section)
+    for title, pages in (("Mechanisms", MECHANISM_PAGES()), ("Gates", GATE_PAGES())):
+        folder = title.lower()
+        yield from (f"  - {title}:", f"      - {folder}/index.md")
+        yield from (f"      - {page.title}: {folder}/{page.file}" for page in pages)
+
+
+def tasks() -> Iterator[str]:
+    yield from (row("task", "models", "embedded data; your own files", "scores", "ends after"), "|---|---|---|---|---|")
+    by_task = {each.task.partition(" | ")[0]: each for each in entries() if each.task}
+    for name in TASKS:
+        if name not in by_task:
+            raise ValueError(f"no guide has the entry `task: {name} | models | data | scores | ends after`; add it")
+        _, *cells = by_task[name].task.split(" | ")
+        yield row(f"[{name}]({by_task[name].path})", *cells)
+
+
+def applications() -> Iterator[str]:
+    yield from (row("application", "command", "attention that can be seen", "guide and results"), "|---|---|---|---|")
+    yield from (row(line) for each in entries() for line in each.applications)
+
+
+def models() -> Iterator[str]:
+    yield from (row("name", "class", "model"), "|---|---|---|")
+    for name, model in MODELS.items():
+        first = " ".join((inspect.getdoc(model) or "").split("\n\n")[0].split()).replace("|", "\\|")
+        yield row(f"`{name}`", f"`regard.models.{model.__name__}`", first)
+
+
+def reference(*spaces: str) -> Callable[[], Iterator[str]]:
+    """The names of namespaces, each by the path that the documentation writes."""
+
+    def lines() -> Iterator[str]:
+        public = regard._paths()
+        for space in spaces:
+            module = getattr(regard, space)
+            for name in sorted(getattr(module, "__all__", dir(module)), key=str.lower):
+                if name[0] != "_":
+                    yield from (f"::: {public[name]}", "")
+
+    return lines
+
+
+# {file: {list: its lines}}
+LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
+    "mkdocs.yml": {"pages": navigation},
+    "docs/index.md": {"guides": guides},
+    "docs/applications.md": {"applications": applications, "tasks": tasks},
+    "docs/mechanisms/index.md": {"mechanisms": lambda: page_rows(MECHANISM_PAGES(), "term")},
+    "docs/gates/index.md": {"gates": lambda: page_rows(GATE_PAGES(), "weights over")},
+    "docs/reference/models.md": {"models": models},
+    "docs/reference/attention.md": {"layers": reference("layers")},
+    "docs/reference/gates.md": {"gates": reference("gates")},
+    "docs/reference/terms.md": {
+        "terms": reference("scores", "biases", "masks", "normalizers", "reads", "positions"),
+    },
+}
+
+
+def written(file: str, text: str) -> str:
+    """The text of a file with its lists."""
+    for name, lines in LISTS[file].items():
+        opening, closing = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        if file.endswith(".yml"):
+            opening, closing = f"  # {name}, written by docs/tables.py", f"  # end of {name}"
+        before, found, rest = text.partition(f"{opening}\n")
+        _, ended, after = rest.partition(f"{closing}\n")
+        if not found or not ended:
+            raise ValueError(f"{file} has no lines {opening!r} and {closing!r}; add them where its list is to be")
+        text = f"{before}{opening}\n" + "\n".join(lines()).rstrip("\n") + f"\n{closing}\n{after}"
+    return text
+
+
+def stale() -> dict[Path, str]:
+    """{file: its new text} of the files whose lists differ from the catalogues."""
+    texts = {ROOT / file: written(file, (ROOT / file).read_text(encoding="utf-8")) for file in LISTS}
+    return {path: text for path, text in texts.items() if path.read_text(encoding="utf-8") != text}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Writes the lists of the documentation from catalogues and pages.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a list is stale")
+    check = parser.parse_args().check
+    files = stale()
+    for path, text in files.items():
+        print(f"{'stale' if check else 'written'}: {path.relative_to(ROOT)}")
+        if not check:
+            path.write_text(text, encoding="utf-8")
+    return int(check and bool(files))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
