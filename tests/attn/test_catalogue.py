@@ -20,26 +20,49 @@ from regard.attn.catalogue import width
 B, Q, K, D, E = 3, 5, 7, 11, 8
 
 ALL = sorted(MECHANISMS)
-# these compare q and k as they are
-ONE_WIDTH = {
-    "dot",
-    "scaled-dot",
-    "cosine",
-    "distance",
-    "euclid",
-    "trilinear",
-    "linear",
-    "bidaf",
-    "memory-hop",
-    "unnormalized",
+
+
+def refused(name: str, q: int, k: int, *values: Tensor) -> str:
+    """The error of a mechanism for inputs of these widths, and values; empty if it takes them."""
+    try:
+        mechanism(name, q, k)(torch.zeros(1, 1, q), torch.zeros(1, 1, k), *values)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+MODULES = {name: mechanism(name, E) for name in ALL}
+# mechanisms that compare q and k as they are
+ONE_WIDTH = {name for name in ALL if refused(name, D, E)}
+# mechanisms that read k itself
+NO_VALUES = {name for name in ALL if refused(name, E, E, torch.zeros(1, 1, E))}
+HEADS = {name for name, module in MODULES.items() if isinstance(module, regard.MultiHead)}
+# mechanisms in which every step knows the steps before, or all of them together
+CHAINED = {name for name, module in MODULES.items() if hasattr(module, "start") or not hasattr(module, "project_kv")}
+# mechanisms that read one key in evaluation
+HARD = {
+    name
+    for name, module in MODULES.items()
+    if isinstance(module, regard.Attention) and not isinstance(module.read, regard.reads.WeightedSum)
 }
-# these read k itself
-NO_VALUES = {"key-value", "co-attention", "bidaf"}
-HEADS = {"multi-head", "grouped", "multi-query", "alibi", "t5", "shaw", "transformer-xl", "rotary"}
-# every step of these knows the steps before, or all of them together
-CHAINED = {"location-sensitive", "location-smooth", "monotonic", "mocha", "co-attention", "bidaf"}
-# these go to one place in evaluation
-HARD = {"hard", "hard-argmax", "gumbel", "straight-through"}
+# mechanisms whose rows may sum to more than one
+UNBOUNDED = {
+    name
+    for name, module in MODULES.items()
+    if isinstance(module, regard.Attention)
+    and not (module.normalize.distribution or isinstance(module.normalize, regard.normalizers.WithNullSlot))
+}
+
+
+def test_properties_of_known_mechanisms() -> None:
+    """The properties above are read from the modules: these are certain."""
+    assert {"dot", "cosine", "distance", "trilinear", "linear", "memory-hop", "bidaf"} <= ONE_WIDTH
+    assert not ONE_WIDTH & ({"general", "additive", "location"} | HEADS)
+    assert {"key-value", "co-attention", "bidaf"} == NO_VALUES
+    assert {"location-sensitive", "monotonic", "mocha", "co-attention", "bidaf"} <= CHAINED
+    assert {"hard", "hard-argmax", "gumbel", "straight-through"} == HARD
+    assert {"sigmoid", "unnormalized"} <= UNBOUNDED
+    assert not UNBOUNDED & {"scaled-dot", "entmax", "topk", "null"}
 
 
 def dims(name: str) -> tuple[int, int]:
@@ -88,7 +111,7 @@ def test_shapes(name: str) -> None:
     assert got.weights is not None
     assert got.weights.shape == ((B, 4, Q, K) if name in HEADS else (B, Q, K))
     assert name == "unnormalized" or (got.weights >= 0).all()
-    if name not in {"sigmoid", "unnormalized"}:
+    if name not in UNBOUNDED:
         assert (got.weights.sum(-1) <= 1 + 1e-5).all()
     assert got.log_prob is got.lse is got.map is got.entropy is got.key_index is None
     assert module.attend(q, k).weights is None

@@ -94,7 +94,7 @@ def _heads(
     query_dim: int,
     key_dim: int,
     *,
-    kv_heads: int = HEADS,
+    kv_heads: int | None = None,
     bias: Callable[[int], Bias] | None = None,
     mask: Mask | None = None,
     rotate: Callable[[int], Rotary] | None = None,
@@ -169,7 +169,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
     },
     "heads and positions": {
         "multi-head": _heads,
-        "grouped": lambda q, k: _heads(q, k, kv_heads=2),
+        "grouped": lambda q, k: _heads(q, k, kv_heads=HEADS // 2),
         "multi-query": lambda q, k: _heads(q, k, kv_heads=1),
         "alibi": lambda q, k: _heads(q, k, bias=lambda _: ALiBi(HEADS)),
         "t5": lambda q, k: _heads(q, k, bias=lambda _: T5Buckets(HEADS)),

@@ -1,10 +1,12 @@
 """The terms of the equation as they are tested: a factory for each, and cases in which every two of them meet."""
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 from tests.for_each import for_each
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import Learnable
+from regard.attn import catalogue
 from regard.attn.backends import BACKENDS
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms
 from regard.attn.call_builder import build_call
@@ -116,13 +119,45 @@ NORMALIZERS: dict[str, Callable[[Sizes], regard.Normalizer]] = {
     "sum": lambda s: regard.normalizers.Sum(),
 }
 
-READS: dict[str, Callable[[], regard.Read]] = {
-    "mix": regard.reads.WeightedSum,
-    "argmax": regard.Argmax,
-    "straight-through": regard.reads.StraightThrough,
-    "sample": regard.Sample,
-    "gumbel": regard.Gumbel,
+READS: dict[str, Callable[[Sizes], regard.Read]] = {
+    "mix": lambda s: regard.reads.WeightedSum(),
+    "argmax": lambda s: regard.Argmax(),
+    "straight-through": lambda s: regard.reads.StraightThrough(),
+    "sample": lambda s: regard.Sample(),
+    "gumbel": lambda s: regard.Gumbel(),
 }
+FAMILIES: dict[str, dict[str, Any]] = {
+    "score": SCORES,
+    "bias": BIASES,
+    "mask": MASKS,
+    "normalize": NORMALIZERS,
+    "read": READS,
+}
+# normalizers whose weights are no weights of keys for any score
+NOT_ALONE = {"Identity"}
+
+
+def term_of(name: str, role: str, sizes: Sizes) -> Any:
+    """The term of a mechanism, built for these sizes; None if it has none."""
+    with mock.patch.object(catalogue, "HEADS", sizes.h):
+        module = regard.mechanism(name, sizes.d)
+        if isinstance(module, regard.MultiHead):
+            module = regard.mechanism(name, sizes.d * sizes.h).attention
+    return getattr(module, role, None) if isinstance(module, regard.Attention) else None
+
+
+def add_terms_of_the_catalogue() -> None:
+    """Adds a case of every term that a mechanism has and the families above lack, by the name of the mechanism."""
+    for role, family in FAMILIES.items():
+        listed = {type(None), *(type(make(SIZES)) for make in family.values())}
+        for name in regard.MECHANISMS:
+            kind = type(term_of(name, role, SIZES))
+            if kind not in listed and kind.__name__ not in NOT_ALONE:
+                listed.add(kind)
+                family[name] = functools.partial(term_of, name, role)
+
+
+add_terms_of_the_catalogue()
 CERTAIN = ("mix", "argmax", "straight-through")
 
 
@@ -149,7 +184,7 @@ class Case:
             "bias": BIASES[self.bias](sizes),
             "mask": MASKS[self.mask](sizes),
             "normalize": NORMALIZERS[self.normalize](sizes),
-            "read": READS[self.read](),
+            "read": READS[self.read](sizes),
         }
         for name, term in built.items():
             if isinstance(term, nn.Module) or (isinstance(term, Tensor) and term.is_floating_point()):
