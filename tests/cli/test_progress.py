@@ -14,8 +14,6 @@ from regard.cli import progress
 from regard.cli.progress import (
     Bar,
     ProgressLines,
-    clock,
-    number,
     score_line,
     screen,
     show_events,
@@ -254,16 +252,6 @@ def test_words() -> None:
     )
     average = Validated(9, ValidationResult({"per": 7.5}, "per", False), False, 1.0, "average")
     assert score_line(average) == "the average of checkpoints: per 7.5"
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (3599.4, "59:59"), (3600, "1:00:00")])
-def test_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0.0, "0.00"), (97.123, "97.12"), (0.00123456, "0.001235"), (9.5, "9.5")])
-def test_number(value: float, text: str) -> None:
-    assert number(value) == text
 
 
 def test_examples_are_counted_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:

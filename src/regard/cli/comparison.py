@@ -16,15 +16,15 @@ from regard.cli.attack_images import robust_accuracy
 from regard.cli.attack_texts import robust_text_accuracy
 from regard.cli.attention_properties import attention_properties
 from regard.cli.main import print_error
-from regard.cli.progress import clock, number
-from regard.cli.train_runner import DIVERGED
 from regard.common import atomic_files, json_files
+from regard.common.wording import clock, number
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import task_from_record
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord
 from regard.training.runtime import peak_memory
+from regard.training.step import Diverged
 from regard.viz.plots.curve import curve
 
 _REFUSED = 2
@@ -60,13 +60,17 @@ def train(name: str, task: TaskConfig, out: Path, config: Path) -> int:
         variant = [*task.cli_arguments(), *(["--positions", positions] if positions else []), "--seed", str(task.seed)]
         options = [task.name, "--config", str(config), "--out", str(folder), *variant]
     code = _process(["train", *options])
-    result = {"done": code in (0, DIVERGED), "diverged": code == DIVERGED, "peak_bytes": peak_memory.read(folder)}
+    result = {
+        "done": code in (0, Diverged.exit_code),
+        "diverged": code == Diverged.exit_code,
+        "peak_bytes": peak_memory.read(folder),
+    }
     _write(out, {**results, name: result})
     # a training that refuses its input says why in a sentence of its own
-    if code not in (0, DIVERGED, _REFUSED, 130):
+    if code not in (0, Diverged.exit_code, _REFUSED, 130):
         print_error(f"the training of {name} failed with exit code {code}; its own error stands above")
         return 1
-    return 0 if code == DIVERGED else code
+    return 0 if code == Diverged.exit_code else code
 
 
 def _process(args: list[str]) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TextIO
 from regard.cli.main import is_main_process
 from regard.cli.terminal_output import escape_terminals, unfiltered
 from regard.common.control_characters import escape_controls
-from regard.common.wording import plural
+from regard.common.wording import clock, number, plural
 from regard.training.events import (
     Ahead,
     Event,
@@ -274,15 +274,3 @@ def score_line(event: Validated) -> str:
     scores = "  ".join(f"{name} {number(value)}" for name, value in event.score.values.items())
     verdict = "equal to the best so far, with a lower nll" if event.is_tie else "the best so far"
     return f"{weights}: {scores}" + (f"  ({verdict})" if event.improved else "")
-
-
-def number(value: float) -> str:
-    """A score with two decimal places, or with four significant digits if it is small."""
-    return f"{value:.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
-
-
-def clock(seconds: float) -> str:
-    """A duration as minutes and seconds, with hours if it has any."""
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

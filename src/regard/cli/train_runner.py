@@ -6,7 +6,8 @@ from pathlib import Path
 
 from regard.cli.main import print_error, sentence
 from regard.cli.parsing.option_names import with_cli_option_names
-from regard.cli.progress import number, screen, show_events
+from regard.cli.progress import screen, show_events
+from regard.common.wording import number
 from regard.tasks.base import TaskConfig
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
@@ -14,9 +15,6 @@ from regard.training.events import Stopped
 from regard.training.fit import Diverged, fit
 from regard.training.run_folder import BEST, RECORD, SAMPLES
 from regard.training.runtime.signals import terminable
-
-# the exit code of a training whose loss is not finite; 1 is Python's own, for any failure
-DIVERGED = 3
 
 
 def train(
@@ -40,7 +38,7 @@ def train(
     except Diverged as error:
         text = with_cli_option_names(sentence(error), [TrainingConfig])
         print_error(f"{text}: regard train --resume {quoted} --lr {training.lr / 2:g}")
-        return DIVERGED
+        return error.exit_code
     except KeyboardInterrupt:
         if (run / RECORD).exists():
             print_error(

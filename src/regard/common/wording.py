@@ -9,3 +9,15 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """The text in quotes, cut off after `most` characters."""
     return repr(text if len(text) <= most else text[: most - 1] + "…")
+
+
+def number(value: float) -> str:
+    """A score with two decimal places, or with four significant digits if it is small."""
+    return f"{value:.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
+def clock(seconds: float) -> str:
+    """A duration as minutes and seconds, with hours if it has any."""
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

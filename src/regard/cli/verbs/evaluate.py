@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli import run_options
 from regard.cli.parsing.output_paths import not_an_input
-from regard.cli.progress import example_progress, number
+from regard.cli.progress import example_progress
 from regard.cli.run_options import parse_with_run
 from regard.common.options.fields import flag, option, positional
-from regard.common.wording import plural
+from regard.common.wording import number, plural
 
 if TYPE_CHECKING:
     from regard.inference.evaluation import Evaluation
