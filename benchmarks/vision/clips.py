@@ -19,7 +19,7 @@ from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.report import IMAGES
 from benchmarks.vision.result import RESULTS, Picture, Result, Row, Table
-from regard.cli.comparison import student
+from regard.experiments.comparison import student
 from regard.inference.predictor import labelled_recording
 from regard.tasks.classify_clip.data import read_splits
 from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips

@@ -197,8 +197,8 @@ def command(words: list[str], where: str) -> str:
     """What `regard …` says, in this process; it must end well."""
     from tests.comparisons import train_in_process
 
-    from regard.cli import comparison
     from regard.cli.main import main
+    from regard.experiments import comparison
 
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
         # the trainings of a comparison take long to start as processes of their own

@@ -4,7 +4,7 @@ import pytest
 from tests.cli.conftest import regard as regard
 from tests.comparisons import train_in_process
 
-from regard.cli import comparison
+from regard.experiments import comparison
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from tests.tasks.cases import CASES, request_body, task_of, with_paths, write_fi
 
 import regard
 from regard.attacks.text.victim import TextVictim
-from regard.cli.attention_properties import attention_properties
 from regard.cli.main import main
 from regard.common import checksums
+from regard.experiments.attention_properties import attention_properties
 from regard.inference.edited_text import EditedText
 from regard.inference.embedding_gradient import embedding_gradient
 from regard.inference.limits import Limits

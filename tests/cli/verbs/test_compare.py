@@ -10,11 +10,11 @@ from tests.cli.conftest import TINY, Ran, Regard
 from tests.for_each import for_each
 
 from regard.attn.catalogue import MECHANISMS
-from regard.cli import comparison
-from regard.cli.comparison import check
 from regard.cli.main import main
 from regard.cli.verbs.compare import split_values, with_seeds
 from regard.cli.verbs.train import TrainOptions, parse_task
+from regard.experiments import comparison
+from regard.experiments.comparison import check
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
 from regard.tasks.translate.options import Translate
@@ -102,7 +102,7 @@ def test_a_comparison_of_an_earlier_version_is_continued(
     regard: Regard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainings: list[list[str]] = []
-    monkeypatch.setattr("regard.cli.comparison._process", lambda args: trainings.append(args) or 130)
+    monkeypatch.setattr("regard.experiments.comparison._process", lambda args: trainings.append(args) or 130)
     (tmp_path / "compare.toml").write_text(EARLIER, encoding="utf-8")
     args = [*COMPARE, "--data", "reverse", "--hidden", 8, "--steps", 2, "--attention", "dot", "--out", tmp_path]
     assert regard(*args).code == 130
@@ -274,13 +274,13 @@ def test_an_interrupt_and_a_failure_are_reported(
     regard: Regard, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     args = [*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot,none", "--out", tmp_path / "out"]
-    monkeypatch.setattr("regard.cli.comparison._process", lambda args: 130)
+    monkeypatch.setattr("regard.experiments.comparison._process", lambda args: 130)
     ran = regard(*args)
     assert ran.code == 130
     assert (
         "interrupted while dot was trained; resume with the same command: regard compare translate --train" in ran.err
     )
-    monkeypatch.setattr("regard.cli.comparison._process", lambda args: -9)
+    monkeypatch.setattr("regard.experiments.comparison._process", lambda args: -9)
     ran = regard(*args)
     assert ran.code == 1
     assert "the training of dot failed with exit code -9; its own error stands above" in ran.err
@@ -289,7 +289,7 @@ def test_an_interrupt_and_a_failure_are_reported(
 def test_a_training_that_refuses_its_input_gives_its_exit_code(
     regard: Regard, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.cli.comparison._process", lambda args: 2)
+    monkeypatch.setattr("regard.experiments.comparison._process", lambda args: 2)
     ran = regard(*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot,none", "--out", tmp_path / "out")
     assert ran.code == 2
     assert ran.err.splitlines()[-1] == "regard: dot"  # the sentence of the training follows, and no second one

@@ -180,7 +180,7 @@ def test_other_pictures_are_told_before_anything_is_learned(regard: Regard, capt
 def test_a_comparison_with_the_options_of_a_run(
     values: str, regard: Regard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.cli.comparison._process", lambda args: 130)
+    monkeypatch.setattr("regard.experiments.comparison._process", lambda args: 130)
     write_config(tmp_path / "config.toml", Caption.of(attention="hard"), TrainingConfig(steps=2))
     options = ["--config", tmp_path / "config.toml", "--attention", values, "--out", tmp_path / "out"]
     ran = regard("compare", "caption", *options)

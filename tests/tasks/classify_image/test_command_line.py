@@ -10,10 +10,10 @@ from tests.for_each import for_each
 
 from regard.attacks import FGSM
 from regard.attacks.attack import attack as attack_result
-from regard.cli.comparison import student
 from regard.cli.main import main
 from regard.common.json_files import with_checksum
 from regard.common.wording import number
+from regard.experiments.comparison import student
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.loading import load
 from regard.tasks.shared.image_data import bounded_examples, read_split

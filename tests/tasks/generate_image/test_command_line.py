@@ -13,10 +13,10 @@ from tests.data.images.test_labelled import idx
 from tests.for_each import for_each
 from tests.viz.recordings import said as words
 
-from regard.cli.comparison import check
 from regard.cli.main import main
 from regard.cli.verbs.compare import options_of, split_values
 from regard.cli.verbs.train import parse_task
+from regard.experiments.comparison import check
 from regard.tasks.generate_image.options import GenerateImage
 
 TINY = ["--width", "4", "--noise", "4", "--judge", "4", "--threads", "1", "--steps", "3", "--batch", "100"]

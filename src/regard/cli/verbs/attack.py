@@ -93,11 +93,11 @@ def run(args: Sequence[str]) -> int:
         not_an_input(given, path, options.run, {})
     loaded = run_options.load(options.run, options.load)
     if config.input_kind == "image":
-        from regard.cli.attack_images import attack_image_run
+        from regard.experiments.attacked_images import attack_image_run
 
         attack_image_run(options, of_task, name, loaded)
     else:
-        from regard.cli.attack_texts import attack_text_run
+        from regard.experiments.attacked_texts import attack_text_run
 
         attack_text_run(options, of_task, name, loaded)
     return 0

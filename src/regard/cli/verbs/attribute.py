@@ -50,7 +50,7 @@ def run(args: Sequence[str]) -> int:
     not_an_input("--picture", options.picture, options.run, {"the picture": [options.text]})
     loaded = run_options.load(options.run, options.load)
     import regard
-    from regard.cli.explanations import as_json, check_explained, print_scores
+    from regard.experiments.explanations import as_json, check_explained, print_scores
     from regard.viz.attribution.figure import draw_attributions
     from regard.viz.attribution.picture_figure import draw_picture_attributions
 

@@ -138,7 +138,7 @@ def run(args: Sequence[str]) -> int:
     is_claimed = _is_claimed(out, base, training)
     if notes:
         print(f"regard: each training {notes}", file=sys.stderr)
-    from regard.cli.comparison import check, train, write_results
+    from regard.experiments.comparison import check, train, write_results
 
     check(variants)
     if not is_claimed:

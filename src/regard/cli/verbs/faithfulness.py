@@ -57,7 +57,7 @@ def run(args: Sequence[str]) -> int:
         raise ValueError(f"--page shows one text, and {len(options.texts)} are given; name one")
     loaded = run_options.load(options.run, options.load)
     import regard
-    from regard.cli.explanations import (
+    from regard.experiments.explanations import (
         check_explained,
         faithfulness_json,
         faithfulness_notes,

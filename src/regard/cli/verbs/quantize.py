@@ -42,7 +42,7 @@ def run(args: Sequence[str]) -> int:
     options = parse(QuantizeOptions, "regard quantize", args)
     import torch
 
-    from regard.cli.quantized_run import quantize_run
+    from regard.experiments.quantized_run import quantize_run
 
     assert options.out is not None
     torch.set_num_threads(1)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from regard.attacks import TextAttackResult
 from regard.attacks.attack import attack
-from regard.cli.attack_images import about_line, evenly_spaced
 from regard.cli.output import note, warn
 from regard.common.wording import plural
+from regard.experiments.attacked_images import about_line, evenly_spaced
 from regard.inference.edited_text import EditedText
 from regard.inference.token_predictor import TokenPredictor
 from regard.tasks.loading import LoadedRun, load_run

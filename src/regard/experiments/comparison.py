@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.cli.attack_images import robust_accuracy
-from regard.cli.attack_texts import robust_text_accuracy
-from regard.cli.attention_properties import attention_properties
 from regard.cli.main import print_error
 from regard.common import atomic_files, json_files
 from regard.common.wording import clock, number
+from regard.experiments.attacked_images import robust_accuracy
+from regard.experiments.attacked_texts import robust_text_accuracy
+from regard.experiments.attention_properties import attention_properties
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import task_from_record
 from regard.training import checkpoint

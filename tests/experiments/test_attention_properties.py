@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from regard.attn.maps.attention_map import DenseMap
-from regard.cli.attention_properties import _share, attention_properties, measured_properties
-from regard.cli.comparison import write_results
 from regard.cli.main import main
 from regard.common import json_files
 from regard.data.embedded import recall
 from regard.data.text.tokenizer import Tokenizer
+from regard.experiments.attention_properties import _share, attention_properties, measured_properties
+from regard.experiments.comparison import write_results
 from regard.inference.predictor import predict_recorded
 from regard.models.self_attentive import SelfAttentive
 from regard.recording.recorded_map import HARD, RecordedMap

@@ -8,8 +8,8 @@ import torch
 
 import regard
 from regard.attn.quantized_linear import QuantizedLinear
-from regard.cli import quantized_run
 from regard.cli.main import main
+from regard.experiments import quantized_run
 from regard.interop.quantize import is_quantized
 from regard.tasks.loading import load_run
 from regard.training.run_folder import BEST, QUANTIZATION

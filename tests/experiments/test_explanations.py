@@ -3,7 +3,7 @@
 from tests.attribution.classifiers import made
 
 from regard.attribution.faithfulness import FaithfulnessReport, faithfulness
-from regard.cli.explanations import faithfulness_notes, faithfulness_page
+from regard.experiments.explanations import faithfulness_notes, faithfulness_page
 
 
 def test_methods_that_do_not_apply_are_said_once() -> None:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from regard.attacks import ATTACKS, AccuracyCurve, accuracy_curve
 from regard.attacks.attack import attack
-from regard.cli.attack_pictures import draw_curve, draw_examples
 from regard.cli.output import note, warn
 from regard.common.wording import plural
+from regard.experiments.attack_pictures import draw_curve, draw_examples
 from regard.inference.bounded_classifier import BoundedClassifier
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.shared.image_options import AttackImages

@@ -1,0 +1,3 @@
+"""Runs of a few steps, made by the command line, as in tests/cli."""
+
+from tests.cli.conftest import pairs as pairs, trained as trained, unattended as unattended
