@@ -121,7 +121,7 @@ def demo_run(places: Places) -> Path:
 
 
 def dates(places: Places) -> None:
-    from regard.cli.verbs.demo import TASK, aligned_dates
+    from regard.experiments.demo_dates import CONFIG, aligned_dates
     from regard.tasks.loading import load
     from regard.tasks.translate.predictor import Translator
     from regard.tasks.translate.task import read
@@ -130,7 +130,7 @@ def dates(places: Places) -> None:
     translator = load(demo_run(places))
     assert isinstance(translator, Translator)
     with text_faults() as faults:
-        path = draw_alignments(aligned_dates(translator, read(TASK).test, LANGUAGES), places.out / "dates.png")
+        path = draw_alignments(aligned_dates(translator, read(CONFIG).test, LANGUAGES), places.out / "dates.png")
     faults.check(path.name)
     drawing.few_colours(path, 128)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Bound
-from regard.cli.verbs import demo
+from regard.experiments import demo_dates
 from regard.tasks.translate.options import Translate
 from regard.training.config import TrainingConfig
 
@@ -115,8 +115,8 @@ _REVERSE = TrainingConfig(
 CASES: dict[str, Case] = {
     "dates": Case(
         "dates of the world to ISO 8601, days never seen: what `regard demo` trains",
-        demo.TASK,
-        demo.TRAINING,
+        demo_dates.CONFIG,
+        demo_dates.TRAINING,
         search="greedy",
         goals={"exact": Bound("least", 97)},
     ),

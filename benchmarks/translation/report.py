@@ -10,7 +10,7 @@ from benchmarks.measured import About
 from benchmarks.translation import decoding, growth, resume
 from benchmarks.translation.cases import UNITS, Case, command
 from benchmarks.translation.trained import Result, course
-from regard.cli.verbs.demo import aligned_dates
+from regard.experiments.demo_dates import aligned_dates
 from regard.tasks.loading import load_run
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.vision.digits import TASK, TRAINING, Judged, judge_all
 from benchmarks.vision.result import RESULTS, Result, Row, Table
-from regard.cli.verbs.compare import with_seeds
+from regard.experiments.comparison import with_seeds
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.training.config import TrainingConfig
 

@@ -19,8 +19,7 @@ from benchmarks.spent import Spent
 from benchmarks.table import Bound
 from benchmarks.training import Say, Unfinished, train
 from benchmarks.vision.result import RESULTS, Result, Row, Table
-from regard.cli.verbs.compare import with_seeds
-from regard.experiments.comparison import student
+from regard.experiments.comparison import student, with_seeds
 from regard.gates.catalogue import GATES
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.predictor import ImageClassifier

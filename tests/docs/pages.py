@@ -157,6 +157,17 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextlib.contextmanager
+def in_process() -> Iterator[None]:
+    """The trainings of a comparison take long to start as processes of their own."""
+    from tests.comparisons import train_in_process
+
+    from regard.experiments import comparison
+
+    with mock.patch.object(comparison, "_process", train_in_process):
+        yield
+
+
 @one_thread()
 def run(page: Path) -> None:
     """Every block of the page that is to run, in the present folder."""
@@ -170,7 +181,7 @@ def run(page: Path) -> None:
         elif block.language == "python":
             # The empty lines make a traceback point at the line of the page.
             code = compile("\n" * block.line + block.text, str(page), "exec")
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(io.StringIO()), in_process():
                 exec(code, namespace)
         elif page in COMMANDED:
             place = f"{page.name}:{block.line + 1}"
@@ -195,15 +206,10 @@ def _blurred(line: str) -> str:
 
 def command(words: list[str], where: str) -> str:
     """What `regard …` says, in this process; it must end well."""
-    from tests.comparisons import train_in_process
-
     from regard.cli.main import main
-    from regard.experiments import comparison
 
     with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
-        # the trainings of a comparison take long to start as processes of their own
-        in_process = mock.patch.object(comparison, "_process", train_in_process)
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), in_process:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), in_process():
             ended = main(words)
         said.seek(0)
         told = said.read()

@@ -91,7 +91,7 @@ def test_columns_of_the_table(gates: Path) -> None:
     results = {gate: {"done": True, "diverged": False, "peak_bytes": 0} for gate in ("se", "simam")}
     (gates / "results.json").write_text(json.dumps(results), encoding="utf-8")
     base = load_run(gates / "se", "best", "cpu").config
-    table = write_results(base, gates, TrainingConfig(steps=1), properties=True)
+    table = write_results(base, gates, TrainingConfig(steps=1), properties=True).table()
     assert "| selectivity, % | true features, % |" in table
     assert json_files.parse((gates / "results.json").read_bytes())["se"]["scores"]["selectivity, %"] > 0
-    assert "selectivity" not in write_results(base, gates, TrainingConfig(steps=1))
+    assert "selectivity" not in write_results(base, gates, TrainingConfig(steps=1)).table()

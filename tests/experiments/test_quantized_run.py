@@ -101,7 +101,7 @@ def test_layers_that_lose_too_much_stay(
     validate = quantized_run._validate
     monkeypatch.setattr(quantized_run, "_validate", worse)
     assert main(["quantize", str(run), "--out", str(tmp_path / "none")]) == 2
-    assert "whichever layers stay in float32; allow more by --tolerance" in capsys.readouterr().err
+    assert "whichever layers stay in float32; allow more, such as --tolerance" in capsys.readouterr().err
 
 
 def test_errors(run: Path, quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

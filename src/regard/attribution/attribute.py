@@ -35,6 +35,22 @@ class Attribution:
         order = self.scores.argsort(descending=True, stable=True).tolist()
         return [n for n in order if not self.is_special[n]]
 
+    def to_json(self) -> dict[str, Any]:
+        sums = self.completeness
+        return {
+            "method": self.method,
+            "target": self.target,
+            "probability": self.probability,
+            "output": self.output,
+            "tokens": list(self.tokens),
+            "scores": self.scores.tolist(),
+            **({} if self.grid is None else {"grid": list(self.grid.shape)}),
+            "completeness": None
+            if sums is None
+            else {"difference": sums.difference, "error": sums.error, "steps": sums.steps},
+            "warnings": list(self.warnings),
+        }
+
 
 def attribute(
     predictor: EmbeddedClassifier | PictureClassifier | StructuredPredictor,

@@ -92,6 +92,31 @@ class Faithfulness:
         """How far the attention of the model explains this output, in words."""
         return _verdict(self)
 
+    def to_json(self) -> dict[str, Any]:
+        test = self.attention
+        return {
+            "attributions": {name: each.to_json() for name, each in self.attributions.items()},
+            "removal": self.removal,
+            "comprehensiveness": {name: each.comprehensiveness for name, each in self.scores.items()},
+            "sufficiency": {name: each.sufficiency for name, each in self.scores.items()},
+            "random": {
+                "comprehensiveness": self.random.comprehensiveness,
+                "sufficiency": self.random.sufficiency,
+            },
+            "agreement": {
+                f"{a}, {b}": tau if self.can_be_ranked else None for (a, b), tau in self.agreement.items() if a < b
+            },
+            "attention": None
+            if test is None
+            else {
+                "uniform": test.uniform_change,
+                "permuted": test.permuted_change,
+                "adversarial": {"distance": test.adversarial.distance, "change": test.adversarial.change},
+            },
+            "verdict": self.sentence,
+            "skipped": self.skipped,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class FaithfulnessReport:
@@ -120,6 +145,34 @@ class FaithfulnessReport:
         """The share of inputs for which a very different map gives the same output; None without attention."""
         tests = [each.attention for each in self.inputs if each.attention is not None]
         return _mean([float(test.has_other_map) for test in tests]) if tests else None
+
+    @property
+    def notes(self) -> list[str]:
+        """Methods that do not apply, and warnings, each once."""
+        notes: dict[str, None] = {}
+        for measured in self.inputs:
+            notes |= dict.fromkeys(f"{name} does not apply: {reason}" for name, reason in measured.skipped.items())
+            for name, each in measured.attributions.items():
+                notes |= dict.fromkeys(f"{name}: {sentence}" for sentence in each.warnings)
+        return list(notes)
+
+    def explain(self) -> str:
+        """The means over the inputs as a table; of a single input also the verdict."""
+        random = f"random {self.inputs[0].units}"
+        reference = "leave-one-out" if "leave-one-out" in self.methods else self.methods[0]
+        width = max(map(len, [*self.methods, random])) + 2
+        lines = [f"{'method':{width}}comprehensiveness  sufficiency  τ to {reference}"]
+        for name in self.methods:
+            row = f"{self.comprehensiveness(name):17.3f}  {self.sufficiency(name):11.3f}"
+            tau = self.agreement(name, reference)
+            lines.append(f"{name:{width}}{row}  {'–' if tau is None else f'{tau:.2f}':>{5 + len(reference)}}")
+        comprehensiveness = _mean([each.random.comprehensiveness for each in self.inputs])
+        sufficiency = _mean([each.random.sufficiency for each in self.inputs])
+        lines.append(f"{random:{width}}{comprehensiveness:17.3f}  {sufficiency:11.3f}")
+        if self.adversarial_share is not None:
+            share = f"{100 * self.adversarial_share:.0f} % of inputs"
+            lines.append(f"a very different attention gives the same output: {share}")
+        return "\n".join([*lines, *(each.sentence for each in self.inputs if len(self.inputs) == 1)])
 
 
 def faithfulness(

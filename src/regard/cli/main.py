@@ -152,7 +152,7 @@ def _options(verb: str, task: str = "") -> list[type]:
     from regard.training.config import TrainingConfig
 
     if verb in ("train", "compare"):
-        return [TrainingConfig, *([TASKS[task]] if task in TASKS else TASKS.values())]
+        return [options_class(verb), TrainingConfig, *([TASKS[task]] if task in TASKS else TASKS.values())]
     from regard.cli.run_options import LoadOptions
 
     nested = {

@@ -1,106 +1,125 @@
-"""`regard attack` on a run that reads images, and the accuracy that an attack leaves of its test images."""
+"""Images of a run under an attack: the accuracy against its radius, and pictures of both."""
 
-import json
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from regard.attacks import ATTACKS, AccuracyCurve, accuracy_curve
-from regard.attacks.attack import attack
-from regard.cli.output import note, warn
+from regard.attacks import AccuracyCurve, accuracy_curve
+from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural
-from regard.experiments.attack_pictures import draw_curve, draw_examples
+from regard.experiments.attacked_run import AttackedRun, Report, evenly_spaced
 from regard.inference.bounded_classifier import BoundedClassifier
-from regard.tasks.loading import LoadedRun, load_run
+from regard.recording.run import recorded
+from regard.tasks.loading import LoadedRun
+from regard.tasks.shared.image_maps import spatial_maps
 from regard.tasks.shared.image_options import AttackImages
-
-if TYPE_CHECKING:
-    from regard.cli.verbs.attack import AttackOptions
+from regard.viz.plots.attacked_images import AttackedImage, draw_attacked_images
+from regard.viz.plots.curve import curve as draw_line
 
 # images per run
 _COUNT = 500
+# images and maps of each that a figure has room for
+_IMAGES, _MAPS = 6, 3
 
 
-def attack_image_run(options: "AttackOptions", of_task: AttackImages, name: str, loaded: LoadedRun) -> None:
-    """Prints the accuracy on held-out images against the radius of an attack, and draws it."""
-    attack = of_task.build(name)
-    predictor, x, labels, split = held_out_images(loaded, of_task, options.count or _COUNT)
-    epsilons = [of_task.eps * n / (of_task.points - 1) for n in range(of_task.points)]
-    note(f"{name} on {plural(len(x), 'image')}, {of_task.points} radii")
+@dataclass(frozen=True, eq=False)
+class AttackedImages(AttackedRun):
+    """The accuracy of a classifier of images against the radius of an attack."""
+
+    unit: ClassVar[str] = "image"
+
+    images: Tensor  # "b c h w", before the attack
+    curve: AccuracyCurve
+
+    @property
+    def accuracy(self) -> float:
+        return self.curve.accuracies[-1]
+
+    @property
+    def count(self) -> int:
+        return len(self.images)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self.curve.warnings
+
+    def explain(self) -> str:
+        rows = [
+            f"{eps:<10.4g}{accuracy:<10.2f}{'█' * round(accuracy / 4)}".rstrip()
+            for eps, accuracy in zip(self.curve.epsilons, self.curve.accuracies, strict=True)
+        ]
+        return "\n".join(["eps       accuracy", *rows, self._about()])
+
+    def numbers(self) -> dict[str, Any]:
+        points = zip(self.curve.epsilons, self.curve.results, strict=True)
+        return {
+            "curve": [
+                {"eps": eps, "accuracy": result.accuracy, "queries": result.queries.cpu().double().mean().item()}
+                for eps, result in points
+            ]
+        }
+
+    def draw_curve(self, path: Path) -> None:
+        """Draws the accuracy against the radius."""
+        points = list(zip(self.curve.epsilons, self.curve.accuracies, strict=True))
+        draw_line({self.attack: points}, path, "eps, the largest change of a pixel", "accuracy in percent", floor=0.0)
+
+    def draw_examples(self, path: Path) -> bool:
+        """Draws images that the largest radius broke and the model had right, each at the smallest radius that does."""
+        results, predictor = self.curve.results, self.loaded.predictor
+        rows = (~results[0].broken & results[-1].broken).nonzero().flatten()[:_IMAGES].tolist()
+        if not rows:
+            return False
+        attacked = torch.stack([next(r.inputs[row] for r in results if r.broken[row]) for row in rows])
+        names = predictor.stats.classes  # type: ignore[attr-defined]
+        before, after = (_readings(predictor, x) for x in (self.images[rows], attacked))
+        images = []
+        for n, row in enumerate(rows):
+            (old_class, old, old_maps), (new_class, new, new_maps) = before[n], after[n]
+            maps = [(name, m, new_maps[name]) for name, m in list(old_maps.items())[:_MAPS] if name in new_maps]
+            texts = f"{names[old_class]} {100 * old:.0f} %", f"{names[new_class]} {100 * new:.0f} %"
+            images.append(AttackedImage(self.images[row].cpu(), attacked[n].cpu(), *texts, maps))
+        widest = self.curve.epsilons[-1]
+        notes = [f"broken by {self.attack}, eps up to {widest:g}; class and probability before and after"]
+        draw_attacked_images(images, path, "Images before and after an attack", notes)
+        return True
+
+
+def attack_images(
+    loaded: LoadedRun,
+    attack: str,
+    options: AttackImages,
+    count: int | None,
+    seed: int,
+    report: Report,
+    epsilons: Sequence[float] | None = None,
+) -> AttackedImages:
+    """Attacks at most `count` images, evenly spaced in the split, at these radii, or from 0 to `options.eps`."""
+    predictor = loaded.predictor
+    assert isinstance(predictor, BoundedClassifier)
+    built = options.build(attack)
+    images, labels, split = loaded.attack_examples(options)
+    rows = evenly_spaced(len(images), count or _COUNT)
+    images = images[rows]
+    epsilons = epsilons or [options.eps * n / (options.points - 1) for n in range(options.points)]
+    report(f"{attack} on {plural(len(images), 'image')}, {len(epsilons)} radii")
     start = time.perf_counter()
-    curve = accuracy_curve(predictor, x, labels, attack, epsilons, options.seed)
-    seconds = time.perf_counter() - start
-    if of_task.curve is not None:
-        draw_curve(curve, name, of_task.curve)
-        note(f"the accuracy against eps is drawn in {of_task.curve}")
-    if options.picture is not None:
-        if draw_examples(predictor, x, curve, name, options.picture):
-            note(f"attacked images are drawn in {options.picture}")
-        else:
-            note(f"{name} broke no image, so {options.picture} is not drawn; raise --eps")
-    if options.json:
-        print(json.dumps(_as_json(options, name, loaded, curve, split, seconds), indent=2))
-    else:
-        _print(name, loaded, curve, split, seconds)
-    warn(curve.warnings)
+    curve = accuracy_curve(predictor, images, labels[rows], built, epsilons, seed)
+    return AttackedImages(loaded, attack, split, seed, time.perf_counter() - start, images, curve)
 
 
-def _as_json(
-    options: "AttackOptions", name: str, loaded: LoadedRun, curve: AccuracyCurve, split: str, seconds: float
-) -> dict[str, Any]:
-    return {
-        "run": str(options.run),
-        "weights": loaded.weights,
-        "step": loaded.step,
-        "split": split,
-        "images": len(curve.results[0].broken),
-        "attack": name,
-        "seed": options.seed,
-        "curve": [
-            {"eps": eps, "accuracy": result.accuracy, "queries": result.queries.cpu().double().mean().item()}
-            for eps, result in zip(curve.epsilons, curve.results, strict=True)
-        ],
-        "warnings": list(curve.warnings),
-        "seconds": seconds,
-    }
-
-
-def _print(name: str, loaded: LoadedRun, curve: AccuracyCurve, split: str, seconds: float) -> None:
-    print("eps       accuracy")
-    for eps, accuracy in zip(curve.epsilons, curve.accuracies, strict=True):
-        print(f"{eps:<10.4g}{accuracy:<10.2f}{'█' * round(accuracy / 4)}".rstrip())
-    print(about_line(plural(len(curve.results[0].broken), "image"), split, name, seconds, loaded))
-
-
-def about_line(count: str, split: str, name: str, seconds: float, loaded: LoadedRun) -> str:
-    """The last line of a table: the inputs, the attack and the weights."""
-    step = f", of step {loaded.step:,}" if loaded.step else ""
-    return f"{count} of {split}, under {name}, in {seconds:.1f} s; {loaded.weights} weights{step}"
-
-
-def held_out_images(
-    loaded: LoadedRun, options: Any, count: int
-) -> tuple[BoundedClassifier, Tensor, Tensor, str]:  # "b c h w", "b"
-    """The predictor, at most `count` images evenly spaced in a split, their classes, and the name of the split.
-
-    `options` are those of the task's `Attack`.
-    """
-    assert isinstance(loaded.predictor, BoundedClassifier)
-    x, labels, split = loaded.attack_examples(options)
-    rows = evenly_spaced(len(x), count)
-    return loaded.predictor, x[rows], labels[rows], split
-
-
-def evenly_spaced(size: int, count: int) -> list[int]:
-    """At most `count` of the numbers below `size`."""
-    count = min(count, size)
-    return [n * size // count for n in range(count)]
-
-
-def robust_accuracy(run: Path, name: str, eps: float) -> float:
-    """The accuracy of the best weights of a run on its test images under an attack, in percent."""
-    loaded = load_run(run)
-    predictor, x, labels, _ = held_out_images(loaded, loaded.config.Attack(), _COUNT)
-    return attack(predictor, x, labels, ATTACKS[name](eps)).accuracy
+def _readings(predictor: Any, x: Tensor) -> list[tuple[int, float, dict[str, Tensor]]]:
+    """Class, probability and attention maps, "h w" by name, of each image."""
+    readings = []
+    for image in x:
+        with torch.no_grad(), eval_mode(predictor.model), recorded(predictor.model, ()) as recording:
+            logits = predictor.bounded_logits(image[None].to(predictor.device, predictor.dtype))
+        probability, label = logits[0].cpu().softmax(0).max(0)
+        maps = {each.name: each.weights.mean(0) for each in spatial_maps(recording, 0)}
+        readings.append((int(label), float(probability), maps))
+    return readings

@@ -1,76 +1,176 @@
-"""The trainings of a comparison, each in a process of its own, and the table of their results."""
+"""compare: the same model with several values of one option, each trained in a process of its own; and their table."""
 
 import json
 import signal
 import statistics
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.cli.main import print_error
 from regard.common import atomic_files, json_files
 from regard.common.wording import clock, number
-from regard.experiments.attacked_images import robust_accuracy
-from regard.experiments.attacked_texts import robust_text_accuracy
+from regard.experiments.attacked_run import Report, silent
 from regard.experiments.attention_properties import attention_properties
+from regard.experiments.robust_accuracy import robust_accuracy
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import task_from_record
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
-from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord
+from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord, config_tables, first_difference, write_config
 from regard.training.runtime import peak_memory
 from regard.training.step import Diverged
 from regard.viz.plots.curve import curve
 
-_REFUSED = 2
-_RESULTS, _TABLE, _CURVE = "results.json", "table.md", "curve.png"
+_CONFIG, _RESULTS, _TABLE, _CURVE = "compare.toml", "results.json", "table.md", "curve.png"
+
+
+class TrainingFailed(RuntimeError):
+    """The process of a training ended with an error, which it has printed."""
+
+    def __init__(self, name: str, exit_code: int) -> None:
+        super().__init__(f"the training of {name} failed with exit code {exit_code}; its own error stands above")
+        self.name, self.exit_code = name, exit_code
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """The numbers of one run, as results.json has them."""
+
+    name: str
+    done: bool
+    diverged: bool
+    peak_bytes: int | None
+    scores: dict[str, float]  # of the best validation, and of attacks and properties if they were measured
+    step: int | None  # of the best validation
+    tokens_per_second: float | None  # the median
+    parameters: int
+    seconds: float | None
+    steps: int
+    threads: int | None
+
+    @property
+    def variant(self) -> str:
+        """The name without its seed."""
+        return self.name.partition("@")[0]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs of a comparison, the best first, and the files of the results."""
+
+    config: TaskConfig
+    training: TrainingConfig
+    runs: tuple[ComparedRun, ...]
+    files: tuple[Path, ...] = ()
+
+    def table(self) -> str:
+        """A table in Markdown with one row per variant: of several seeds the means and 95 % intervals."""
+        return _table(self.runs, self.config, self.training)
+
+
+def compare(
+    variants: Mapping[str, TaskConfig],
+    training: TrainingConfig,
+    out: Path,
+    *,
+    base: TaskConfig | None = None,
+    attack: str | None = None,
+    eps: float | None = None,
+    properties: bool = False,
+    report: Report = silent,
+) -> Comparison:
+    """Trains the variants, each in a process of its own, into folders of their names in `out`.
+
+    Variants differ in options that `TaskConfig.variants` or `with_seeds` changed; `base`, the first of them if it is
+    None, has the options that they share. A folder that holds a comparison with the same options is continued: runs
+    that are finished stay. `attack` and `eps` add the accuracy under an attack to the scores, `properties` measures of
+    the attention. `report` receives lines about the progress.
+    """
+    base = next(iter(variants.values())) if base is None else base
+    is_new = not holds_comparison(out, base, training)
+    check(variants)
+    if is_new:
+        out.mkdir(parents=True, exist_ok=True)
+        write_config(out / _CONFIG, base, training)
+    for name, config in variants.items():
+        _train(name, config, out, report)
+    return write_results(base, out, training, attack, eps, properties=properties, report=report)
+
+
+def with_seeds(variants: Mapping[str, TaskConfig], seeds: int) -> dict[str, TaskConfig]:
+    """Every variant with this many seeds, NAME@SEED; the same variants if there is one seed."""
+    if seeds < 1:
+        raise ValueError(f"seeds must be 1 or more, got {seeds}; try seeds=5")
+    if seeds == 1:
+        return dict(variants)
+    return {
+        f"{name}@{config.seed + n}": config.with_options(seed=config.seed + n)
+        for name, config in variants.items()
+        for n in range(seeds)
+    }
 
 
 def check(variants: Mapping[str, TaskConfig]) -> None:
     """Raises before any training if a variant cannot be trained."""
     torch.set_num_threads(1)  # a dry run is small, and each training is a process of its own
-    for name, task in variants.items():
+    for name, config in variants.items():
         try:
-            task.load().check_options()
+            config.load().check_options()
         except (ValueError, TypeError) as error:
             raise ValueError(f"{name} cannot be compared: {error}") from error
 
 
-def train(name: str, task: TaskConfig, out: Path, config: Path) -> int:
-    """Trains a variant or resumes its training, unless it is finished; returns the exit code.
+def holds_comparison(out: Path, base: TaskConfig, training: TrainingConfig) -> bool:
+    """Whether the folder holds a comparison with these options; raises if it holds another one, or a run."""
+    if (out / RECORD).exists():
+        raise FileExistsError(f"out={str(out)!r} is the folder of a run; name another for the comparison")
+    path = out / _CONFIG
+    if not path.exists():
+        return False
+    try:
+        recorded = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); name another folder") from error
+    if (difference := first_difference(recorded, config_tables(base, training))) is not None:
+        name, before, now = difference
+        raise ValueError(
+            f"{out} holds a comparison with {name} {before!r}, not {now!r}; give the same options, or another folder"
+        )
+    return True
 
-    `config` is the file with the options that all variants share; `task.cli_arguments()` selects the variant.
+
+def _train(name: str, config: TaskConfig, out: Path, report: Report) -> None:
+    """Trains a variant or resumes its training, unless it is finished; raises TrainingFailed if the process fails.
+
+    The folder's compare.toml has the options that all variants share; `config.cli_arguments()` selects the variant.
     """
     results = _read(out)
     if results.get(name, {}).get("done"):
-        print(f"regard: {name} is trained already", file=sys.stderr)
-        return 0
+        report(f"{name} is trained already")
+        return
     folder = out / name
-    print(f"regard: {name}", file=sys.stderr, flush=True)
+    report(name)
     if (folder / RECORD).exists():
-        trusted = [word for module in task.modules(task.to_json()) for word in ("--trust-module", module)]
+        trusted = [word for module in config.modules(config.to_json()) for word in ("--trust-module", module)]
         options = ["--resume", str(folder), *trusted]
     else:
-        positions = getattr(task.model, "positions", None)
-        variant = [*task.cli_arguments(), *(["--positions", positions] if positions else []), "--seed", str(task.seed)]
-        options = [task.name, "--config", str(config), "--out", str(folder), *variant]
+        positions = getattr(config.model, "positions", None)
+        arguments = [*config.cli_arguments(), *(["--positions", positions] if positions else [])]
+        shared = ["--config", str(out / _CONFIG), "--out", str(folder)]
+        options = [config.name, *shared, *arguments, "--seed", str(config.seed)]
     code = _process(["train", *options])
-    result = {
-        "done": code in (0, Diverged.exit_code),
-        "diverged": code == Diverged.exit_code,
-        "peak_bytes": peak_memory.read(folder),
-    }
+    diverged = code == Diverged.exit_code
+    result = {"done": diverged or code == 0, "diverged": diverged, "peak_bytes": peak_memory.read(folder)}
     _write(out, {**results, name: result})
-    # a training that refuses its input says why in a sentence of its own
-    if code not in (0, Diverged.exit_code, _REFUSED, 130):
-        print_error(f"the training of {name} failed with exit code {code}; its own error stands above")
-        return 1
-    return 0 if code == Diverged.exit_code else code
+    if code and not diverged:
+        raise TrainingFailed(name, code)
 
 
 def _process(args: list[str]) -> int:
@@ -94,34 +194,30 @@ def write_results(
     eps: float | None = None,
     *,
     properties: bool = False,
-) -> str:
-    """Writes the table, all numbers as JSON and the scores over time; returns the table and the names of the files.
-
-    `attack` is the name of an attack, `eps` its radius on images; the accuracy on test data becomes another score.
-    With `properties` measures of the attention become scores.
-    """
-    results = _read(out)
+    report: Report = silent,
+) -> Comparison:
+    """The finished runs of a folder, whose table, numbers as JSON and scores over time are written there."""
     curves: dict[str, list[tuple[float, float]]] = {}
-    rows: list[dict[str, Any]] = []
-    for name, result in results.items():
+    runs: list[ComparedRun] = []
+    for name, result in _read(out).items():
         if result.get("done"):
-            row, curves[name] = _row(name, result, out / name)
-            row = row if attack is None else _attacked(row, out / name, attack, eps)
-            rows.append(_with_properties(row, out / name) if properties else row)
+            run, curves[name] = _measure(name, result, out / name)
+            further = _further_scores(out / name, attack, eps, properties, report)
+            runs.append(replace(run, scores={**run.scores, **further}))
     metric, higher = base.metric, base.metrics[base.metric]
-    rows.sort(key=lambda row: row["scores"].get(metric, -np.inf if higher else np.inf), reverse=higher)
-    _write(out, {row["name"]: row for row in rows})
-    table = _table(rows, metric, base, training)
-    atomic_files.write_atomically(out / _TABLE, [table.encode()])
+    runs.sort(key=lambda run: run.scores.get(metric, -np.inf if higher else np.inf), reverse=higher)
+    _write(out, {run.name: asdict(run) for run in runs})
+    comparison = Comparison(base, training, tuple(runs))
+    atomic_files.write_atomically(out / _TABLE, [comparison.table().encode()])
     # only the first of several seeds: the figure has one line per variant
     drawn = {name.partition("@")[0]: points for name, points in reversed(curves.items()) if points}
-    files = [str(out / _TABLE), str(out / _RESULTS)]
+    files = [out / _TABLE, out / _RESULTS]
     if drawn:
-        files.append(str(curve(drawn, out / _CURVE, "minutes of training", metric, floor=0.0)))
-    return f"{table}\n{', '.join(files)}"
+        files.append(curve(drawn, out / _CURVE, "minutes of training", metric, floor=0.0))
+    return replace(comparison, files=tuple(files))
 
 
-def _row(name: str, result: Mapping[str, Any], run: Path) -> tuple[dict[str, Any], list[tuple[float, float]]]:
+def _measure(name: str, result: Mapping[str, Any], run: Path) -> tuple[ComparedRun, list[tuple[float, float]]]:
     """The numbers of a run, and its validation scores over the minutes of training."""
     try:
         lines = [json_files.parse(line) for line in (run / METRICS).read_bytes().splitlines()]
@@ -137,44 +233,42 @@ def _row(name: str, result: Mapping[str, Any], run: Path) -> tuple[dict[str, Any
         [0, *(line["step"] for line in steps)],
         [0, *(line["elapsed"] / 60 for line in steps)],
     )
-    metric = facts.get("main", "")
-    row = {
-        "name": name,
-        **result,
-        "scores": facts.get("score", {}),
-        "step": facts.get("step"),
-        "tokens_per_second": statistics.median(line["tokens_per_second"] for line in steps) if steps else None,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "seconds": steps[-1]["elapsed"] if steps else None,
-        "steps": steps[-1]["step"] if steps else 0,
-        "threads": record.threads,
-    }
-    scores = [line.get(metric) for line in validations]
+    compared = ComparedRun(
+        name,
+        done=result["done"],
+        diverged=result["diverged"],
+        peak_bytes=result["peak_bytes"],
+        scores=facts.get("score", {}),
+        step=facts.get("step"),
+        tokens_per_second=statistics.median(line["tokens_per_second"] for line in steps) if steps else None,
+        parameters=sum(p.numel() for p in model.parameters()),
+        seconds=steps[-1]["elapsed"] if steps else None,
+        steps=steps[-1]["step"] if steps else 0,
+        threads=record.threads,
+    )
+    scores = [line.get(facts.get("main", "")) for line in validations]
     points = [(x, score) for x, score in zip(minutes.tolist(), scores, strict=True) if score is not None]
-    return row, points
+    return compared, points
 
 
-def _attacked(row: dict[str, Any], run: Path, attack: str, eps: float | None) -> dict[str, Any]:
-    """The row with the accuracy that an attack leaves of the test images or texts, if it applies to the model."""
-    if not (run / BEST).exists():
-        return row
-    print(f"regard: {attack} on {run}", file=sys.stderr, flush=True)
-    if eps is not None:
-        return row | {"scores": {**row["scores"], f"{attack} {eps:g}, test": robust_accuracy(run, attack, eps)}}
-    try:
-        accuracy = robust_text_accuracy(run, attack)
-    except ValueError as error:
-        # a bag of words has no vectors: its row is without this number
-        print(f"regard: {error}", file=sys.stderr, flush=True)
-        return row
-    return row | {"scores": {**row["scores"], f"{attack}, test": accuracy}}
-
-
-def _with_properties(row: dict[str, Any], run: Path) -> dict[str, Any]:
-    """The row with measures of the attention of the best weights."""
-    if not (run / BEST).exists():
-        return row
-    return row | {"scores": {**row["scores"], **attention_properties(run)}}
+def _further_scores(
+    run: Path, attack: str | None, eps: float | None, properties: bool, report: Report
+) -> dict[str, float]:
+    """The accuracy of the best weights under an attack, and the properties of their attention, as far as asked for."""
+    scores: dict[str, float] = {}
+    if attack is not None and (run / BEST).exists():
+        report(f"{attack} on {run}")
+        title = f"{attack}, test" if eps is None else f"{attack} {eps:g}, test"
+        try:
+            scores[title] = robust_accuracy(run, attack, eps, report)
+        except ValueError as error:
+            # a bag of words has no vectors to attack by: its row is without this number
+            if eps is not None:
+                raise
+            report(str(error))
+    if properties and (run / BEST).exists():
+        scores |= attention_properties(run)
+    return scores
 
 
 # the half-width of a 95 % interval in standard errors, by the number of values  (Student 1908)
@@ -189,59 +283,14 @@ def student(count: int) -> float:
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-def _merge_seeds(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One row for several seeds: mean scores with their intervals, the median rate, the highest peak."""
-    if len(rows) == 1:
-        row = dict(rows[0])
-        return row | {"scores": {name: number(value) for name, value in row["scores"].items()}}
-    scores: dict[str, str] = {}
-    for name in rows[0]["scores"]:
-        values = [row["scores"][name] for row in rows if name in row["scores"]]
-        if len(values) > 1:
-            half = student(len(values)) * statistics.stdev(values) / len(values) ** 0.5
-            scores[name] = f"{number(statistics.mean(values))} ± {number(half)}"
-    rates = [row["tokens_per_second"] for row in rows if row["tokens_per_second"]]
-    return {
-        **rows[0],
-        "name": f"{rows[0]['name'].partition('@')[0]} ({len(rows)} seeds)",
-        "scores": scores,
-        "diverged": any(row["diverged"] for row in rows),
-        "tokens_per_second": statistics.median(rates) if rates else None,
-        "peak_bytes": max((row["peak_bytes"] or 0 for row in rows), default=0),
-        "seconds": sum(row["seconds"] or 0 for row in rows),
-    }
-
-
-def _groups(rows: Sequence[dict[str, Any]], metric: str, higher: bool) -> list[list[dict[str, Any]]]:
-    """The runs of each variant, the best mean first; where a variant has runs NAME@SEED, a run NAME is left out."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row["name"].partition("@")[0], []).append(row)
-    seeds = {name: [row for row in group if "@" in row["name"]] or group for name, group in groups.items()}
-
-    def mean(group: list[dict[str, Any]]) -> float:
-        values = [row["scores"][metric] for row in group if metric in row["scores"]]
-        worst = -np.inf if higher else np.inf
-        return statistics.mean(values) if values else worst
-
-    return sorted(seeds.values(), key=mean, reverse=higher)
-
-
-def _table(rows: list[dict[str, Any]], metric: str, task: TaskConfig, training: TrainingConfig) -> str:
-    rows = [_merge_seeds(group) for group in _groups(rows, metric, task.metrics[metric])]
-    names = list(dict.fromkeys([metric, *(score for row in rows for score in row["scores"])]))
-    head = ["trained", *names, f"{task.unit}/s", "parameters", "peak memory", "time", "steps"]
+def _table(runs: Sequence[ComparedRun], config: TaskConfig, training: TrainingConfig) -> str:
+    metric = config.metric
+    groups = _groups(runs, metric, config.metrics[metric])
+    scores = [_score_texts(group) for group in groups]
+    names = list(dict.fromkeys([metric, *(name for texts in scores for name in texts)]))
+    head = ["trained", *names, f"{config.unit}/s", "parameters", "peak memory", "time", "steps"]
     body = [
-        [
-            row["name"] + (" (diverged)" if row["diverged"] else ""),
-            *(row["scores"].get(score, "–") for score in names),
-            f"{row['tokens_per_second']:,.0f}" if row["tokens_per_second"] else "–",
-            f"{row['parameters']:,}",
-            f"{row['peak_bytes'] / 1e6:,.0f} MB" if row["peak_bytes"] else "–",
-            clock(row["seconds"]) if row["seconds"] else "–",
-            f"{row['steps']:,}",
-        ]
-        for row in rows
+        _cells(group, [texts.get(name, "–") for name in names]) for group, texts in zip(groups, scores, strict=True)
     ]
     widths = [max(len(line[n]) for line in [head, *body]) for n in range(len(head))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -251,7 +300,53 @@ def _table(rows: list[dict[str, Any]], metric: str, task: TaskConfig, training: 
     ]
     ends = {"steps": training.steps, "epochs": training.epochs, "minutes": training.minutes}
     budget = ", ".join(f"{value:g} {name}" for name, value in ends.items() if value is not None)
-    return f"{task.title}, {budget} each; the best validation, by {metric}.\n\n" + "\n".join(lines) + "\n"
+    return f"{config.title}, {budget} each; the best validation, by {metric}.\n\n" + "\n".join(lines) + "\n"
+
+
+def _groups(runs: Sequence[ComparedRun], metric: str, higher: bool) -> list[list[ComparedRun]]:
+    """The runs of each variant, the best mean first; where a variant has runs NAME@SEED, a run NAME is left out."""
+    groups: dict[str, list[ComparedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.variant, []).append(run)
+    seeds = [[run for run in group if "@" in run.name] or group for group in groups.values()]
+
+    def mean(group: list[ComparedRun]) -> float:
+        values = [run.scores[metric] for run in group if metric in run.scores]
+        worst = -np.inf if higher else np.inf
+        return statistics.mean(values) if values else worst
+
+    return sorted(seeds, key=mean, reverse=higher)
+
+
+def _score_texts(runs: Sequence[ComparedRun]) -> dict[str, str]:
+    """The scores of a run by name, or of several seeds the means with their intervals."""
+    if len(runs) == 1:
+        return {name: number(value) for name, value in runs[0].scores.items()}
+    texts: dict[str, str] = {}
+    for name in runs[0].scores:
+        values = [run.scores[name] for run in runs if name in run.scores]
+        if len(values) > 1:
+            half = student(len(values)) * statistics.stdev(values) / len(values) ** 0.5
+            texts[name] = f"{number(statistics.mean(values))} ± {number(half)}"
+    return texts
+
+
+def _cells(runs: Sequence[ComparedRun], scores: Sequence[str]) -> list[str]:
+    """A row of the table: of several seeds the median rate, the highest peak, and the time of all."""
+    first = runs[0]
+    name = first.name if len(runs) == 1 else f"{first.variant} ({len(runs)} seeds)"
+    rates = [run.tokens_per_second for run in runs if run.tokens_per_second]
+    peak = max(run.peak_bytes or 0 for run in runs)
+    seconds = sum(run.seconds or 0 for run in runs)
+    return [
+        name + (" (diverged)" if any(run.diverged for run in runs) else ""),
+        *scores,
+        f"{statistics.median(rates):,.0f}" if rates else "–",
+        f"{first.parameters:,}",
+        f"{peak / 1e6:,.0f} MB" if peak else "–",
+        clock(seconds) if seconds else "–",
+        f"{first.steps:,}",
+    ]
 
 
 def _read(out: Path) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.common import atomic_files, json_files
-from regard.interop.quantize import Quantization, is_quantized, quantizable, quantize
+from regard.experiments.attacked_run import Report, silent
+from regard.interop.quantize import is_quantized, quantizable, quantize
 from regard.kernels.int8_linear import quantize_matrix
 from regard.tasks.loading import Weights, load_run
 from regard.tasks.registry import is_released, task_from_record
@@ -22,27 +23,41 @@ from regard.training import checkpoint
 from regard.training.protocol import TrainingProblem, ValidationResult
 from regard.training.run_folder import BEST, CONFIG, FORMAT, QUANTIZATION, RECORD, RunRecord, check_holds_no_run
 
-# of an input, by which the error of a layer is measured
+# rows of an input that the error of a layer is measured with
 _ROWS = 64
-Report = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class QuantizedRun:
-    """What a quantised run records beside its weights."""
+    """The facts of a run with 8-bit weights, as its folder records them."""
 
-    run: str  # that it was made from
+    run: str  # the folder of the run that it was made from
     weights: str
     metric: str
     before: Mapping[str, float]  # values of the validation in float32
     after: Mapping[str, float]  # and with 8-bit weights
-    loss: float  # of the metric: positive is worse
+    loss: float  # how much worse the metric is
     activations: str
     bytes_before: int
     bytes_after: int
     errors: Mapping[str, float]  # relative error of each layer with 8-bit weights
     kept: Mapping[str, str]  # layers in float32, and why
     format: int = 1
+
+    def explain(self) -> str:
+        """The metric and the size before and after, and a table of the layers."""
+        share = self.bytes_after / self.bytes_before
+        size = f"{self.bytes_after:,} bytes of weights, {share:.3f} of {self.bytes_before:,}"
+        before, after = self.before[self.metric], self.after[self.metric]
+        width = max(map(len, [*self.errors, *self.kept, "layer"])) + 2
+        return "\n".join(
+            [
+                f"{self.metric} {before:.4g} in float32, {after:.4g} in 8 bits; {size}",
+                f"\n{'layer':{width}}{'weights':10}error or reason",
+                *(f"{name:{width}}{'8 bits':10}{error:.2%}" for name, error in self.errors.items()),
+                *(f"{name:{width}}{'float32':10}{reason}" for name, reason in self.kept.items()),
+            ]
+        )
 
 
 def quantize_run(
@@ -53,9 +68,9 @@ def quantize_run(
     activations: str = "int8",
     tolerance: float = 0.02,
     most_error: float = 0.1,
-    report: Report = print,
+    report: Report = silent,
 ) -> QuantizedRun:
-    """Writes the run with 8-bit weights into `out`, and the loss in its own metric on its validation data.
+    """Writes the run with 8-bit weights into `out`, and what they cost in its metric on its validation data.
 
     Layers whose relative error is above `most_error` stay in float32; if the metric then loses more than `tolerance`
     of its value, the layers of largest error follow, 1, 2, 4 …, until it does not.
@@ -85,18 +100,29 @@ def quantize_run(
         if count >= len(ranked) - 1:
             raise ValueError(
                 f"{before.main} loses {loss:.4g} of {before.value:.4g}, more than {tolerance:.1%}, whichever layers "
-                "stay in float32; allow more by --tolerance, or take --activations float32"
+                f"stay in float32; allow more, such as tolerance={2 * tolerance:g}, or take activations='float32'"
             )
         count = min(max(2 * count, 1), len(ranked) - 1)
-    kept = {name: reasons.get(name, reason) for name, reason in quantization.kept.items()}
-    made = _made(run, loaded.weights, before, after, loss, quantization, errors, kept)
-    _write(run, out, record, quantized, made, loaded.step, after)
-    return made
+    quantized_run = QuantizedRun(
+        run=str(run.absolute()),
+        weights=loaded.weights,
+        metric=before.main,
+        before=dict(before.values),
+        after=dict(after.values),
+        loss=loss,
+        activations=quantization.activations,
+        bytes_before=quantization.bytes_before,
+        bytes_after=quantization.bytes_after,
+        errors={name: errors[name] for name in quantization.layers},
+        kept={name: reasons.get(name, reason) for name, reason in quantization.kept.items()},
+    )
+    _write(run, out, record, quantized, quantized_run, loaded.step)
+    return quantized_run
 
 
 @contextmanager
 def first_inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """The input of the first call of every layer that can have 8-bit weights, some rows of it, after the context.
+    """After the context, some rows of the first input of every layer that can have 8-bit weights.
 
     Every hook removes itself, so that later calls are as fast as they were.
     """
@@ -122,9 +148,9 @@ def first_inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 def layer_errors(model: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, float]:
-    """|W x − W₈ x₈| / |W x| of every layer that can have 8-bit weights, for normal x where none is given.
+    """|W x − W₈ x₈| / |W x| of every layer that can have 8-bit weights; x is normal for a layer without an input.
 
-    Of an embedding it is the error of its rows.
+    The error of an embedding is that of its rows.
     """
     errors = {}
     trial = copy.deepcopy(model)
@@ -158,7 +184,7 @@ def _check(run: Path, out: Path, tolerance: float, most_error: float) -> None:
             "use --quantization int8 where you load it"
         )
     if (out / RECORD).exists():
-        raise FileExistsError(f"--out {out} holds a run already; name a new folder")
+        raise FileExistsError(f"out={str(out)!r} holds a run already; name a new folder")
     check_holds_no_run(out)
     if out.exists() and any(out.iterdir()):
         raise FileExistsError(f"{out} is not empty; take a new folder")
@@ -174,54 +200,20 @@ def _line(result: ValidationResult) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in result.values.items())
 
 
-def _made(
-    run: Path,
-    weights: str,
-    before: ValidationResult,
-    after: ValidationResult,
-    loss: float,
-    quantization: Quantization,
-    errors: Mapping[str, float],
-    kept: Mapping[str, str],
-) -> QuantizedRun:
-    return QuantizedRun(
-        run=str(run.absolute()),
-        weights=weights,
-        metric=before.main,
-        before=dict(before.values),
-        after=dict(after.values),
-        loss=loss,
-        activations=quantization.activations,
-        bytes_before=quantization.bytes_before,
-        bytes_after=quantization.bytes_after,
-        errors={name: errors[name] for name in quantization.layers},
-        kept=dict(kept),
-    )
-
-
-def _write(
-    run: Path,
-    out: Path,
-    record: RunRecord,
-    model: nn.Module,
-    made: QuantizedRun,
-    step: int,
-    after: ValidationResult,
-) -> None:
-    """The folder: files of the task, weights, the facts above, and the record last."""
+def _write(run: Path, out: Path, record: RunRecord, model: nn.Module, quantized: QuantizedRun, step: int) -> None:
+    """Writes the folder: files of the task, weights, the facts above, and the record last."""
     atomic_files.make_folder(out)
-    task = task_from_record(record, run)
-    names: Sequence[str] = [name for name in task.run_files if (run / name).exists()]
+    config = task_from_record(record, run)
+    names: Sequence[str] = [name for name in config.run_files if (run / name).exists()]
     for name in [*names, *([CONFIG] if (run / CONFIG).exists() else [])]:
         atomic_files.make_folder((out / name).parent)
         if (run / name).is_dir():
             shutil.copytree(run / name, out / name)
         else:
             atomic_files.write_atomically(out / name, [(run / name).read_bytes()])
-    score = {name: float(value) for name, value in after.values.items()}
-    facts = {"step": step, "score": score, "main": after.main, "quantization": made.activations}
+    score = {name: float(value) for name, value in quantized.after.items()}
+    facts = {"step": step, "score": score, "main": quantized.metric, "quantization": quantized.activations}
     checkpoint.write(out / BEST, checkpoint.collect(model), facts)
-    atomic_files.write_atomically(out / QUANTIZATION, [json_files.with_checksum(dataclasses.asdict(made))])
-    options = task_from_record(record, run).to_json()
-    rewritten = dataclasses.replace(record, options=options, format=FORMAT, initial=None)
+    atomic_files.write_atomically(out / QUANTIZATION, [json_files.with_checksum(dataclasses.asdict(quantized))])
+    rewritten = dataclasses.replace(record, options=config.to_json(), format=FORMAT, initial=None)
     rewritten.with_files(out, names).write(out)

@@ -200,12 +200,20 @@ def write_config(
         import tomli_w
     except ImportError as error:
         raise ImportError(f"{CONFIG} needs tomli_w; install it with: pip install 'regard[train]'") from error
-    tables = {"task": _merge(_options(task), resolved or {}), "training": dataclasses.asdict(training)}
+    tables = config_tables(task, training, resolved)
     comment = "# All options of this run; regard train TASK --config reads them.\n"
     if initial is not None:
         comment += f"# It was initialised by --init-from {json.dumps(initial.run)}, which a repetition needs as well.\n"
     comment += "\n"
-    atomic_files.write_atomically(path, [(comment + tomli_w.dumps(_toml_value(tables))).encode()])
+    atomic_files.write_atomically(path, [(comment + tomli_w.dumps(tables)).encode()])
+
+
+def config_tables(
+    task: TrainableTask, training: TrainingConfig, resolved: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The content of config.toml: the tables of the options."""
+    tables = {"task": _merge(_options(task), resolved or {}), "training": dataclasses.asdict(training)}
+    return _toml_value(tables)
 
 
 def _shared(options: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:

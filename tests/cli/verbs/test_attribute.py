@@ -167,8 +167,8 @@ def test_a_run_that_is_not_explained(regard: Regard, runs: Path) -> None:
     ran = regard("faithfulness", runs / "translate", "a b")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        f"regard: {runs / 'translate'} is a model of translate, which regard faithfulness does not explain; name one "
-        "of classify-text, match or classify-image\n"
+        "regard: regard faithfulness explains no output of a run of translate; name a run that classifies texts or "
+        "images\n"
     )
 
 

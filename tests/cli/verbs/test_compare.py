@@ -11,10 +11,10 @@ from tests.for_each import for_each
 
 from regard.attn.catalogue import MECHANISMS
 from regard.cli.main import main
-from regard.cli.verbs.compare import split_values, with_seeds
+from regard.cli.verbs.compare import split_values
 from regard.cli.verbs.train import TrainOptions, parse_task
 from regard.experiments import comparison
-from regard.experiments.comparison import check
+from regard.experiments.comparison import check, with_seeds
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
 from regard.tasks.translate.options import Translate
@@ -79,41 +79,7 @@ def test_a_table_a_plot_and_the_same_command_again(
     # other options belong into another folder
     other = regard(*args, "--attention", "dot", "--lr", 0.5)
     assert other.code == 2
-    assert f"{out} holds a comparison with lr 0.001, not 0.5; give the same options, or another --out" in other.err
-
-
-# a comparison of an earlier version: no table of the model, and no options that were left open
-EARLIER = """[task]
-data = "reverse"
-vocabulary = 8000
-max-length = 200
-model = "seq2seq"
-hidden = 8
-valid-lines = 1000
-seed = 0
-
-[training]
-steps = 2
-lr = 0.001
-"""
-
-
-def test_a_comparison_of_an_earlier_version_is_continued(
-    regard: Regard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainings: list[list[str]] = []
-    monkeypatch.setattr("regard.experiments.comparison._process", lambda args: trainings.append(args) or 130)
-    (tmp_path / "compare.toml").write_text(EARLIER, encoding="utf-8")
-    args = [*COMPARE, "--data", "reverse", "--hidden", 8, "--steps", 2, "--attention", "dot", "--out", tmp_path]
-    assert regard(*args).code == 130
-    (words,) = trainings
-    assert words[:2] == ["train", "translate"]
-    task = Translate(**parse_task(TrainOptions, "regard train translate", Translate, words[2:]).task)
-    assert task == Translate.of(data="reverse", hidden=8, attention="dot")
-    for option, name, before in (("--width", "width", 64), ("--lr", "lr", 0.001), ("--seed", "seed", 0)):
-        ran = regard(*args, option, 7)
-        assert ran.code == 2
-        assert f"{tmp_path} holds a comparison with {name} {before}, not 7" in ran.err
+    assert f"{out} holds a comparison with lr 0.001, not 0.5; give the same options, or another folder" in other.err
 
 
 def test_every_trainable_mechanism_can_be_compared() -> None:

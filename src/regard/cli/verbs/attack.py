@@ -1,22 +1,24 @@
 """regard attack: the accuracy of a trained classifier of images, or predictor of texts, under an attack."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.cli import run_options
-from regard.cli.output import check_writable
+from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
 from regard.common.options.checks import check_positive, check_seed
 from regard.common.options.fields import flag, left_open, option, positional
-from regard.tasks.base import NoOptions, TaskConfig
-from regard.tasks.registry import TASKS
+from regard.experiments.attackable_tasks import attackable_tasks, choose_attack
 
 ImageAttackName = Literal["fgsm", "pgd", "mi-fgsm", "apgd-ce", "apgd-dlr", "square", "worst"]
 AttackName = Literal[ImageAttackName, "hotflip", "triggers", "characters"]
 _FIGURES = (".png", ".svg", ".pdf")
+# how an attack that broke no input may break some
+_WAYS_OUT = {"image": "raise --eps", "text": "allow more changes, or a larger --k"}
 
 
 @dataclass(frozen=True)
@@ -52,32 +54,10 @@ class AttackOptions:
         check_seed(self)
 
 
-def attackable_tasks(kind: str | None = None) -> dict[str, type[TaskConfig]]:
-    """The tasks whose runs can be attacked; of inputs of one kind, if it is given."""
-    return {
-        name: config
-        for name, config in TASKS.items()
-        if config.Attack is not NoOptions and kind in (None, config.input_kind)
-    }
-
-
 def run(args: Sequence[str]) -> int:
-    tasks = attackable_tasks()
-    options, config = parse_with_run(AttackOptions, "regard attack", args, "Attack", tasks)
-    if config.name not in tasks:
-        raise ValueError(
-            f"{options.run} is a run of {config.name}, which regard attack does not change; name a run of "
-            f"{', '.join(tasks)}"
-        )
-    kind: Any = config.Attack
-    name = options.attack or kind.attacks[0]
-    if name not in kind.attacks:
-        changes = next(each.Attack.changes for each in tasks.values() if name in each.Attack.attacks)  # type: ignore[attr-defined]
-        raise ValueError(
-            f"--attack {name} {changes}, and {options.run} is a run of {config.name}; use --attack "
-            f"{' or '.join(kind.attacks)}"
-        )
-    of_task = kind(**options.task)
+    options, config = parse_with_run(AttackOptions, "regard attack", args, "Attack", attackable_tasks())
+    name = choose_attack(options.run, config, options.attack)
+    task_options: Any = config.Attack(**options.task)
     if config.input_kind == "image" and options.texts:
         raise ValueError(
             f"{options.run} is a run of {config.name}, which reads no texts; leave {options.texts[0]!r} out"
@@ -88,16 +68,29 @@ def run(args: Sequence[str]) -> int:
             f"--{choice} chooses held-out texts, and {options.texts[0]!r:.40} is typed to be attacked instead; leave "
             "one of them out"
         )
-    for given, path in (("--curve", getattr(of_task, "curve", None)), ("--picture", options.picture)):
-        check_writable(given, path, _FIGURES)
-        not_an_input(given, path, options.run, {})
+    curve = getattr(task_options, "curve", None)
+    for flag_name, path in (("--curve", curve), ("--picture", options.picture)):
+        check_writable(flag_name, path, _FIGURES)
+        not_an_input(flag_name, path, options.run, {})
     loaded = run_options.load(options.run, options.load)
-    if config.input_kind == "image":
-        from regard.experiments.attacked_images import attack_image_run
+    from regard.experiments.attacked_images import AttackedImages
+    from regard.experiments.robust_accuracy import attack_run
 
-        attack_image_run(options, of_task, name, loaded)
+    attacked = attack_run(
+        loaded, name, task_options, texts=options.texts, count=options.count, seed=options.seed, report=note
+    )
+    if isinstance(attacked, AttackedImages) and curve is not None:
+        attacked.draw_curve(curve)
+        note(f"the accuracy against eps is drawn in {curve}")
+    if options.picture is not None:
+        if attacked.draw_examples(options.picture):
+            note(f"attacked {attacked.unit}s are drawn in {options.picture}")
+        else:
+            way_out = _WAYS_OUT[attacked.unit]
+            note(f"{name} broke no {attacked.unit}, so {options.picture} is not drawn; {way_out}")
+    if options.json:
+        print(json.dumps({"run": str(options.run), **attacked.to_json()}, indent=2, ensure_ascii=False))
     else:
-        from regard.experiments.attacked_texts import attack_text_run
-
-        attack_text_run(options, of_task, name, loaded)
+        print(attacked.explain())
+    warn(attacked.warnings)
     return 0

@@ -1,6 +1,8 @@
 """regard attribute: how much each word of a text, or patch of a picture, adds to the output of a model."""
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +13,10 @@ from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
+from regard.cli.terminal_output import write_styled
 from regard.common.options.fields import flag, left_open, option, positional
 
 FIGURES = (".png", ".svg", ".pdf")
-TASKS = ("classify-text", "match", "tag", "translate", "classify-image")
 
 
 @dataclass(frozen=True)
@@ -49,30 +51,17 @@ def run(args: Sequence[str]) -> int:
     check_writable("--picture", options.picture, FIGURES)
     not_an_input("--picture", options.picture, options.run, {"the picture": [options.text]})
     loaded = run_options.load(options.run, options.load)
-    import regard
-    from regard.experiments.explanations import as_json, check_explained, print_scores
-    from regard.viz.attribution.figure import draw_attributions
-    from regard.viz.attribution.picture_figure import draw_picture_attributions
+    from regard.experiments.explanations import attribute_run
 
-    check_explained(options.run, loaded, "attribute", TASKS)
-    predictor: Any = loaded.predictor
-    given = predictor.read(options.text)
-    results = [regard.attribute(predictor, given, options.target, method) for method in options.methods]
-    first = results[0]
+    explained = attribute_run(loaded, options.text, options.target, options.methods)
     if options.json:
-        for result in results:
-            print(json.dumps({"text": options.text, **as_json(result)}, ensure_ascii=False))
+        for each in explained.attributions:
+            print(json.dumps({"text": options.text, **each.to_json()}, ensure_ascii=False))
     else:
-        print(f"{first.target} {100 * first.probability:.1f} %, logit {first.output:.3f}")
-        print_scores(results)
-    warn([f"{result.method}: {sentence}" for result in results for sentence in result.warnings])
+        width = max(shutil.get_terminal_size((100, 24)).columns, 40)
+        write_styled(explained.explain(width=width, colour=sys.stdout.isatty()) + "\n")
+    warn(explained.warnings)
     if options.picture is not None:
-        title = f"{first.target} {100 * first.probability:.1f} %"
-        grids = {each.method: each.grid for each in results if each.grid is not None}
-        if grids:
-            image = predictor.bounded_inputs([given])[0].movedim(0, -1)
-            draw_picture_attributions(image.expand(*image.shape[:2], 3), grids, options.picture, title)
-        else:
-            draw_attributions(first.tokens, {each.method: each.scores for each in results}, options.picture, title)
+        explained.draw(options.picture)
         note(f"the scores are drawn in {options.picture}")
     return 0

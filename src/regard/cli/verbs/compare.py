@@ -1,24 +1,21 @@
 """regard compare: several attentions on the same data with the same budget."""
 
 import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from regard.cli.main import choose, print_error
-from regard.cli.parsing import toml_config
-from regard.cli.verbs.attack import ImageAttackName, attackable_tasks
+from regard.cli.output import note
+from regard.cli.verbs.attack import ImageAttackName
 from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
 from regard.common.options.checks import check_radius
 from regard.common.options.fields import flag, left_open, option, resolve
+from regard.experiments.attackable_tasks import attackable_tasks
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
-from regard.training.config import TrainingConfig
-from regard.training.run_folder import RECORD, write_config
 
-_CONFIG = "compare.toml"
 _POSITIONS = "positions"
 _POSITIONS_HELP = "Positions of a Transformer by name, to be compared instead; one name holds for all."
 TextAttackName = Literal["hotflip", "characters"]
@@ -130,28 +127,33 @@ def run(args: Sequence[str]) -> int:
     out = Path("runs") / f"compare-{name}" if options.out is None else options.out
     _check_attack(options.attack, name)
     base = check_paths_exist(config(**options.task).with_absolute_paths())
-    training, notes = training_config(options.training, base)
+    training, end = training_config(options.training, base)
     base, variants = varied_values(options, base)
-    variants = with_seeds(variants, options.seeds)
-    if (out / RECORD).exists():
-        raise FileExistsError(f"--out {out} is the folder of a run; name another for the comparison")
-    is_claimed = _is_claimed(out, base, training)
-    if notes:
-        print(f"regard: each training {notes}", file=sys.stderr)
-    from regard.experiments.comparison import check, train, write_results
+    from regard.experiments.comparison import TrainingFailed, compare, holds_comparison, with_seeds
 
-    check(variants)
-    if not is_claimed:
-        _claim(out, base, training)
-    for variant_name, task in variants.items():
-        code = train(variant_name, task, out, out / _CONFIG)
-        if code == 130:
+    variants = with_seeds(variants, options.seeds)
+    holds_comparison(out, base, training)  # raises for the folder of another one before anything is printed
+    if end:
+        note(f"each training {end}")
+    try:
+        comparison = compare(
+            variants,
+            training,
+            out,
+            base=base,
+            attack=options.attack,
+            eps=options.attack_eps,
+            properties=options.properties,
+            report=note,
+        )
+    except TrainingFailed as error:
+        if error.exit_code == 130:
             command = shlex.join(["regard", "compare", *args])
-            print_error(f"interrupted while {variant_name} was trained; resume with the same command: {command}")
-            return 130
-        if code:
-            return code
-    print(write_results(base, out, training, options.attack, options.attack_eps, properties=options.properties))
+            print_error(f"interrupted while {error.name} was trained; resume with the same command: {command}")
+        elif error.exit_code != 2:  # a training that refuses its input says why itself
+            print_error(str(error))
+        return error.exit_code if error.exit_code in (2, 130) else 1
+    print(f"{comparison.table()}\n{', '.join(map(str, comparison.files))}")
     return 0
 
 
@@ -171,19 +173,6 @@ def _check_attack(attack: str | None, task: str) -> None:
         )
 
 
-def with_seeds(variants: Mapping[str, TaskConfig], seeds: int) -> dict[str, TaskConfig]:
-    """Every variant with this many seeds, NAME@SEED; the same variants if there is one seed."""
-    if seeds < 1:
-        raise ValueError(f"--seeds must be 1 or more, got {seeds}; try --seeds 5")
-    if seeds == 1:
-        return dict(variants)
-    return {
-        f"{name}@{task.seed + n}": task.with_options(seed=task.seed + n)
-        for name, task in variants.items()
-        for n in range(seeds)
-    }
-
-
 def split_values(option: str, values: str) -> list[str]:
     """The values between commas; raises for a value that is empty or stands there twice."""
     names = [name.strip() for name in values.split(",")]
@@ -192,40 +181,3 @@ def split_values(option: str, values: str) -> list[str]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"--{option} names {twice[0]!r} twice; name each once")
     return names
-
-
-def _claim(out: Path, base: TaskConfig, training: TrainingConfig) -> None:
-    """Reserves the folder for comparisons with these options."""
-    out.mkdir(parents=True, exist_ok=True)
-    write_config(out / _CONFIG, base, training)
-
-
-def _is_claimed(out: Path, base: TaskConfig, training: TrainingConfig) -> bool:
-    """Whether the folder holds a comparison with these options; raises if it holds one with others."""
-    path = out / _CONFIG
-    if not path.exists():
-        return False
-    before, now = _flat(*_read(path, type(base))), _flat(base, training)
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name):
-            raise ValueError(
-                f"{out} holds a comparison with {name} {before.get(name)!r}, not {now.get(name)!r}; "
-                "give the same options, or another --out"
-            )
-    return True
-
-
-def _read(path: Path, config: type[TaskConfig]) -> tuple[TaskConfig, TrainingConfig]:
-    """The options in the file of a comparison."""
-    in_file = toml_config.read(path, {"task": config, "training": TrainingConfig})
-    of_training = {item.name for item in fields(TrainingConfig)}
-    model = dict(in_file.pop("model", {}))
-    of_task = {name: value for name, value in in_file.items() if name not in of_training}
-    task = config.of(**of_task, model=model.pop("name", None), **model).with_absolute_paths()
-    choices = {name: value for name, value in in_file.items() if name in of_training}
-    return task, training_config({**config.training_defaults(task.model, task.dataset), **choices}, task)[0]
-
-
-def _flat(task: TaskConfig, training: TrainingConfig) -> dict[str, Any]:
-    """All options side by side."""
-    return {**vars(task), **vars(task.model), "model": task.model_name, **vars(training)}

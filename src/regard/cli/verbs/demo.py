@@ -7,26 +7,16 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.output import note
 from regard.cli.parsing.parser import parse
-from regard.tasks.translate.options import Translate
-from regard.training.config import TrainingConfig
+from regard.experiments.demo_dates import CONFIG, STEPS, TRAINING, aligned_dates
 
 if TYPE_CHECKING:
     from regard.data.text.pairs import Pairs
     from regard.tasks.translate.predictor import Translator
-    from regard.viz.alignment.alignment import Alignment
-
-STEPS = 800
-# the benchmark trains the same
-TASK = Translate.of(data="dates", metric="nll", valid_lines=500)
-TRAINING = TrainingConfig(
-    steps=STEPS, lr=3e-3, schedule="cosine", warmup=100, validate_every=200, save_every=200, log_every=20
-)
 
 
 @dataclass(frozen=True)
@@ -45,7 +35,7 @@ class DemoOptions:
 
 def run(args: Sequence[str]) -> int:
     options = parse(DemoOptions, "regard demo", args)
-    task, training = TASK, replace(TRAINING, steps=options.steps)
+    training = replace(TRAINING, steps=options.steps)
     folder = options.out / "run"
     from regard.cli.train_runner import train
     from regard.training.run_folder import RECORD
@@ -53,7 +43,7 @@ def run(args: Sequence[str]) -> int:
     resume = (folder / RECORD).exists()
     if resume:
         print(f"{folder} exists: it is resumed, if {options.steps} steps are not done; remove it to start anew.")
-    code = train(task, folder, training, resume, command=shlex.join(["regard", "demo", *args]))
+    code = train(CONFIG, folder, training, resume, command=shlex.join(["regard", "demo", *args]))
     return code or _show(folder, options.out)
 
 
@@ -67,7 +57,7 @@ def _show(run: Path, out: Path) -> int:
 
     translator = load(run)
     assert isinstance(translator, Translator)
-    test = read(TASK).test
+    test = read(CONFIG).test
     print(f"\nDates of days that no training pair had, in {len(TEN)} languages:\n")
     alignments = aligned_dates(translator, test, TEN)
     for alignment in alignments:
@@ -88,29 +78,6 @@ def _show(run: Path, out: Path) -> int:
 def command() -> str:
     """The name of this command here: "regard" if a shell finds it, otherwise its path."""
     return "regard" if shutil.which("regard") else shlex.quote(os.path.relpath(sys.argv[0]))
-
-
-def aligned_dates(translator: "Translator", test: "Pairs", languages: Sequence[str]) -> "list[Alignment]":
-    """A date in each of these languages with its translation and the attention behind it."""
-    from regard.viz.alignment.alignment import Alignment
-
-    lines = [test.source[_full(test, language)] for language in languages]
-    translations = [best for best, *_ in translator.translate(lines)]
-    return [
-        Alignment(aligned.source, aligned.target, aligned.weights, text=(line, translation.text))
-        for line, translation, aligned in zip(lines, translations, translator.align(lines, translations), strict=True)
-    ]
-
-
-def _full(test: "Pairs", language: str) -> int:
-    """The first test pair of a language that is written out in full, with the day of the week."""
-    from regard.data.embedded.dates import line
-
-    return next(
-        n
-        for n, (source, target) in enumerate(zip(test.source, test.target, strict=True))
-        if source == line(date.fromisoformat(target), language, "full")
-    )
 
 
 def _score(translator: "Translator", test: "Pairs") -> None:

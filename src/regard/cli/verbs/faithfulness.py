@@ -14,8 +14,6 @@ from regard.cli.run_options import LoadOptions
 from regard.common.options.checks import check_seed
 from regard.common.options.fields import flag, left_open, option, positional
 
-TASKS = ("classify-text", "match", "classify-image")
-
 
 @dataclass(frozen=True)
 class FaithfulnessOptions:
@@ -56,32 +54,18 @@ def run(args: Sequence[str]) -> int:
     if options.page is not None and len(options.texts) > 1:
         raise ValueError(f"--page shows one text, and {len(options.texts)} are given; name one")
     loaded = run_options.load(options.run, options.load)
-    import regard
-    from regard.experiments.explanations import (
-        check_explained,
-        faithfulness_json,
-        faithfulness_notes,
-        faithfulness_page,
-        faithfulness_table,
-    )
-    from regard.inference.picture_classifier import PictureClassifier
-    from regard.viz.attribution.page import write_page
+    from regard.experiments.explanations import faithfulness_run
 
-    check_explained(options.run, loaded, "faithfulness", TASKS)
-    predictor: Any = loaded.predictor
-    given = [predictor.read(text) for text in options.texts]
-    report = regard.faithfulness(
-        predictor, given, options.target, options.methods or None, removal=options.removal, seed=options.seed
+    explained = faithfulness_run(
+        loaded, options.texts, options.target, options.methods or None, removal=options.removal, seed=options.seed
     )
     if options.json:
-        for text, measured in zip(options.texts, report.inputs, strict=True):
-            print(json.dumps({"text": text, **faithfulness_json(measured)}, ensure_ascii=False))
+        for text, measured in zip(options.texts, explained.report.inputs, strict=True):
+            print(json.dumps({"text": text, **measured.to_json()}, ensure_ascii=False))
     else:
-        print(faithfulness_table(report))
-        warn(faithfulness_notes(report))
+        print(explained.report.explain())
+        warn(explained.report.notes)
     if options.page is not None:
-        is_picture = isinstance(predictor, PictureClassifier)
-        pixels = predictor.bounded_inputs(given)[0] if is_picture else None
-        write_page(faithfulness_page(report.inputs[0], pixels), options.page)
+        explained.write_page(options.page)
         note(f"the page is in {options.page}")
     return 0

@@ -46,7 +46,7 @@ def run(args: Sequence[str]) -> int:
 
     assert options.out is not None
     torch.set_num_threads(1)
-    made = quantize_run(
+    quantized = quantize_run(
         options.run,
         options.out,
         weights=options.weights,
@@ -55,13 +55,5 @@ def run(args: Sequence[str]) -> int:
         most_error=options.most_error,
         report=note,
     )
-    size = f"{made.bytes_after:,} bytes of weights, {made.bytes_after / made.bytes_before:.3f} of {made.bytes_before:,}"
-    print(f"{made.metric} {made.before[made.metric]:.4g} in float32, {made.after[made.metric]:.4g} in 8 bits; {size}")
-    width = max(map(len, [*made.errors, *made.kept, "layer"])) + 2
-    print(f"\n{'layer':{width}}{'weights':10}error or reason")
-    for name, error in made.errors.items():
-        print(f"{name:{width}}{'8 bits':10}{error:.2%}")
-    for name, reason in made.kept.items():
-        print(f"{name:{width}}{'float32':10}{reason}")
-    print(f"\nWritten to {options.out}.")
+    print(f"{quantized.explain()}\n\nWritten to {options.out}.")
     return 0
