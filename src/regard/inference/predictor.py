@@ -9,7 +9,8 @@ predictor.loss(["ein Hund"], ["a dog"]).sum().backward()           gradients for
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.inference.counted_note import CountedNote
 from regard.inference.embedded_classifier import EmbeddedClassifier
 from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
@@ -28,6 +30,7 @@ from regard.recording.recording import Recording
 from regard.recording.run import RecordedRun, TextAlignment, recorded
 from regard.viz.show import show
 
+_NO_PICTURE = "--picture draws attention, and this model has none; leave it out"
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 # entered around the pass in which the model attends to what its outputs are made of
@@ -136,8 +139,23 @@ class Predictor(ABC, Generic[Input, Output]):
 
     # Services
 
+    def notes(self, output: Output) -> Mapping[CountedNote, int]:
+        """Sentences for people about the output, or about its input, with the numbers that they begin with; the numbers
+        of all outputs are summed."""
+        return {}
+
+    def blank(self) -> Input | None:
+        """An input without content, by which to see whether a model attends that cannot say so; None: it says so."""
+        return None
+
     def session(self, options: Any, picture: Path | None) -> "PredictionSession":
-        """What `regard predict` does beside printing outputs: notes about them, and a picture."""
+        """What `regard predict` does beside printing outputs: notes about them, and a picture. Raises before anything
+        is printed if the model has no attention to draw."""
+        if picture is not None:
+            self.check_attends("--picture")
+            blank = self.blank()
+            if blank is not None and not len(predict_recorded(self, [blank])[1]):
+                raise ValueError(_NO_PICTURE)
         return PredictionSession(self, options, picture)
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
@@ -163,6 +181,7 @@ class PredictionSession:
     def __init__(self, predictor: Predictor[Any, Any], options: Any, picture: Path | None) -> None:
         self.predictor, self.options, self.picture = predictor, options, picture
         self.inputs: list[Any] = []
+        self.counts: Counter[CountedNote] = Counter()
 
     def check(self, count: int) -> None:
         """Raises before anything is predicted if the picture cannot show this many inputs."""
@@ -173,23 +192,27 @@ class PredictionSession:
         """Takes note of a chunk of inputs, the first of which has this number, and of their outputs."""
         if self.picture is not None:
             self.inputs += inputs
+        for output in outputs:
+            self.counts.update(self.predictor.notes(output))
 
     def finish(self) -> list[str]:
         """Draws the picture; returns notes for people."""
-        if self.picture is not None and self.inputs:
-            output, recording = labelled_recording(self.predictor, self.inputs[0], self.options)
-            if not len(recording):
-                raise ValueError("--picture draws attention, and this model has none; leave it out")
-            self.predictor.draw(recording, self.inputs[0], output, self.picture)
-        return []
+        notes = self.notes()
+        return notes if self.picture is None else [*notes, *self.draw(self.picture)]
 
+    def notes(self) -> list[str]:
+        """Sentences about all inputs and outputs."""
+        return [note.text(count) for note, count in self.counts.items() if count]
 
-class PictureSession(PredictionSession):
-    """Names the picture that it has drawn."""
-
-    def finish(self) -> list[str]:
-        notes = super().finish()
-        return notes if self.picture is None else [*notes, f"the attention is drawn in {self.picture}"]
+    def draw(self, path: Path) -> list[str]:
+        """Draws the picture; returns notes about it."""
+        if not self.inputs:
+            return []
+        output, recording = labelled_recording(self.predictor, self.inputs[0], self.options)
+        if not len(recording):
+            raise ValueError(_NO_PICTURE)
+        self.predictor.draw(recording, self.inputs[0], output, path)
+        return [f"the attention is drawn in {path}"]
 
 
 def predict_recorded(

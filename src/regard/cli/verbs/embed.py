@@ -59,7 +59,7 @@ def _write_vectors(predictor: "EmbedPredictor", options: EmbedOptions) -> None:
     import numpy as np
 
     from regard.common import atomic_files
-    from regard.tasks.embed.predictor import empty_note
+    from regard.tasks.embed.predictor import EMPTY_VECTORS
 
     assert options.out is not None
     outputs = [output for lines in input_lines(options.inputs, options.file) for output in predictor.predict(lines)]
@@ -69,4 +69,4 @@ def _write_vectors(predictor: "EmbedPredictor", options: EmbedOptions) -> None:
     atomic_files.write_atomically(options.out, [content.getvalue()])
     note(f"{len(vectors):,} vectors of {vectors.shape[1]:,} numbers are in {options.out}")
     if count := sum(output.is_empty for output in outputs):
-        note(empty_note(count))
+        note(EMPTY_VECTORS.text(count))

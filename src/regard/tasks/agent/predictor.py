@@ -16,7 +16,7 @@ from regard.common.eval_mode import eval_mode
 from regard.data.environments.base import EnvironmentSpec, ObjectEnvironment
 from regard.data.environments.catalogue import begin_games
 from regard.data.environments.games import VectorGames
-from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, predict_recorded
+from regard.inference.predictor import Observe, Predictor, predict_recorded
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.attention_memory import AttentionMemory
 from regard.models.acting.decision_memory import DecisionMemory, attended_steps
@@ -276,10 +276,3 @@ class AgentPredictor(Predictor[int, Episode]):
 
     def draw(self, recording: Recording, given: int, output: Episode, path: Path) -> Path:
         return self.view(recording, output).save(path)
-
-    # Services
-
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        if picture is not None:
-            self.check_attends("--picture")
-        return PictureSession(self, options, picture)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,16 @@ from torch import Tensor
 from regard.attn.maps.attention_map import DenseMap
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
-from regard.common.wording import plural
 from regard.data.questions.babi import Question, parse_story, words_of
-from regard.inference.endpoint import Endpoint
-from regard.inference.limits import Limits
+from regard.inference.counted_note import UNKNOWN_WORDS, CountedNote
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PredictionSession
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
 from regard.tasks.answer.data import EncodedQuestions, StoryFacts
 from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer
-from regard.viz.plots.figure_file import SUFFIXES
+from regard.tasks.shared.text_predictor import TextPredictor
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
 
@@ -70,8 +69,12 @@ class StoryAnswer:
         return self.first + int(np.argmax(np.max(self.hops, axis=0)))
 
 
-class AnswerPredictor(Predictor[str, StoryAnswer]):
+class AnswerPredictor(TextPredictor[StoryAnswer]):
     """text -> story and question -> answer, in batches of stories of similar length."""
+
+    config_type = Answer
+    page_title = "Answer questions with {run}"
+    text_schema = MappingProxyType({"format": "story"})
 
     model: AnswerNetworks
 
@@ -220,12 +223,11 @@ class AnswerPredictor(Predictor[str, StoryAnswer]):
             joined = derive("hops", hops[0].kind, DenseMap(rows), hops, "hops")
             recording = replace(recording, maps=(joined,))
         said = self.text(output).partition("\t")[0]
-        about = {**recording.about, "text": given, "said": said, "keys": "sentences", "queries": "hops"}
-        return replace(recording, queries=queries, keys=keys, about=about)
+        return self.labelled(recording, given, said, queries, keys, {"keys": "sentences", "queries": "hops"})
 
-    def draw(self, recording: Recording, given: str, output: StoryAnswer, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, given: str, output: StoryAnswer, path: Path) -> Path:
         """One row per sentence, one column per hop; sentences that support the answer are marked."""
-        if path.suffix not in SUFFIXES or recording.keys is None:
+        if recording.keys is None:
             return show(recording).save(path)
         _, question = self._parse(given)
         best, share = output.probabilities[0]
@@ -234,51 +236,37 @@ class AnswerPredictor(Predictor[str, StoryAnswer]):
 
     # Services
 
+    def about(self) -> dict[str, object]:
+        return {"tasks": self.facts.tasks, "memory": self.config.memory}
+
+    def example(self) -> str:
+        return _EXAMPLE if len(self.encoders) == 1 else f"{_TASK} {self.facts.tasks[0]}\n{_EXAMPLE}"
+
+    def notes(self, output: StoryAnswer) -> dict[CountedNote, int]:
+        rest = f"older than the memory of {self.config.memory:,} and not read"
+        return {CountedNote("sentence", f"was {rest}", f"were {rest}"): output.first}
+
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return AnswerSession(self, options, picture)
 
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
-
-        about = {"run": run, "step": step, "tasks": self.facts.tasks, "memory": self.config.memory}
-        example = _EXAMPLE if len(self.encoders) == 1 else f"{_TASK} {self.facts.tasks[0]}\n{_EXAMPLE}"
-        title = f"Answer questions with {run}"
-        return TextEndpoint(
-            self, limits, name=Answer.name, title=title, about=about, example=example, text_schema={"format": "story"}
-        )
-
 
 class AnswerSession(PredictionSession):
-    """Counts unknown words, and sentences that are older than the memory."""
-
-    predictor: AnswerPredictor
+    """Names unknown words, each once."""
 
     def __init__(self, predictor: AnswerPredictor, options: Any, picture: Path | None) -> None:
         super().__init__(predictor, options, picture)
         self.unknown: dict[str, None] = {}
-        self.num_old = 0
 
     def add(self, inputs: Sequence[str], outputs: Sequence[StoryAnswer], first: int) -> None:
         super().add(inputs, outputs, first)
         for output in outputs:
             self.unknown.update(dict.fromkeys(output.unknown))
-            self.num_old += output.first
 
-    def finish(self) -> list[str]:
-        notes = super().finish()
-        if self.unknown:
-            named = ", ".join(list(self.unknown)[:5]) + (" …" if len(self.unknown) > 5 else "")
-            was, them = ("was", "it") if len(self.unknown) == 1 else ("were", "them")
-            count = plural(len(self.unknown), "word")
-            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}: {named}")
-        if self.num_old:
-            was = "was" if self.num_old == 1 else "were"
-            memory = self.predictor.config.memory
-            notes.append(f"{plural(self.num_old, 'sentence')} {was} older than the memory of {memory:,} and not read")
-        if self.picture is not None:
-            notes.append(f"the attention is drawn in {self.picture}")
-        return notes
+    def notes(self) -> list[str]:
+        if not self.unknown:
+            return super().notes()
+        words = ", ".join(list(self.unknown)[:5]) + (" …" if len(self.unknown) > 5 else "")
+        return [f"{UNKNOWN_WORDS.text(len(self.unknown))}: {words}", *super().notes()]
 
 
 def story_text(question: Question, task: str | None) -> str:

@@ -183,7 +183,7 @@ class Captioner(ImagePredictor[ImageCaptions]):
     def grid(self) -> tuple[int, int]:
         """Height and width of the grid of patches."""
         with torch.no_grad(), eval_mode(self.model):
-            grid = self.model.init_state(self.tensor([self.black()])).grid
+            grid = self.model.init_state(self.tensor([self.blank()])).grid
         assert grid is not None
         return grid
 

@@ -15,18 +15,19 @@ from torch import Tensor
 
 from regard.common.eval_mode import eval_mode
 from regard.common.options.checks import check_top
-from regard.common.suggestions import known
 from regard.common.wording import plural
 from regard.data.clips import signal_files
 from regard.data.clips.frame_files import read_clip
 from regard.data.clips.labelled import Clip, Clips
+from regard.inference.batches import similar_batches
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor, predict_recorded
+from regard.inference.predictor import Observe, Predictor
 from regard.models.clips.clip_model import ClipModel
 from regard.recording.recording import Recording
 from regard.tasks.classify_clip.data import ClipFacts, ClipSplits, pad
 from regard.tasks.classify_clip.maps import clip_maps
 from regard.tasks.classify_clip.options import PredictClips
+from regard.tasks.shared.ranked_classes import Ranking, class_number, percentages, ranked_classes
 from regard.viz.clip.signal_figure import draw_signal
 from regard.viz.clip.strip import draw_strip
 
@@ -37,8 +38,6 @@ _SUMMARY = 3
 # an example of the run's own data, or a line of a file
 _HELD_OUT = re.compile(r"(test|valid):(\d+)")
 _LINE = re.compile(r"(.+\.(?:csv|tsv|ts)):(\d+)", re.IGNORECASE)
-
-Ranking = Sequence[tuple[str, float]]  # classes with their probabilities, the likeliest first
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,40 +153,24 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
         return [self._ranked(row)[0] for row in self.model.growing(self.tensors([given])[0])]
 
     def _ranked(self, logits: Tensor) -> Ranking:  # "k"
-        probabilities = logits.cpu().double().softmax(-1)
-        order = probabilities.argsort(descending=True, stable=True).tolist()
-        return [(self.facts.classes[n], float(probabilities[n])) for n in order]
+        return ranked_classes(self.facts.classes, logits.cpu().double().softmax(-1).numpy())
 
     def loss(self, inputs: Sequence[ClipInput], targets: Sequence[str | int]) -> Tensor:  # -> "b"
         """−log p of the class, given by its name or its number."""
-        numbers = torch.tensor([self._class_number(target) for target in targets], device=self.device)
+        numbers = torch.tensor([class_number(target, self.facts.classes) for target in targets], device=self.device)
         with eval_mode(self.model):
             return F.cross_entropy(self.model(*self.tensors(inputs)).float(), numbers, reduction="none")
-
-    def _class_number(self, target: str | int) -> int:
-        if isinstance(target, str):
-            known("class", target, self.facts.classes)
-            return self.facts.classes.index(target)
-        if not 0 <= target < len(self.facts.classes):
-            raise ValueError(
-                f"targets must be names of classes or numbers from 0 to {len(self.facts.classes) - 1}, got {target}; "
-                f"try {self.facts.classes[0]!r}"
-            )
-        return target
 
     @torch.no_grad()
     def probabilities(
         self, clips: Sequence[Clip], done: Callable[[int], object] | None = None
     ) -> NDArray[np.float64]:  # -> "n k"
         """p(class | clip), clips of similar length together; `done` is called with the number of clips so far."""
-        rows, count = np.empty((len(clips), len(self.facts.classes))), 0
+        rows = np.empty((len(clips), len(self.facts.classes)))
         with eval_mode(self.model):
-            for index in _by_length(clips):
-                x, lengths = self.tensors([ClipInput(clips[n]) for n in index.tolist()])
+            for index in similar_batches([*map(len, clips)], _BATCH, done):
+                x, lengths = self.tensors([ClipInput(clips[n]) for n in index])
                 rows[index] = self.model(x, lengths).cpu().double().softmax(-1).numpy()
-                count += len(index)
-                if done is not None:
-                    done(count)
         return rows
 
     @torch.no_grad()
@@ -199,8 +182,8 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
         assert clips.intervals is not None
         shares = []
         with eval_mode(self.model):
-            for index in _by_length(clips.clips):
-                weights = self.model.attend(*self.tensors([ClipInput(clips.clips[n]) for n in index.tolist()])).weights
+            for index in similar_batches([*map(len, clips.clips)], _BATCH):
+                weights = self.model.attend(*self.tensors([ClipInput(clips.clips[n]) for n in index])).weights
                 if weights is None:
                     return None
                 for row, (start, end) in zip(weights, clips.intervals[index].tolist(), strict=True):
@@ -209,13 +192,13 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
         return 100.0 * float(np.mean(shares)) if shares else None
 
     def text(self, output: ClipClassification) -> str:
-        text = "\t".join(_percentages(output.classes, output.top))
+        text = "\t".join(percentages(output.classes, output.top))
         if output.growing is None:
             return text
-        return text + "\t" + ", ".join(f"{n}: {each}" for n, each in enumerate(_percentages(output.growing), 1))
+        return text + "\t" + ", ".join(f"{n}: {each}" for n, each in enumerate(percentages(output.growing), 1))
 
     def summary(self, output: ClipClassification) -> str:
-        return ", ".join(_percentages(output.classes, _SUMMARY))
+        return ", ".join(percentages(output.classes, _SUMMARY))
 
     def json(self, output: ClipClassification) -> dict[str, Any]:
         values: dict[str, Any] = {"classes": dict(output.classes)}
@@ -244,25 +227,9 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
             return super().draw(recording, given, output, path)
         return draw_strip(given.clip, path, title, steps=maps.steps, places=maps.places, notes=notes)
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        # before anything is printed; whether a model attends does not depend on the clip
-        if picture is not None and not len(predict_recorded(self, [self._blank()])[1]):
-            raise ValueError("--picture draws attention, and this model has none; leave it out")
-        return super().session(options, picture)
-
-    def _blank(self) -> ClipInput:
+    def blank(self) -> ClipInput:
         """Two steps without content."""
         size, channels = self.facts.size, self.facts.channels
         return ClipInput(
             np.zeros((2, channels), np.float32) if size is None else np.zeros((2, *size, channels), np.uint8)
         )
-
-
-def _by_length(clips: Sequence[Clip]) -> list[NDArray[np.int64]]:
-    """The numbers of clips in batches, the shortest first."""
-    order = np.argsort([len(clip) for clip in clips], kind="stable")
-    return np.split(order, range(_BATCH, len(order), _BATCH))
-
-
-def _percentages(ranking: Ranking, count: int | None = None) -> list[str]:
-    return [f"{name} {100 * probability:.1f} %" for name, probability in ranking[:count]]

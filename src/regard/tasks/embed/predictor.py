@@ -17,17 +17,19 @@ from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural, shortened
 from regard.data.text.pairs import read_lines
 from regard.data.text.subwords import EncodedText, SubwordTokenizer
-from regard.inference.endpoint import Endpoint
+from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.exportable import Exportable
-from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, PredictionSession
 from regard.layers.packed_texts import PackedTexts
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.recording.recording import Recording
 from regard.tasks.embed.options import Embed, PredictVectors
+from regard.tasks.shared.text_predictor import TextPredictor
 from regard.viz.plots.ranking import draw_ranking
 
+_VECTOR = "that of the tokens which begin and end every text"
+EMPTY_VECTORS = CountedNote("text", f"is empty; its vector is {_VECTOR}", f"are empty; their vectors are {_VECTOR}")
 _DECIMALS = 6
 # lines that are compared with a text at once
 _ROWS = 4096
@@ -66,12 +68,15 @@ class LineIndex:
         return self.vectors.norm(dim=-1)
 
 
-class EmbedPredictor(Predictor[str, TextVector]):
+class EmbedPredictor(TextPredictor[TextVector]):
     """text -> tokens -> vector, in packs without padding.
 
     `longest` is the number of positions of the encoder, None if it reads texts of any length. A text that is longer is
     refused; the texts of pairs are cut off after `max_length` tokens where they are evaluated.
     """
+
+    config_type = Embed
+    page_title = "Vectors of texts with {run}"
 
     model: TextEmbedder
 
@@ -89,9 +94,6 @@ class EmbedPredictor(Predictor[str, TextVector]):
         self._index: LineIndex | None = None
 
     # Prediction
-
-    def read(self, argument: str) -> str:
-        return argument
 
     def encode(self, texts: Sequence[str]) -> list[EncodedText]:
         """The tokens of texts; raises for one that has more than the encoder has positions."""
@@ -190,24 +192,25 @@ class EmbedPredictor(Predictor[str, TextVector]):
     def label(self, recording: Recording, given: str, output: TextVector) -> Recording:
         """Rows and columns are the tokens of the text."""
         (encoded,) = self.encode([given])
-        pieces = tuple(self.tokenizer.pieces(encoded.ids))
-        about = {**recording.about, "text": given, "said": self.summary(output).replace("\t", ", "), "keys": "tokens"}
-        return replace(recording, queries=pieces, keys=pieces, about=about)
+        pieces = self.tokenizer.pieces(encoded.ids)
+        return self.labelled(recording, given, self.summary(output), pieces, pieces, {"keys": "tokens"})
 
     # Services
 
     def exportable(self) -> Exportable:
         return Exportable(self.model, self.tokenizer.library_vocabulary(), longest=self.longest)
 
+    def notes(self, output: TextVector) -> dict[CountedNote, int]:
+        return {UNKNOWN_TOKENS: output.num_unknown, EMPTY_VECTORS: output.is_empty}
+
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return EmbeddingSession(self, options, picture)
 
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
+    def request_options(self) -> None:
+        """A service reads no file of neighbours."""
 
-        about = {"run": run, "step": step, "width": self.model.width, "longest": self.longest}
-        return TextEndpoint(self, limits, name=Embed.name, title=f"Vectors of texts with {run}", about=about)
+    def about(self) -> dict[str, object]:
+        return {"width": self.model.width, "longest": self.longest}
 
 
 def _with_neighbours(output: TextVector, vector: Tensor, index: LineIndex, top: int) -> TextVector:
@@ -222,40 +225,17 @@ def _with_neighbours(output: TextVector, vector: Tensor, index: LineIndex, top: 
 
 
 class EmbeddingSession(PredictionSession):
-    """Counts empty texts and unknown tokens; draws the neighbours of a text, or the attention behind its vector."""
+    """Draws the neighbours of a text, or the attention behind its vector."""
 
-    predictor: EmbedPredictor
-
-    def __init__(self, predictor: EmbedPredictor, options: PredictVectors, picture: Path | None) -> None:
-        super().__init__(predictor, options, picture)
-        self.num_unknown = self.num_empty = 0
-        self.first: TextVector | None = None
+    neighbours: tuple[Neighbour, ...] | None = None  # of the first text
 
     def add(self, inputs: Sequence[str], outputs: Sequence[TextVector], first: int) -> None:
         super().add(inputs, outputs, first)
-        self.num_unknown += sum(output.num_unknown for output in outputs)
-        self.num_empty += sum(output.is_empty for output in outputs)
-        self.first = outputs[0] if self.first is None and outputs else self.first
+        if first == 0 and outputs:
+            self.neighbours = outputs[0].neighbours
 
-    def finish(self) -> list[str]:
-        notes = []
-        if self.picture is not None and self.first is not None and self.first.neighbours is not None:
-            rows = [(each.text, each.cosine) for each in self.first.neighbours]
-            draw_ranking(rows, self.picture, self.inputs[0], "cosine")
-            notes.append(f"the neighbours are drawn in {self.picture}")
-        else:
-            super().finish()
-            notes += [] if self.picture is None else [f"the attention is drawn in {self.picture}"]
-        if self.num_unknown:
-            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
-            count = plural(self.num_unknown, "token")
-            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
-        if self.num_empty:
-            notes.append(empty_note(self.num_empty))
-        return notes
-
-
-def empty_note(count: int) -> str:
-    """A sentence about texts without words."""
-    has, its = ("text is", "its vector is") if count == 1 else ("texts are", "their vectors are")
-    return f"{count:,} {has} empty; {its} that of the tokens which begin and end every text"
+    def draw(self, path: Path) -> list[str]:
+        if self.neighbours is None:
+            return super().draw(path)
+        draw_ranking([(each.text, each.cosine) for each in self.neighbours], path, self.inputs[0], "cosine")
+        return [f"the neighbours are drawn in {path}"]

@@ -138,13 +138,12 @@ class SampleSession(PredictionSession):
             output.picture = self.picture
         self.outputs += outputs
 
-    def finish(self) -> list[str]:
-        assert self.picture is not None
+    def draw(self, path: Path) -> list[str]:
         notes = [self.predictor.text(output) for output in self.outputs]
         title = f"sampled from {self.predictor.run}, seed {self.outputs[0].seed}"
         sheet = image_grid([output.pixels for output in self.outputs])
-        draw_samples(sheet, self.inputs, notes, self.picture, title)
-        return [f"the samples are drawn in {self.picture}, one row per class"]
+        draw_samples(sheet, self.inputs, notes, path, title)
+        return [f"the samples are drawn in {path}, one row per class"]
 
 
 def sample_images(

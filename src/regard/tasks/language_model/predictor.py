@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,10 +16,11 @@ from regard.data.text.special_tokens import EOS
 from regard.data.text.text_tokenizer import PromptTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.chat import ChatAnswer, Emit
+from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe, Predictor
 from regard.models.language_model import LanguageModel
 from regard.models.pretrained.prompt_tokenizer import ReleasedTokenizer
 from regard.recording.recording import Recording
@@ -241,48 +241,17 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
             vocabulary = self.tokenizer.library_vocabulary()
         return Exportable(self.model, vocabulary, longest=self.longest)
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        return GenerationSession(self, options, picture)
+    def notes(self, output: GeneratedTexts) -> dict[CountedNote, int]:
+        read = f"the {self.longest} tokens that the model reads"
+        cut = CountedNote("prompt", f"had more than {read}; only the last of them were read")
+        slid = CountedNote(
+            "text", f"grew past {read} at once; each time it was full, the older half of the context was dropped"
+        )
+        encoded = output.encoded
+        return {UNKNOWN_TOKENS: encoded.num_unknown, cut: encoded.num_dropped > 0, slid: output.has_slid}
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
         from regard.tasks.language_model.endpoint import GenerateEndpoint
 
         return GenerateEndpoint(self, limits, run=run, step=step)
-
-
-class GenerationSession(PredictionSession):
-    """Counts unknown tokens, prompts that are longer than the context, and texts that grew past it."""
-
-    predictor: LanguageModelPredictor
-
-    def __init__(self, predictor: LanguageModelPredictor, options: Any, picture: Path | None) -> None:
-        super().__init__(predictor, options, picture)
-        self.num_unknown = self.num_cut = self.num_slid = 0
-
-    def add(self, inputs: Sequence[str], outputs: Sequence[GeneratedTexts], first: int) -> None:
-        super().add(inputs, outputs, first)
-        self.num_unknown += sum(output.encoded.num_unknown for output in outputs)
-        self.num_cut += sum(output.encoded.num_dropped > 0 for output in outputs)
-        self.num_slid += sum(output.has_slid for output in outputs)
-
-    def finish(self) -> list[str]:
-        notes = super().finish()
-        if self.num_unknown:
-            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
-            count = plural(self.num_unknown, "token")
-            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
-        context = self.predictor.longest
-        if self.num_cut:
-            notes.append(
-                f"{plural(self.num_cut, 'prompt')} had more than the {context} tokens that the model reads; "
-                "only the last of them were read"
-            )
-        if self.num_slid:
-            notes.append(
-                f"{plural(self.num_slid, 'text')} grew past the {context} tokens that the model reads at once; each "
-                "time it was full, the older half of the context was dropped"
-            )
-        if self.picture is not None:
-            notes.append(f"the attention is drawn in {self.picture}")
-        return notes

@@ -4,8 +4,8 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,16 +14,17 @@ from torch import Tensor, nn
 from regard.attn.terms.mask import Lengths
 from regard.common.eval_mode import eval_mode
 from regard.common.options.checks import check_top
-from regard.common.wording import plural, shortened
-from regard.inference.endpoint import Endpoint
+from regard.common.wording import shortened
+from regard.inference.batches import similar_batches
+from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.exportable import Exportable
-from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.inference.predictor import Observe
 from regard.models.bert import BERTMaskedLM
 from regard.recording.recording import Recording
 from regard.tasks.masked_lm.masked_texts import MASK, EncodedMasks, MaskedTexts
 from regard.tasks.masked_lm.options import MaskedLM, PredictMasked
+from regard.tasks.shared.text_predictor import TextPredictor
 
 # texts per batch
 _BATCH = 32
@@ -48,8 +49,12 @@ class FilledText:
     margin: float = field(default=math.inf, compare=False)  # of the closest ranking of candidates
 
 
-class MaskedLMPredictor(Predictor[str, FilledText]):
+class MaskedLMPredictor(TextPredictor[FilledText]):
     """text -> tokens and masks -> the probability of every token in place of each mask."""
+
+    config_type = MaskedLM
+    page_title = f"Guess the words at {MASK} with {{run}}"
+    text_schema = MappingProxyType({"pattern": re.escape(MASK)})
 
     model: BERTMaskedLM
 
@@ -58,9 +63,6 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
         self.model, self.texts, self.longest = model, texts, longest
 
     # Prediction
-
-    def read(self, argument: str) -> str:
-        return argument
 
     def encode(self, text: str) -> EncodedMasks:
         """The tokens of a text; raises if it has no mask, or more tokens than the model reads."""
@@ -79,11 +81,8 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
         check_top(options, len(self.texts.candidates), "tokens")
         encoded = [self.encode(text) for text in inputs]
         outputs: list[FilledText | None] = [None] * len(inputs)
-        # texts of similar length together, so that little padding is computed
-        order = sorted(range(len(inputs)), key=lambda n: len(encoded[n].tokens))
         with observe():
-            for start in range(0, len(order), _BATCH):
-                index = order[start : start + _BATCH]
+            for index in similar_batches([len(each.tokens) for each in encoded], _BATCH):
                 with torch.no_grad():
                     logits = self._logits([encoded[n] for n in index])
                 for n, rows in zip(index, logits, strict=True):
@@ -181,52 +180,22 @@ class MaskedLMPredictor(Predictor[str, FilledText]):
 
     def label(self, recording: Recording, given: str, output: FilledText) -> Recording:
         """Rows and columns are the tokens of the text."""
-        pieces = tuple(self.texts.pieces(output.encoded.tokens))
-        about = {**recording.about, "text": given, "said": self.text(output).replace("\t", ", "), "keys": "tokens"}
-        return replace(recording, queries=pieces, keys=pieces, about=about)
+        pieces = self.texts.pieces(output.encoded.tokens)
+        return self.labelled(recording, given, self.text(output), pieces, pieces, {"keys": "tokens"})
 
     # Services
 
     def exportable(self) -> Exportable:
         return Exportable(self.model, self.texts.library_vocabulary(), longest=self.longest)
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        return MaskedSession(self, options, picture)
+    def notes(self, output: FilledText) -> dict[CountedNote, int]:
+        return {UNKNOWN_TOKENS: output.encoded.num_unknown}
 
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
+    def about(self) -> dict[str, object]:
+        return {"max_length": self.longest}
 
-        return TextEndpoint(
-            self,
-            limits,
-            name=MaskedLM.name,
-            title=f"Guess the words at {MASK} with {run}",
-            options=PredictMasked,
-            maxima={"top": len(self.texts.candidates)},
-            about={"run": run, "step": step, "max_length": self.longest},
-            example=f"a {MASK}",
-            text_schema={"pattern": re.escape(MASK)},
-        )
+    def option_maxima(self) -> dict[str, int]:
+        return {"top": len(self.texts.candidates)}
 
-
-class MaskedSession(PredictionSession):
-    """Counts unknown tokens."""
-
-    def __init__(self, predictor: MaskedLMPredictor, options: Any, picture: Path | None) -> None:
-        super().__init__(predictor, options, picture)
-        self.num_unknown = 0
-
-    def add(self, inputs: Sequence[str], outputs: Sequence[FilledText], first: int) -> None:
-        super().add(inputs, outputs, first)
-        self.num_unknown += sum(output.encoded.num_unknown for output in outputs)
-
-    def finish(self) -> list[str]:
-        notes = super().finish()
-        if self.num_unknown:
-            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
-            count = plural(self.num_unknown, "token")
-            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
-        if self.picture is not None:
-            notes.append(f"the attention is drawn in {self.picture}")
-        return notes
+    def example(self) -> str:
+        return f"a {MASK}"

@@ -121,7 +121,8 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
     def validate(self, model: PairModel) -> ValidationResult:
         predictor = MatchPredictor(model, self.reader, self.facts.classes, max_length=self.task.max_length)
         probabilities = predictor.probabilities(
-            self.valid_tokens, prepare=lambda inputs: self._read_states(model, inputs)
+            self.valid_tokens,
+            logits=lambda part: model(self._read_states(model, self.reader.inputs(part).to(predictor.device))),
         )
         sample = _sample(self.valid, probabilities, 0)
         return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,8 @@ from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
 from regard.data.questions.squad import GoldAnswer, SpanQuestion, parse_question
-from regard.inference.endpoint import Endpoint
-from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.inference.predictor import Observe
 from regard.layers.span_search import best_spans
 from regard.losses.span import span_nll
 from regard.models.reading.bidaf import BiDAF, SpanLogits
@@ -25,9 +24,8 @@ from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.tasks.read.data import ReadVocabulary, WordedQuestion, check_turns, check_words, split_questions, to_inputs
 from regard.tasks.read.options import PredictSpans, ReadConfig
-from regard.viz.plots.figure_file import SUFFIXES
+from regard.tasks.shared.text_predictor import TextPredictor
 from regard.viz.recording.figures.flow import flow_figure
-from regard.viz.show import show
 
 # for GET / of a service, and to find out whether a model attends
 EXAMPLE = "The express to Elmwick leaves at 7.40.\nWhen does the express leave?"
@@ -58,8 +56,13 @@ class ReadOutput:
         return self.answers[0]
 
 
-class ReadPredictor(Predictor[str, ReadOutput]):
+class ReadPredictor(TextPredictor[ReadOutput]):
     """text -> passage and question -> words -> spans, in batches of passages of similar length."""
+
+    config_type = ReadConfig
+    page_title = "Ask {run} about a passage"
+    text_schema = MappingProxyType({"format": "passage"})
+    model_noun = "this reader"
 
     model: BiDAF
 
@@ -68,9 +71,6 @@ class ReadPredictor(Predictor[str, ReadOutput]):
         self.encoder = vocabulary.encoder()
 
     # Prediction
-
-    def read(self, argument: str) -> str:
-        return argument
 
     def _parse(self, text: str, asked: str | None = None) -> SpanQuestion:
         """The passage and the question of a text, or of a passage alone if the question is given.
@@ -195,59 +195,27 @@ class ReadPredictor(Predictor[str, ReadOutput]):
 
     # The attention behind an answer
 
-    def check_attends(self, what: str) -> None:
-        if not self.model.attends:
-            raise ValueError(f"{what} needs attention, and this reader has none; leave {what} out")
-
     def label(self, recording: Recording, given: str, output: ReadOutput) -> Recording:
         """Rows are the words of the passage, columns those of the question; reversed maps are the way back."""
         (worded,) = split_questions([output.asked], self.config.num_turns)
         first, end = output.best.words
-        about = {
-            **recording.about,
-            "text": given,
-            "said": self.text(output).replace("\t", ", "),
-            "queries": "passage",
-            "keys": "question",
-            "answer": f"words {first + 1} to {end} of the passage",
-        }
+        axes = {"queries": "passage", "keys": "question", "answer": f"words {first + 1} to {end} of the passage"}
         maps = tuple(replace(item, is_reversed=_is_way_back(item)) for item in recording)
-        return replace(recording, maps=maps, queries=worded.passage.words, keys=worded.question, about=about)
+        recording = replace(recording, maps=maps)
+        return self.labelled(recording, given, self.text(output), worded.passage.words, worded.question, axes)
 
-    def draw(self, recording: Recording, given: str, output: ReadOutput, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, given: str, output: ReadOutput, path: Path) -> Path:
         """The passage with its answer, tinted by the question's attention, and the question by that of the answer."""
-        if path.suffix not in SUFFIXES:
-            return show(recording).save(path)
         return flow_figure(recording, path, span=output.best.words)
 
     # Services
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        if picture is not None:
-            self.check_attends("--picture")
-        return PictureSession(self, options, picture)
+    def about(self) -> dict[str, object]:
+        config = self.config
+        return {"max_length": config.max_length, "history": config.num_turns, "limit": config.limit}
 
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
-
-        about = {
-            "run": run,
-            "step": step,
-            "max_length": self.config.max_length,
-            "history": self.config.num_turns,
-            "limit": self.config.limit,
-        }
-        return TextEndpoint(
-            self,
-            limits,
-            name=ReadConfig.name,
-            title=f"Ask {run} about a passage",
-            options=PredictSpans,
-            about=about,
-            example=EXAMPLE,
-            text_schema={"format": "passage"},
-        )
+    def example(self) -> str:
+        return EXAMPLE
 
 
 def _places(passage: str, target: str) -> tuple[GoldAnswer, ...]:

@@ -18,15 +18,17 @@ from regard.data.text.text_tokenizer import TextTokenizer
 from regard.decoding.paths import PathStep
 from regard.decoding.search import Greedy, Sampling, Search, hypotheses_of, num_hypotheses, run_search, search_steps
 from regard.inference.chat import ChatAnswer, Emit, WordWeight, joined_words
+from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
-from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.inference.predictor import Observe
 from regard.models.responding.responder import History, Responder
 from regard.recording.recording import Recording
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, ReplyBatch, history_batch
 from regard.tasks.respond.maps import draw_dialogue, label_dialogue
 from regard.tasks.respond.options import PredictReplies, RequestReplies, Respond
 from regard.tasks.shared.text_generation import GeneratedText, shift_right
+from regard.tasks.shared.text_predictor import TextPredictor
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,16 @@ class AttendedTurn(NamedTuple):
     weights: Tensor  # "t w"; its sum over words is the attention to the turn
 
 
-class RespondPredictor(Predictor[str, GeneratedReplies]):
+class RespondPredictor(TextPredictor[GeneratedReplies]):
     """turns -> tokens -> search -> text; an input is a dialogue so far, its turns separated by tabs or line breaks.
 
     The turns alternate between two speakers, and the reply is given by the one who did not speak last.
     """
 
     input_key: ClassVar[str] = "dialogue"
+    config_type = Respond
+    page_title = "Talk with {run}"
+
     model: Responder
 
     def __init__(self, model: Responder, reader: DialogueReader, *, batch: int = 32) -> None:
@@ -293,69 +298,38 @@ class RespondPredictor(Predictor[str, GeneratedReplies]):
 
     # Services
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        return ReplySession(self, options, picture)
+    def notes(self, output: GeneratedReplies) -> dict[CountedNote, int]:
+        turns, words = self.reader.turns, self.reader.words
+        read = "that the model reads; only the last of them were read"
+        after = f"cut off after {words + 1} tokens"
+        encoded = output.encoded
+        return {
+            UNKNOWN_TOKENS: encoded.num_unknown,
+            CountedNote("dialogue", f"had more than the {plural(turns, 'turn')} {read}"): encoded.num_dropped > 0,
+            CountedNote("turn", f"had more than the {words} tokens {read}"): encoded.num_cut,
+            CountedNote("reply", f"was {after}", f"were {after}", "replies"): sum(
+                not reply.finished for reply in output.hypotheses
+            ),
+        }
+
+    def about(self) -> dict[str, object]:
+        return {"vocabulary": len(self.tokenizer), "turns": self.reader.turns, "words": self.reader.words}
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
         from regard.serve.chat_endpoint import chat_endpoint
         from regard.serve.streamed_texts import StreamedTextEndpoint
 
-        about = {
-            "run": run,
-            "step": step,
-            "vocabulary": len(self.tokenizer),
-            "turns": self.reader.turns,
-            "words": self.reader.words,
-        }
         endpoint = chat_endpoint(
             self,
             limits,
             lambda text, output, recording: self.chat_answer(output),
             name=Respond.name,
-            title=f"Talk with {run}",
+            title=self.page_title.format(run=run),
             speaks=True,
             options=RequestReplies,
             maxima={"beam": limits.beam},
-            about=about,
+            about={"run": run, "step": step, **self.about()},
             streams=True,
         )
         return StreamedTextEndpoint(endpoint, self)
-
-
-class ReplySession(PictureSession):
-    """Counts unknown tokens, dialogues and turns that are longer than the model reads, and replies without an end."""
-
-    predictor: RespondPredictor
-
-    def __init__(self, predictor: RespondPredictor, options: Any, picture: Path | None) -> None:
-        super().__init__(predictor, options, picture)
-        self.num_unknown = self.num_long = self.num_cut = self.num_unfinished = 0
-
-    def add(self, inputs: Sequence[str], outputs: Sequence[GeneratedReplies], first: int) -> None:
-        super().add(inputs, outputs, first)
-        self.num_unknown += sum(output.encoded.num_unknown for output in outputs)
-        self.num_long += sum(output.encoded.num_dropped > 0 for output in outputs)
-        self.num_cut += sum(output.encoded.num_cut for output in outputs)
-        self.num_unfinished += sum(not reply.finished for output in outputs for reply in output.hypotheses)
-
-    def finish(self) -> list[str]:
-        reader, notes = self.predictor.reader, []
-        if self.num_unknown:
-            was, them = ("was", "it") if self.num_unknown == 1 else ("were", "them")
-            count = plural(self.num_unknown, "token")
-            notes.append(f"{count} {was} not in the vocabulary, so the model could not read {them}")
-        if self.num_long:
-            notes.append(
-                f"{plural(self.num_long, 'dialogue')} had more than the {plural(reader.turns, 'turn')} that the model "
-                "reads; only the last of them were read"
-            )
-        if self.num_cut:
-            notes.append(
-                f"{plural(self.num_cut, 'turn')} had more than the {reader.words} tokens that the model reads; only "
-                "the last of them were read"
-            )
-        if self.num_unfinished:
-            count, was = plural(self.num_unfinished, "reply", "replies"), "was" if self.num_unfinished == 1 else "were"
-            notes.append(f"{count} {was} cut off after {reader.words + 1} tokens")
-        return [*notes, *super().finish()]

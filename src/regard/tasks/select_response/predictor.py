@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,16 @@ from regard.data.dialogues import CandidateGroup
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor
+from regard.inference.predictor import Observe
 from regard.models.matching.response_selector import DialogueInputs, ResponseSelector
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
 from regard.tasks.select_response.data import parse_group
 from regard.tasks.select_response.options import PredictResponses, SelectResponse
 from regard.tasks.select_response.readers import TurnReader, dialogue_inputs
-from regard.viz.plots.figure_file import SUFFIXES
+from regard.tasks.shared.ranked_classes import percentages
+from regard.tasks.shared.text_predictor import TextPredictor
 from regard.viz.recording.figures import draw_recording
-from regard.viz.show import show
 
 # candidates of one text in a request
 _MOST_SERVED = 100
@@ -45,11 +46,15 @@ class RankedResponses:
     top: int = 1
 
 
-class SelectResponsePredictor(Predictor[str, RankedResponses]):
+class SelectResponsePredictor(TextPredictor[RankedResponses]):
     """turns and candidates -> scores; every candidate is scored by itself, and a softmax makes them shares.
 
     An input has the turns on its first line, separated by tabs, and a candidate on every further line.
     """
+
+    config_type = SelectResponse
+    page_title = "Select a response with {run}: turns on the first line, a candidate on every further line"
+    text_schema = MappingProxyType({"format": "dialogue"})
 
     model: ResponseSelector
 
@@ -112,7 +117,7 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         return [flat[start:end] for start, end in pairwise([0, *ends])]
 
     def text(self, output: RankedResponses) -> str:
-        return "\t".join(f"{text} {100 * p:.1f} %" for text, p in output.candidates[: output.top])
+        return "\t".join(percentages(output.candidates, output.top))
 
     def json(self, output: RankedResponses) -> dict[str, Any]:
         return {"candidates": [{"text": text, "probability": p} for text, p in output.candidates]}
@@ -149,13 +154,6 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         turns = [*[""] * (self.turns - len(group.turns)), *group.turns[-self.turns :]]
         first = 1 + len(group.turns) - self.turns  # the number of the first of them in the dialogue
         *tokens, response = self.reader.tokenize([*turns, group.candidates[best]])
-        about = {
-            **recording.about,
-            "text": given,
-            "said": self.text(replace(output, top=1)),
-            "queries": "turns",
-            "keys": "response",
-        }
         names = [f"{n}: {name}" for n, each in enumerate(tokens, first) for name in self.reader.names(each)]
         maps = []
         of_turns = [item for item in recording if item.name.startswith(_OF_TURNS) and item.call == batch]
@@ -173,44 +171,26 @@ class SelectResponsePredictor(Predictor[str, RankedResponses]):
         for item in of_all:
             rows = item.weights.dense()[row, : len(names), : len(response)].unsqueeze(0)
             maps.append(derive("all turns", "cross", DenseMap(rows), [item], "turns"))
-        return replace(
-            recording, maps=tuple(maps), queries=tuple(names), keys=tuple(self.reader.names(response)), about=about
-        )
+        recording = replace(recording, maps=tuple(maps))
+        said, keys = self.text(replace(output, top=1)), self.reader.names(response)
+        return self.labelled(recording, given, said, names, keys, {"queries": "turns", "keys": "response"})
 
-    def draw(self, recording: Recording, given: str, output: RankedResponses, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, given: str, output: RankedResponses, path: Path) -> Path:
         """The maps of all turns below each other."""
-        if path.suffix not in SUFFIXES:
-            return show(recording).save(path)
         rows = torch.cat([item.weights.dense() for item in recording], dim=-2)
         whole = derive("turns", "cross", DenseMap(rows), list(recording), "all turns")
         return draw_recording(replace(recording, maps=(whole,)), path, what="map", layer=0)
 
     # Services
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        return PictureSession(self, options, picture)
+    def about(self) -> dict[str, object]:
+        return {"turns": self.turns, "candidates": _MOST_SERVED, "max_length": self.max_length}
+
+    def example(self) -> str:
+        return "a b\nc"
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
-
-        about = {
-            "run": run,
-            "step": step,
-            "turns": self.turns,
-            "candidates": _MOST_SERVED,
-            "max_length": self.max_length,
-        }
         # a text of a request has room for thousands of candidates, each of which costs as much as a text
         served = copy.copy(self)
         served.max_candidates = _MOST_SERVED
-        return TextEndpoint(
-            served,
-            limits,
-            name=SelectResponse.name,
-            title=f"Select a response with {run}: turns on the first line, a candidate on every further line",
-            options=PredictResponses,
-            about=about,
-            example="a b\nc",
-            text_schema={"format": "dialogue"},
-        )
+        return super(SelectResponsePredictor, served).endpoint(limits, run=run, step=step)

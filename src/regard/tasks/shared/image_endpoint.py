@@ -147,7 +147,7 @@ class ImageEndpoint:
         # whether a model attends to patches does not depend on the image
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
-            self.attends = bool(self._recorded(predictor.black())[1])
+            self.attends = bool(self._recorded(predictor.blank())[1])
 
     @property
     def name(self) -> str:

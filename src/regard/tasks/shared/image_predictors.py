@@ -16,15 +16,15 @@ from torch import Tensor
 from regard.common import image_files
 from regard.common.eval_mode import eval_mode
 from regard.common.options.checks import check_top
-from regard.common.suggestions import known
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor, predict_recorded
+from regard.inference.predictor import Observe, Predictor
 from regard.recording.recording import Recording
 from regard.recording.run import PIXELS, pixel_size
 from regard.tasks.shared.image_data import ImageStats, image_tensor, normalized, pixel_tensor, read_pixels
 from regard.tasks.shared.image_options import PredictImageClasses
+from regard.tasks.shared.ranked_classes import Ranking, class_number, percentages, ranked_classes
 
 Output = TypeVar("Output")
 # (x, y) of glimpses, from (0, 0), the upper left corner, to (1, 1)
@@ -87,13 +87,7 @@ class ImagePredictor(Predictor[ImageInput, Output]):
             about = {"picture": given.path.name, **about}
         return replace(recording, about={**recording.about, **about})
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        # before anything is printed; whether a model attends does not depend on the image
-        if picture is not None and not len(predict_recorded(self, [self.black()])[1]):
-            raise ValueError("--picture draws attention, and this model has none; leave it out")
-        return super().session(options, picture)
-
-    def black(self) -> ImageInput:
+    def blank(self) -> ImageInput:
         """A black image."""
         return ImageInput(np.zeros((self.stats.height, self.stats.width, self.stats.channels), np.uint8))
 
@@ -116,7 +110,7 @@ class ImagePredictor(Predictor[ImageInput, Output]):
 class ImageClassification:
     """The classes of an image, the likeliest first, and the path of the glimpses, if the model takes any."""
 
-    classes: Sequence[tuple[str, float]]
+    classes: Ranking
     path: GlimpsePath = ()
     top: int = 1  # classes that are printed
 
@@ -139,7 +133,7 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
             for start in range(0, len(inputs), _BATCH):
                 logits, paths = self.classify(self.tensor(inputs[start : start + _BATCH]))
                 for row, path in zip(logits, paths, strict=True):
-                    outputs.append(ImageClassification(ranked_classes(self.stats.classes, row), path, options.top))
+                    outputs.append(ImageClassification(self._ranked(row), path, options.top))
         return outputs
 
     def tensor_loss(self, x: Tensor, targets: Sequence[str | int]) -> Tensor:
@@ -148,8 +142,11 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
         with eval_mode(self.model):
             return F.cross_entropy(self.classify(x)[0].float(), numbers, reduction="none")
 
+    def _ranked(self, logits: Tensor) -> Ranking:  # "k"
+        return ranked_classes(self.stats.classes, logits.cpu().double().softmax(-1).numpy())
+
     def class_numbers(self, targets: Sequence[str | int]) -> Tensor:  # -> "b"
-        return torch.tensor([self._class_number(target) for target in targets])
+        return torch.tensor([class_number(target, self.stats.classes) for target in targets])
 
     def bounded_inputs(self, inputs: Sequence[ImageInput]) -> Tensor:  # -> "b c h w"
         """The pixels of the images, from 0 to 1."""
@@ -159,21 +156,11 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
         """The logits of pixels from 0 to 1; a model that samples its attention samples here, too."""
         return self.classify(normalized(x, self.stats))[0].float()
 
-    def _class_number(self, target: str | int) -> int:
-        if isinstance(target, str):
-            known("class", target, self.stats.classes)
-            return self.stats.classes.index(target)
-        if not 0 <= target < len(self.stats.classes):
-            raise ValueError(
-                f"targets must be names of classes or numbers from 0 to {len(self.stats.classes) - 1}, got {target}"
-            )
-        return target
-
     def text(self, output: ImageClassification) -> str:
-        return "\t".join(_percentages(output, output.top))
+        return "\t".join(percentages(output.classes, output.top))
 
     def summary(self, output: ImageClassification) -> str:
-        return ", ".join(_percentages(output, _SUMMARY))
+        return ", ".join(percentages(output.classes, _SUMMARY))
 
     def json(self, output: ImageClassification) -> dict[str, Any]:
         return {"classes": dict(output.classes[: output.top]), **_path(output)}
@@ -184,17 +171,6 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
 
     def margin(self, output: ImageClassification, top: int = 1) -> float:
         return ranking_margin([probability for _, probability in output.classes[: top + 1]], top)
-
-
-def ranked_classes(classes: Sequence[str], logits: Tensor) -> list[tuple[str, float]]:  # "k"
-    """Classes with their probabilities, the likeliest first."""
-    probabilities = logits.cpu().double().softmax(-1)
-    order = probabilities.argsort(descending=True, stable=True).tolist()
-    return [(classes[n], float(probabilities[n])) for n in order]
-
-
-def _percentages(output: ImageClassification, count: int) -> list[str]:
-    return [f"{name} {100 * probability:.1f} %" for name, probability in output.classes[:count]]
 
 
 def _path(output: ImageClassification) -> dict[str, Any]:

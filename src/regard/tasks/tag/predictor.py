@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ from torch import Tensor, nn
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
 from regard.common.tag_schemes import OUTSIDE, TaggedSpan
-from regard.common.wording import plural
 from regard.data.tagging.tagged import TaggedSentence
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.words import WordEncoder
+from regard.inference.counted_note import EMPTY_TEXTS, CountedNote
 from regard.inference.edited_text import EditedText
-from regard.inference.endpoint import Endpoint
-from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, PredictionSession, Predictor, check_texts
+from regard.inference.predictor import Observe, check_texts
 from regard.inference.structured_predictor import OutputPart
 from regard.inference.token_places import TokenPlace, VocabularyTexts, word_places
 from regard.inference.token_predictor import TextScores
@@ -29,14 +26,13 @@ from regard.kernels import crf
 from regard.layers.crf_search import best_paths, span_probabilities
 from regard.models.tagger import Tagger, TaggerOutput
 from regard.recording.recording import Recording
+from regard.tasks.shared.text_predictor import TextPredictor
 from regard.tasks.tag.attack import kept_tags, tag_scores
 from regard.tasks.tag.data import TagVocabulary
 from regard.tasks.tag.explained_tags import ExplainedTags, tag_target
 from regard.tasks.tag.options import PredictTags, Tag
 from regard.tasks.tag.outputs import Tagging, TagOutput, placed_span
-from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
-from regard.viz.show import show
 
 # stands for the words of a text that has none
 _NOTHING = ("",)
@@ -44,8 +40,12 @@ _NOTHING = ("",)
 _RIVALS = 3
 
 
-class TagPredictor(Predictor[str, TagOutput]):
+class TagPredictor(TextPredictor[TagOutput]):
     """text -> words -> tags and spans, in batches of texts of similar length."""
+
+    config_type = Tag
+    page_title = "Tag texts with {run}"
+    model_noun = "this tagger"
 
     model: Tagger
 
@@ -349,9 +349,9 @@ class TagPredictor(Predictor[str, TagOutput]):
 
     # The attention behind the tags
 
-    def check_attends(self, what: str) -> None:
-        if not self.model.attends or getattr(self.model, "attention", True) is None:
-            raise ValueError(f"{what} needs attention, and this tagger has none; leave {what} out")
+    @property
+    def attends(self) -> bool:
+        return self.model.attends and getattr(self.model, "attention", True) is not None
 
     def label(self, recording: Recording, given: str, output: TagOutput) -> Recording:
         """Rows are words with their tags and probabilities, columns are words; of an encoder both are sub-words."""
@@ -365,50 +365,19 @@ class TagPredictor(Predictor[str, TagOutput]):
             keys, noun = self.encoder.tokenizer.pieces(encoded.ids), "tokens"
             named = dict(zip(encoded.firsts, rows, strict=False))
             rows = [named.get(place, piece) for place, piece in enumerate(keys)]
-        about = {**recording.about, "text": given, "said": self.text(output).replace("\t", ", "), "keys": noun}
-        return replace(recording, queries=tuple(rows), keys=tuple(keys), about=about)
+        return self.labelled(recording, given, self.text(output), rows, keys, {"keys": noun})
 
-    def draw(self, recording: Recording, given: str, output: TagOutput, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, given: str, output: TagOutput, path: Path) -> Path:
         """The attention of every word, beside its tag and the probability of it."""
-        if path.suffix not in SUFFIXES:
-            return show(recording).save(path)
         return draw_recording(recording, path, what="map", layer=len(recording) - 1)
 
     # Services
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        if picture is not None:
-            self.check_attends("--picture")
-        return TaggingSession(self, options, picture)
+    def about(self) -> dict[str, object]:
+        return {"tags": self.vocabulary.tags, "max_length": self.config.max_length}
 
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
-
-        about = {"run": run, "step": step, "tags": self.vocabulary.tags, "max_length": self.config.max_length}
-        return TextEndpoint(
-            self, limits, name=Tag.name, title=f"Tag texts with {run}", options=PredictTags, about=about
-        )
-
-
-class TaggingSession(PredictionSession):
-    """Counts texts without words."""
-
-    def __init__(self, predictor: TagPredictor, options: Any, picture: Path | None) -> None:
-        super().__init__(predictor, options, picture)
-        self.num_empty = 0
-
-    def add(self, inputs: Sequence[str], outputs: Sequence[TagOutput], first: int) -> None:
-        super().add(inputs, outputs, first)
-        self.num_empty += sum(not output.words for output in outputs)
-
-    def finish(self) -> list[str]:
-        notes = super().finish()
-        if self.num_empty:
-            notes.append(f"{plural(self.num_empty, 'text')} {'is' if self.num_empty == 1 else 'are'} empty")
-        if self.picture is not None:
-            notes.append(f"the attention is drawn in {self.picture}")
-        return notes
+    def notes(self, output: TagOutput) -> dict[CountedNote, int]:
+        return {EMPTY_TEXTS: not output.words}
 
 
 def _ranked(group: Sequence[tuple[TaggedSpan, float]]) -> tuple[TaggedSpan, float, list[tuple[str, float]]]:

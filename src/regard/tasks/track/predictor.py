@@ -17,18 +17,17 @@ from regard.data.tracking.dialogue import Ontology, TrackedTurn
 from regard.inference.chat import ChatAnswer, WordWeight
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
-from regard.inference.predictor import Observe, PictureSession, PredictionSession, Predictor, labelled_recording
+from regard.inference.predictor import Observe, labelled_recording
 from regard.models.tracking.slot_tracker import SlotTracker
 from regard.recording.analysis.derived_maps import derive, normalize_rows
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
+from regard.tasks.shared.text_predictor import TextPredictor
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
 from regard.tasks.track.data import parse_conversation
 from regard.tasks.track.options import Track
 from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder, whole_batches
-from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording.figures import draw_recording
-from regard.viz.show import show
 
 # the modules whose attention is shown
 _OF_WORDS, _OF_ACTS = "candidate_attention", "act_attention"
@@ -65,11 +64,14 @@ class TrackOutput:
         return dict(self.turns[-1].requests)
 
 
-class TrackPredictor(Predictor[str, TrackOutput]):
+class TrackPredictor(TextPredictor[TrackOutput]):
     """conversation -> turns -> values of slots; every turn is scored by its own words and by the turns before.
 
     A conversation has a turn per line, or between tabs; the last one is of the user, before it the speakers alternate.
     """
+
+    config_type = Track
+    page_title = "Track dialogues with {run}"
 
     model: SlotTracker
 
@@ -206,13 +208,6 @@ class TrackPredictor(Predictor[str, TrackOutput]):
         turns = self.encoder.encode(parse_conversation(given))
         keys = [word for turn in turns for word in (*turn.system, *turn.user)]
         starts, rows = _starts(turns), _rows(output, self.candidates)
-        about = {
-            **recording.about,
-            "text": given,
-            "said": self.text(output).replace("\t", ", "),
-            "queries": "slots",
-            "keys": "words",
-        }
         words, matches, acts = (torch.zeros(len(rows), len(keys)) for _ in range(3))
         of_words, of_acts = (
             [item for item in recording if item.name.startswith(name)] for name in (_OF_WORDS, _OF_ACTS)
@@ -240,41 +235,38 @@ class TrackPredictor(Predictor[str, TrackOutput]):
             f"{n + 1}: {name}{' (not set)' if value is None else f' = {value}' if value else '?'}"
             for name, value, n in rows
         ]
-        return replace(recording, maps=tuple(maps), queries=tuple(queries), keys=tuple(keys), about=about)
+        recording = replace(recording, maps=tuple(maps))
+        axes = {"queries": "slots", "keys": "words"}
+        return self.labelled(recording, given, self.text(output), queries, keys, axes)
 
-    def draw(self, recording: Recording, given: str, output: TrackOutput, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, given: str, output: TrackOutput, path: Path) -> Path:
         """The mean of the weights of words, matches and acts."""
-        if path.suffix not in SUFFIXES:
-            return show(recording).save(path)
         both = derive("words, matches and acts", "cross", DenseMap(_mean_of(list(recording))), list(recording), "mean")
         return draw_recording(replace(recording, maps=(both,)), path, what="map", layer=0)
 
     # Services
 
-    def session(self, options: Any, picture: Path | None) -> PredictionSession:
-        return PictureSession(self, options, picture)
-
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.chat_endpoint import chat_endpoint
-
+    def about(self) -> dict[str, object]:
         ontology = self.candidates.ontology
-        about = {
-            "run": run,
-            "step": step,
+        return {
             "slots": {slot: list(values) for slot, values in ontology.slots.items()},
             "requests": list(ontology.requests),
             "history": self.encoder.history,
             "max_length": self.encoder.max_length,
         }
+
+    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
+        # pydantic, which this module needs, is installed with the extra "serve"
+        from regard.serve.chat_endpoint import chat_endpoint
+
         return chat_endpoint(
             self,
             limits,
             lambda text, output, recording: self.chat_answer(output, recording),
             name=Track.name,
-            title=f"Track dialogues with {run}",
+            title=self.page_title.format(run=run),
             speaks=False,
-            about=about,
+            about={"run": run, "step": step, **self.about()},
         )
 
 

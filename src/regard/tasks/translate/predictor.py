@@ -20,6 +20,7 @@ from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.protocol import Hypothesis
 from regard.decoding.search import Greedy, Search, num_hypotheses, run_search
+from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
@@ -45,6 +46,7 @@ from regard.tasks.translate.options import PredictTranslations, Translate
 from regard.tasks.translate.session import TranslationSession
 from regard.tasks.translate.vocabularies import Vocabularies
 
+_UNFINISHED = CountedNote("translation", "came to no end and was cut off", "came to no end and were cut off")
 # tokens that a translation may have beyond the longest training target of sources of its length
 EXTRA_TOKENS = 5
 
@@ -385,6 +387,10 @@ class Translator(Predictor[str, Translation]):
         vocabularies = self.vocabularies
         source = _library_vocabulary(vocabularies.source, end=(EOS,))
         return Exportable(self.model, source, _library_vocabulary(vocabularies.target), longest=self.longest)
+
+    def notes(self, output: Translation) -> dict[CountedNote, int]:
+        num_unfinished = sum(not hypothesis.finished for hypothesis in output.hypotheses)
+        return {UNKNOWN_TOKENS: self.num_unknown(output.source), _UNFINISHED: num_unfinished}
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return TranslationSession(self, PredictTranslations() if options is None else options, picture)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TranslationSession(PredictionSession):
-    """Counts unknown tokens, long lines and cut translations; keeps as many alignments as the file has room for."""
+    """Counts long lines; keeps as many alignments as the file has room for."""
 
     predictor: "Translator"
 
@@ -29,7 +29,6 @@ class TranslationSession(PredictionSession):
             predictor.check_attends("--picture")
         if options.coverage:
             predictor.check_aligns("--coverage")
-        self.unknown = self.unfinished = 0
         self.long: dict[int, int] = {}  # line -> its tokens, of lines longer than any in training
         self.alignments: list[Alignment] = []
         self.num_wanted, self.share = 0, 0.0  # alignments asked for, and the share of the file that they take
@@ -40,16 +39,12 @@ class TranslationSession(PredictionSession):
             super().check(count)
 
     def add(self, inputs: Sequence[str], outputs: Sequence["Translation"], first: int) -> None:
-        most = self.predictor.max_length
-        for number, (line, output) in enumerate(zip(inputs, outputs, strict=True), first + 1):
-            ids = self.predictor.vocabularies.source.encode([line])[0]
-            self.unknown += self.predictor.num_unknown(line)
-            self.unfinished += sum(not hypothesis.finished for hypothesis in output.hypotheses)
-            if len(ids) > most:
+        remembered = [line for line in inputs if line.strip()] if self.predictor.has_memory else []
+        super().add(remembered, outputs, first)
+        for number, ids in enumerate(self.predictor.vocabularies.source.encode(inputs), first + 1):
+            if len(ids) > self.predictor.max_length:
                 self.long[number] = len(ids)
-        if self.predictor.has_memory:
-            super().add([line for line in inputs if line.strip()], outputs, first)
-        elif self.picture is not None:
+        if self.picture is not None and not self.predictor.has_memory:
             self._align(inputs, outputs, first, self.picture)
 
     def _align(self, inputs: Sequence[str], outputs: Sequence["Translation"], first: int, path: Path) -> None:
@@ -71,30 +66,20 @@ class TranslationSession(PredictionSession):
             weights = (tokens_weights.source, tokens_weights.target, tokens_weights.weights)
             self.alignments.append(Alignment(*weights, note=note, text=texts, hard=self.predictor.hard))
 
-    def finish(self) -> list[str]:
-        notes = []
-        if self.unknown:
-            was, them = ("was", "it") if self.unknown == 1 else ("were", "them")
-            notes.append(
-                f"{plural(self.unknown, 'token')} {was} not in the vocabulary, so the model could not read {them}"
-            )
-        if self.long:
-            number, tokens = max(self.long.items(), key=lambda item: item[1])
-            others = f" ({plural(len(self.long) - 1, 'other line')} also too many)" if len(self.long) > 1 else ""
-            notes.append(
-                f"line {number:,} has {tokens:,} tokens{others}; training saw no line of more than "
-                f"{self.predictor.max_length:,}"
-            )
-        if self.unfinished:
-            was = "was" if self.unfinished == 1 else "were"
-            notes.append(f"{plural(self.unfinished, 'translation')} came to no end and {was} cut off")
-        return notes + ([] if self.picture is None else self._draw(self.picture))
+    def notes(self) -> list[str]:
+        if not self.long:
+            return super().notes()
+        number, tokens = max(self.long.items(), key=lambda item: item[1])
+        others = f" ({plural(len(self.long) - 1, 'other line')} also too many)" if len(self.long) > 1 else ""
+        most = f"training saw no line of more than {self.predictor.max_length:,}"
+        return [*super().notes(), f"line {number:,} has {tokens:,} tokens{others}; {most}"]
 
-    def _draw(self, path: Path) -> list[str]:
+    def draw(self, path: Path) -> list[str]:
         if not self.alignments and not self.inputs:
             return [f"nothing was translated, so there is nothing to draw into {path}"]
         if self.predictor.has_memory:
-            return [*super().finish(), f"the memory is drawn in {path}"]
+            super().draw(path)
+            return [f"the memory is drawn in {path}"]
         drawn = draw_first(self.alignments, path)
         notes = [f"the attention is drawn in {path}"]
         if drawn < self.num_wanted:
