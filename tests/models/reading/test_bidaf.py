@@ -21,7 +21,7 @@ PASSAGES = [["a", "b", "c", "d", "e", "f", "g", "a"], ["b", "c", "d"], ["g"]]
 QUESTIONS = [["a", "b"], ["c", "d", "e", "f", "g"], ["d"]]
 
 
-def reader(attention: str | None = "bidaf", **options: object) -> BiDAF:
+def reader(attention: str = "bidaf", **options: object) -> BiDAF:
     torch.manual_seed(0)
     sizes = {"embedding": 5, "characters": 3, "hidden": 6, "dropout": 0.0}
     return BiDAF(SIZES, attention=attention, **{**sizes, **options}).eval()  # type: ignore[arg-type]
@@ -90,9 +90,9 @@ def test_the_paper_written_out() -> None:
     torch.testing.assert_close(found.end[0], end)
 
 
-@for_each("attention", [*FLOWS, None])
+@for_each("attention", [*FLOWS, "none"])
 @torch.no_grad()
-def test_a_passage_does_not_depend_on_its_batch(attention: str | None) -> None:
+def test_a_passage_does_not_depend_on_its_batch(attention: str) -> None:
     model = reader(attention)
     together = model(*inputs())
     for n in range(3):
@@ -103,8 +103,8 @@ def test_a_passage_does_not_depend_on_its_batch(attention: str | None) -> None:
             assert (theirs[n, length:] == -torch.inf).all()
 
 
-@for_each("attention", [*FLOWS, None])
-def test_every_parameter_gets_a_gradient(attention: str | None) -> None:
+@for_each("attention", [*FLOWS, "none"])
+def test_every_parameter_gets_a_gradient(attention: str) -> None:
     model = reader(attention).train()
     spans = torch.tensor([[1, 4], [0, 2], [0, 0]])
     span_nll(*model(*inputs()), spans).sum().backward()
@@ -132,7 +132,7 @@ def test_both_directions_are_recorded(attention: str) -> None:
 def test_without_highway_layers_and_with_gru() -> None:
     model = reader(highway=0, cell="gru", modelling=1)
     assert model(*inputs()).start.shape == (3, 8)
-    assert not reader(None).attends
+    assert not reader("none").attends
     assert reader().attends
 
 

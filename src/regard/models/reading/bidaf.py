@@ -33,7 +33,7 @@ class BiDAF(nn.Module):
     H and U are the words of the passage and of the question: vectors of words and of their characters, highway layers,
     and one recurrent layer for both. M is `modelling` recurrent layers over G, M2 one more over M.
 
-    `attention` is a name of FLOWS; "bidaf" is that of the paper. None reads the last state of the question instead.
+    `attention` is a name of FLOWS; "bidaf" is that of the paper. "none" reads the last state of the question instead.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class BiDAF(nn.Module):
         highway: int = 2,
         modelling: int = 2,
         cell: str = "lstm",
-        attention: str | None = "bidaf",
+        attention: str = "bidaf",
         dropout: float = 0.2,
         padding: int = 0,
     ) -> None:
@@ -57,7 +57,7 @@ class BiDAF(nn.Module):
         self.highway = Highway(dim, layers=highway) if highway else nn.Identity()
         self.encoder = Encoder(dim, hidden, cell=cell)
         state = self.encoder.out_features
-        self.flow = QuestionSummary() if attention is None else build_flow(attention, state)
+        self.flow = QuestionSummary() if attention == "none" else build_flow(attention, state)
         self.modelling = Encoder(self.flow.width * state, hidden, layers=modelling, cell=cell, dropout=dropout)
         self.ending = Encoder(state, hidden, cell=cell)
         self.start, self.end = (nn.Linear((self.flow.width + 1) * state, 1) for _ in range(2))

@@ -64,13 +64,13 @@ class MemN2N(nn.Module):
         vocabulary: int,
         answers: Sequence[int],
         *,
-        width: int = 20,
+        width: int = 32,
         hops: int = 3,
         memory: int = 50,
         tying: Tying = "adjacent",
-        position: Position = "paper",
+        position: Position = "code",
         attention: str = "dot",
-        nonlinear: bool = False,
+        nonlinear: bool = True,
         restarts: int = 1,
     ) -> None:
         super().__init__()

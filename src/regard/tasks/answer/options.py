@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import check_at_least, check_choices, check_share
-from regard.common.options.fields import inner_share, left_open
+from regard.common.options.fields import at_least, inner_share, left_open, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share
 
 if TYPE_CHECKING:
-    from regard.models.reading.memn2n import MemN2N
+    pass
 
 
 @dataclass(frozen=True)
 class MemN2NOptions(ModelOptions):
     """An end-to-end memory network  (Sukhbaatar et al. 2015)."""
 
+    model_class: ClassVar[str] = "regard.models.reading.memn2n:MemN2N"
+
     attention: str = "dot"
     """How a hop attends to the sentences: the paper's dot product, or another mechanism that reads values."""
-    width: int = left_open()
+    width: int = at_least(1)
     """The width of word vectors."""
-    hops: int = 3
+    hops: int = at_least(1, 3)
     """How often the memory is read."""
     tying: Literal["adjacent", "layer-wise"] = "adjacent"
     """Whether a hop reads by the vectors that the hop before it returned, or all hops have the same vectors."""
@@ -33,26 +33,6 @@ class MemN2NOptions(ModelOptions):
     """The code of word order: that of the authors' code, that of the paper, or none, a bag of words."""
     nonlinear: bool = True
     """A relu behind every hop."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"width": 32, "hops": 3})
-
-    def build(self, vocabulary: int, answers: Sequence[int], *, memory: int, restarts: int) -> MemN2N:
-        from regard.models.reading.memn2n import MemN2N
-
-        return MemN2N(
-            vocabulary,
-            answers,
-            width=self.width,
-            hops=self.hops,
-            memory=memory,
-            tying=self.tying,
-            position=self.position,
-            attention=self.attention,
-            nonlinear=self.nonlinear,
-            restarts=restarts,
-        )
 
 
 @dataclass(frozen=True)
@@ -107,29 +87,26 @@ class Answer(TextFilesConfig):
 
     joint: bool = False
     """One network for all tasks, instead of one per task."""
-    restarts: int = left_open()
+    restarts: int = at_least(1)
     """Networks per task with other initial weights, of which validation chooses one."""
     model: MemN2NOptions = left_open()
     """The memory network."""
-    memory: int = 50
+    memory: int = at_least(1, 50)
     """Sentences that a network remembers, the newest ones."""
-    noise: float = 0.1
+    noise: float = share(0.1)
     """The share of sentences before which training inserts an empty slot."""
-    linear_epochs: int = left_open()
+    linear_epochs: int = at_least(0)
     """Epochs at the start of training without the softmax of the attention."""
-    max_length: int = 5000
+    max_length: int = at_least(1, 5000)
     """Stories of more words are an error: none is cut off."""
 
-    batch: int = left_open()
+    batch: int = at_least(1)
     """Questions per batch of each network; a step takes one batch from every network."""
     valid_share: float = inner_share(0.1)
     """Without --valid: the share of the training stories of each task that is held out to validate on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"restarts": 3, "memory": 50, "max_length": 5000, "batch": 64})
-        check_at_least(self, 0, {"linear_epochs": 5})
-        check_share(self, {"noise": 0.1})
         check_valid_share(self)
 
     def next_command(self, run: str) -> str:

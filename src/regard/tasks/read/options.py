@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from regard.common.options.checks import check_at_least, check_choices, check_positive, check_share
-from regard.common.options.fields import at_least, inner_share, left_open, not_blank
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import at_least, inner_share, left_open, not_blank, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import TextFileConfig
 
-if TYPE_CHECKING:
-    from regard.models.reading.bidaf import BiDAF, ReaderSizes
-
-# the choice of attention that leaves it out
-NO_ATTENTION = "none"
 MAX_SPANS = 100
 # earlier turns of a dialogue that are read, unless an option names another number
 DIALOGUE_HISTORY = 2
@@ -26,58 +21,34 @@ DIALOGUE_HISTORY = 2
 class BiDAFOptions(ModelOptions):
     """Attention in both directions between passage and question, and recurrent layers  (Seo et al. 2017)."""
 
+    model_class: ClassVar[str] = "regard.models.reading.bidaf:BiDAF"
+
     attention: str = "bidaf"
     """How passage and question attend to each other: a mechanism by name (see `regard list`), or none."""
-    embedding: int = left_open()
+    embedding: int = at_least(1)
     """The width of word vectors."""
-    characters: int = left_open()
+    characters: int = at_least(1)
     """Filters of the convolution over the characters of a word."""
-    hidden: int = left_open()
+    hidden: int = at_least(1)
     """The width of the recurrent states in each direction."""
-    highway: int = 2
+    highway: int = at_least(0, 2)
     """Highway layers over the vectors of words; 0 leaves them out."""
-    modelling: int = 2
+    modelling: int = at_least(1, 2)
     """Recurrent layers above the attention."""
     cell: Literal["lstm", "gru"] = "lstm"
     """The recurrent cell."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"embedding": 100, "characters": 100, "hidden": 100, "modelling": 2})
-        check_at_least(self, 0, {"highway": 2})
-        check_share(self, {"dropout": 0.2})
-
-    def build(self, sizes: ReaderSizes) -> BiDAF:
-        from regard.models.reading.bidaf import BiDAF
-
-        return BiDAF(
-            sizes,
-            embedding=self.embedding,
-            characters=self.characters,
-            hidden=self.hidden,
-            highway=self.highway,
-            modelling=self.modelling,
-            cell=self.cell,
-            attention=None if self.attention == NO_ATTENTION else self.attention,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
-class PredictSpans:
+class PredictSpans(CheckedOptions):
     """Options of `regard predict` for readers."""
 
     spans: int = at_least(1, 3, maximum=MAX_SPANS)
     """Give this many best spans with their probabilities, in JSON."""
     question: str | None = not_blank()
     """A question about every text, which is then the passage alone."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "spans")
-        if self.spans > MAX_SPANS:
-            raise ValueError(f"--spans must be at most {MAX_SPANS}, got {self.spans}; try --spans {MAX_SPANS}")
 
 
 @dataclass(frozen=True)
@@ -137,31 +108,24 @@ class ReadConfig(TextFileConfig):
     """An embedded data set that needs no file: tables of trains, questions that name two keys, and follow-ups."""
     train: Path | None = None
     """Your own questions: JSON of SQuAD, QuAC or CoQA. .gz is unpacked."""
-    history: int | None = left_open(f"{DIALOGUE_HISTORY} where the data has dialogues, else 0")
+    history: int | None = left_open(f"{DIALOGUE_HISTORY} where the data has dialogues, else 0", minimum=0)
     """Earlier questions and answers of a dialogue that are read before the question."""
-    limit: int = left_open()
+    limit: int = at_least(1)
     """Words of an answer, at most."""
 
-    vocabulary: int = 30_000
+    vocabulary: int = at_least(1, 30_000)
     """The largest number of word vectors; words that occur once share one."""
-    max_length: int = 1000
+    max_length: int = at_least(1, 1000)
     """Passages and questions of more words are an error: none is dropped or cut off."""
     model: BiDAFOptions = left_open()
     """Bidirectional attention flow."""
-    word_dropout: float = left_open()
+    word_dropout: float = share()
     """The share of words whose vector is that of unknown words in training."""
 
-    batch: int = left_open()
+    batch: int = at_least(1)
     """Words of passages per batch, padding included, at most."""
     valid_share: float = inner_share(0.1)
     """Without --valid: the share of the passages whose questions are held out to validate on."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 1000, "batch": 4096, "limit": 20})
-        if self.history is not None:
-            check_at_least(self, 0, {"history": DIALOGUE_HISTORY})
-        check_share(self, {"word_dropout": 0.1})
 
     @property
     def num_turns(self) -> int:
