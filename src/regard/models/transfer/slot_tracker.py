@@ -23,18 +23,18 @@ class EncoderSlotTracker(SlotTracker):
         names: int,
         *,
         hidden: int = 128,
-        attention: str = "scaled-dot",
+        slot_attention: str = "scaled-dot",
         context: str = "acts",
         dropout: float = 0.1,
-        layer_decay: float = 1.0,
-        head_rate: float = 1.0,
+        layer_decay: float = 0.9,
+        head_rate: float = 10.0,
     ) -> None:
         super().__init__(dropout=dropout)
         checks.positive_ints("EncoderSlotTracker", names=names, hidden=hidden)
         self.encoder = encoder
         self.state = nn.Linear(encoder.width + names, hidden)
         self.phrase = nn.Linear(encoder.width, hidden)
-        self._finish(hidden, attention, context)
+        self._finish(hidden, slot_attention, context)
         self.lr_multipliers = fine_tuning_rates(self, layer_decay, head_rate)
 
     def _states(self, words: Words) -> Tensor:  # -> "n t d"

@@ -25,7 +25,7 @@ class TextEmbedder(nn.Module):
     """
 
     def __init__(
-        self, encoder: TextEncoder, *, pooling: str = "mean", normalize: bool = True, layer_decay: float = 1.0
+        self, encoder: TextEncoder, *, pooling: str = "mean", normalize: bool = True, layer_decay: float = 0.9
     ) -> None:
         super().__init__()
         checks.known("pooling", pooling, POOLINGS)

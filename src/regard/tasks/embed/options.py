@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import check_at_least, check_choices, check_positive, check_share
-from regard.common.options.fields import at_least, left_open, option
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.construct import construct
+from regard.common.options.fields import at_least, left_open, option, positive, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
@@ -16,8 +17,6 @@ from regard.tasks.shared.text_options import TextFilesConfig
 
 if TYPE_CHECKING:
     from regard.models.bert import BERT
-    from regard.models.transfer.text_embedder import TextEmbedder
-    from regard.models.transfer.text_encoder import TextEncoder
 
 # the nearest lines of a text that are printed
 _TOP = 5
@@ -27,59 +26,44 @@ _TOP = 5
 class BERTEmbedderOptions(ModelOptions):
     """A Transformer that reads in both directions, with random weights to start with  (Devlin et al. 2019)."""
 
+    model_class: ClassVar[str] = "regard.models.transfer.text_embedder:TextEmbedder"
+    part_classes: ClassVar[tuple[str, ...]] = ("regard.models.bert:BERT",)
+    read_by_task: ClassVar[tuple[str, ...]] = ("tokens",)
+
     tokens: Literal["bpe", "characters"] = left_open()
     """The kind of tokens."""
-    vocabulary: int = 8000
+    vocabulary: int = at_least(1, 8000)
     """The largest number of different tokens."""
     attention: str | None = left_open("the scaled dot product")
     """A mechanism by name (see `regard list`)."""
-    width: int = 128
+    width: int = at_least(1, 128)
     """The width of embeddings, layers and vectors."""
-    layers: int = 2
+    layers: int = at_least(1, 2)
     """The number of layers."""
-    heads: int = 4
+    heads: int = at_least(1, 4)
     """Heads per layer."""
     positions: PositionName = "rotary"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     norm: Literal["pre", "post"] = "pre"
     """Whether a layer is normalized before each sublayer, which trains faster, or behind it, as in the paper."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
     pooling: Literal["mean", "first", "max"] = "mean"
     """The vector of a text: the mean or the maximum of the states of its tokens, or the state of the first token."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"vocabulary": 8000, "width": 128, "layers": 2, "heads": 4})
-        check_share(self, {"dropout": 0.1})
 
     def bert(self, vocabulary: int, longest: int) -> BERT:
         """The encoder of texts of up to `longest` tokens."""
         from regard.models.bert import BERT
 
-        return BERT(
-            vocabulary,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            longest=longest,
-            types=1,
-            positions=self.positions,
-            norm=self.norm,
-            attention=self.attention,
-            dropout=self.dropout,
-        )
-
-    def build(self, encoder: TextEncoder) -> TextEmbedder:
-        from regard.models.transfer.text_embedder import TextEmbedder
-
-        return TextEmbedder(encoder, pooling=self.pooling)
+        return construct(BERT, self, vocabulary, longest=longest, types=1)
 
 
 @dataclass(frozen=True)
 class PretrainedEmbedderOptions(EncoderOptions):
     """A pretrained encoder, whose states of a text become one vector  (Reimers & Gurevych 2019)."""
 
+    model_class: ClassVar[str] = "regard.models.transfer.text_embedder:TextEmbedder"
+    read_by_task: ClassVar[tuple[str, ...]] = ("head_rate",)
     training: ClassVar[dict[str, Any]] = {**EncoderOptions.training, "lr": 5e-5}
     task_defaults: ClassVar[dict[str, Any]] = {"batch": 64}
 
@@ -88,7 +72,6 @@ class PretrainedEmbedderOptions(EncoderOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choices(self)
         if self.freeze == "all":
             self.check_trains(0)
         if self.head_rate != 10.0:
@@ -104,14 +87,9 @@ class PretrainedEmbedderOptions(EncoderOptions):
                 f"regard embed {self.encoder} --file FILE --out vectors.npy"
             )
 
-    def build(self, encoder: TextEncoder) -> TextEmbedder:
-        from regard.models.transfer.text_embedder import TextEmbedder
-
-        return TextEmbedder(encoder, pooling=self.pooling, layer_decay=self.layer_decay)
-
 
 @dataclass(frozen=True)
-class PredictVectors:
+class PredictVectors(CheckedOptions):
     """Options of `regard predict` and `regard embed` for vectors of texts."""
 
     neighbours: Path | None = option(None, metavar="FILE")
@@ -120,9 +98,7 @@ class PredictVectors:
     """With --neighbours: this many lines per text, the nearest first, separated by tabs."""
 
     def __post_init__(self) -> None:
-        if self.neighbours is not None:
-            object.__setattr__(self, "neighbours", Path(self.neighbours))
-        check_positive(self, "top")
+        super().__post_init__()
         if self.neighbours is None and self.top != _TOP:
             raise ValueError(
                 f"--top {self.top} is the number of lines of --neighbours; name a file there, or leave it out"
@@ -168,26 +144,21 @@ class Embed(TextFilesConfig):
     train: tuple[Path, ...] = ()
     """Your own pairs: one file with a tab between the texts of a pair, or two files, line by line; .gz is unpacked."""
 
-    max_length: int = 128
+    max_length: int = at_least(3, 128)
     """Longer texts of pairs, in tokens, are cut off; their number is reported."""
     model: BERTEmbedderOptions | PretrainedEmbedderOptions = left_open()
     """An encoder with random weights, or a pretrained one, which --encoder chooses."""
-    temperature: float = 0.05
+    temperature: float = positive(0.05)
     """The divisor of cosines in the loss: a smaller one separates the nearest wrong texts more."""
 
-    batch: int = left_open()
+    batch: int = at_least(2)
     """Pairs per batch; the other pairs of its batch are the wrong answers of each pair, under torchrun those of its
     process."""
-    valid_pairs: int = 1000
+    valid_pairs: int = at_least(1, 1000)
     """Without --valid: one in ten pairs is held out to validate on, at most this many."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"valid_pairs": 1000})
-        check_at_least(self, 3, {"max_length": 128})
-        check_at_least(self, 2, {"batch": 64})
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature must be positive and finite, got {self.temperature}; try temperature=0.05")
 
     def next_command(self, run: str) -> str:
         return f"regard embed {run} --file FILE --out vectors.npy"

@@ -141,7 +141,7 @@ def build(task: Embed, encoder: PretrainedEncoder) -> TextEmbedder:
     """The model with initial weights; those of a pretrained encoder come from its folder if the run has none yet."""
     if isinstance(task.model, EncoderOptions):
         return task.model.build(encoder.build(task.model))
-    return task.model.build(TextEncoder(encoder.facts.build()))
+    return task.model.build(TextEncoder(encoder.facts.build()), layer_decay=1.0)
 
 
 def _predictor(task: Embed, encoder: PretrainedEncoder, model: TextEmbedder) -> EmbedPredictor:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import check_at_least, check_choices, check_share
-from regard.common.options.fields import left_open
+from regard.common.options.fields import at_least, left_open, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks.shared.text_options import EvaluateTextFile, TextFileConfig
 
 if TYPE_CHECKING:
-    from regard.models.tracking.slot_tracker import SlotTracker
-    from regard.models.transfer.text_encoder import TextEncoder
+    pass
 
 
 @dataclass(frozen=True)
@@ -23,67 +21,33 @@ class TrackerOptions(ModelOptions):
     """Values asked for by attention over the words of a recurrent encoder, and over the acts of the system
     (after Zhong et al. 2018)."""
 
+    model_class: ClassVar[str] = "regard.models.tracking.slot_tracker:RecurrentSlotTracker"
+
     attention: str = "scaled-dot"
     """How slots and values attend to the words: a mechanism by name (see `regard list`)."""
     context: Literal["acts", "recurrent", "attention"] = "acts"
     """How a turn reads those before it: by the acts of the system, and also by a GRU, or by attention, over turns."""
-    embedding: int = 64
+    embedding: int = at_least(1, 64)
     """The width of word vectors."""
-    hidden: int = 64
+    hidden: int = at_least(1, 64)
     """The width of the recurrent state in each direction."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"embedding": 64, "hidden": 64})
-        check_share(self, {"dropout": 0.3})
-
-    def build(self, words: int, names: int) -> SlotTracker:
-        from regard.models.tracking.slot_tracker import RecurrentSlotTracker
-
-        return RecurrentSlotTracker(
-            words,
-            names,
-            embedding=self.embedding,
-            hidden=self.hidden,
-            attention=self.attention,
-            context=self.context,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class PretrainedTrackerOptions(EncoderOptions):
     """The same attention over the words of a pretrained encoder  (Devlin et al. 2019)."""
 
+    model_class: ClassVar[str] = "regard.models.transfer.slot_tracker:EncoderSlotTracker"
     task_defaults: ClassVar[dict[str, Any]] = {**EncoderOptions.task_defaults, "batch": 16, "dropout": 0.1}
 
-    hidden: int = 128
+    hidden: int = at_least(1, 128)
     """The width of the states of words above the encoder."""
     context: Literal["acts", "recurrent", "attention"] = "acts"
     """How a turn reads those before it: by the acts of the system, and also by a GRU, or by attention, over turns."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training, above the encoder."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choices(self)
-        check_at_least(self, 1, {"hidden": 128})
-        check_share(self, {"dropout": 0.1})
-
-    def build(self, encoder: TextEncoder, names: int) -> SlotTracker:
-        from regard.models.transfer.slot_tracker import EncoderSlotTracker
-
-        return EncoderSlotTracker(
-            encoder,
-            names,
-            hidden=self.hidden,
-            context=self.context,
-            dropout=self.dropout,
-            layer_decay=self.layer_decay,
-            head_rate=self.head_rate,
-        )
 
 
 @dataclass(frozen=True)
@@ -138,27 +102,22 @@ class Track(TextFileConfig):
 
     acts: Literal["words", "labels"] = "words"
     """The acts of the system: values and slots that its words name, or the labels of files, which predictions lack."""
-    history: int = 10
+    history: int = at_least(0, 10)
     """Earlier turns whose acts a turn attends to; those of turns before them are left out."""
-    vocabulary: int = 20_000
+    vocabulary: int = at_least(1, 20_000)
     """The largest number of word vectors; words that occur once share one. A pretrained encoder has its own."""
-    max_length: int = 500
+    max_length: int = at_least(1, 500)
     """Turns of more words, or of more tokens than a pretrained encoder reads, are an error: none is cut off."""
     model: TrackerOptions | PretrainedTrackerOptions = left_open()
     """A recurrent encoder of words with attention, or a pretrained encoder."""
-    word_dropout: float = left_open()
+    word_dropout: float = share()
     """The share of words whose vector is that of unknown words in training."""
-    value_dropout: float = 0.6
+    value_dropout: float = share(0.6)
     """The same for the words of values: a model that knows them by their place reads values that it has not seen."""
 
-    batch: int = left_open()
+    batch: int = at_least(1)
     """Turns per batch."""
 
     def __post_init__(self) -> None:
-        if self.ontology is not None:
-            object.__setattr__(self, "ontology", Path(self.ontology))
         super().__post_init__()
         self._check_files_given(["ontology"], self.content, "train")
-        check_at_least(self, 1, {"vocabulary": 20_000, "max_length": 500, "batch": 32})
-        check_at_least(self, 0, {"history": 10})
-        check_share(self, {"word_dropout": 0.1, "value_dropout": 0.6})
