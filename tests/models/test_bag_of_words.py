@@ -86,7 +86,7 @@ def test_it_finds_what_scikit_learn_finds() -> None:
     tokens = np.where(draw.random((300, 9)) < 0.3, 1 + labels[:, None], draw.integers(1, 13, (300, 9)))
     counts = np.stack([np.bincount(row, minlength=13) for row in tokens])
     reference = linear.LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(counts, labels)
-    model = BagOfWords(13, 3).double()
+    model = BagOfWords(13, 3, bigrams=0).double()
     x, lengths, y = torch.from_numpy(tokens), torch.full((300,), 9), torch.from_numpy(labels)
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=1000, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
 
@@ -109,7 +109,7 @@ def test_bad_buckets_are_told(bigrams: int) -> None:
 
 
 def test_it_has_no_attention() -> None:
-    model = BagOfWords(3, 2)
+    model = BagOfWords(3, 2, bigrams=0)
     with pytest.raises(ValueError, match="asks for results of an attention, and a bag of words has none; leave it out"):
         model.classify(torch.tensor([[1]]), torch.tensor([1]), Need(weights=True))
 

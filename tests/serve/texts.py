@@ -50,7 +50,7 @@ class TextClassifier(Predictor[str, Labels]):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             sizes = {"width": 5, "hidden": 6, "hops": 2, "attention_hidden": 7, "feed": 11}
-            made = SelfAttentive(30, len(CLASSES), **sizes) if attends else BagOfWords(30, len(CLASSES))  # type: ignore[arg-type]
+            made = SelfAttentive(30, len(CLASSES), **sizes) if attends else BagOfWords(30, len(CLASSES), bigrams=0)  # type: ignore[arg-type]
         self.model = made.eval()
 
     def read(self, argument: str) -> str:

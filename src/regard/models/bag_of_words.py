@@ -22,7 +22,7 @@ class BagOfWords(TextClassifier):
 
     attends: ClassVar[bool] = False
 
-    def __init__(self, vocabulary: int, classes: int, *, bigrams: int = 0, padding: int = 0) -> None:
+    def __init__(self, vocabulary: int, classes: int, *, bigrams: int = 20_000, padding: int = 0) -> None:
         super().__init__()
         checks.positive_ints("BagOfWords", vocabulary=vocabulary, classes=classes)
         if isinstance(bigrams, bool) or not isinstance(bigrams, int) or bigrams < 0:

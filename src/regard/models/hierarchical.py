@@ -18,7 +18,7 @@ class HierarchicalAttention(TextClassifier):
 
     h are the states of a bidirectional GRU over the words of a sentence and of another one over the sentence vectors;
     logits = W v + b of the document vector v. `attention` is a name of MECHANISMS or a factory like those in it, by
-    which a learned query reads each level; None is the paper's. Empty sentences, of length 0, are as if absent.
+    which a learned query reads each level; "paper" is the paper's. Empty sentences, of length 0, are as if absent.
     """
 
     reads_sentences: ClassVar[bool] = True
@@ -32,19 +32,20 @@ class HierarchicalAttention(TextClassifier):
         hidden: int = 64,
         layers: int = 1,
         cell: str = "gru",
-        attention: str | Factory | None = None,
-        dropout: float = 0.1,
+        attention: str | Factory = "paper",
+        dropout: float = 0.3,
         padding: int = 0,
     ) -> None:
         super().__init__()
         checks.positive_ints("HierarchicalAttention", vocabulary=vocabulary, classes=classes, width=width)
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=padding)
         self.word_encoder = Encoder(width, hidden, layers=layers, cell=cell, dropout=dropout)
-        self.word_attention = QueryPooling(self.word_encoder.out_features, attention=attention)
+        mechanism = None if attention == "paper" else attention
+        self.word_attention = QueryPooling(self.word_encoder.out_features, attention=mechanism)
         self.sentence_encoder = Encoder(
             self.word_attention.out_features, hidden, layers=layers, cell=cell, dropout=dropout
         )
-        self.sentence_attention = QueryPooling(self.sentence_encoder.out_features, attention=attention)
+        self.sentence_attention = QueryPooling(self.sentence_encoder.out_features, attention=mechanism)
         self.output = nn.Linear(self.sentence_attention.out_features, classes)
         self.dropout = Dropout(dropout)
         self.samples_keys = has_sample(self)

@@ -18,7 +18,7 @@ class SelfAttentive(TextClassifier):
     H are the states of a bidirectional LSTM (or GRU, by `cell`), or the embeddings themselves (cell="none"). Initial
     embeddings have the standard deviation `embedding_std`: if it is small, rare words say little. `hops` are the rows
     of A, `attention_hidden` those of W_s1, `feed` those of V. `attention` is a name of MECHANISMS or a factory like
-    those in it, by which learned queries read H; None is the paper's. The penalty that makes hops differ reads the
+    those in it, by which learned queries read H; "paper" is the paper's. The penalty that makes hops differ reads the
     weights:
 
         out = model.classify(tokens, lengths, Need(weights=True))
@@ -31,14 +31,14 @@ class SelfAttentive(TextClassifier):
         classes: int,
         *,
         width: int = 128,
-        hidden: int = 128,
+        hidden: int = 64,
         layers: int = 1,
         cell: str = "lstm",
-        hops: int = 8,
-        attention_hidden: int = 128,
-        attention: str | Factory | None = None,
-        feed: int = 256,
-        dropout: float = 0.1,
+        hops: int = 4,
+        attention_hidden: int = 64,
+        attention: str | Factory = "paper",
+        feed: int = 128,
+        dropout: float = 0.3,
         embedding_std: float = 1.0,
         padding: int = 0,
     ) -> None:
@@ -52,7 +52,8 @@ class SelfAttentive(TextClassifier):
         if cell != "none":
             self.encoder = Encoder(width, hidden, layers=layers, cell=cell, dropout=dropout)
         states = width if self.encoder is None else self.encoder.out_features
-        self.pooling = QueryPooling(states, hops, hidden=attention_hidden, bias=False, attention=attention)
+        mechanism = None if attention == "paper" else attention
+        self.pooling = QueryPooling(states, hops, hidden=attention_hidden, bias=False, attention=mechanism)
         self.feed = nn.Linear(hops * self.pooling.out_features, feed)
         self.output = nn.Linear(feed, classes)
         self.dropout = Dropout(dropout)

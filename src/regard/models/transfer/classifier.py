@@ -30,8 +30,8 @@ class EncoderClassifier(TextClassifier):
         *,
         pooling: str = "mean",
         dropout: float = 0.1,
-        layer_decay: float = 1.0,
-        head_rate: float = 1.0,
+        layer_decay: float = 0.9,
+        head_rate: float = 10.0,
     ) -> None:
         super().__init__()
         checks.positive_ints("EncoderClassifier", classes=classes)

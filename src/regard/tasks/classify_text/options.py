@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.options.checks import check_at_least, check_choices, check_share
-from regard.common.options.fields import inner_share, left_open
+from regard.common.options.fields import at_least, inner_share, left_open, positive, share
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES, TextColumns
 from regard.inference.evaluation import EXAMPLES
@@ -25,11 +23,8 @@ from regard.tasks.shared.text_options import (
 )
 
 if TYPE_CHECKING:
-    from regard.models.text_classifier import TextClassifier
-    from regard.models.transfer.text_encoder import TextEncoder
+    pass
 
-# the attention of a model's own paper, softmax(U tanh(W h)); the other names are mechanisms
-PAPER = "paper"
 BAG_OF_WORDS = "bag-of-words"
 # the kinds of tokens that are words
 WORD_KINDS = ("words", "folded-words")
@@ -46,168 +41,95 @@ class TextModelOptions(ModelOptions):
         """The weight of ‖A Aᵀ − I‖² in the loss."""
         return 0.0
 
-    @abstractmethod
-    def build(self, vocabulary: int, classes: int) -> TextClassifier: ...
-
 
 @dataclass(frozen=True)
 class AttentiveOptions(TextModelOptions):
     """Options of models that attend to the states of a recurrent encoder."""
 
-    attention: str = PAPER
+    read_by_task: ClassVar[tuple[str, ...]] = ("initial_embeddings",)
+
+    attention: str = "paper"
     """That of the model's paper (paper), or a mechanism by name (see `regard list`)."""
-    width: int = left_open()
+    width: int = at_least(1)
     """The width of embeddings."""
-    hidden: int = 64
+    hidden: int = at_least(1, 64)
     """The width of the recurrent state in each direction."""
-    layers: int = 1
+    layers: int = at_least(1, 1)
     """Recurrent layers per encoder."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
     initial_embeddings: Literal["random", "log-ratios"] = "random"
     """Initial embeddings: random vectors, or these and the log-count ratio of each token, how much more frequent it is
     in the texts of a class than in the others, along one direction per class  (Wang and Manning 2012)."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"width": 128, "hidden": 64, "layers": 1})
-        check_share(self, {"dropout": 0.3})
+        super().__post_init__()
         if self.attention == "hard-argmax":
             raise ValueError(
                 "attention='hard-argmax' cannot be learned, since no gradient goes through its choice; "
                 "try attention='hard', which learns by its rewards, 'gumbel' or 'straight-through'"
             )
 
-    @property
-    def mechanism(self) -> str | None:
-        """The name of the mechanism, None for that of the paper."""
-        return None if self.attention == PAPER else self.attention
-
 
 @dataclass(frozen=True)
 class SelfAttentiveOptions(AttentiveOptions):
     """Several hops of attention over the states of a text  (Lin et al. 2017)."""
 
+    model_class: ClassVar[str] = "regard.models.self_attentive:SelfAttentive"
+    read_by_task: ClassVar[tuple[str, ...]] = ("penalty",)
+
     cell: Literal["lstm", "gru", "rnn", "none"] = "lstm"
     """The recurrent cell; none attends to the embeddings themselves."""
-    embedding_std: float = 1.0
+    embedding_std: float = positive(1.0)
     """The standard deviation of initial embeddings; for few texts a small one, such as 0.05, so that words that are
     rare in training say little."""
-    hops: int = 4
+    hops: int = at_least(1, 4)
     """Rows of attention: the vectors that a text becomes."""
-    attention_hidden: int = 64
+    attention_hidden: int = at_least(1, 64)
     """The width of tanh(W h) in the attention of the paper."""
-    feed: int = 128
+    feed: int = at_least(1, 128)
     """The width of the layer before the classes."""
-    penalty: float = 0.1
+    penalty: float = at_least(0, 0.1)
     """The weight of ‖A Aᵀ − I‖², which keeps hops apart."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"hops": 4, "attention_hidden": 64, "feed": 128})
-        if not 0 <= self.penalty < float("inf"):
-            raise ValueError(f"penalty must be 0 or more and finite, got {self.penalty}; try penalty=0.1")
-        if not 0 < self.embedding_std < float("inf"):
-            raise ValueError(
-                f"embedding_std must be positive and finite, got {self.embedding_std}; try embedding_std=0.05"
-            )
 
     @property
     def hop_penalty(self) -> float:
         return self.penalty
-
-    def build(self, vocabulary: int, classes: int) -> TextClassifier:
-        from regard.data.text.special_tokens import PAD
-        from regard.models.self_attentive import SelfAttentive
-
-        return SelfAttentive(
-            vocabulary,
-            classes,
-            width=self.width,
-            hidden=self.hidden,
-            layers=self.layers,
-            cell=self.cell,
-            hops=self.hops,
-            attention_hidden=self.attention_hidden,
-            attention=self.mechanism,
-            feed=self.feed,
-            dropout=self.dropout,
-            embedding_std=self.embedding_std,
-            padding=PAD,
-        )
 
 
 @dataclass(frozen=True)
 class HierarchicalOptions(AttentiveOptions):
     """Attention to the words of each sentence, and to the sentences of a text  (Yang et al. 2016)."""
 
+    model_class: ClassVar[str] = "regard.models.hierarchical:HierarchicalAttention"
     reads_sentences: ClassVar[bool] = True
 
     cell: Literal["gru", "lstm", "rnn"] = "gru"
     """The recurrent cell."""
-
-    def build(self, vocabulary: int, classes: int) -> TextClassifier:
-        from regard.data.text.special_tokens import PAD
-        from regard.models.hierarchical import HierarchicalAttention
-
-        return HierarchicalAttention(
-            vocabulary,
-            classes,
-            width=self.width,
-            hidden=self.hidden,
-            layers=self.layers,
-            cell=self.cell,
-            attention=self.mechanism,
-            dropout=self.dropout,
-            padding=PAD,
-        )
 
 
 @dataclass(frozen=True)
 class BagOfWordsOptions(TextModelOptions):
     """Logistic regression on the counts of tokens, without attention."""
 
-    bigrams: int = 20_000
+    model_class: ClassVar[str] = "regard.models.bag_of_words:BagOfWords"
+
+    bigrams: int = at_least(0, 20_000)
     """Buckets for pairs of neighbouring tokens; 0 counts single tokens alone."""
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 0, {"bigrams": 20_000})
-
-    def build(self, vocabulary: int, classes: int) -> TextClassifier:
-        from regard.data.text.special_tokens import PAD
-        from regard.models.bag_of_words import BagOfWords
-
-        return BagOfWords(vocabulary, classes, bigrams=self.bigrams, padding=PAD)
 
 
 @dataclass(frozen=True)
 class PretrainedTextOptions(EncoderOptions):
     """A pretrained encoder, whose states of a text become one vector  (Devlin et al. 2019)."""
 
+    model_class: ClassVar[str] = "regard.models.transfer.classifier:EncoderClassifier"
     reads_sentences: ClassVar[bool] = False
     hop_penalty: ClassVar[float] = 0.0
 
     pooling: Literal["mean", "first", "max"] = "mean"
     """The vector of a text: the mean or the maximum of the states of its tokens, or the state of the first token."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training, above the encoder."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choices(self)
-        check_share(self, {"dropout": 0.1})
-
-    def build(self, encoder: TextEncoder, classes: int) -> TextClassifier:
-        from regard.models.transfer.classifier import EncoderClassifier
-
-        return EncoderClassifier(
-            encoder,
-            classes,
-            pooling=self.pooling,
-            dropout=self.dropout,
-            layer_decay=self.layer_decay,
-            head_rate=self.head_rate,
-        )
 
 
 @dataclass(frozen=True)
@@ -292,20 +214,20 @@ class ClassifyText(RecallOptions, TextFileConfig):
     tokens: Literal["words", "folded-words", "characters", "bpe"] = left_open()
     """The kind of tokens: words between spaces, as they are written; words and marks in lower case; characters; or byte
     pairs. A pretrained encoder has its own, and these are those of the baseline."""
-    vocabulary: int = 8000
+    vocabulary: int = at_least(1, 8000)
     """The largest number of different tokens."""
-    min_count: int = _MIN_COUNT
+    min_count: int = at_least(1, _MIN_COUNT)
     """With tokens of words: those that occur less often in the training texts are unknown."""
-    max_length: int = 400
+    max_length: int = at_least(1, 400)
     """Longer texts, in tokens, are cut off; their number is reported."""
     model: AttentiveOptions | BagOfWordsOptions | PretrainedTextOptions = left_open()
     """Hops of attention over a text, attention to words and sentences, a bag of words, or a pretrained encoder."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the probability of the right class that is spread over all classes."""
-    word_dropout: float = left_open()
+    word_dropout: float = share()
     """The share of tokens that are replaced by the unknown token in training."""
 
-    batch: int = left_open()
+    batch: int = at_least(1)
     """Tokens per batch, padding included, at most."""
     valid_share: float = inner_share(0.1)
     """Without --valid: the share of the training texts, of every class, that is held out to validate on."""
@@ -313,8 +235,6 @@ class ClassifyText(RecallOptions, TextFileConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_files_given(["text_column", "label_column"], "texts", "train")
-        check_at_least(self, 1, {"vocabulary": 8000, "min_count": _MIN_COUNT, "max_length": 400, "batch": 1024})
-        check_share(self, {"smoothing": 0.1, "word_dropout": 0.2})
         self._check_recall(self.dataset, self.tokens, ("characters",))
         if self.min_count != _MIN_COUNT and self.tokens not in WORD_KINDS:
             raise ValueError(
