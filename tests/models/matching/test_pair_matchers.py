@@ -24,7 +24,7 @@ MATCHERS: dict[str, Callable[[], PairMatcher]] = {
     "esim, additive": lambda: ESIM(DIM, CLASSES, hidden=7, attention="additive"),
     "one encoder": lambda: CoMatcher(DIM, CLASSES, width=7),
     "two encoders": lambda: CoMatcher(DIM, CLASSES, second_dim=DIM, width=7),
-    "one encoder, additive": lambda: CoMatcher(DIM, CLASSES, width=7, attention="additive"),
+    "one encoder, additive": lambda: CoMatcher(DIM, CLASSES, width=7, joint_attention="additive"),
 }
 every_matcher = for_each("name", MATCHERS)
 

@@ -80,7 +80,7 @@ class Decomposable(PairMatcher):
     a learned null token stands before both texts, which a word without a partner may attend to. A permutation of the
     words of a text changes nothing. With `intra` it does: every text first attends to itself,
     a'_i = [a_i; Σ_j softmax_j(F'(a_i)·F'(a_j) + d_{j−i}) a_j], and distances beyond `distance` share one bias per side.
-    `attention` is a name of MECHANISMS whose score replaces F(a)·F(b); None is the paper's.
+    `attention` is a name of MECHANISMS whose score replaces F(a)·F(b); "paper" keeps it.
     """
 
     num_prepended = 1
@@ -93,8 +93,8 @@ class Decomposable(PairMatcher):
         width: int = 200,
         intra: bool = True,
         distance: int = 10,
-        attention: str | None = None,
-        dropout: float = 0.2,
+        attention: str = "paper",
+        dropout: float = 0.4,
     ) -> None:
         super().__init__()
         checks.positive_ints("Decomposable", dim=dim, classes=classes, width=width)
@@ -104,7 +104,7 @@ class Decomposable(PairMatcher):
         wide = width * (2 if intra else 1)
         self.attention = (
             CoAttention(TransformedDot(wide, width, dropout))
-            if attention is None
+            if attention == "paper"
             else named_coattention(attention, wide)
         )
         self.compare = TwoLayers(2 * wide, width, dropout)

@@ -27,12 +27,12 @@ class TurnVectors(NamedTuple):
 class AttentiveModule(nn.Module):
     """x = norm(q + softmax(q kᵀ/√d) v); norm(x + W₂ relu(W₁ x))  (Zhou et al. 2018, 3.2): one head without projections.
 
-    A row that may attend to nothing reads zeros. `attention` is a name of MECHANISMS; None is the paper's.
+    A row that may attend to nothing reads zeros. `attention` is a name of MECHANISMS, "paper" the scaled dot product.
     """
 
-    def __init__(self, dim: int, *, attention: str | None = None, dropout: float = 0.0) -> None:
+    def __init__(self, dim: int, *, attention: str = "paper", dropout: float = 0.0) -> None:
         super().__init__()
-        self.attention = Attention(Dot()) if attention is None else plain_attention(attention, dim)
+        self.attention = Attention(Dot()) if attention == "paper" else plain_attention(attention, dim)
         self.norm, self.out_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.inner, self.outer = nn.Linear(dim, dim), nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
@@ -49,20 +49,20 @@ class DeepAttentionMatching(nn.Module):
     Ũ^l = A'_l(U^l, R^l), R̃^l = A''_l(R^l, U^l) across. The maps of all turns are an image (turns, words, words) with
     2 (L + 1) channels, read by two 3-D convolutions with elu and max pooling. The image always has `turns` turns of
     `words` words, and what is no word is zero, so that padding changes nothing; texts may be shorter, not longer.
-    `attention` is a name of MECHANISMS for every attention; None is the scaled dot product.
+    `attention` is a name of MECHANISMS for every attention; "paper" is the scaled dot product.
     """
 
     def __init__(
         self,
         dim: int,
         *,
-        width: int = 100,
+        width: int = 48,
         levels: int = 2,
-        turns: int = 9,
-        words: int = 50,
-        filters: tuple[int, int] = (32, 16),
-        attention: str | None = None,
-        dropout: float = 0.1,
+        turns: int = 5,
+        words: int = 30,
+        filters: tuple[int, int] = (16, 16),
+        attention: str = "paper",
+        dropout: float = 0.2,
     ) -> None:
         super().__init__()
         checks.positive_ints("DeepAttentionMatching", dim=dim, width=width, levels=levels, turns=turns, words=words)

@@ -50,8 +50,8 @@ class EncodedPairModel(PairModel):
         matcher: PairMatcher,
         *,
         second: TextEncoder | None = None,
-        layer_decay: float = 1.0,
-        head_rate: float = 1.0,
+        layer_decay: float = 0.9,
+        head_rate: float = 10.0,
     ) -> None:
         super().__init__()
         self.encoder, self.matcher, self.second = encoder, matcher, second
@@ -90,8 +90,8 @@ class CoMatcher(PairMatcher):
 
     x and z are the states of the texts. If one encoder reads both, ã = P Σ_j softmax_j(β cos(x_i, z_j)) z_j: such
     states are comparable before any training. With another encoder of states of the width `second_dim`,
-    ã = softmax(a bᵀ/√d) b, and b has a map of its own. `attention` is a name of MECHANISMS whose score and normalizer
-    compare a and b instead.
+    ã = softmax(a bᵀ/√d) b, and b has a map of its own. `joint_attention` is a name of MECHANISMS whose score and
+    normalizer compare a and b instead; "paper" is the attention above.
     """
 
     def __init__(
@@ -101,18 +101,20 @@ class CoMatcher(PairMatcher):
         *,
         second_dim: int | None = None,
         width: int = 200,
-        attention: str | None = None,
-        dropout: float = 0.2,
+        joint_attention: str = "paper",
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         checks.positive_ints("CoMatcher", dim=dim, classes=classes, width=width)
         self.first = nn.Linear(dim, width)
         self.second = None if second_dim is None else nn.Linear(second_dim, width)
-        self.compares_states = attention is None and second_dim is None
+        self.compares_states = joint_attention == "paper" and second_dim is None
         if self.compares_states:
             self.attention = CoAttention(Cosine(Learnable(10.0)))
         else:
-            self.attention = CoAttention(Dot()) if attention is None else named_coattention(attention, width)
+            self.attention = (
+                CoAttention(Dot()) if joint_attention == "paper" else named_coattention(joint_attention, width)
+            )
         self.compare = nn.Linear(4 * width, width)
         self.feed = nn.Linear(6 * width, width)
         self.output = nn.Linear(width, classes)
@@ -158,10 +160,10 @@ class PairEncoder(PairModel):
         encoder: TextEncoder,
         classes: int,
         *,
-        pooling: str = "first",
+        pooling: str = "mean",
         dropout: float = 0.1,
-        layer_decay: float = 1.0,
-        head_rate: float = 1.0,
+        layer_decay: float = 0.9,
+        head_rate: float = 10.0,
     ) -> None:
         super().__init__()
         checks.positive_ints("PairEncoder", classes=classes)

@@ -15,7 +15,7 @@ class ESIM(PairMatcher):
     """y = W tanh(V [mean v_a; max v_a; mean v_b; max v_b]), v = BiLSTM(relu(P [ā; ã; ā − ã; ā∘ã]))  (Chen et al. 2017).
 
     ā = BiLSTM(a), ã_i = Σ_j softmax_j(ā_i·b̄_j) b̄_j, and the same for b with the same weights. `attention` is a name of
-    MECHANISMS whose score and normalizer replace the dot product and the softmax; None is the paper's.
+    MECHANISMS whose score and normalizer replace the dot product and the softmax; "paper" keeps both.
     """
 
     def __init__(
@@ -23,16 +23,16 @@ class ESIM(PairMatcher):
         dim: int,
         classes: int,
         *,
-        hidden: int = 300,
+        hidden: int = 100,
         cell: str = "lstm",
-        attention: str | None = None,
-        dropout: float = 0.5,
+        attention: str = "paper",
+        dropout: float = 0.4,
     ) -> None:
         super().__init__()
         checks.positive_ints("ESIM", dim=dim, classes=classes, hidden=hidden)
         self.encoder = Encoder(dim, hidden, cell=cell)
         wide = self.encoder.out_features
-        self.attention = CoAttention(Dot(1.0)) if attention is None else named_coattention(attention, wide)
+        self.attention = CoAttention(Dot(1.0)) if attention == "paper" else named_coattention(attention, wide)
         self.project = nn.Linear(4 * wide, hidden)
         self.composition = Encoder(hidden, hidden, cell=cell)
         self.feed = nn.Linear(4 * wide, hidden)

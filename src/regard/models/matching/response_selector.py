@@ -88,9 +88,9 @@ class EncoderVectors(TextVectors):
 class JoinedTurns(nn.Module):
     """ESIM(all turns as one text, response): a score  (Chen et al. 2017; Chen and Wang 2019 for dialogues)."""
 
-    def __init__(self, matcher: ESIM) -> None:
+    def __init__(self, dim: int, *, hidden: int = 64, attention: str = "paper", dropout: float = 0.2) -> None:
         super().__init__()
-        self.matcher = matcher
+        self.matcher = ESIM(dim, 1, hidden=hidden, attention=attention, dropout=dropout)
 
     def forward(self, inputs: TurnVectors) -> Tensor:  # -> "b"
         inside = torch.arange(inputs.turns.shape[2], device=inputs.turns.device) < inputs.turn_lengths.unsqueeze(-1)

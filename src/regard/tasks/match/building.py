@@ -2,14 +2,14 @@
 
 from torch import nn
 
+from regard.common.options.construct import construct
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.layers.character_convolution import CharacterConvolution
-from regard.models.matching.encoded_pair import CoMatcher, EncodedPairModel, PairEncoder
-from regard.models.matching.word_matcher import BagOfPairs, PairModel, WordMatcher
+from regard.models.matching.encoded_pair import CoMatcher, EncodedPairModel
+from regard.models.matching.word_matcher import PairModel, WordMatcher
 from regard.tasks.match.data import PairFacts
 from regard.tasks.match.encoders import EncoderReader, JoinedReader, PairParts
 from regard.tasks.match.options import (
-    PAPER,
     BagOfPairsOptions,
     CoEncoderOptions,
     MatcherOptions,
@@ -24,7 +24,7 @@ def word_parts(options: MatcherOptions, facts: PairFacts) -> PairParts:
     width, filters = options.embedding or 0, options.characters or 0
 
     def build() -> PairModel:
-        matcher = options.matcher(width + filters, len(facts.classes))
+        matcher = options.build(width + filters, len(facts.classes))
         words = nn.Embedding(SPECIAL + len(facts.words), width, padding_idx=PAD)
         sizes = SPECIAL + len(facts.characters)
         characters = CharacterConvolution(sizes, filters=filters, padding=PAD) if filters else None
@@ -39,7 +39,8 @@ def frozen_parts(options: MatcherOptions, facts: PairFacts, encoder: PretrainedE
     width = encoder.facts.width * max(len(of_encoder.levels), 1)
 
     def build() -> PairModel:
-        return EncodedPairModel(encoder.build(of_encoder), options.matcher(width, len(facts.classes)))
+        matcher = options.build(width, len(facts.classes))
+        return EncodedPairModel(encoder.build(of_encoder), matcher, layer_decay=1.0, head_rate=1.0)
 
     return PairParts(EncoderReader(encoder, encoder), build, (width, width))
 
@@ -47,17 +48,7 @@ def frozen_parts(options: MatcherOptions, facts: PairFacts, encoder: PretrainedE
 def joined_parts(options: PairEncoderOptions, facts: PairFacts, encoder: PretrainedEncoder) -> PairParts:
     """An encoder that reads both texts as one."""
 
-    def build() -> PairModel:
-        return PairEncoder(
-            encoder.build(options),
-            len(facts.classes),
-            pooling=options.pooling,
-            dropout=options.dropout,
-            layer_decay=options.layer_decay,
-            head_rate=options.head_rate,
-        )
-
-    return PairParts(JoinedReader(encoder), build)
+    return PairParts(JoinedReader(encoder), lambda: options.build(encoder.build(options), len(facts.classes)))
 
 
 def co_parts(
@@ -69,21 +60,10 @@ def co_parts(
     width, second_width = encoder.facts.width * levels, other.facts.width * levels
 
     def build() -> PairModel:
-        matcher = CoMatcher(
-            width,
-            len(facts.classes),
-            second_dim=None if second is None else second_width,
-            width=options.width,
-            attention=None if options.joint_attention == PAPER else options.joint_attention,
-            dropout=options.dropout,
-        )
-        return EncodedPairModel(
-            encoder.build(options),
-            matcher,
-            second=None if second is None else second.build(options),
-            layer_decay=options.layer_decay,
-            head_rate=options.head_rate,
-        )
+        second_dim = None if second is None else second_width
+        matcher = construct(CoMatcher, options, width, len(facts.classes), second_dim=second_dim)
+        second_encoder = None if second is None else second.build(options)
+        return options.build(encoder.build(options), matcher, second=second_encoder)
 
     frozen = (width, second_width) if options.freeze == "all" else None
     return PairParts(EncoderReader(encoder, other), build, frozen)
@@ -92,4 +72,4 @@ def co_parts(
 def feature_parts(options: BagOfPairsOptions, facts: PairFacts) -> PairParts:
     """The features of a bag of words."""
     reader = FeatureReader(facts.words, options.buckets)
-    return PairParts(reader, lambda: BagOfPairs(reader.size, len(facts.classes)))
+    return PairParts(reader, lambda: options.build(reader.size, len(facts.classes)))

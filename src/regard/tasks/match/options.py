@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.options.checks import check_at_least, check_choices, check_share
-from regard.common.options.fields import inner_share, left_open
+from regard.common.options.fields import at_least, inner_share, left_open, option, share
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.inference.evaluation import EXAMPLES
@@ -18,13 +17,9 @@ from regard.tasks.shared.encoder_options import ENCODER_FILES, EncoderOptions, F
 from regard.tasks.shared.text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
 
 if TYPE_CHECKING:
-    from regard.models.matching.pair_matcher import PairMatcher
-    from regard.models.matching.word_matcher import PairModel
     from regard.tasks.match.data import PairFacts
     from regard.tasks.match.encoders import EncoderSource, PairParts
 
-# the attention of a model's own paper; the other names are mechanisms
-PAPER = "paper"
 BAG_OF_WORDS = "bag-of-words"
 # the folder of the encoder of the second texts, in that of a run, and its files
 SECOND = "second"
@@ -49,31 +44,29 @@ class PairModelOptions(ModelOptions):
     def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
         """The reader of the model's tokens, and the model; `source` reads pretrained encoders."""
 
-    def build(self, parts: PairParts) -> PairModel:
-        return parts.build()
-
 
 @dataclass(frozen=True)
 class MatcherOptions(PairModelOptions):
     """Options of models that compare the words of two texts in both directions."""
 
-    attention: str = PAPER
+    read_by_task: ClassVar[tuple[str, ...]] = ("encoder", "levels", "embedding", "characters")
+
+    attention: str = "paper"
     """How words of one text attend to the other: that of the paper, or a mechanism by name (see `regard list`)."""
-    encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
+    encoder: Path | None = option(None, metavar="FOLDER")
     """Read tokens by the frozen states of this encoder, a BERT or a run of masked-lm, instead of trained vectors."""
     levels: tuple[int, ...] = ()
     """Layers of the encoder whose states are read side by side, 0 for its embeddings; if left out, the last alone."""
-    embedding: int | None = left_open()
+    embedding: int | None = at_least(1)
     """The width of word vectors; an encoder has its own."""
-    characters: int | None = left_open()
+    characters: int | None = at_least(0)
     """Filters of the convolution over the characters of a word; 0 reads words alone."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         if self.encoder is not None:
-            object.__setattr__(self, "encoder", Path(self.encoder))
             for name in ("embedding", "characters"):
                 if (value := getattr(self, name)) is not None:
                     raise ValueError(
@@ -84,9 +77,6 @@ class MatcherOptions(PairModelOptions):
             raise ValueError(
                 f"levels={self.levels} are layers of an encoder, and there is none; give encoder=FOLDER as well"
             )
-        check_at_least(self, 1, {"embedding": 100})
-        check_at_least(self, 0, {"characters": 32})
-        check_share(self, {"dropout": 0.3})
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         own = () if self.encoder is None else ("embedding", "characters")
@@ -97,19 +87,10 @@ class MatcherOptions(PairModelOptions):
         return self.encoder is not None
 
     @property
-    def mechanism(self) -> str | None:
-        """The name of the mechanism, None for that of the paper."""
-        return None if self.attention == PAPER else self.attention
-
-    @property
     def frozen_encoder(self) -> FrozenEncoderOptions:
         """The options of the encoder, which must be given."""
         assert self.encoder is not None
         return FrozenEncoderOptions(self.encoder, levels=self.levels)
-
-    @abstractmethod
-    def matcher(self, dim: int, classes: int) -> PairMatcher:
-        """The model above vectors of this width."""
 
     def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
         from regard.tasks.match import building
@@ -123,59 +104,37 @@ class MatcherOptions(PairModelOptions):
 class ESIMOptions(MatcherOptions):
     """Recurrent encoders with attention in both directions between them  (Chen et al. 2017)."""
 
-    hidden: int = left_open()
+    model_class: ClassVar[str] = "regard.models.matching.esim:ESIM"
+
+    hidden: int = at_least(1)
     """The width of the recurrent state in each direction."""
     cell: Literal["lstm", "gru"] = "lstm"
     """The recurrent cell."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"hidden": 128})
-
-    def matcher(self, dim: int, classes: int) -> PairMatcher:
-        from regard.models.matching.esim import ESIM
-
-        return ESIM(dim, classes, hidden=self.hidden, cell=self.cell, attention=self.mechanism, dropout=self.dropout)
 
 
 @dataclass(frozen=True)
 class DecomposableOptions(MatcherOptions):
     """Attention in both directions without recurrence  (Parikh et al. 2016)."""
 
-    width: int = 200
+    model_class: ClassVar[str] = "regard.models.matching.decomposable:Decomposable"
+
+    width: int = at_least(1, 200)
     """The width of all layers."""
     intra: bool = True
     """Whether each text attends to itself first; without it the order of words has no effect."""
-    distance: int = 10
+    distance: int = at_least(1, 10)
     """Words that are farther apart share one bias of the attention within a text."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"width": 200, "distance": 10})
-
-    def matcher(self, dim: int, classes: int) -> PairMatcher:
-        from regard.models.matching.decomposable import Decomposable
-
-        return Decomposable(
-            dim,
-            classes,
-            width=self.width,
-            intra=self.intra,
-            distance=self.distance,
-            attention=self.mechanism,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class BagOfPairsOptions(PairModelOptions):
     """Logistic regression on the words of both texts, without attention: a baseline."""
 
-    buckets: int = 100_000
-    """Buckets for pairs of words across the texts."""
+    model_class: ClassVar[str] = "regard.models.matching.word_matcher:BagOfPairs"
+    read_by_task: ClassVar[tuple[str, ...]] = ("buckets",)
 
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, {"buckets": 100_000})
+    buckets: int = at_least(1, 100_000)
+    """Buckets for pairs of words across the texts."""
 
     @property
     def keeps_words(self) -> str:
@@ -191,15 +150,12 @@ class BagOfPairsOptions(PairModelOptions):
 class PairEncoderOptions(EncoderOptions, PairModelOptions):
     """A pretrained encoder that reads both texts as one  (Devlin et al. 2019)."""
 
+    model_class: ClassVar[str] = "regard.models.matching.encoded_pair:PairEncoder"
+
     pooling: Literal["first", "mean", "max"] = "mean"
     """How the states of all tokens become one vector."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in the layers above the encoder."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choices(self)
-        check_share(self, {"dropout": 0.1})
 
     @property
     def has_encoder(self) -> bool:
@@ -215,22 +171,22 @@ class PairEncoderOptions(EncoderOptions, PairModelOptions):
 class CoEncoderOptions(LevelEncoderOptions, PairModelOptions):
     """One pretrained encoder per text, or the same for both, joined by attention in both directions."""
 
-    second_encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
+    model_class: ClassVar[str] = "regard.models.matching.encoded_pair:EncodedPairModel"
+    part_classes: ClassVar[tuple[str, ...]] = ("regard.models.matching.encoded_pair:CoMatcher",)
+    read_by_task: ClassVar[tuple[str, ...]] = ("second_encoder",)
+
+    second_encoder: Path | None = option(None, metavar="FOLDER")
     """The encoder of the second texts; if left out, that of the first ones, with the same weights."""
-    joint_attention: str = PAPER
+    joint_attention: str = "paper"
     """How the texts attend to each other: by cosines of states, of two encoders by scaled dot products (paper), or a
     mechanism by name."""
-    width: int = 200
+    width: int = at_least(1, 200)
     """The width of the layers above the encoders."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in the layers above the encoders."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.second_encoder is not None:
-            object.__setattr__(self, "second_encoder", Path(self.second_encoder))
-        check_at_least(self, 1, {"width": 200})
-        check_share(self, {"dropout": 0.1})
 
     @property
     def has_encoder(self) -> bool:
@@ -334,18 +290,18 @@ class Match(TextFileConfig):
     columns: str | None = None
     """The columns or keys of both texts and the label, as A,B,LABEL: names, or numbers from 1; if left out, by name."""
 
-    vocabulary: int = 30_000
+    vocabulary: int = at_least(1, 30_000)
     """The largest number of word vectors; words that occur once share one."""
-    max_length: int = 400
+    max_length: int = at_least(1, 400)
     """Texts of more words are an error: none is dropped or cut off."""
     model: PairModelOptions = left_open()
     """Attention between two recurrent encoders, attention alone, pretrained encoders, or a bag of words."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the probability of the right class that is spread over all classes."""
-    word_dropout: float = left_open()
+    word_dropout: float = share()
     """The share of words whose vector is that of unknown words in training."""
 
-    batch: int = left_open()
+    batch: int = at_least(1)
     """Tokens per batch and side, padding included, at most."""
     valid_share: float = inner_share(0.1)
     """Without --valid: the share of the training pairs, of every class, that is held out to validate on."""
@@ -359,8 +315,6 @@ class Match(TextFileConfig):
         self._check_files_given(["columns"], "pairs", "train")
         if self.columns is not None:
             Columns.parse(self.columns)
-        check_at_least(self, 1, {"vocabulary": 30_000, "max_length": 400, "batch": 1024})
-        check_share(self, {"smoothing": 0.1, "word_dropout": 0.1})
 
     @property
     def input_columns(self) -> tuple[InputColumn, ...]:

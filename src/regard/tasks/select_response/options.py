@@ -2,126 +2,89 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from regard.common.options.checks import check_at_least, check_choices, check_positive, check_share
-from regard.common.options.fields import at_least, left_open
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import at_least, left_open, option, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES
 from regard.tasks.shared.text_options import TextFileConfig
 
 if TYPE_CHECKING:
-    from torch import nn
-
-
-# the attention of a model's own paper; the other names are mechanisms
-PAPER = "paper"
+    pass
 
 
 @dataclass(frozen=True)
 class SelectorOptions(ModelOptions):
     """Options of models that score a response to the turns of a dialogue."""
 
-    attention: str = PAPER
+    read_by_task: ClassVar[tuple[str, ...]] = ("encoder", "embedding", "similarity")
+
+    attention: str = "paper"
     """How texts attend to each other: that of the paper, or a mechanism by name (see `regard list`)."""
-    encoder: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
+    encoder: Path | None = option(None, metavar="FOLDER")
     """Read tokens by the frozen states of this encoder, a BERT or a run of masked-lm, instead of trained vectors."""
-    embedding: int | None = left_open()
+    embedding: int | None = at_least(1)
     """The width of trained word vectors; an encoder has its own."""
     similarity: Literal["mean", "none"] = "mean"
     """Add the similarity of the context and the response as wholes to the score: of the means of their vectors."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        if self.encoder is not None:
-            object.__setattr__(self, "encoder", Path(self.encoder))
-            if self.embedding is not None:
-                raise ValueError(
-                    f"embedding={self.embedding} is of trained vectors, and encoder={self.encoder} has its own; "
-                    "leave one of them out"
-                )
-        check_at_least(self, 1, {"embedding": 100})
-        check_share(self, {"dropout": 0.2})
+        super().__post_init__()
+        if self.encoder is not None and self.embedding is not None:
+            raise ValueError(
+                f"embedding={self.embedding} is of trained vectors, and encoder={self.encoder} has its own; "
+                "leave one of them out"
+            )
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         own = () if self.encoder is None else ("embedding",)
         return super().resolved({name: value for name, value in defaults.items() if name not in own})
-
-    @property
-    def mechanism(self) -> str | None:
-        """The name of the mechanism, None for that of the paper."""
-        return None if self.attention == PAPER else self.attention
-
-    @abstractmethod
-    def build(self, dim: int, turns: int, words: int) -> nn.Module: ...
 
 
 @dataclass(frozen=True)
 class DeepAttentionOptions(SelectorOptions):
     """Self- and cross-attention at several levels, read by 3-D convolutions  (Zhou et al. 2018)."""
 
-    width: int = 48
+    model_class: ClassVar[str] = "regard.models.matching.deep_attention_matching:DeepAttentionMatching"
+
+    width: int = at_least(1, 48)
     """The width of all levels."""
-    levels: int = 2
+    levels: int = at_least(1, 2)
     """Levels of self-attention above the vectors of words."""
-    filters: tuple[int, int] = (16, 16)
+    filters: tuple[int, int] = at_least(1, (16, 16))
     """Filters of the two convolutions over turns, words of a turn and words of the response."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"width": 48, "levels": 2})
-        if min(self.filters) < 1:
-            raise ValueError(f"filters must be 1 or more, got {self.filters}; try filters=(16, 16)")
-
-    def build(self, dim: int, turns: int, words: int) -> nn.Module:
-        from regard.models.matching.deep_attention_matching import DeepAttentionMatching
-
-        return DeepAttentionMatching(
-            dim,
-            width=self.width,
-            levels=self.levels,
-            turns=turns,
-            words=words,
-            filters=self.filters,
-            attention=self.mechanism,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class JoinedESIMOptions(SelectorOptions):
     """ESIM on all turns as one text, and the response  (Chen et al. 2017)."""
 
-    hidden: int = 64
+    model_class: ClassVar[str] = "regard.models.matching.response_selector:JoinedTurns"
+
+    hidden: int = at_least(1, 64)
     """The width of the recurrent state in each direction."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"hidden": 64})
-
-    def build(self, dim: int, turns: int, words: int) -> nn.Module:
-        from regard.models.matching.esim import ESIM
-        from regard.models.matching.response_selector import JoinedTurns
-
-        return JoinedTurns(ESIM(dim, 1, hidden=self.hidden, attention=self.mechanism, dropout=self.dropout))
+    def build(self, dim: int, *, turns: int, words: int) -> Any:
+        """The model for turns and words of any number."""
+        return super().build(dim)
 
 
 @dataclass(frozen=True)
-class PredictResponses:
+class PredictResponses(CheckedOptions):
     """Options of `regard predict` for response selection."""
 
     top: int = at_least(1, 1)
     """Print this many candidates, the best first, separated by tabs; JSON has all of them."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
@@ -169,26 +132,23 @@ class SelectResponse(TextFileConfig):
     train: Path | None = None
     """Your own dialogues: one per line, turns separated by tabs or by __eou__ (DailyDialog). .gz is unpacked."""
 
-    turns: int = left_open()
+    turns: int = at_least(1)
     """The turns before a response that the model reads; earlier ones are left out."""
-    words: int = left_open()
+    words: int = at_least(1)
     """The tokens of a turn that the model reads; those behind them are left out."""
-    candidates: int = 10
+    candidates: int = at_least(2, 10)
     """Responses to choose from in an evaluation: the right one, and wrong ones of other dialogues."""
-    negatives: int = 3
+    negatives: int = at_least(1, 3)
     """Wrong responses per right one in training, drawn anew in every epoch."""
-    vocabulary: int = 20_000
+    vocabulary: int = at_least(1, 20_000)
     """The largest number of word vectors; words that occur once share one."""
-    max_length: int = 1000
+    max_length: int = at_least(1, 1000)
     """Turns of more words are an error."""
     model: SelectorOptions = left_open()
     """Attention at several levels with convolutions, or ESIM on all turns as one text."""
 
-    batch: int = 16
+    batch: int = at_least(1, 16)
     """Contexts per batch; each is read with its right response and the wrong ones."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        examples = {"turns": 5, "words": 30, "negatives": 3, "vocabulary": 20_000, "max_length": 1000, "batch": 16}
-        check_at_least(self, 1, examples)
-        check_at_least(self, 2, {"candidates": 10})

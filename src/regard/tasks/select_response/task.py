@@ -90,7 +90,7 @@ def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: Pretra
             assert config.model.encoder is not None
             width = encoder.facts.width
             vectors = EncoderVectors(encoder.build(FrozenEncoderOptions(config.model.encoder)))
-        matcher = config.model.build(width, config.turns, config.words)
+        matcher = config.model.build(width, turns=config.turns, words=config.words)
         similarity = TextSimilarity(width, config.turns) if config.model.similarity == "mean" else None
         return ResponseSelector(vectors, matcher, similarity)  # type: ignore[arg-type]
 
