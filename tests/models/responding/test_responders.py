@@ -14,7 +14,6 @@ from regard import MECHANISMS
 from regard.attn.call import Need
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
-from regard.layers.pointer_generator import PointerGenerator
 from regard.layers.query_pooling import POSITIONAL
 from regard.models import GPT2, HRAN, FlatResponder, Llama, TransformerXL
 from regard.models.responding.responder import History, Responder
@@ -27,14 +26,8 @@ BOS, EOS = 1, 2
 
 def flat(**choices: object) -> Callable[[], Responder]:
     sizes = {"width": 12, "heads": 3, "layers": 2, "feed": 10, "longest": 41, "dropout": 0.0}
-    both, window = bool(choices.pop("bidirectional", False)), choices.pop("turn_window", None)
-    copies = bool(choices.pop("copies", False))
-    return lambda: FlatResponder(
-        GPT2(V, **{**sizes, **choices}),  # type: ignore[arg-type]
-        bidirectional=both,
-        pointer=PointerGenerator(12) if copies else None,
-        turn_window=window,  # type: ignore[arg-type]
-    )
+    options = {name: choices.pop(name) for name in ("history", "output", "turn_window") if name in choices}
+    return lambda: FlatResponder(GPT2(V, **{**sizes, **choices}), **options)  # type: ignore[arg-type]
 
 
 def llama() -> Responder:
@@ -49,12 +42,12 @@ READS = [name for name in HEADS if name not in POSITIONAL and name not in ("hard
 FLAT = {f"flat, {name}": flat(positions=name) for name in ("learned", "rotary", "relative", "none")}
 FLAT |= {"flat, entmax": flat(attention="entmax"), "flat, additive": flat(attention="additive"), "llama": llama}
 FLAT |= {
-    "pointer": flat(positions="alibi", copies=True),
-    "pointer, window": flat(positions="rotary", copies=True, turn_window=1),
+    "pointer": flat(positions="alibi", output="pointer-generator"),
+    "pointer, window": flat(positions="rotary", output="pointer-generator", turn_window=1),
     "window": flat(positions="learned", turn_window=2),
 }
-BOTH = {f"both, {name}": flat(positions=name, bidirectional=True) for name in ("rotary", "alibi", "learned")}
-BOTH |= {"both, pointer": flat(copies=True, bidirectional=True, turn_window=1)}
+BOTH = {f"both, {name}": flat(positions=name, history="bidirectional") for name in ("rotary", "alibi", "learned")}
+BOTH |= {"both, pointer": flat(output="pointer-generator", history="bidirectional", turn_window=1)}
 ALL = {
     **FLAT,
     **BOTH,

@@ -20,9 +20,9 @@ def test_the_learning_rate_is_that_of_the_data_unless_a_decoder_is_trained_furth
 def test_options() -> None:
     assert Respond.of(model="hierarchical").longest == 13 * 49
     assert PredictReplies().search == PredictReplies(beam=1).search
-    with pytest.raises(ValueError, match="init_std must be above 0 and finite, got 0.0; try init_std=0.02"):
+    with pytest.raises(ValueError, match="init_std must be positive and finite, got 0.0; leave it out"):
         Respond.of(init_std=0.0)
-    wide, narrow = (Respond.of(init_std=std, dropout=0.0).model.build(300, 50) for std in (0.125, 0.02))
+    wide, narrow = (Respond.of(init_std=std, dropout=0.0).model.build(300, longest=50) for std in (0.125, 0.02))
     assert 5 < wide.embedding.weight.std() / narrow.embedding.weight.std() < 7.5
     with pytest.raises(
         ValueError, match=r"^smoothing=0.1 is for output='softmax', and copied tokens are not smoothed; leave it out$"
@@ -36,7 +36,7 @@ def test_options() -> None:
         PredictReplies(beam=2, sample=True)
     with pytest.raises(ValueError, match="--top-k 2 means nothing without --sample; add --sample or leave it out"):
         PredictReplies(top_k=2)
-    with pytest.raises(ValueError, match="--turns must be 1 or more, got 0"):
+    with pytest.raises(ValueError, match="turns must be 1 or more, got 0"):
         EvaluateReplies(turns=0)
 
 
@@ -48,7 +48,7 @@ def test_histories_are_cut_for_single_replies_alone(options: dict[str, Any]) -> 
 
 
 def test_shares_and_numbers_of_epochs() -> None:
-    with pytest.raises(ValueError, match=r"^staged_epochs must be 0 or more, got -1; try staged_epochs=4$"):
+    with pytest.raises(ValueError, match=r"^staged_epochs must be 0 or more, got -1; try staged_epochs=0$"):
         Respond.of(data="bookings", staged_epochs=-1)
     with pytest.raises(
         ValueError, match=r"^history_dropout must be 0 or more and below 1, got 1.0; try history_dropou"

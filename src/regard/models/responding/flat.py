@@ -59,18 +59,19 @@ class FlatResponder(Responder):
     of DialoGPT. S is zero at first, so that a pretrained `decoder` begins as it is. The texts of a batch are padded
     behind their ends, where no token of theirs attends.
 
-    `bidirectional`: the tokens of the turns x attend to later ones, too (Raffel et al. 2020, prefix LM), so that the
-    words of a question know their answer; a `decoder` without a memory that was not pretrained can learn that.
-    `pointer`: a reply may also copy words of x. `turn_window`: the tokens of a turn attend to those of this many turns
-    before it, and in both directions behind it; None: to all. A pointer reads all of x whatever the window.
+    `history` "bidirectional": the tokens of the turns x attend to later ones, too (Raffel et al. 2020, prefix LM), so
+    that the words of a question know their answer; a `decoder` without a memory that was not pretrained can learn that.
+    `output` "pointer-generator": a reply may also copy words of x. `turn_window`: the tokens of a turn attend to those
+    of this many turns before it, and in both directions behind it; None: to all. A pointer reads all of x whatever the
+    window.
     """
 
     def __init__(
         self,
         decoder: TransformerLanguageModel,
         *,
-        bidirectional: bool = False,
-        pointer: PointerGenerator | None = None,
+        history: str = "causal",
+        output: str = "softmax",
         turn_window: int | None = None,
     ) -> None:
         super().__init__()
@@ -84,11 +85,14 @@ class FlatResponder(Responder):
                 f"decoder must have a linear vocabulary layer, got {type(decoder.output).__name__}; "
                 "build it without cutoffs"
             )
+        checks.known("history", history, ("causal", "bidirectional"))
+        checks.known("output", output, ("softmax", "pointer-generator"))
         if turn_window is not None:
             checks.positive_ints("FlatResponder", turn_window=turn_window)
-        self.decoder, self.bidirectional = decoder, bidirectional
-        self.pointer, self.turn_window = pointer, turn_window
-        self.speakers = nn.Embedding(2, decoder.output.in_features)
+        width = decoder.output.in_features
+        self.decoder, self.bidirectional, self.turn_window = decoder, history == "bidirectional", turn_window
+        self.pointer = PointerGenerator(width) if output == "pointer-generator" else None
+        self.speakers = nn.Embedding(2, width)
         nn.init.zeros_(self.speakers.weight)
 
     @property

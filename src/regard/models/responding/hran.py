@@ -90,7 +90,7 @@ class HRAN(Responder):
         hidden: int = 128,
         cell: str = "gru",
         attention: str | Factory | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.2,
         padding: int = 0,
     ) -> None:
         super().__init__()

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import (
-    check_at_least,
-    check_beam,
-    check_choices,
-    check_even_heads,
-    check_positive,
-    check_share,
-)
-from regard.common.options.fields import at_least, left_open
+from regard.common.options.checks import check_beam
+from regard.common.options.construct import construct
+from regard.common.options.fields import at_least, bounded, left_open, option, positive, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
@@ -24,8 +17,6 @@ from regard.tasks.shared.text_options import EvaluateTextFile, SearchOptions, Te
 
 if TYPE_CHECKING:
     from regard.decoding.search import Search
-    from regard.models.responding.responder import Responder
-    from regard.tasks.respond.decoder import PretrainedDecoder
 
 
 # the standard deviation of GPT-2's first weights
@@ -40,119 +31,80 @@ class ResponderOptions(ModelOptions):
 
     attention: str | None = left_open("that of the paper")
     """A mechanism by name (see `regard list`)."""
-    width: int = left_open()
+    width: int = at_least(1)
     """The width of embeddings, and of the layers of a flat model."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"width": 128})
-        check_share(self, {"dropout": 0.1})
-
-    @abstractmethod
-    def build(self, vocabulary: int, longest: int) -> Responder:
-        """The model for dialogues that have at most `longest` tokens together with their reply."""
 
 
 @dataclass(frozen=True)
 class FlatOptions(ResponderOptions):
     """A Transformer that reads all turns as one text and continues it  (Mei et al. 2017, Zhang et al. 2020)."""
 
-    layers: int = left_open()
+    model_class: ClassVar[str] = "regard.models.responding.flat:FlatResponder"
+    part_classes: ClassVar[tuple[str, ...]] = ("regard.models.gpt2:GPT2",)
+    read_by_task: ClassVar[tuple[str, ...]] = ("init_std",)
+
+    layers: int = at_least(1)
     """The number of layers."""
-    heads: int = left_open()
+    heads: int = at_least(1, divides="width")
     """Heads per layer."""
     positions: PositionName = "rotary"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     history: Literal["bidirectional", "causal"] = left_open()
     """Whether the words of a turn attend to later turns of the history, too, or to those before alone."""
-    init_std: float = left_open()
+    init_std: float = positive()
     """The standard deviation of the first weights; a narrow model that copies values learns sooner with more."""
     output: Literal["softmax", "pointer-generator"] = "softmax"
     """The distribution of the next token: a softmax over the vocabulary, or one that also copies words of the history
     (See et al. 2017)."""
-    turn_window: int | None = None
+    turn_window: int | None = at_least(1)
     """The turns before its own that a token attends to in the layers; none given: all. A pointer reads all turns."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"layers": 2, "heads": 4, "turn_window": 1})
-        if self.init_std is not None and not 0 < self.init_std < float("inf"):
-            raise ValueError(f"init_std must be above 0 and finite, got {self.init_std}; try init_std={_INIT_STD}")
-        check_even_heads(self.width, self.heads)
-
-    def build(self, vocabulary: int, longest: int) -> Responder:
-        from regard.layers.pointer_generator import PointerGenerator
+    def build(self, vocabulary: int, *, longest: int) -> Any:
+        """The model for dialogues that have at most `longest` tokens together with their reply."""
         from regard.models.gpt2 import GPT2
         from regard.models.language_model import init_weights
-        from regard.models.responding.flat import FlatResponder
 
-        decoder = GPT2(
-            vocabulary,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            longest=longest,
-            positions=self.positions,
-            attention=self.attention,
-            dropout=self.dropout,
-        )
+        decoder = construct(GPT2, self, vocabulary, longest=longest)
         if self.init_std != _INIT_STD:
             init_weights(decoder, std=self.init_std, residual_std=self.init_std / math.sqrt(2 * self.layers))
-        pointer = PointerGenerator(self.width) if self.output == "pointer-generator" else None
-        bidirectional = self.history == "bidirectional"
-        return FlatResponder(decoder, bidirectional=bidirectional, pointer=pointer, turn_window=self.turn_window)
+        return super().build(decoder)
 
 
 @dataclass(frozen=True)
 class HRANOptions(ResponderOptions):
     """Attention over the words of each turn, a GRU over turns, and attention over turns  (Xing et al. 2018)."""
 
-    hidden: int = left_open()
+    model_class: ClassVar[str] = "regard.models.responding.hran:HRAN"
+
+    hidden: int = at_least(1)
     """The width of the recurrent states; words have half of it in each direction."""
     cell: Literal["gru", "lstm"] = "gru"
     """The recurrent cell."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"hidden": 128})
-
-    def build(self, vocabulary: int, longest: int) -> Responder:
-        from regard.models.responding.hran import HRAN
-
-        return HRAN(
-            vocabulary,
-            width=self.width,
-            hidden=self.hidden,
-            cell=self.cell,
-            attention=self.attention,
-            dropout=self.dropout,
-        )
+    def build(self, vocabulary: int, *, longest: int) -> Any:
+        """The model for dialogues of any length."""
+        return super().build(vocabulary)
 
 
 @dataclass(frozen=True)
 class DecoderOptions(ModelOptions):
     """A pretrained language model that reads all turns as one text, trained further  (Zhang et al. 2020)."""
 
+    model_class: ClassVar[str] = "regard.models.responding.flat:FlatResponder"
     training_only: ClassVar[tuple[str, ...]] = ()
     training: ClassVar[dict[str, Any]] = {"lr": 1e-4, "schedule": "linear", "warmup": 50, "weight_decay": 0.01}
 
-    decoder: Path = field(metadata={"metavar": "FOLDER"})
+    decoder: Path = option(metavar="FOLDER")
     """A run of language-model, or a GPT-2 or Llama in transformers' layout; only a new run reads it."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "decoder", Path(self.decoder))
-
-    def build(self, decoder: PretrainedDecoder) -> Responder:
-        return decoder.build()
 
 
 @dataclass(frozen=True)
 class EvaluateReplies(EvaluateTextFile):
     """Options of `regard evaluate` for response generation."""
 
-    turns: int | None = None
+    turns: int | None = at_least(1)
     """Read at most this many turns before each reply, fewer than the run was trained with; 1 is the last turn alone."""
     beam: int = 1
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
@@ -161,7 +113,6 @@ class EvaluateReplies(EvaluateTextFile):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "turns")
         check_beam(self)
 
 
@@ -187,13 +138,13 @@ class RequestReplies:
 
     beam: int = at_least(1, 1)
     """Hypotheses kept at every step, where the temperature is 0."""
-    temperature: float = field(default=0.0, metadata={"minimum": 0.0, "maximum": _MOST_TEMPERATURE})
+    temperature: float = bounded(0.0, minimum=0.0, maximum=_MOST_TEMPERATURE)
     """0 searches for the best reply; above 0 a reply is sampled, from logits divided by it."""
-    top_k: int | None = field(default=None, metadata={"minimum": 1})
+    top_k: int | None = at_least(1)
     """Sample from this many of the likeliest tokens."""
-    top_p: float | None = field(default=None, metadata={"minimum": _LEAST_SHARE, "maximum": 1.0})
+    top_p: float | None = bounded(minimum=_LEAST_SHARE, maximum=1.0)
     """Sample from the likeliest tokens that have this probability together."""
-    seed: int = field(default=0, metadata={"minimum": 0, "maximum": _MOST_SEED})
+    seed: int = at_least(0, 0, maximum=_MOST_SEED)
     """Determines what is sampled."""
     stream: bool = False
     """Whether to send server-sent events: {"text": …} for every piece, in the end {"answers": …}; for one text."""
@@ -297,35 +248,32 @@ class Respond(TextFileConfig):
 
     tokens: Literal["bpe", "words", "characters"] = "bpe"
     """The kind of tokens; a pretrained decoder has its own."""
-    vocabulary: int = left_open()
+    vocabulary: int = at_least(1)
     """The largest number of different tokens."""
-    turns: int = left_open()
+    turns: int = at_least(1)
     """The turns before a reply that the model reads; earlier ones are left out."""
-    words: int = left_open()
+    words: int = at_least(1)
     """The tokens of a turn that the model reads, the last ones, and the most that a reply has."""
     replies: Literal["all", "second"] = left_open()
     """Which turns are replies: all but the first, or those of the second speaker, as of a system that serves."""
-    max_length: int = 1000
+    max_length: int = at_least(1, 1000)
     """Turns of more words are an error."""
     model: ResponderOptions | DecoderOptions = left_open()
     """All turns as one text, attention over words and over turns, or a pretrained language model."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
-    staged_epochs: int = 0
+    staged_epochs: int = at_least(0, 0)
     """With --replies all: the first epochs, in which the history grows from the last turn alone to all --turns; 0
     learns with all turns from the first epoch on  (Press et al. 2021)."""
-    history_dropout: float = 0.0
+    history_dropout: float = share(0.0)
     """With --replies all: the share of replies, others in every epoch, that are learned with fewer turns than --turns,
     one at least, so that the model does not learn replies by heart from what was said long before."""
 
-    batch: int = 3000
+    batch: int = at_least(1, 3000)
     """Tokens per batch, of the turns before the replies and of the replies each, padding included, at most."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"vocabulary": 4000, "turns": 5, "words": 40, "max_length": 1000, "batch": 3000})
-        check_at_least(self, 0, {"staged_epochs": 4})
-        check_share(self, {"smoothing": 0.1, "history_dropout": 0.5})
         if self.smoothing and getattr(self.model, "output", None) == "pointer-generator":
             raise ValueError(
                 f"smoothing={self.smoothing} is for output='softmax', and copied tokens are not smoothed; leave it out"

@@ -176,7 +176,7 @@ class RespondTask(Task[Respond, RespondPredictor]):
             options = self.config.model
             if isinstance(options, DecoderOptions):  # the folder decides
                 options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0, history="causal", init_std=0.02)
-            model = options.build(11, max(self.config.longest, 6))
+            model = options.build(11, longest=max(self.config.longest, 6))
             model(history, target)
             model.step(target, model.init_state(history))
 
@@ -269,8 +269,8 @@ class RespondTask(Task[Respond, RespondPredictor]):
 def _build(task: Respond, tokenizer: TextTokenizer, decoder: "PretrainedDecoder | None") -> Responder:
     if isinstance(task.model, DecoderOptions):
         assert decoder is not None
-        return task.model.build(decoder)
-    return task.model.build(len(tokenizer), task.longest)
+        return decoder.build()
+    return task.model.build(len(tokenizer), longest=task.longest)
 
 
 def _train_tokenizer(task: Respond, splits: DialogueSplits) -> Tokenizer:
