@@ -92,7 +92,7 @@ def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: Pretra
             vectors = EncoderVectors(encoder.build(FrozenEncoderOptions(config.model.encoder)))
         matcher = config.model.build(width, turns=config.turns, words=config.words)
         similarity = TextSimilarity(width, config.turns) if config.model.similarity == "mean" else None
-        return ResponseSelector(vectors, matcher, similarity)  # type: ignore[arg-type]
+        return ResponseSelector(vectors, matcher, similarity)
 
     return SelectorParts(reader, build)
 
