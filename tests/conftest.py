@@ -33,6 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "whole: a long test, for --whole (`make test-all`) alone")
+    product.whole = config.getoption("--whole")
+    # torch.manual_seed stores a traceback for every kind of device that is absent, and tests seed thousands of times.
+    for device in (torch.cuda, torch.xpu, torch.mtia):
+        if not device.is_available():
+            device.manual_seed_all = lambda seed: None
     # The workers already share the cores; threads on top of them only wait for one another.
     if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
@@ -43,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without --whole, leaves out the tests marked `whole` and the part of every product that is not in its sample."""
-    if not config.getoption("--whole"):
+    if not product.whole:
         kept = product.sampled(item for item in items if item.get_closest_marker("whole") is None)
         if left := [item for item in items if item not in kept]:
             config.hook.pytest_deselected(items=left)

@@ -3,6 +3,8 @@
 import functools
 import inspect
 import itertools
+import math
+import random
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,17 +12,22 @@ from typing import Any
 
 import pytest
 import torch
+from tests import product
 
 Test = Callable[..., None]
 
 
 def for_each(
-    names: str | Sequence[str], values: Iterable[Any], ids: Callable[[Any], object] | Iterable[str] | None = None
+    names: str | Sequence[str],
+    values: Iterable[Any],
+    ids: Callable[[Any], object] | Iterable[str] | None = None,
+    share: float = 1.0,
 ) -> Callable[[Test], Test]:
     """Calls a test with every value, as `pytest.mark.parametrize` would, but counts as one test.
 
     Each call starts from the seed of a test, and has a `tmp_path` and a `monkeypatch` of its own; other fixtures are
-    shared. A message about several values has the traceback of each.
+    shared. A message about several values has the traceback of each. With a `share` below 1, `make test` tries a random
+    part of the values, with a fixed seed; `make test-all` (--whole) tries all.
     """
     values = list(values)
     parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
@@ -41,9 +48,10 @@ def for_each(
         @functools.wraps(test)
         def whole(*args: Any, **fixtures: Any) -> None:
             failures = []
-            for label, case in cases.items():
+            size = len(cases) if product.whole else math.ceil(share * len(cases))
+            for label in random.Random(0).sample(list(cases), size) if size < len(cases) else cases:
                 try:
-                    _call(test, args, fixtures, case)
+                    _call(test, args, fixtures, cases[label])
                 except pytest.skip.Exception as error:
                     raise AssertionError(f"{label} skips, and the values behind it with it: leave it out") from error
                 except (Exception, pytest.fail.Exception) as error:

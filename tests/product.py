@@ -8,11 +8,22 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import pytest
 
 # smaller products are tested whole
 ENOUGH = 6
+# set by --whole
+whole = False
+
+
+def first(values: Iterable[Any], size: int = 1) -> list[Any]:
+    """Values for `parametrize`, of which `make test` runs the first `size`, and `make test-all` all."""
+    return [
+        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.whole] if n >= size else [])
+        for n, value in enumerate(values)
+    ]
 
 
 def axes(item: pytest.Item) -> list[list[str]]:

@@ -28,6 +28,24 @@ def test_every_value_is_tried_and_every_offender_is_named() -> None:
     assert isinstance(second, pytest.fail.Exception)
 
 
+def test_a_share_of_the_values_is_tried_and_all_of_them_under_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    @for_each("number", range(9), share=0.3)
+    def test(number: int) -> None:
+        tried.append(number)
+
+    monkeypatch.setattr(product, "whole", False)
+    test()
+    test()
+    assert tried[:3] == tried[3:]
+    assert len(set(tried)) == 3
+    monkeypatch.setattr(product, "whole", True)
+    tried.clear()
+    test()
+    assert tried == list(range(9))
+
+
 def test_each_call_has_its_seed_its_folder_and_its_patches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, folders = [], []
 

@@ -190,7 +190,7 @@ def test_export(name: str) -> None:
     torch.testing.assert_close(exported.module()(x), made(x))
 
 
-@every
+@for_each("name", GATES, share=0.25)
 def test_compile(name: str) -> None:
     torch.compiler.reset()  # every gate anew: torch limits how often one function is compiled
     made, x = built(name).eval(), a_map().requires_grad_()

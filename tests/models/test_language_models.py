@@ -18,7 +18,7 @@ from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample
 from regard.layers.position_choices import POSITIONS
 
-every = for_each("name", ALL)
+every = for_each("name", ALL, share=0.5)
 with_memory = for_each("name", WITH_MEMORY)
 some = pytest.mark.parametrize(
     "name", ["gpt2, learned", "gpt2, memory, rotary", "llama, grouped", "xl, clamp, same length", "xl, adaptive"]

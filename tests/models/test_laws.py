@@ -14,7 +14,7 @@ from regard.attn.call import Need
 from regard.models import TRANSLATORS
 from regard.models.encoder_decoder import EncoderDecoder
 
-every = for_each("name", ALL)
+every = for_each("name", ALL, share=0.5)
 blind = {"fixed", "initial", "per-position", "rnn, initial", *NTMS}
 
 

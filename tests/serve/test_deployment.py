@@ -45,6 +45,7 @@ def environment(folder: Path, requirements: list[str]) -> dict[str, str]:
     return {"PATH": f"{folder}/bin:{os.defpath}", "HOME": str(folder), "CC": "/bin/false", **given}
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(sys.platform == "win32", reason="the lines are those of a POSIX shell")
 def test_the_lines_of_the_dockerfile(run: Path, tmp_path: Path) -> None:
     copied, wheels = instructions("COPY")
@@ -97,14 +98,17 @@ def test_the_unit_passes_systemd(tmp_path: Path) -> None:
     assert subprocess.run(judged, capture_output=True, check=False).returncode == 0
 
 
-def test_the_unit_starts_the_service() -> None:
-    """Its command is one that `regard serve` understands."""
+def test_the_unit_and_the_image_start_the_service() -> None:
+    """Their commands are such that `regard serve` understands."""
     from regard.cli.parsing.parser import parse
     from regard.cli.verbs.serve import ServeOptions
 
-    (command,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
-    options = parse(ServeOptions, "regard serve", command.split()[2:])
+    (unit,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+    options = parse(ServeOptions, "regard serve", unit.split()[2:])
     assert options.token_file == Path("${CREDENTIALS_DIRECTORY}/token")
+    image = [word for name in ("ENTRYPOINT", "CMD") for word in json.loads(instructions(name)[0])]
+    assert image[:2] == ["regard", "serve"]
+    assert parse(ServeOptions, "regard serve", image[2:]).host == "0.0.0.0"
 
 
 def test_the_image_has_pinned_versions_and_a_health_check() -> None:

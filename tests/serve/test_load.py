@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import serving
+from tests.product import first
 from tests.serve.conftest import Make, post
 
 from regard.cli.main import main
@@ -44,6 +45,7 @@ def here(translating: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.whole
 def test_the_table(here: Make, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "SENTENCES", 64)
     rows = list(serving.measure(run, clients=5, seconds=0.4))
@@ -101,7 +103,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("task", RUNS)
+@pytest.mark.parametrize("task", first(RUNS))
 def test_pictures_under_load(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer of a service of pictures is the one that the run gives alone."""
     threads = torch.get_num_threads()

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.product import first
 from tests.serve.conftest import LINES, Gated, Panic, Service
 from tests.serve.http.test_h11_timeouts import WHOLE, until, waiting
 from tests.serve.http.test_metrics import samples
@@ -74,7 +75,7 @@ def test_it_counts(service: Service) -> None:
     assert count() == before + 3
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", first(["SIGTERM", "SIGINT"]))
 def test_a_signal_ends_it_well(name: str, run: Path) -> None:
     """What has arrived when it is told to stop is answered; it says so and ends with 0. Texts are not logged."""
     open_to_all = ["--host", "0.0.0.0", "--log"] if name == "SIGTERM" else []

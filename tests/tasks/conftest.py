@@ -7,12 +7,6 @@ from tests.comparisons import train_in_process
 from regard.experiments import comparison
 
 
-@pytest.fixture
-def processes() -> None:
-    """For a test of a comparison whose trainings are processes of their own."""
-
-
 @pytest.fixture(autouse=True)
-def _in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "processes" not in request.fixturenames:
-        monkeypatch.setattr(comparison, "_process", train_in_process)
+def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_process", train_in_process)

@@ -202,12 +202,18 @@ def same(one: Path, other: Path) -> None:
 
 if __name__ == "__main__":
     # toy.py '[[FOLDER, {"toy": {…}, "training": {…}, "resume": false}], …]': one training after the other, perhaps
-    # under torchrun; an error is written into a file. The first key is one of TASKS, its value the task's options.
+    # under torchrun; an error is written into a file. The first key is one of TASKS, its value the task's options, or
+    # "command", with the words of a command of regard.
     import os
     import sys
 
+    from regard.cli.main import main
+
     torch.set_num_threads(1)
     for folder, job in json.loads(sys.argv[1]):
+        if "command" in job:
+            assert main(job["command"]) == 0
+            continue
         try:
             kind = next(name for name in TASKS if name in job)
             run(Path(folder), TASKS[kind](**job[kind]), job.get("resume", False), **job["training"])

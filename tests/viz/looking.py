@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
 needed = pytest.mark.skipif(browser is None, reason=f"none of these browsers is installed: {', '.join(BROWSERS)}")
 
 
 @contextmanager
 def launched() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api")
+    if browser is None:
+        pytest.skip(f"none of these browsers is installed: {', '.join(BROWSERS)}")
     # the superuser cannot have a sandbox
     flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with sync_api.sync_playwright() as playwright:

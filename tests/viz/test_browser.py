@@ -10,7 +10,6 @@ import html
 import json
 import os
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +17,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.viz.looking import browser, needed
 
 from regard.viz import Alignment, draw
 
 HERE = Path(__file__).parent
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(browser is None, reason=f"none of these browsers is installed: {', '.join(BROWSERS)}")
+pytestmark = needed
 
 DATE = Alignment(
     ["4.", " ", "April", "</script>"],

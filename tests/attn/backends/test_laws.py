@@ -14,7 +14,8 @@ from tests.attn.backends.cases import (
     close,
     every_case,
     run,
-    soft_case,
+    soft_cases,
+    some_cases,
     tensors,
     willing,
 )
@@ -39,7 +40,7 @@ def test_backends_agree_with_eager_forward_and_backward(case: Case) -> None:
             close(slope, wanted[name], f"{backend} gradient of {name}")
 
 
-@soft_case
+@soft_cases
 def test_backends_agree_without_gradient_over_as_many_queries_as_keys(case: Case) -> None:
     sizes = Sizes(q=6, k=6)
     q, k, v = (t.detach() for t in tensors(sizes))
@@ -51,7 +52,7 @@ def test_backends_agree_without_gradient_over_as_many_queries_as_keys(case: Case
             close(regard.attention(q, k, v, **terms, backend=backend), reference, f"{backend} out")
 
 
-@every_case
+@some_cases
 def test_weights_sum_to_one_or_to_zero_where_nothing_may_be_looked_at(case: Case) -> None:
     q, k, v = tensors()
     terms = case.terms()
@@ -76,7 +77,7 @@ def test_weights_sum_to_one_or_to_zero_where_nothing_may_be_looked_at(case: Case
         close(got.out, weights @ v, "out")
 
 
-@every_case
+@some_cases
 def test_nothing_is_changed_in_place(case: Case) -> None:
     q, k, v = tensors()
     terms = case.terms()
@@ -87,7 +88,7 @@ def test_nothing_is_changed_in_place(case: Case) -> None:
         assert torch.equal(old, new)
 
 
-@every_case
+@some_cases
 def test_batched_equals_one_by_one(case: Case) -> None:
     q, k, v = (t.detach() for t in tensors())
     terms = case.terms()
@@ -103,7 +104,7 @@ def test_batched_equals_one_by_one(case: Case) -> None:
 GARBAGE = {"nan": (torch.nan, torch.nan), "inf": (torch.inf, -torch.inf), "far": (1e6, 1e6)}
 
 
-@soft_case
+@soft_cases
 def test_a_masked_key_equals_an_absent_key_whatever_it_holds(case: Case) -> None:
     q, k, v = tensors()
     terms = case.terms()

@@ -47,7 +47,7 @@ def outcome(program: nn.Module, x: Tensor, lengths: Tensor) -> list[Tensor]:
     return [out.detach(), *torch.autograd.grad(loss, [x, *program.parameters()])]
 
 
-@for_each("name", PROGRAMS)
+@for_each("name", PROGRAMS, share=0.5)
 def test_compiled_equals_plain(name: str) -> None:
     program = PROGRAMS[name]()
     x, lengths = torch.randn(2, T, DIM), torch.tensor([3, 5])
@@ -165,7 +165,7 @@ MASKED = {
 }
 
 
-@for_each("name", MASKED)
+@for_each("name", MASKED, share=0.5)
 def test_compiled_whole_under_masks_that_blocks_would_follow(name: str) -> None:
     terms = MASKED[name]()
     layer = Attention(**{key: term for key, term in terms.items() if key != "mask"})

@@ -7,6 +7,7 @@ from typing import Self
 
 import pytest
 from tests.cli.conftest import TINY, Ran, Regard
+from tests.comparisons import train_in_process
 from tests.for_each import for_each
 
 from regard.attn.catalogue import MECHANISMS
@@ -168,20 +169,10 @@ def test_a_baseline_is_a_row_of_the_table(
     for variant in variants.values():
         assert recreated(base, variant, tmp_path / "compare.toml") == variant
     monkeypatch.setitem(TASKS, "translate", TranslateWithBaseline)
+    monkeypatch.setattr(comparison, "_process", train_in_process)
     sizes = ["--width", "6", "--hidden", "8", "--batch", "96", "--threads", "1", "--tokens", "words"]
-    args = [
-        *COMPARE,
-        "--train",
-        str(pairs),
-        *sizes,
-        "--steps",
-        "1",
-        "--attention",
-        "dot",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert main(args) == 0, capfd.readouterr().err
+    args = [*COMPARE, "--train", str(pairs), *sizes, "--steps", "1", "--attention", "dot"]
+    assert main([*args, "--out", str(tmp_path / "out")]) == 0, capfd.readouterr().err
     table = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
     assert {line.split()[1] for line in table.splitlines()[4:]} == {"dot", "baseline"}
 

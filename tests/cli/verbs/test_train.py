@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from tests.cli.conftest import LINES, TINY, Regard
 from tests.for_each import for_each
+from tests.product import first
 
 from regard.cli.parsing import toml_config
 from regard.cli.verbs.train import TrainOptions, parse_task, training_config
@@ -265,7 +266,7 @@ def command(*args: object) -> list[str]:
 
 
 @pytest.mark.usefixtures("hangup")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", first([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
 def test_a_signal_saves_and_prints_how_to_resume(
     regard: Regard, pairs: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -317,28 +318,6 @@ def test_torchrun_leaves_every_option_alone() -> None:
     names = [item.name for options in (*TASKS.values(), *models, TrainingConfig) for item in fields(options)]
     args = [*NEW, *(f"--{name.replace('_', '-')}" for name in [*names, "out", "config", "resume"])]
     assert get_args_parser().parse_args(["-m", "regard", *args]).training_script_args == args
-
-
-def test_only_the_first_of_two_processes_prints(pairs: Path, tmp_path: Path) -> None:
-    args = [*NEW, "--train", pairs, *TINY, "--steps", 3, "--log-every", 1, "--validate-every", 2]
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "regard",
-        *map(str, args),
-    ]
-    ran = subprocess.run(torchrun, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    # no --out: both must name the folder after the same time
-    (run,) = (tmp_path / "runs").iterdir()
-    assert steps(run) == [1, 2, 3]
-    assert ran.stdout.count("\nstep 1 of 3 ") == 1
-    assert "in each of 2 processes" in ran.stdout
-    assert ran.stdout.count("Step 3 of 3 is done.") == 1
 
 
 @pytest.mark.parametrize("name", ["config.toml", "tokens.json", "data.json", "metrics.jsonl"])

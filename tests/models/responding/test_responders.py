@@ -56,7 +56,7 @@ ALL = {
     "hran, multi-head": hran(attention="multi-head"),
 }
 ALL |= {f"hran, {name}": hran(attention=name) for name in READS}
-every = for_each("name", ALL)
+every = for_each("name", ALL, share=0.5)
 some = for_each(
     "name",
     [

@@ -2,13 +2,12 @@
 
 import base64
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 from tests.serve.http.test_h11_timeouts import running
+from tests.serve.pages.conftest import Seen
 from tests.serve.pages.test_image_form import DROP, READY
-from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
 from tests.tasks.transcribe.test_endpoint import small_predictor
 from tests.viz.looking import overflow, violations
 
@@ -18,8 +17,6 @@ from regard.inference.limits import Limits
 from regard.tasks.transcribe.endpoint import SoundEndpoint
 from regard.tasks.transcribe.predictor import SoundInput
 
-pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
-
 SOUND = Sound(utterance("test", (0, 0)).samples[:6000], RATE)
 
 
@@ -28,15 +25,6 @@ def address() -> Iterator[str]:
     endpoint = SoundEndpoint(small_predictor(), Limits(body=100_000), run="run", step=3)
     with running(endpoint, body=100_000) as (port, _):
         yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def seen(chromium: Any, address: str) -> Iterator[Seen]:  # noqa: F811
-    context = chromium.new_context(viewport={"width": 900, "height": 900})
-    made = Seen(context.new_page(), address)
-    made.page.goto(address)
-    yield made
-    context.close()
 
 
 def dropped(seen: Seen, data: bytes) -> None:
@@ -72,3 +60,5 @@ def test_other_files_are_one_sentence(seen: Seen) -> None:
     dropped(seen, bytes(90_000))
     assert "the sound may have at most 74,850 bytes, got 90,000; cut it into parts" in seen.page.inner_text("#wrong")
     assert seen.page.is_hidden("#results")
+    assert all("422" in complaint for complaint in seen.complaints)
+    seen.complaints.clear()

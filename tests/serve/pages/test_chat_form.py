@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.product import first
 from tests.serve.dialogues import dialogue_endpoint
 from tests.serve.http.test_h11_timeouts import running
-from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
+from tests.serve.pages.conftest import Seen
 from tests.viz.looking import overflow, violations
-
-pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
 SPEAKS, TRACKS = True, False
 # the texts of the buttons, beside turns
@@ -88,7 +87,7 @@ def addresses() -> Iterator[dict[bool, str]]:
 
 
 @pytest.fixture
-def opened(chromium: Any, addresses: dict[bool, str]) -> Iterator[Any]:  # noqa: F811
+def opened(chromium: Any, addresses: dict[bool, str]) -> Iterator[Any]:
     """Opens the page of a model; in the end it has asked for nothing else and complained about nothing."""
     pages: list[tuple[Any, Seen]] = []
 
@@ -150,7 +149,7 @@ def test_a_conversation_in_a_browser(script: str, opened: Any) -> None:
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", first(["light", "dark"]))
 def test_it_fits_and_is_accessible(scheme: str, opened: Any) -> None:
     for speaks, turn in ((SPEAKS, "good day"), (TRACKS, "food=thai")):
         seen = opened(speaks)

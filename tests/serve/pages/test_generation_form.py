@@ -6,14 +6,12 @@ from typing import Any
 import httpx
 import pytest
 from tests.serve.http.test_h11_timeouts import running
-from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
+from tests.serve.pages.conftest import Seen
 from tests.tasks.language_model.test_generation import predictor
 from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
 from regard.tasks.language_model.endpoint import GenerateEndpoint
-
-pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +20,7 @@ def address() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-def test_one_sends_a_prompt_and_sees_its_text(chromium: Any, address: str) -> None:  # noqa: F811
+def test_one_sends_a_prompt_and_sees_its_text(chromium: Any, address: str) -> None:
     context = chromium.new_context(viewport={"width": 900, "height": 900})
     seen = Seen(context.new_page(), address)
     page = seen.page

@@ -9,15 +9,14 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
+from tests.product import first
 from tests.serve.http.test_h11_timeouts import running
-from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
+from tests.serve.pages.conftest import Seen
 from tests.serve.pictures import captioner, drawn, endpoint, glimpse_classifier, packed, sent
 from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
 from regard.tasks.shared.image_endpoint import ImageEndpoint
-
-pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
 # a file as a mouse lets it go over the page
 DROP = """([name, type, data]) => {
@@ -34,17 +33,6 @@ READY = "#outcome:not(:empty), #wrong:not(:empty)"
 def address() -> Iterator[str]:
     with running(endpoint("spatial-conv", body=300_000), body=300_000) as (port, _):
         yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def seen(chromium: Any, address: str) -> Iterator[Seen]:  # noqa: F811
-    context = chromium.new_context(viewport={"width": 900, "height": 900})
-    made = Seen(context.new_page(), address)
-    made.page.goto(address)
-    yield made
-    context.close()
-    assert made.complaints == []
-    assert all(url.startswith((f"{address}/", "data:")) for url in made.requests)
 
 
 def dropped(seen: Seen, data: bytes, name: str = "a.png", kind: str = "image/png") -> None:
@@ -180,7 +168,7 @@ def test_the_same_file_may_be_chosen_again(seen: Seen, tmp_path: Path) -> None:
     assert seen.page.locator("#results").is_visible()
 
 
-def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:  # noqa: F811
+def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:
     with running(endpoint(None)) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
@@ -193,13 +181,13 @@ def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:  # noq
     assert seen.complaints == []
 
 
-def opened(chromium: Any, port: int) -> Seen:  # noqa: F811
+def opened(chromium: Any, port: int) -> Seen:
     made = Seen(chromium.new_context().new_page(), f"http://127.0.0.1:{port}")
     made.page.goto(made.address)
     return made
 
 
-def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F811
+def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:
     with running(ImageEndpoint(glimpse_classifier(), Limits(), run="eye", step=1)) as (
         port,
         _,
@@ -216,7 +204,7 @@ def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:  # noqa: F
     assert seen.complaints == []
 
 
-def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:  # noqa: F811
+def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:
     with running(ImageEndpoint(captioner(), Limits(), run="teller", step=1)) as (port, _):
         seen, data = opened(chromium, port), packed(drawn(1))
         dropped(seen, data)
@@ -236,8 +224,8 @@ def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:  # noqa: F811
     assert seen.complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:  # noqa: F811
+@pytest.mark.parametrize("scheme", first(["light", "dark"]))
+def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:
     context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
     seen = Seen(context.new_page(), address)
     seen.page.goto(address)

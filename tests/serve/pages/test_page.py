@@ -1,15 +1,13 @@
 """The page in a browser: one types, sees the translation and what it looked at; nothing is asked of anyone else."""
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from tests.serve.conftest import Service
 from tests.serve.http.test_h11_timeouts import running
+from tests.serve.pages.conftest import Seen
 from tests.viz.looking import overflow, violations
 
 from regard.data.text.pairs import Pairs
@@ -20,53 +18,10 @@ from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 
-sync_api = pytest.importorskip("playwright.sync_api")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(browser is None, reason=f"none of these browsers is installed: {', '.join(BROWSERS)}")
-
-
-class Seen:
-    """A page with all that it asked for and complained about."""
-
-    def __init__(self, page: Any, address: str) -> None:
-        self.page, self.address = page, address
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def typed(self, text: str) -> None:
-        """Types, and waits for what is shown next."""
-        self.page.evaluate("document.getElementById('outcome').textContent = ''")
-        self.page.locator("#text").fill("")
-        self.page.locator("#text").press_sequentially(text)
-        self.page.wait_for_selector("#outcome:not(:empty), #wrong:not(:empty)")
-
-    def text(self, place: str) -> str:
-        return str(self.page.locator(place).first.text_content())
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    # the superuser cannot have a sandbox
-    flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with sync_api.sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=browser, args=flags)
-        yield made
-        made.close()
-
 
 @pytest.fixture
-def seen(chromium: Any, service: Service) -> Iterator[Seen]:
-    context = chromium.new_context(viewport={"width": 900, "height": 900})
-    made = Seen(context.new_page(), service.address)
-    made.page.goto(service.address)
-    yield made
-    context.close()
-    assert made.complaints == []
-    assert all(url.startswith((f"{service.address}/", "data:")) for url in made.requests)
+def address(service: Service) -> str:
+    return service.address
 
 
 def test_one_types_and_sees(seen: Seen) -> None:

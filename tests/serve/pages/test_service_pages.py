@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.serve import pictures
 from tests.serve.conftest import Make, running_models
-from tests.serve.pages.test_page import Seen, chromium, pytestmark  # noqa: F401
+from tests.serve.pages.conftest import Seen
 from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
@@ -27,7 +27,7 @@ def address(translating: Make) -> Iterator[str]:
 
 
 @pytest.fixture
-def seen(chromium: Any, address: str) -> Iterator[Seen]:  # noqa: F811
+def seen(chromium: Any, address: str) -> Iterator[Seen]:
     context = chromium.new_context(viewport={"width": 900, "height": 900})
     made = Seen(context.new_page(), address)
     yield made

@@ -5,29 +5,17 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.product import first
 from tests.serve.http.test_h11_timeouts import running
-from tests.serve.pages.test_page import Seen, browser, chromium  # noqa: F401
+from tests.serve.pages.conftest import Seen
 from tests.serve.texts import text_endpoint
 from tests.viz.looking import overflow, violations
-
-pytestmark = pytest.mark.skipif(browser is None, reason="no browser is installed")
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     with running(text_endpoint()) as (port, _):
         yield f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture
-def seen(chromium: Any, address: str) -> Iterator[Seen]:  # noqa: F811
-    context = chromium.new_context(viewport={"width": 900, "height": 900})
-    made = Seen(context.new_page(), address)
-    made.page.goto(address)
-    yield made
-    context.close()
-    assert made.complaints == []
-    assert all(url.startswith((f"{address}/", "data:")) for url in made.requests)
 
 
 def test_one_types_and_sees(seen: Seen) -> None:
@@ -70,7 +58,7 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
     assert seen.text("#outcome") == ""
 
 
-def test_a_model_without_attention(chromium: Any) -> None:  # noqa: F811
+def test_a_model_without_attention(chromium: Any) -> None:
     with running(text_endpoint(attends=False)) as (port, _):
         context = chromium.new_context()
         seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
@@ -82,8 +70,8 @@ def test_a_model_without_attention(chromium: Any) -> None:  # noqa: F811
     assert seen.complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:  # noqa: F811
+@pytest.mark.parametrize("scheme", first(["light", "dark"]))
+def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:
     context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
     seen = Seen(context.new_page(), address)
     seen.page.goto(address)

@@ -72,7 +72,6 @@ def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
     assert regard("predict", classifier, asked, "--picture", asked) == (2, "", said)
 
 
-@pytest.mark.usefixtures("processes")
 def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     attack = ["--attack", "fgsm", "--attack-eps", "0.2"]

@@ -54,15 +54,15 @@ def captioned(folder: Path) -> dict[str, Any]:
     return {**CAPTION, "train": str(folder / "all.tsv"), "valid": str(folder / "all.tsv"), "tokens": "words"}
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One process alone, and beside it, in one torchrun because starting it is dear: whole runs, runs in two halves,
-    the second half of what one process began, first halves for one process to end, a problem with a state of its own,
-    and a model with an idle part."""
-    folder = tmp_path_factory.mktemp("runs")
+Jobs = list[tuple[str, dict[str, Any]]]
+
+
+def toy_jobs(folder: Path) -> Jobs:
+    """Whole runs, runs in two halves, the second half of what one process began, first halves for one process to end,
+    a problem with a state of its own, and a model with an idle part."""
     half = {**TRAINING, "steps": 6}
     run(folder / "alone", Toy(**TASK), **TRAINING)
-    jobs = []
+    jobs: Jobs = []
     for way in WAYS:
         run(folder / f"{way}-begun-by-one", Toy(**TASK), **half)
         for name, resume, training in [
@@ -76,17 +76,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             jobs.append((str(folder / f"{way}-{name}"), job))
     for name, resume, training in [("whole", False, TRAINING), ("halves", False, half), ("halves", True, TRAINING)]:
         jobs.append((str(folder / f"stateful-{name}"), {"stateful": TASK, "training": training, "resume": resume}))
-    jobs += [(str(folder / "idle"), {"toy": {**TASK, "idle": True}, "training": TRAINING})]
-    two(jobs, patience=600)
-    for way in WAYS:
-        run(folder / f"{way}-ended-by-one", Toy(**TASK), resume=True, **TRAINING)
-    return folder
+    return [*jobs, (str(folder / "idle"), {"toy": {**TASK, "idle": True}, "training": TRAINING})]
 
 
-@pytest.fixture(scope="module")
-def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def caption_jobs(folder: Path) -> Jobs:
     """Hard attention to pictures, whose baseline every process must know: whole runs, and runs in two halves."""
-    folder = tmp_path_factory.mktemp("captions")
     jobs = []
     hard = captioned(folder)
     # of no draws: what is drawn differs between one process and two
@@ -101,28 +95,11 @@ def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]:
             job = {"caption": task, "training": {**CAPTIONS, "steps": steps, "parallel": way}, "resume": resume}
             jobs.append((str(folder / f"{way}-{name}"), job))
-    two(jobs, patience=600)
-    return folder
+    return jobs
 
 
-def two(jobs: list[tuple[str, dict[str, Any]]], patience: float) -> None:
-    """The jobs in two processes, which is an error if it takes longer."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    with subprocess.Popen([*command, toy.__file__, json.dumps(jobs)], stderr=subprocess.PIPE, text=True) as torchrun:
-        try:
-            _, message = torchrun.communicate(timeout=patience)
-        except subprocess.TimeoutExpired:
-            # asked, not killed: it ends the two processes before itself
-            torchrun.terminate()
-            _, message = torchrun.communicate()
-            pytest.fail(f"two processes did not end within {patience} s: {message}")
-    assert torchrun.returncode == 0, message
-
-
-@pytest.fixture(scope="module")
-def translations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def translate_jobs(folder: Path) -> Jobs:
     """A Transformer, whose layers are shared one by one; of some batches the second process has no row."""
-    folder = tmp_path_factory.mktemp("translations")
     words = ["a", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
     sides = [words[n % 7 :][: 1 + n % 3] * (5 if n % 6 == 5 else 1) for n in range(17)]
     lines = [f"{' '.join(side)}\t{' '.join(side[::-1])}\n" for side in sides]
@@ -134,9 +111,73 @@ def translations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [len(planned) for planned in sampling_translate(**task).prepare(folder / "alone", new=False).plan_epoch(0)]
     assert 1 in rows
     assert max(rows) > 2
-    jobs = [(str(folder / way), {"translate": task, "training": {**training, "parallel": way}}) for way in WAYS]
-    two(jobs, patience=600)
+    return [(str(folder / way), {"translate": task, "training": {**training, "parallel": way}}) for way in WAYS]
+
+
+def command_jobs(folder: Path) -> Jobs:
+    """`regard train` without --out: both processes must name the folder after the same time."""
+    (folder / "pairs.tsv").write_text("".join(f"a {word}\t{word} a\n" for word in "bcdefghij"))
+    sizes = ["--tokens", "words", "--width", "6", "--hidden", "8", "--threads", "1", "--warmup", "1"]
+    steps = ["--steps", "3", "--log-every", "1", "--validate-every", "2"]
+    command = ["train", "translate", "--train", str(folder / "pairs.tsv"), "--batch", "96", *sizes, *steps]
+    return [(str(folder), {"command": command})]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of one process, and all jobs of two processes under one torchrun, which takes long to start."""
+    folder = tmp_path_factory.mktemp("trained")
+    jobs: Jobs = []
+    for name, prepare in {
+        "toys": toy_jobs,
+        "captions": caption_jobs,
+        "translations": translate_jobs,
+        "commands": command_jobs,
+    }.items():
+        (folder / name).mkdir()
+        jobs += prepare(folder / name)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", toy.__file__]
+    with (
+        (folder / "stdout").open("w") as stdout,
+        subprocess.Popen(
+            [*command, json.dumps(jobs)], stdout=stdout, stderr=subprocess.PIPE, text=True, cwd=folder / "commands"
+        ) as torchrun,
+    ):
+        try:
+            _, message = torchrun.communicate(timeout=600)
+        except subprocess.TimeoutExpired:
+            # asked, not killed: it ends the two processes before itself
+            torchrun.terminate()
+            _, message = torchrun.communicate()
+            pytest.fail(f"two processes did not end within 600 s: {message}")
+    assert torchrun.returncode == 0, message
+    for way in WAYS:
+        run(folder / "toys" / f"{way}-ended-by-one", Toy(**TASK), resume=True, **TRAINING)
     return folder
+
+
+@pytest.fixture(scope="module")
+def runs(trained: Path) -> Path:
+    return trained / "toys"
+
+
+@pytest.fixture(scope="module")
+def captions(trained: Path) -> Path:
+    return trained / "captions"
+
+
+@pytest.fixture(scope="module")
+def translations(trained: Path) -> Path:
+    return trained / "translations"
+
+
+def test_only_the_first_of_two_processes_prints(trained: Path) -> None:
+    (run_folder,) = (trained / "commands" / "runs").iterdir()
+    assert [line["step"] for line in metrics(run_folder) if line["kind"] == "step"] == [1, 2, 3]
+    printed = (trained / "stdout").read_text()
+    assert printed.count("\nstep 1 of 3 ") == 1
+    assert "in each of 2 processes" in printed
+    assert printed.count("Step 3 of 3 is done.") == 1
 
 
 @pytest.mark.parametrize("way", WAYS)
