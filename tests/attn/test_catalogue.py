@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 import torch
+from tests.attn.mechanism_properties import CHAINED, HARD, HEADS, NO_VALUES, ONE_WIDTH, UNBOUNDED
 from tests.for_each import for_each
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -15,6 +16,7 @@ import regard
 from regard import MECHANISMS, Attended, Causal, KVCache, Lengths, Need, mechanism
 from regard.attn import stepwise
 from regard.attn.catalogue import width
+from regard.layers.query_pooling import POSITIONAL
 
 # sizes that share no factor: a swapped axis must fail
 B, Q, K, D, E = 3, 5, 7, 11, 8
@@ -22,45 +24,14 @@ B, Q, K, D, E = 3, 5, 7, 11, 8
 ALL = sorted(MECHANISMS)
 
 
-def refused(name: str, q: int, k: int, *values: Tensor) -> str:
-    """The error of a mechanism for inputs of these widths, and values; empty if it takes them."""
-    try:
-        mechanism(name, q, k)(torch.zeros(1, 1, q), torch.zeros(1, 1, k), *values)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-MODULES = {name: mechanism(name, E) for name in ALL}
-# mechanisms that compare q and k as they are
-ONE_WIDTH = {name for name in ALL if refused(name, D, E)}
-# mechanisms that read k itself
-NO_VALUES = {name for name in ALL if refused(name, E, E, torch.zeros(1, 1, E))}
-HEADS = {name for name, module in MODULES.items() if isinstance(module, regard.MultiHead)}
-# mechanisms in which every step knows the steps before, or all of them together
-CHAINED = {name for name, module in MODULES.items() if hasattr(module, "start") or not hasattr(module, "project_kv")}
-# mechanisms that read one key in evaluation
-HARD = {
-    name
-    for name, module in MODULES.items()
-    if isinstance(module, regard.Attention) and not isinstance(module.read, regard.reads.WeightedSum)
-}
-# mechanisms whose rows may sum to more than one
-UNBOUNDED = {
-    name
-    for name, module in MODULES.items()
-    if isinstance(module, regard.Attention)
-    and not (module.normalize.distribution or isinstance(module.normalize, regard.normalizers.WithNullSlot))
-}
-
-
 def test_properties_of_known_mechanisms() -> None:
-    """The properties above are read from the modules: these are certain."""
+    """Properties are read from the modules: these are certain."""
     assert {"dot", "cosine", "distance", "trilinear", "linear", "memory-hop", "bidaf"} <= ONE_WIDTH
     assert not ONE_WIDTH & ({"general", "additive", "location"} | HEADS)
     assert {"key-value", "co-attention", "bidaf"} == NO_VALUES
     assert {"location-sensitive", "monotonic", "mocha", "co-attention", "bidaf"} <= CHAINED
     assert {"hard", "hard-argmax", "gumbel", "straight-through"} == HARD
+    assert {"window", "alibi", "rotary"} <= POSITIONAL <= set(ALL)
     assert {"sigmoid", "unnormalized"} <= UNBOUNDED
     assert not UNBOUNDED & {"scaled-dot", "entmax", "topk", "null"}
 

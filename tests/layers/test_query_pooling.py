@@ -5,11 +5,10 @@ import torch
 from tests.for_each import for_each
 
 from regard import MECHANISMS, Additive, Attention, Need
-from regard.layers.query_pooling import QueryPooling
+from regard.layers.query_pooling import POSITIONAL, QueryPooling
 
 B, T, D, R, HIDDEN = 3, 7, 6, 5, 11
 LENGTHS = torch.tensor([4, 7, 1])
-PLACED = {"window", "local-m", "alibi", "t5", "shaw", "transformer-xl", "rotary"}
 
 
 def states() -> torch.Tensor:
@@ -49,7 +48,7 @@ def test_one_query_of_yang_is_the_additive_score() -> None:
     torch.testing.assert_close(pooling(x[1:2], LENGTHS[1:2]), additive(u[None], x[1:2]))
 
 
-@for_each("name", [name for name in MECHANISMS if name not in PLACED])
+@for_each("name", [name for name in MECHANISMS if name not in POSITIONAL])
 def test_every_mechanism_reads_and_padding_is_absent(name: str) -> None:
     torch.manual_seed(0)
     pooling = QueryPooling(D, R, attention=name).double().eval()
@@ -79,7 +78,7 @@ def test_gradients(name: str | None) -> None:
         assert p.grad.any(), key
 
 
-@for_each("name", sorted(PLACED))
+@for_each("name", sorted(POSITIONAL))
 def test_a_mechanism_that_needs_a_place_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"attention='{name}' weighs keys by their distance .* try attention='additi"):
         QueryPooling(D, attention=name)

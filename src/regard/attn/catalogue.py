@@ -150,8 +150,6 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "straight-through": lambda q, k: _general(q, k, read=StraightThrough()),
     },
     "position": {
-        "window": lambda q, k: Attention(Bilinear(q, k), mask=Window(WINDOW, WINDOW)),
-        "local-m": lambda q, k: Local(Bilinear(q, k), Diagonal(WINDOW)),
         "local-p": lambda q, k: Local(Bilinear(q, k), LocalGaussian(q, q, WINDOW)),
         "location-sensitive": lambda q, k: LocationAttention(LocationSensitive(q, k, q)),
         "location-smooth": lambda q, k: LocationAttention(LocationSensitive(q, k, q), normalize=NormalizedSigmoid()),
@@ -167,10 +165,14 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "bidaf": lambda q, k: AttentionFlow(q),
         "memory-hop": lambda q, k: MemoryHop(),
     },
-    "heads and positions": {
+    "heads": {
         "multi-head": _heads,
         "grouped": lambda q, k: _heads(q, k, kv_heads=HEADS // 2),
         "multi-query": lambda q, k: _heads(q, k, kv_heads=1),
+    },
+    "distance from the query": {
+        "window": lambda q, k: Attention(Bilinear(q, k), mask=Window(WINDOW, WINDOW)),
+        "local-m": lambda q, k: Local(Bilinear(q, k), Diagonal(WINDOW)),
         "alibi": lambda q, k: _heads(q, k, bias=lambda _: ALiBi(HEADS)),
         "t5": lambda q, k: _heads(q, k, bias=lambda _: T5Buckets(HEADS)),
         "shaw": lambda q, k: _heads(q, k, bias=Shaw),

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.catalogue import MECHANISMS, Factory, width
+from regard.attn.catalogue import GROUPS, MECHANISMS, Factory, width
 from regard.attn.layer import Attention
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Dot
 from regard.common import checks
 
-# their weights depend on the distance between key and query, and a learned query has no position among the keys
-POSITIONAL = frozenset({"window", "local-m", "alibi", "t5", "shaw", "transformer-xl", "rotary"})
+# mechanisms that cannot pool: a learned query has no position among the keys
+POSITIONAL = frozenset(GROUPS["distance from the query"])
 
 
 class QueryPooling(nn.Module):

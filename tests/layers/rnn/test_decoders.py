@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from tests.attn.mechanism_properties import HEADS, MODULES, ONE_WIDTH, SUMS, TANH
 from tests.for_each import for_each
 from torch import Tensor, nn
 
@@ -24,12 +25,7 @@ from regard.layers.rnn.plain_decoders import InitialState, PerPosition
 B, S, T, D, H, K, R = 3, 7, 5, 9, 11, 8, 13
 LENGTHS = torch.tensor([4, 7, 1])
 
-# these need all queries together
-TOGETHER = {"co-attention", "bidaf"}
-# these compare queries and keys as they are
-ONE_WIDTH = {"dot", "scaled-dot", "cosine", "distance", "euclid", "trilinear", "linear", "memory-hop"}
-ONE_WIDTH |= {"unnormalized"}
-STEPWISE = sorted(set(MECHANISMS) - TOGETHER)
+STEPWISE = sorted(name for name, module in MODULES.items() if hasattr(module, "project_kv"))
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
 ALL = [("fixed", ""), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
 every = for_each(("kind", "name"), ALL, ids=lambda part: part or "-")
@@ -161,10 +157,7 @@ def test_hypotheses_picks_and_keeps_are_decodings_of_their_own(kind: str, name: 
 SILENT = {
     "trilinear": {"attention.score.query"},
     "hard-argmax": {"attention.score.key.weight"},
-    **{
-        name: {"attention.key.bias"}
-        for name in ("multi-head", "grouped", "multi-query", "alibi", "t5", "shaw", "transformer-xl")
-    },
+    **{name: {"attention.key.bias"} for name in HEADS - {"rotary"}},
 }
 
 
@@ -373,21 +366,8 @@ def pays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
     return bool(request.param)
 
 
-# of these a context is a sum of values; Bahdanau's matrices are wider than values, which a dot product's kernel pads
-TANH = {"additive", "concat"}
-NARROW = {"cosine", "distance", "dot", "entmax", "entmax-learned", "euclid", "general", "linear", "location", "null"}
-NARROW |= {
-    "scaled-dot",
-    "sigmoid",
-    "sparsemax",
-    "temperature",
-    "topk",
-    "trilinear",
-    "uniform",
-    "unnormalized",
-    "window",
-}
-SUMS = {"bahdanau": TANH, "luong": TANH | NARROW, "luong-feeding": TANH | NARROW}
+# the context is a sum of values; Bahdanau's matrices are wider than values, which a dot product's kernel pads
+PROJECTED = {"bahdanau": TANH, "luong": SUMS, "luong-feeding": SUMS}
 
 
 def wide(kind: str, name: str, layers: int = 1, cell: str = "gru") -> tuple[RecurrentDecoder, Given]:
@@ -404,11 +384,13 @@ def wide(kind: str, name: str, layers: int = 1, cell: str = "gru") -> tuple[Recu
 def test_only_sums_of_values_are_projected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.layers.rnn.source_projection.projection_is_cheaper", lambda *_: True)
     made = {name: wide(kind, name) for name in STEPWISE}
-    assert {name for name, (one, g) in made.items() if one.init_state(g.encoded, g.lengths).is_projected} == SUMS[kind]
+    assert {name for name, (one, g) in made.items() if one.init_state(g.encoded, g.lengths).is_projected} == PROJECTED[
+        kind
+    ]
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ATTENDING for name in sorted(SUMS[kind])])
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ATTENDING for name in sorted(PROJECTED[kind])])
 def test_a_source_that_went_through_the_matrices_says_the_same(kind: str, name: str, cell: str, pays: bool) -> None:
     """W Σ α h = Σ α W h, in every step of a search and in its gradients."""
     decoder, g = wide(kind, name, 2, cell)

@@ -1,0 +1,45 @@
+"""Properties of the mechanisms of the catalogue, read from their modules."""
+
+import torch
+from torch import Tensor
+
+import regard
+from regard import MECHANISMS, mechanism
+from regard.attn.terms.score import TanhScore
+
+D, E = 11, 8
+
+
+def refused(name: str, q: int, k: int, *values: Tensor) -> str:
+    """The error of a mechanism for inputs of these widths, and values; empty if it takes them."""
+    try:
+        mechanism(name, q, k)(torch.zeros(1, 1, q), torch.zeros(1, 1, k), *values)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+MODULES = {name: mechanism(name, E) for name in MECHANISMS}
+# mechanisms that compare q and k as they are
+ONE_WIDTH = {name for name in MECHANISMS if refused(name, D, E)}
+# mechanisms that read k itself
+NO_VALUES = {name for name in MECHANISMS if refused(name, E, E, torch.zeros(1, 1, E))}
+HEADS = {name for name, module in MODULES.items() if isinstance(module, regard.MultiHead)}
+# mechanisms in which every step knows the steps before, or all of them together
+CHAINED = {name for name, module in MODULES.items() if hasattr(module, "start") or not hasattr(module, "project_kv")}
+# mechanisms that read one key in evaluation
+HARD = {
+    name
+    for name, module in MODULES.items()
+    if isinstance(module, regard.Attention) and not isinstance(module.read, regard.reads.WeightedSum)
+}
+# mechanisms whose rows may sum to more than one
+UNBOUNDED = {
+    name
+    for name, module in MODULES.items()
+    if isinstance(module, regard.Attention)
+    and not (module.normalize.distribution or isinstance(module.normalize, regard.normalizers.WithNullSlot))
+}
+# mechanisms whose context is the weighted sum of values, and those of them that compare by tanh
+SUMS = {name for name, module in MODULES.items() if isinstance(module, regard.Attention)} - HARD
+TANH = {name for name in SUMS if isinstance(MODULES[name].score, TanhScore)}
