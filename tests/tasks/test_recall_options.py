@@ -26,7 +26,7 @@ def test_the_sizes_belong_to_recall(task: type[ClassifyText] | type[LanguageMode
         task.of(train=Path("own.txt"), distance=5)
     with pytest.raises(ValueError, match="^nearest must be 3 or more, got 1; try nearest=3$"):
         task.of(data="recall", nearest=1)
-    with pytest.raises(ValueError, match="^distance must be 10000 at most, got 10001; try distance=16$"):
+    with pytest.raises(ValueError, match="^distance must be at most 10000, got 10001; try distance=16$"):
         task.of(data="recall", distance=10_001)
     with pytest.raises(
         ValueError,

@@ -13,7 +13,7 @@ from regard.common.suggestions import known
 
 
 def check_fields(options: Any) -> None:
-    """Raises for a value that its field does not take: another type, another word, or a number out of bounds.
+    """Raises for a value that its field does not take: another type, another word, nan, or a number out of bounds.
 
     Texts in fields of paths become paths. None, an open field, is not checked. A frozen dataclass calls it in its
     `__post_init__`; TaskConfig, ModelOptions and CheckedOptions do.
@@ -56,7 +56,9 @@ def _check_bounds(options: Any, item: "Field[Any]") -> None:
     bounds = {key: limit for key, limit in item.metadata.items() if key in _HOLDS and limit is not None}
     value = getattr(options, item.name)
     for number in value if isinstance(value, tuple) else (value,):
-        if bounds and not (math.isfinite(number) and all(_HOLDS[key](number, limit) for key, limit in bounds.items())):
+        if not isinstance(number, Real):
+            continue
+        if not (math.isfinite(number) and all(_HOLDS[key](number, limit) for key, limit in bounds.items())):
             raise ValueError(f"{item.name} must be {_range(bounds, number)}, got {value}; {_way(item)}")
     if (whole := item.metadata.get("divides")) is not None:
         check_even_heads(getattr(options, whole), value, whole, item.name)
@@ -71,15 +73,21 @@ _HOLDS = {
 }
 
 
+# bounds that are easier to read as powers
+_LARGE = {2**63: "2^63"}
+
+
 def _range(bounds: Mapping[str, float], number: float) -> str:
     """Bounds in words; those of a number that is not finite say so."""
+    if not bounds:
+        return "a finite number"
     if bounds.keys() == {"minimum", "maximum"}:
         return f"from {bounds['minimum']} to {bounds['maximum']}"
     if bounds == {"above": 0}:
         return "positive and finite"
     words = {"minimum": "{} or more", "above": "above {}", "maximum": "at most {}", "below": "below {}"}
     finite = [] if math.isfinite(number) else ["finite"]
-    return " and ".join([*(words[key].format(limit) for key, limit in bounds.items()), *finite])
+    return " and ".join([*(words[key].format(_LARGE.get(limit, limit)) for key, limit in bounds.items()), *finite])
 
 
 def _way(item: "Field[Any]") -> str:

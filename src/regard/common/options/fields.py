@@ -64,6 +64,11 @@ def inner_share(default: float | None = None) -> Any:
     return bounded(default, above=0, below=1)
 
 
+def random_seed(default: int | None = None) -> Any:
+    """A seed that torch takes."""
+    return bounded(default, minimum=0, below=2**63)
+
+
 def left_open(description: object = "", *, metavar: str | None = None, **bounds: Any) -> Any:
     """A field that is None until it is resolved; `description` says in the help what it becomes."""
     return bounded(None, open=description, metavar=metavar, **bounds)

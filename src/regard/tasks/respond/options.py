@@ -106,7 +106,7 @@ class EvaluateReplies(EvaluateTextFile):
 
     turns: int | None = at_least(1)
     """Read at most this many turns before each reply, fewer than the run was trained with; 1 is the last turn alone."""
-    beam: int = 1
+    beam: int = at_least(1, 1)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
     length_penalty: float = left_open(1)
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer replies."""
@@ -122,7 +122,7 @@ class PredictReplies(SearchOptions):
 
     default_beam: ClassVar[int] = 1
 
-    beam: int = left_open(1)
+    beam: int = left_open(1, minimum=1)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from regard.common.options.fields import bounded, left_open, option, positive
 from regard.tasks.base import ModelOptions
-
-if TYPE_CHECKING:
-    from regard.models.transfer.text_encoder import TextEncoder
 
 # the name of these models in every task, which --encoder chooses
 PRETRAINED = "pretrained"
@@ -88,9 +85,6 @@ class FrozenEncoderOptions(LevelEncoderOptions):
     """An encoder whose states are the vectors of tokens."""
 
     freeze: str = "all"
-
-    def build(self, encoder: TextEncoder) -> TextEncoder:
-        return encoder
 
 
 @dataclass(frozen=True)

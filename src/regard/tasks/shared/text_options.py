@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import (
     CheckedOptions,
-    check_at_most,
-    check_finite,
     check_owner,
-    check_positive,
-    check_seed,
     check_split,
     dashed,
 )
@@ -163,7 +159,7 @@ class PredictTextClasses(CheckedOptions):
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(CheckedOptions):
     """How texts are generated: by greedy search, by a beam, or by samples of the model."""
 
     default_beam: ClassVar[int] = 5
@@ -171,37 +167,31 @@ class SearchOptions:
     of_search: ClassVar[dict[str, float]] = {"length_penalty": 1.0}
     of_samples: ClassVar[dict[str, float | None]] = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
 
-    beam: int = left_open(5)
+    beam: int = left_open(5, minimum=1)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    nbest: int | None = None
+    nbest: int | None = at_least(1)
     """Print this many texts per line: number, score, text, separated by tabs."""
     length_penalty: float = left_open(1)
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer texts."""
     sample: bool = flag()
     """Sample texts instead of searching for the best."""
-    temperature: float = left_open(1)
+    temperature: float = left_open(1, above=0)
     """With --sample: below 1 likely tokens are sampled more often, above 1 less."""
-    top_k: int | None = None
+    top_k: int | None = at_least(1)
     """With --sample: sample from this many of the likeliest tokens."""
-    top_p: float | None = None
+    top_p: float | None = bounded(above=0, maximum=1)
     """With --sample: sample from the likeliest tokens that have this probability together."""
-    seed: int = left_open(0)
+    seed: int = left_open(0, minimum=0, below=2**63)
     """With --sample: the same seed samples the same texts."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         searched = {"beam": self.default_beam, **self.of_search}
         for name in searched if self.sample else self.of_samples:
             if (value := getattr(self, name)) is not None:
                 typed = f"--{name.replace('_', '-')} {value}"
                 way = "leave one of them out" if self.sample else "add --sample or leave it out"
                 raise ValueError(f"{typed} means nothing {'with' if self.sample else 'without'} --sample; {way}")
-        check_positive(self, "beam", "nbest", "top_k")
-        check_finite(self, *self.of_search, "temperature")
-        check_seed(self)
-        if self.temperature is not None and self.temperature <= 0:
-            raise ValueError(f"--temperature must be more than 0, got {self.temperature:g}; try --temperature 1")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"--top-p must be above 0 and at most 1, got {self.top_p:g}; try --top-p 0.9")
         beam = self.beam or self.default_beam
         if not self.sample and (self.nbest or 1) > beam:
             raise ValueError(f"--nbest {self.nbest} exceeds --beam {beam}; raise --beam")
@@ -357,13 +347,13 @@ class RecallOptions:
 
     recall_defaults: ClassVar[dict[str, int]] = {"distance": 16, "keys": 1, "distractors": 0}
 
-    distance: int | None = left_open("16")
+    distance: int | None = left_open(16, maximum=_FARTHEST)
     """With --data recall: the answer stands this many places before the place behind the string."""
     nearest: int | None = left_open("the distance")
     """With --data recall: answers stand from this many places back up to the distance, equally often."""
     keys: int | None = left_open("1")
     """With --data recall: keys with a value, one of which is asked for."""
-    distractors: int | None = left_open("0")
+    distractors: int | None = left_open(0, maximum=_FARTHEST)
     """With --data recall: digits that are the value of no key."""
 
     @property
@@ -378,7 +368,6 @@ class RecallOptions:
             return
         from regard.data.embedded.recall import RecallSizes
 
-        check_at_most(self, _FARTHEST, dict.fromkeys(("distance", "distractors"), 16))
         RecallSizes(**self.recall_sizes)
         if tokens not in singles:
             raise ValueError(
