@@ -329,7 +329,10 @@ def test_a_note_about_one_is_in_the_singular(regard: Regard, trained: Path, monk
         (["a", "--length-penalty", "nan"], "--length-penalty must be a finite number, got nan; try --length-penalty 1"),
         (["a", "--length-penalty", "inf"], "--length-penalty must be a finite number, got inf; try --length-penalty 1"),
         (["a", "--coverage", "nan"], "--coverage must be a finite number, got nan; try --coverage 0"),
-        (["a", "--sample", "--temperature", "0"], "--temperature must be positive and finite, got 0.0; try --temperature 1"),
+        (
+            ["a", "--sample", "--temperature", "0"],
+            "--temperature must be positive and finite, got 0.0; try --temperature 1",
+        ),
         (
             ["a", "--sample", "--temperature", "inf"],
             "--temperature must be positive and finite, got inf; try --temperature",
