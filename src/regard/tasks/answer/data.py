@@ -74,6 +74,10 @@ class StoryFacts(DataFingerprint):
     answers: list[list[str]]
 
     @staticmethod
+    def digest(questions: Sequence[Question]) -> str:
+        return sha256_of(f"{question.text}\t{question.answer}\n" for question in questions)
+
+    @staticmethod
     def of(splits: dict[str, QuestionSplits], joint: bool, known: "StoryFacts | None" = None) -> "StoryFacts":
         """The facts of these questions; with `known`, those of an earlier run, its words and answers."""
         words, answers = ([], []) if known is None else (known.words, known.answers)
@@ -93,11 +97,7 @@ class StoryFacts(DataFingerprint):
             frequent=[Counter(q.answer for q in each.train).most_common(1)[0][0] for each in splits.values()],
             words=words,
             answers=answers,
-            train=len(train),
-            valid=len(valid),
-            train_sha256=sha256(train),
-            valid_sha256=sha256(valid),
-        )
+        ).for_data(QuestionSplits(train, valid, valid))
         if known is not None:
             encoders = facts.encoders()
             for name, each in splits.items():
@@ -132,10 +132,6 @@ def _train(splits: QuestionSplits) -> Sequence[Question]:
 
 def _valid(splits: QuestionSplits) -> Sequence[Question]:
     return splits.valid
-
-
-def sha256(questions: Sequence[Question]) -> str:
-    return sha256_of(f"{question.text}\t{question.answer}\n" for question in questions)
 
 
 class StoryEncoder:

@@ -37,7 +37,6 @@ from regard.tasks.answer.predictor import AnswerPredictor, StoryAnswer, story_te
 from regard.tasks.base import Progress, Task
 from regard.tasks.shared.classification import is_baseline_saved, write_baseline
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-from regard.training.run_folder import initial_folder
 
 # the error in percent above which a task has failed  (Weston et al. 2015)
 FAILED = 5.0
@@ -187,8 +186,7 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
     def prepare(self, folder: Path, new: bool) -> AnswerProblem:
         config = self.config
         splits = read(config)
-        initial = initial_folder(folder)
-        facts = StoryFacts.of(splits, config.joint, None if initial is None else StoryFacts.read(initial))
+        facts = StoryFacts.of(splits, config.joint, StoryFacts.of_initial(folder))
         # a run that was killed while it read its data has nothing to load yet
         new = new or not (StoryFacts.is_saved(folder) and is_baseline_saved(folder))
         if not new:

@@ -133,21 +133,25 @@ class ClipFacts(DataFingerprint):
             raise ValueError(f"size must be a height and a width, got {self.size}")
 
     @staticmethod
+    def digest(clips: Clips) -> str:
+        digest = sha256(clips.labels.tobytes())
+        for clip in clips.clips:
+            digest.update(np.array(clip.shape, np.int64).tobytes())
+            digest.update(np.ascontiguousarray(clip).data)
+        return digest.hexdigest()
+
+    @staticmethod
     def of(splits: ClipSplits) -> "ClipFacts":
         train = splits.train
         shape = train.clips[0].shape
         mean, spread = _statistics(train)
         return ClipFacts(
-            train=len(train),
-            valid=len(splits.valid),
-            train_sha256=_digest(train),
-            valid_sha256=_digest(splits.valid),
             channels=shape[-1],
             size=None if train.is_signal else (shape[1], shape[2]),
             classes=train.classes,
             mean=mean,
             spread=spread,
-        )
+        ).for_data(splits)
 
     def tensor(self, clip: Clip) -> Tensor:  # "t h w c" or "t c" -> "t c h w" or "t c"
         """(x − μ) / σ, channel by channel."""
@@ -166,14 +170,6 @@ def _statistics(clips: Clips) -> tuple[tuple[float, ...], tuple[float, ...]]:
     spread = np.sqrt(np.maximum(sums[2] / sums[0] - mean**2, 0))
     # a channel that is constant has nothing to divide by
     return tuple(mean.tolist()), tuple(np.where(spread > 1e-6 * (1 + np.abs(mean)), spread, 1.0).tolist())
-
-
-def _digest(clips: Clips) -> str:
-    digest = sha256(clips.labels.tobytes())
-    for clip in clips.clips:
-        digest.update(np.array(clip.shape, np.int64).tobytes())
-        digest.update(np.ascontiguousarray(clip).data)
-    return digest.hexdigest()
 
 
 def check_trainable(splits: ClipSplits, name: object, is_continued: bool) -> None:

@@ -70,21 +70,9 @@ class TextFacts(DataFingerprint):
     classes: list[str]
 
     @staticmethod
-    def of(splits: LabelledSplits) -> "TextFacts":
-        train, valid = splits.train, splits.valid
-        return TextFacts(
-            classes=list(train.classes),
-            train=len(train),
-            valid=len(valid),
-            train_sha256=digest(train),
-            valid_sha256=digest(valid),
-        )
-
-
-def digest(data: LabelledTexts) -> str:
-    """The fingerprint of texts and their classes."""
-    rows = zip(data.labels.tolist(), data.texts, strict=True)
-    return sha256_of(f"{data.classes[label]}\t{text}\n" for label, text in rows)
+    def digest(data: LabelledTexts) -> str:
+        rows = zip(data.labels.tolist(), data.texts, strict=True)
+        return sha256_of(f"{data.classes[label]}\t{text}\n" for label, text in rows)
 
 
 def contents(data: LabelledTexts) -> Sequence[str]:

@@ -69,7 +69,6 @@ from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.shared.text_options import AttackLabelledTexts, EvaluateLabelledTexts
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-from regard.training.run_folder import initial_folder
 
 _TOKENS = "tokens.json"
 _BASELINE_TOKENS = "baseline-tokens.json"
@@ -201,9 +200,9 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
 
     def prepare(self, folder: Path, new: bool) -> ClassifyTextProblem:
         config = self.config
-        initial = initial_folder(folder)
-        splits = read(config, None if initial is None else TextFacts.read(initial).classes)
-        facts = TextFacts.of(splits)
+        initial = TextFacts.of_initial(folder)
+        splits = read(config, None if initial is None else initial.classes)
+        facts = TextFacts(classes=list(splits.train.classes)).for_data(splits)
         # a run that was killed while it read its data has nothing to load yet; the facts are written last
         new = new or not TextFacts.is_saved(folder)
         # the folder of an encoder is read first: if it is none, nothing was computed in vain

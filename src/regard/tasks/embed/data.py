@@ -28,18 +28,8 @@ class PairFingerprint(DataFingerprint):
     unit: ClassVar[str] = "pairs"
 
     @staticmethod
-    def of(splits: Splits) -> "PairFingerprint":
-        return PairFingerprint(
-            train=len(splits.train),
-            valid=len(splits.valid),
-            train_sha256=digest(splits.train),
-            valid_sha256=digest(splits.valid),
-        )
-
-
-def digest(pairs: Pairs) -> str:
-    """The fingerprint of pairs."""
-    return sha256_of(f"{line}\n" for line in chain(pairs.source, pairs.target))
+    def digest(pairs: Pairs) -> str:
+        return sha256_of(f"{line}\n" for line in chain(pairs.source, pairs.target))
 
 
 def read_pairs(paths: Sequence[Path]) -> Pairs:

@@ -243,7 +243,7 @@ class EmbedTask(Task[Embed, EmbedPredictor]):
     def prepare(self, folder: Path, new: bool) -> EmbedProblem:
         config = self.config
         splits = read(config)
-        fingerprint = PairFingerprint.of(splits)
+        fingerprint = PairFingerprint().for_data(splits)
         # a run that was killed while it read its data has nothing to load yet
         new = new or not PairFingerprint.is_saved(folder)
         if not new:

@@ -1,7 +1,7 @@
 """The pairs of a run: their splits, the facts that the run records of them, and batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -77,11 +77,9 @@ class PairFacts(DataFingerprint):
     words: list[str]
     characters: list[str]
 
-    def for_data(self, splits: PairSplits) -> "PairFacts":
-        """The same classes, words and characters for other pairs."""
-        train, valid = splits.train, splits.valid
-        hashes = digest(train), digest(valid)
-        return replace(self, train=len(train), valid=len(valid), train_sha256=hashes[0], valid_sha256=hashes[1])
+    @staticmethod
+    def digest(data: LabelledPairs) -> str:
+        return sha256_of(f"{line}\n" for line in data.lines)
 
     @staticmethod
     def of(splits: PairSplits, vocabulary: int) -> "PairFacts":
@@ -91,16 +89,7 @@ class PairFacts(DataFingerprint):
             classes=list(train.classes),
             words=repeated_words(sentences, vocabulary),
             characters=repeated_characters(sentences),
-            train=0,
-            valid=0,
-            train_sha256="",
-            valid_sha256="",
         ).for_data(splits)
-
-
-def digest(data: LabelledPairs) -> str:
-    """The fingerprint of pairs and their classes."""
-    return sha256_of(f"{line}\n" for line in data.lines)
 
 
 def contents(data: LabelledPairs) -> list[str]:

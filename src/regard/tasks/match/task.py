@@ -42,7 +42,6 @@ from regard.tasks.shared.classification import (
     write_baseline,
 )
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
 
@@ -146,8 +145,7 @@ class MatchTask(Task[Match, MatchPredictor]):
 
     def prepare(self, folder: Path, new: bool) -> MatchProblem:
         config = self.config
-        initial = initial_folder(folder)
-        known = None if initial is None else PairFacts.read(initial)
+        known = PairFacts.of_initial(folder)
         splits = read(config, None if known is None else known.classes)
         facts = PairFacts.of(splits, config.vocabulary) if known is None else known.for_data(splits)
         # a run that was killed while it read its data has nothing to load yet
@@ -177,8 +175,7 @@ class MatchTask(Task[Match, MatchPredictor]):
         return MatchProblem(config, facts, parts, tokens, train, valid, valid_tokens, vectors, summary, folder, shared)
 
     def dry_run(self) -> None:
-        counts: dict[str, Any] = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}
-        facts = PairFacts(classes=["a", "b", "c"], words=["x", "y"], characters=["x", "y"], **counts)
+        facts = PairFacts(classes=["a", "b", "c"], words=["x", "y"], characters=["x", "y"])
         with torch.random.fork_rng(devices=[]):
             reader, build, _ = self.config.model.parts(facts, smallest_source)
             model = build()

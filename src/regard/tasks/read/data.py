@@ -1,7 +1,7 @@
 """The questions of a run: their splits, the vocabulary that the run records, and tensors of batches."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -135,21 +135,12 @@ class ReadVocabulary(DataFingerprint):
         return ReadVocabulary(
             words=repeated_words(sentences, config.vocabulary),
             characters=repeated_characters(sentences),
-            train=len(splits.train),
-            valid=len(splits.valid),
-            train_sha256=digest(splits.train),
-            valid_sha256=digest(splits.valid),
-        )
+        ).for_data(splits)
 
-    def for_data(self, splits: SpanQuestionSplits) -> "ReadVocabulary":
-        """The same words and characters for other questions."""
-        return replace(
-            self,
-            train=len(splits.train),
-            valid=len(splits.valid),
-            train_sha256=digest(splits.train),
-            valid_sha256=digest(splits.valid),
-        )
+    @staticmethod
+    def digest(questions: SpanQuestions) -> str:
+        rows = questions.questions
+        return sha256_of(f"{each.passage}\0{each.question}\0{each.history}\0{each.answers}\n" for each in rows)
 
     def encoder(self) -> WordEncoder:
         return WordEncoder(self.words, self.characters)
@@ -157,11 +148,6 @@ class ReadVocabulary(DataFingerprint):
     @property
     def sizes(self) -> ReaderSizes:
         return ReaderSizes(SPECIAL + len(self.words), SPECIAL + len(self.characters))
-
-
-def digest(found: SpanQuestions) -> str:
-    """The fingerprint of questions with their passages, histories and answers."""
-    return sha256_of(f"{each.passage}\0{each.question}\0{each.history}\0{each.answers}\n" for each in found.questions)
 
 
 def describe(splits: SpanQuestionSplits, train: Sequence[WordedQuestion], history: int) -> str:

@@ -37,7 +37,6 @@ from regard.tasks.read.options import DIALOGUE_HISTORY, ReadConfig
 from regard.tasks.read.predictor import ReadOutput, ReadPredictor
 from regard.tasks.shared.text_options import EvaluateTextFile
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
 
@@ -140,14 +139,9 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
                 f"train={config.train} has no answer that begins and ends with words, so there is nothing to learn; "
                 "correct its answers"
             )
-        initial = initial_folder(folder)
-        known = None if initial is None else ReadVocabulary.read(initial)
+        known = ReadVocabulary.of_initial(folder)
         vocabulary = ReadVocabulary.of(config, splits, train) if known is None else known.for_data(splits)
-        # a run that was killed while it read its data has nothing to load yet
-        if new or not ReadVocabulary.is_saved(folder):
-            vocabulary.write(folder)
-        else:
-            vocabulary = vocabulary.check_same(folder)
+        vocabulary = vocabulary.saved(folder, new)
         shared = record_splits(config, folder, splits, "questions", contents, new)
         summary = f"{describe(splits, train, config.num_turns)}, {plural(len(vocabulary.words), 'word')}"
         return ReadProblem(config, vocabulary, vocabulary.encoder(), kept, splits.valid, summary, shared)

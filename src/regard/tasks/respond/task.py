@@ -148,7 +148,7 @@ class RespondTask(Task[Respond, RespondPredictor]):
                     "learn; give more turns, or other dialogues"
                 )
         counts = count_tokens(replies, len(tokenizer))
-        facts = ReplyFacts(counts=counts, train=0, valid=0, train_sha256="", valid_sha256="").for_data(splits)
+        facts = ReplyFacts(counts=counts).for_data(splits)
         if new:
             if decoder is not None:
                 decoder.write(folder)

@@ -30,8 +30,7 @@ class DialogueFacts(DialogueFingerprint):
     @staticmethod
     def of(splits: DialogueSplits, vocabulary: int) -> "DialogueFacts":
         turns = [split_words(turn)[0] for dialogue in splits.train for turn in dialogue]
-        words = repeated_words(turns, vocabulary)
-        return DialogueFacts(words=words, train=0, valid=0, train_sha256="", valid_sha256="").for_data(splits)
+        return DialogueFacts(words=repeated_words(turns, vocabulary)).for_data(splits)
 
 
 def tf_idf_scores(groups: Sequence[CandidateGroup]) -> NDArray[np.float64]:  # -> "n c"

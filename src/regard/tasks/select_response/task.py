@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -46,7 +46,6 @@ from regard.tasks.shared.encoder_options import FrozenEncoderOptions
 from regard.tasks.shared.frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks.shared.text_options import EvaluateTextFile
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
 _RECALLS = (1, 2, 5)
@@ -187,13 +186,9 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
     def prepare(self, folder: Path, new: bool) -> SelectResponseProblem:
         config = self.config
         splits = read(config)
-        initial = initial_folder(folder)
-        known = None if initial is None else DialogueFacts.read(initial)
+        known = DialogueFacts.of_initial(folder)
         facts = DialogueFacts.of(splits, config.vocabulary) if known is None else known.for_data(splits)
-        if new or not DialogueFacts.is_saved(folder):
-            facts.write(folder)
-        else:
-            facts = facts.check_same(folder)
+        facts = facts.saved(folder, new)
         shared = record_splits(config, folder, splits, "dialogues", contents, new)
         encoder = None
         if config.model.encoder is not None:
@@ -225,8 +220,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         return SelectResponsePredictor(build(), reader, turns=self.config.turns, max_length=self.config.max_length)
 
     def dry_run(self) -> None:
-        counts: dict[str, Any] = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}
-        facts = DialogueFacts(words=["x", "y"], **counts)
+        facts = DialogueFacts(words=["x", "y"])
         with torch.random.fork_rng(devices=[]):
             encoder = None if self.config.model.encoder is None else smallest_pretrained()
             predictor = self._predictor(facts, encoder)

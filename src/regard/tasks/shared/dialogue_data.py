@@ -1,9 +1,9 @@
 """The dialogues of a run, for tasks that learn from whole dialogues: their splits, and the facts that a run records."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, NamedTuple, Protocol
 
 from regard.data.dialogues import Dialogue, read_dialogues
 from regard.data.embedded import bookings
@@ -82,15 +82,9 @@ class DialogueFingerprint(DataFingerprint):
     file: ClassVar[str] = "dialogues.json"
     unit: ClassVar[str] = "dialogues"
 
-    def for_data(self, splits: DialogueSplits) -> Self:
-        """The same facts for other dialogues."""
-        train, valid = splits.train, splits.valid
-        hashes = _digest(train), _digest(valid)
-        return replace(self, train=len(train), valid=len(valid), train_sha256=hashes[0], valid_sha256=hashes[1])
-
-
-def _digest(dialogues: Sequence[Dialogue]) -> str:
-    return sha256_of("\t".join(dialogue) + "\n" for dialogue in dialogues)
+    @staticmethod
+    def digest(dialogues: Sequence[Dialogue]) -> str:
+        return sha256_of("\t".join(dialogue) + "\n" for dialogue in dialogues)
 
 
 def contents(dialogues: Sequence[Dialogue]) -> list[str]:

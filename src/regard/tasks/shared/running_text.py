@@ -82,12 +82,15 @@ class RunningTextFacts(DataFingerprint):
     def of(splits: TextSplits) -> "RunningTextFacts":
         train, valid = (sum(map(len, documents)) for documents in splits)
         return RunningTextFacts(
-            train=train, valid=valid, train_sha256=_digest(splits.train), valid_sha256=_digest(splits.valid)
+            train=train,
+            valid=valid,
+            train_sha256=RunningTextFacts.digest(splits.train),
+            valid_sha256=RunningTextFacts.digest(splits.valid),
         )
 
-
-def _digest(documents: Sequence[str]) -> str:
-    return sha256_of(f"{len(document)}\n{document}" for document in documents)
+    @staticmethod
+    def digest(documents: Sequence[str]) -> str:
+        return sha256_of(f"{len(document)}\n{document}" for document in documents)
 
 
 def contents(documents: Sequence[str]) -> Iterator[str]:
@@ -176,7 +179,7 @@ class RunningTextProblem(TrainingProblem[Model, Batch]):
 
 def _check_end(config: RunningTextOptions, documents: Sequence[str], folder: Path) -> None:
     """Raises unless the end of the text that is held out now is that of the run; its lines may well recur before it."""
-    if _digest(documents) == RunningTextFacts.read(folder).valid_sha256:
+    if RunningTextFacts.digest(documents) == RunningTextFacts.read(folder).valid_sha256:
         return
     if config.dataset == "files":
         raise ValueError(

@@ -1,7 +1,7 @@
 """The sentences of a run: their splits, the vocabulary that the run records, and tensors of batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -75,6 +75,10 @@ class TagVocabulary(DataFingerprint):
     affixes: WordAffixes = field(default_factory=WordAffixes)  # that --words file splits off
 
     @staticmethod
+    def digest(sentences: Sequence[TaggedSentence]) -> str:
+        return sha256_of(f"{' '.join(each.words)}\t{' '.join(each.tags)}\t{each.intent}\n" for each in sentences)
+
+    @staticmethod
     def of(config: Tag, splits: TaggedSplits) -> "TagVocabulary":
         # a tag or an intent that only validation has is known too: it counts as missed, and is no error of the file
         both = [*splits.train, *splits.valid]
@@ -98,15 +102,11 @@ class TagVocabulary(DataFingerprint):
             words=repeated_words(sentences, config.vocabulary),
             characters=repeated_characters(sentences),
             affixes=affixes,
-            train=len(splits.train),
-            valid=len(splits.valid),
-            train_sha256=digest(splits.train),
-            valid_sha256=digest(splits.valid),
-        )
+        ).for_data(splits)
         vocabulary._check_splits(config, splits)
         return vocabulary
 
-    def for_data(self, config: Tag, splits: TaggedSplits) -> "TagVocabulary":
+    def checked(self, config: Tag, splits: TaggedSplits) -> "TagVocabulary":
         """The same tags, intents, words and characters for other sentences, which must have no tags beyond these."""
         self._check_splits(config, splits)
         if unknown := sorted(set(tags_of(splits.train)) - set(self.tags)):
@@ -114,13 +114,7 @@ class TagVocabulary(DataFingerprint):
                 f"{config.dataset_label} has the tag {unknown[0]!r}, which the run to start from does not know; it "
                 f"knows {', '.join(self.tags[:20])}: take the tag out, or train from scratch"
             )
-        return replace(
-            self,
-            train=len(splits.train),
-            valid=len(splits.valid),
-            train_sha256=digest(splits.train),
-            valid_sha256=digest(splits.valid),
-        )
+        return self.for_data(splits)
 
     def _check_splits(self, config: Tag, splits: TaggedSplits) -> None:
         for part, path in ((splits.train, config.train), (splits.valid, config.valid or config.train)):
@@ -184,11 +178,6 @@ def _complete(scheme: str, tags: Sequence[str], config: Tag) -> list[str]:
 def contents(sentences: Sequence[TaggedSentence]) -> list[str]:
     """The content of every sentence, by which copies are known; their tags may differ."""
     return [sentence.text for sentence in sentences]
-
-
-def digest(sentences: Sequence[TaggedSentence]) -> str:
-    """The fingerprint of sentences, their tags and intents."""
-    return sha256_of(f"{' '.join(each.words)}\t{' '.join(each.tags)}\t{each.intent}\n" for each in sentences)
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,6 @@ from regard.tasks.tag.options import Tag
 from regard.tasks.tag.outputs import Tagging
 from regard.tasks.tag.predictor import TagPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
-from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
 
@@ -176,14 +175,9 @@ class TagTask(Task[Tag, TagPredictor]):
         splits = read(config)
         options = config.model
         pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
-        # a run that was killed while it read its data has nothing to load yet
-        initial = initial_folder(folder)
-        known = None if initial is None else TagVocabulary.read(initial)
-        vocabulary = TagVocabulary.of(config, splits) if known is None else known.for_data(config, splits)
-        if new or not TagVocabulary.is_saved(folder):
-            vocabulary.write(folder)
-        else:
-            vocabulary = vocabulary.check_same(folder)
+        known = TagVocabulary.of_initial(folder)
+        vocabulary = TagVocabulary.of(config, splits) if known is None else known.checked(config, splits)
+        vocabulary = vocabulary.saved(folder, new)
         shared = record_splits(config, folder, splits, "sentences", contents, new)
         longest = max(map(len, splits.train))
         named = "" if vocabulary.scheme == "none" else f" in {vocabulary.scheme}"

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from regard.common.word_splitting import split_words
 from regard.common.wording import plural
@@ -16,7 +16,7 @@ from regard.data.tracking.files import read_ontology, read_tracked
 from regard.data.tracking.mentions import MentionFinder
 from regard.data.unseen_labels import unseen_notes
 from regard.metrics.tracking import TurnLabels
-from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.data_fingerprint import DataFingerprint, TrainingSplits, sha256_of
 from regard.tasks.track.options import Track
 
 
@@ -96,22 +96,20 @@ class TrackingFacts(DataFingerprint):
             slots={slot: list(values) for slot, values in ontology.slots.items()},
             requests=list(ontology.requests),
             words=list(dict.fromkeys((*repeated, *named))),
-            train=0,
-            valid=0,
-            train_sha256="",
-            valid_sha256="",
         )
         return empty.for_data(splits)
 
-    def for_data(self, splits: OntologySplits) -> "TrackingFacts":
+    def for_data(self, splits: TrainingSplits) -> Self:
         """The same ontology and words for other dialogues; labels to train on must be in the ontology."""
         self.ontology.check(splits.train, Path("the data"))
-        return replace(
-            self,
-            train=len(splits.train),
-            valid=len(splits.valid),
-            train_sha256=digest(splits.train),
-            valid_sha256=digest(splits.valid),
+        return super().for_data(splits)
+
+    @staticmethod
+    def digest(dialogues: Sequence[TrackedDialogue]) -> str:
+        turns = (turn for dialogue in dialogues for turn in dialogue.turns)
+        return sha256_of(
+            f"{turn.system}\t{turn.user}\t{sorted(turn.informs.items())}\t{turn.requests}\t{sorted(turn.state.items())}\n"
+            for turn in turns
         )
 
     @property
@@ -124,15 +122,6 @@ def unseen_value_notes(dialogues: Sequence[TrackedDialogue], ontology: Ontology)
     outside = [labels for dialogue in dialogues for turn in dialogue.turns if (labels := ontology.unseen(turn))]
     names = sorted({name for labels in outside for name in labels})
     return unseen_notes("values or requests", names, plural(len(outside), "turn"))
-
-
-def digest(dialogues: Sequence[TrackedDialogue]) -> str:
-    """The fingerprint of dialogues and their labels."""
-    return sha256_of(
-        f"{turn.system}\t{turn.user}\t{sorted(turn.informs.items())}\t{turn.requests}\t{sorted(turn.state.items())}\n"
-        for dialogue in dialogues
-        for turn in dialogue.turns
-    )
 
 
 def parse_conversation(text: str) -> tuple[TrackedTurn, ...]:

@@ -43,7 +43,6 @@ from regard.tasks.track.options import EvaluateStates, Track
 from regard.tasks.track.predictor import TrackPredictor
 from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder, whole_batches
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-from regard.training.run_folder import initial_folder
 
 _SAMPLES = 5
 # corrections of labels that a note lists
@@ -170,13 +169,9 @@ class TrackTask(Task[Track, TrackPredictor]):
         splits = read(config)
         options = config.model
         pretrained = PretrainedEncoder.prepare(options, folder, new) if isinstance(options, EncoderOptions) else None
-        initial = initial_folder(folder)
-        known = None if initial is None else TrackingFacts.read(initial)
+        known = TrackingFacts.of_initial(folder)
         facts = TrackingFacts.of(splits, config.vocabulary) if known is None else known.for_data(splits)
-        if new or not TrackingFacts.is_saved(folder):
-            facts.write(folder)
-        else:
-            facts = facts.check_same(folder)
+        facts = facts.saved(folder, new)
         shared = record_splits(config, folder, splits, "dialogues", contents, new)
         encoder = turn_encoder(config, facts, pretrained)
         encoded = encode_all(encoder, splits.train, config.train)
@@ -202,8 +197,7 @@ class TrackTask(Task[Track, TrackPredictor]):
         return TrackPredictor(model, turn_encoder(self.config, facts, pretrained))
 
     def dry_run(self) -> None:
-        counts = {"train": 0, "valid": 0, "train_sha256": "", "valid_sha256": ""}
-        facts = TrackingFacts(slots={"x": ["y", "z"]}, requests=["w"], words=["x", "y"], **counts)  # type: ignore[arg-type]
+        facts = TrackingFacts(slots={"x": ["y", "z"]}, requests=["w"], words=["x", "y"])
         with torch.random.fork_rng(devices=[]):
             pretrained = smallest_pretrained() if isinstance(self.config.model, EncoderOptions) else None
             predictor = self._predictor(facts, pretrained)

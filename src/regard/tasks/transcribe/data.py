@@ -157,6 +157,10 @@ class SpeechFingerprint(DataFingerprint):
     mean: list[float]  # per band
     deviation: list[float]
 
+    @staticmethod
+    def digest(valid: Speech) -> str:
+        return sha256_of(f"{text}\n" for text in valid.texts)
+
 
 def read_split(task: Transcribe, split: spelling.Split, times: int = 1) -> Speech:
     """The speech of one split; without test files, that of "test" is that of "valid"."""
@@ -205,15 +209,10 @@ def fingerprint(task: Transcribe, train: Speech, valid: Speech) -> SpeechFingerp
         train=len(train),
         valid=len(valid),
         train_sha256=sha256_of([digest.hexdigest(), *train.texts]),
-        valid_sha256=valid_digest(valid),
+        valid_sha256=SpeechFingerprint.digest(valid),
         mean=mean.tolist(),
         deviation=deviation.tolist(),
     )
-
-
-def valid_digest(valid: Speech) -> str:
-    """The hash of the transcripts to validate on, in their order."""
-    return sha256_of(f"{text}\n" for text in valid.texts)
 
 
 def unseen_letters(text: str, tokenizer: Tokenizer) -> list[str]:

@@ -22,14 +22,11 @@ class CorpusFingerprint(DataFingerprint):
 
     @staticmethod
     def of(splits: Splits, stretch: float, bleu: Cut) -> "CorpusFingerprint":
-        return CorpusFingerprint(
-            train=len(splits.train),
-            valid=len(splits.valid),
-            train_sha256=digest(splits.train),
-            valid_sha256=digest(splits.valid),
-            stretch=stretch,
-            bleu=bleu,
-        )
+        return CorpusFingerprint(stretch=stretch, bleu=bleu).for_data(splits)
+
+    @staticmethod
+    def digest(pairs: Pairs) -> str:
+        return sha256_of(f"{line}\n" for line in chain(pairs.source, pairs.target))
 
 
 def contents(pairs: Pairs) -> Iterator[str]:
@@ -37,8 +34,3 @@ def contents(pairs: Pairs) -> Iterator[str]:
     for source, target in zip(pairs.source, pairs.target, strict=True):
         if source.strip() and target.strip():
             yield source
-
-
-def digest(pairs: Pairs) -> str:
-    """The fingerprint of pairs."""
-    return sha256_of(f"{line}\n" for line in chain(pairs.source, pairs.target))
