@@ -321,6 +321,11 @@ class Match(TextFileConfig):
         recorded = (None, None) if self.columns is None else Columns.parse(self.columns)[:2]
         return tuple(InputColumn(*each) for each in zip(KNOWN_COLUMNS, recorded, strict=False))
 
+    @classmethod
+    def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
+        """Also the word dropout of a file, where a model decides it anew."""
+        return ("word_dropout",) if option == "model" else super().replaced(option, value, file)
+
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words."""
         if self.model_name == BAG_OF_WORDS:
