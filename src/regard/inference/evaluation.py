@@ -1,8 +1,15 @@
 """Evaluation: the scores of a trained model on a data set, as a value that a verb prints as text or JSON."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
+# called with the number of examples that are done, and of all
+Progress = Callable[[int, int], object]
+# called with the number of examples that are done
+Done = Callable[[int], object]
 
 # the file of a run that has hashes of the examples of its files
 EXAMPLES = "examples.safetensors"
@@ -22,3 +29,16 @@ class Evaluation:
     notes: Sequence[str] = ()  # sentences about the scores
     facts: Mapping[str, Any] = field(default_factory=dict)  # further values of JSON
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # 95 % intervals of scores
+
+
+def timed(compute: Callable[[Done], Value], count: int, progress: Progress) -> tuple[Value, float]:
+    """The value that is computed of `count` examples, and the seconds that it took."""
+    progress(0, count)
+    start = time.perf_counter()
+    value = compute(lambda done: progress(done, count))
+    return value, time.perf_counter() - start
+
+
+def sample_rows(count: int, most: int = 5) -> range:
+    """The numbers of at most `most` of `count` examples, at equal distances."""
+    return range(0, count, max(1, count // most))[:most]

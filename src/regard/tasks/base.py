@@ -7,7 +7,7 @@ problem, `predictor.py` its Predictor. Outside of the folder it is one line in `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -21,15 +21,12 @@ from regard.common.options.fields import resolve
 from regard.common.suggestions import known, suggestion
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES
-from regard.inference.evaluation import EXAMPLES
+from regard.inference.evaluation import EXAMPLES, Progress
 
 if TYPE_CHECKING:
     from regard.inference.evaluation import Evaluation
     from regard.inference.predictor import Predictor
     from regard.training.protocol import TrainingProblem
-
-# called with the number of examples that are done, and of all
-Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)

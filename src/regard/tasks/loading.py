@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from regard.common import checks
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.inference.predictor import Predictor
 from regard.interop.quantize import is_quantized, quantize, quantize_like
-from regard.tasks.base import Progress, TaskConfig
+from regard.tasks.base import TaskConfig
 from regard.tasks.registry import is_released, read_config, task_from_record
 from regard.training import checkpoint
 from regard.training.model_size import check_model_fits

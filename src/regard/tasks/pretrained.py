@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.common.wording import plural
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.inference.predictor import Predictor
 from regard.models.bert import BERTClassifier
 from regard.models.pretrained.architecture import are_classes_numbered
@@ -18,7 +18,6 @@ from regard.models.pretrained.folder import CONFIG, read_config, read_generation
 from regard.models.pretrained.generation import ignored_entries
 from regard.models.pretrained.loading import ARCHITECTURES, PretrainedModel, architecture_name, load_pretrained
 from regard.models.vit import ViTClassifier
-from regard.tasks.base import Progress
 from regard.tasks.classify_image.released import released_image_classifier
 from regard.tasks.classify_text.released import evaluate_text_classifier, released_text_classifier
 from regard.tasks.embed.released import evaluate_embedder, released_embedder

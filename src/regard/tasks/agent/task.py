@@ -17,7 +17,7 @@ from regard.common import atomic_files, json_files
 from regard.common.wording import plural
 from regard.data.environments.base import AnsweredEnvironment, EnvironmentSpec, ObjectEnvironment
 from regard.data.environments.catalogue import begin_games
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.losses.ppo import ppo_terms
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.memory import MemoryState
@@ -26,7 +26,7 @@ from regard.tasks.agent.options import AgentConfig, EvaluateAgent
 from regard.tasks.agent.playing import Episode, PlayedSegment, Player, is_hard, num_bits, play_episodes
 from regard.tasks.agent.predictor import AgentPredictor, held_out_games
 from regard.tasks.agent.recorded import RecordedProblem, gap, mean_return, requests
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 

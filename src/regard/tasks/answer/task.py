@@ -15,7 +15,7 @@ from torch import nn
 from regard.common.wording import plural, shortened
 from regard.data.questions.babi import Question, match_files, read_babi
 from regard.data.unseen_labels import check_any_known, unseen_notes
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.classification import accuracy_interval
 from regard.metrics.intervals import nats_interval
@@ -34,13 +34,12 @@ from regard.tasks.answer.data import (
 from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer, EvaluateAnswers
 from regard.tasks.answer.predictor import AnswerPredictor, StoryAnswer, story_text
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.shared.classification import is_baseline_saved, write_baseline
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 
 # the error in percent above which a task has failed  (Weston et al. 2015)
 FAILED = 5.0
-_SAMPLES = 5
 # an empty story with an empty question
 _NOTHING = StoryInputs(
     torch.zeros(1, 1, dtype=torch.int64), torch.full((1, 1), -1), torch.zeros(1, 1, dtype=torch.int64)
@@ -262,7 +261,7 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
         notes.append(f"failed tasks: those with an error above {FAILED:g} %")
         unknown = {question.answer for (question, _), share in zip(everything, shares, strict=True) if share is None}
         notes += unseen_notes("answers", sorted(unknown), plural(shares.count(None), "question"))
-        samples = [_sample(*everything[n]) for n in range(0, count, max(1, count // _SAMPLES))[:_SAMPLES]]
+        samples = [_sample(*everything[n]) for n in sample_rows(count)]
         # one task: the interval is that of its error
         intervals = {"error": (100 - high, 100 - low)} if len(rows) == 1 else {}
         intervals["nll"] = nats_interval(nats)

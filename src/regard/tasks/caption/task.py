@@ -1,6 +1,5 @@
 """The task caption: its training problem, its data, its evaluation."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,13 +19,13 @@ from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import BOS, PAD
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import Cut, chosen_cut, scored, signature
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.caption.options import Caption, EvaluateCaptions, PretrainedCaptionOptions
 from regard.tasks.caption.predictor import TOKENS, Captioner, build_captioner
 from regard.tasks.shared.image_data import (
@@ -59,7 +58,6 @@ _GROUPS = 3
 # images per forward pass of a validation
 _BATCH = 128
 # captions that an evaluation shows
-_SAMPLES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,14 +219,13 @@ class CaptionTask(Task[Caption, Captioner]):
         split = self._data(predictor.stats, folder, options)
         data = split.data
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
-        progress(0, len(data))
-        start = time.perf_counter()
         cut = _bleu_tokens(self.config, data)
-        scores, captions = caption_scores(predictor, data, search, lambda done: progress(done, len(data)), cut)
-        seconds = time.perf_counter() - start
+        (scores, captions), seconds = timed(
+            lambda done: caption_scores(predictor, data, search, done, cut), len(data), progress
+        )
         signed = signature(data.captions, cut)
         part = options.split if has_test(self.config) else "valid"
-        shown = range(0, len(captions), max(1, len(captions) // _SAMPLES))[:_SAMPLES]
+        shown = sample_rows(len(captions))
         evaluation = Evaluation(
             scores,
             len(data),

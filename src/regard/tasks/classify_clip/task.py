@@ -1,6 +1,5 @@
 """The task classify-clip: its training problem, its data, its evaluation."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +11,10 @@ from numpy.typing import NDArray
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.clips.labelled import Clips
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_folder
 from regard.models.clips.clip_model import ClipModel
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.classify_clip.baseline import fit_single_frame, read_single_frame, single_frame_accuracy
 from regard.tasks.classify_clip.data import (
     ClipBatch,
@@ -41,7 +40,6 @@ from regard.training.protocol import BaselineReport, Loss, TrainingProblem, Vali
 from regard.training.run_folder import initial_folder
 
 # clips of an evaluation that are printed
-_SAMPLES = 4
 # frames, height and width of the clip of a dry run, and the samples of its signal
 _DRY_CLIP, _DRY_SIGNAL = (3, 16, 16), 16
 
@@ -149,10 +147,7 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
             data, options.split, config.train, folder, "clips", contents, parts_with_files(config)
         )
         clips = split.data
-        progress(0, len(clips))
-        start = time.perf_counter()
-        probabilities = predictor.probabilities(clips.clips, lambda done: progress(done, len(clips)))
-        seconds = time.perf_counter() - start
+        probabilities, seconds = timed(lambda done: predictor.probabilities(clips.clips, done), len(clips), progress)
         scores, intervals = class_scores(probabilities, clips.labels), class_intervals(probabilities, clips.labels)
         alone = single_frame_accuracy(read_single_frame(folder, facts), clips, facts)
         step = "sample" if facts.size is None else "frame"
@@ -172,7 +167,7 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
         samples = [
             f"{options.split}:{n} → {predictions[n]}"
             + ("" if predictions[n] == (right := clips.classes[clips.labels[n]]) else f"   right: {right}")
-            for n in range(0, len(clips), max(1, len(clips) // _SAMPLES))[:_SAMPLES]
+            for n in sample_rows(len(clips), 4)
         ]
         evaluation = Evaluation(
             {self.config.metric: scores.pop(self.config.metric), **scores},

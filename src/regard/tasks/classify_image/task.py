@@ -1,6 +1,5 @@
 """The task classify-image: its training problem, its data, its evaluation."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ from torch import Tensor, nn
 from regard.attacks import Attack
 from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
-from regard.inference.evaluation import Evaluation
-from regard.tasks.base import Progress, Task
+from regard.inference.evaluation import Evaluation, Progress, timed
+from regard.tasks.base import Task
 from regard.tasks.classify_image.adversary import attacked_batch, robust_scores, training_attack
 from regard.tasks.classify_image.options import ClassifyImage, PretrainedImageOptions
 from regard.tasks.classify_image.predictor import ImageClassifier
@@ -132,16 +131,11 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
     ) -> Evaluation:
         split = read_held_out(self.config, options.split, folder)
         images = split.data
-        progress(0, len(images))
-        start = time.perf_counter()
-        probabilities = class_probabilities(
-            predictor.model,
-            predictor.model,
-            images.pixels,
-            predictor.stats,
-            lambda done: progress(done, len(images)),
+        probabilities, seconds = timed(
+            lambda done: class_probabilities(predictor.model, predictor.model, images.pixels, predictor.stats, done),
+            len(images),
+            progress,
         )
-        seconds = time.perf_counter() - start
         return split.annotate(image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds))
 
     def known_features(self, predictor: ImageClassifier, count: int) -> Sequence[tuple[ImageInput, NDArray[np.bool_]]]:

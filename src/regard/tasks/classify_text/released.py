@@ -2,14 +2,13 @@
 
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.subwords import PretrainedSubwords
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.models.bert import BERTClassifier
 from regard.models.pretrained.architecture import class_names
 from regard.models.pretrained.folder import CONFIG
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
 from regard.models.transfer.released_classifier import ReleasedClassifier
-from regard.tasks.base import Progress
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import evaluate_texts, read_files
 from regard.tasks.shared.text_options import EvaluateLabelledTexts

@@ -1,6 +1,5 @@
 """The task classify-text: its training problem and its evaluation."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +22,13 @@ from regard.data.text.special_tokens import UNK
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.unseen_labels import extend_classes, renumber
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses import frobenius_penalty, reinforce
 from regard.models.hierarchical import HierarchicalAttention
 from regard.models.self_attentive import SelfAttentive
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import (
     Sentences,
@@ -77,7 +76,6 @@ _NAIVE_BAYES = "naive-bayes.safetensors"
 _BASELINES = {"baseline": "bag of words, the baseline", "naive_bayes": "naive Bayes, the baseline by counts alone"}
 # the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
 _ENTROPY = 0.05
-_SAMPLES = 5
 
 
 Scores = dict[str, float]
@@ -359,10 +357,7 @@ def evaluate_texts(
 ) -> Evaluation:
     """The scores on texts, which `split` names, beside those of the baselines and their intervals."""
     encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
-    progress(0, len(data))
-    start = time.perf_counter()
-    probabilities = predictor.probabilities(encoded, lambda done: progress(done, len(data)))
-    seconds = time.perf_counter() - start
+    probabilities, seconds = timed(lambda done: predictor.probabilities(encoded, done), len(data), progress)
     notes, facts = [], {}
     for name, (scores_below, of_baseline) in baselines.items():
         facts[name] = {"scores": scores_below, "intervals": of_baseline}
@@ -376,7 +371,7 @@ def evaluate_texts(
         scores["evidence"] = evidence_attention(predictor, encoded, data.evidence)
         notes.append("evidence: the share of the attention that is on the sentence that decides the class, in percent")
     predictions = [predictor.classes[n] for n in probabilities.argmax(-1)]
-    samples = [_sample(data, probabilities, n) for n in range(0, len(data), max(1, len(data) // _SAMPLES))[:_SAMPLES]]
+    samples = [_sample(data, probabilities, n) for n in sample_rows(len(data))]
     intervals = class_intervals(probabilities, data.labels)
     return Evaluation(scores, len(data), "texts", split, seconds, predictions, samples, notes, facts, intervals)
 

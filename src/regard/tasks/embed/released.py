@@ -5,13 +5,12 @@ from pathlib import Path
 
 from regard.data.text.pairs import read_pairs
 from regard.data.text.subwords import PretrainedSubwords
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.models.bert import BERT
 from regard.models.pretrained.folder import read_json
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks.base import Progress
 from regard.tasks.embed.predictor import EmbedPredictor
 from regard.tasks.embed.task import evaluate_pairs
 from regard.tasks.shared.text_options import EvaluateTextFiles

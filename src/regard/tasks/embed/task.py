@@ -16,7 +16,7 @@ from regard.data.text.pairs import Pairs
 from regard.data.text.subwords import RunSubwords
 from regard.data.text.tf_idf import TfIdf
 from regard.data.text.tokenizer import Tokenizer
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.layers.packed_texts import PackedTexts
 from regard.losses import info_nce
@@ -31,7 +31,7 @@ from regard.metrics.retrieval import (
 )
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.embed.data import (
     ContrastiveBatch,
     EncodedPairs,
@@ -52,7 +52,6 @@ from regard.tasks.shared.text_options import EvaluateTextFiles
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
-_SAMPLES = 5
 # queries that are compared with all candidates at once
 _QUERIES = 512
 
@@ -333,7 +332,7 @@ def evaluate_pairs(
         were = "was" if cut == 1 else "were"
         notes.append(f"{plural(cut, 'text')} {were} cut off after {predictor.max_length:,} tokens")
     count = len(texts)
-    samples = [retrieval.sample(n) for n in range(0, count, max(1, count // _SAMPLES))[:_SAMPLES]]
+    samples = [retrieval.sample(n) for n in sample_rows(count)]
     predictions = [retrieval.candidates[n] for n in retrieval.best]
     return Evaluation(retrieval.scores, count, "pairs", split, seconds, predictions, samples, notes, facts, intervals)
 

@@ -10,10 +10,10 @@ import torch
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.losses.hinge import hinge
 from regard.models.sagan import SelfAttentionGAN
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier
 from regard.tasks.generate_image.options import JUDGE, TEST_JUDGE, GenerateImage
 from regard.tasks.generate_image.predictor import ImageGenerator, sample_images, signed

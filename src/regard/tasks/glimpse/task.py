@@ -15,12 +15,12 @@ from torch import Tensor
 from regard.common.options.checks import large_batch_warnings
 from regard.data.images.cluttered import compose
 from regard.data.images.labelled import Images
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart
 from regard.losses import reinforce
 from regard.metrics.classification import accuracy
 from regard.models.ram import RAM
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
 from regard.tasks.glimpse.predictor import GlimpseClassifier
 from regard.tasks.shared.image_data import (

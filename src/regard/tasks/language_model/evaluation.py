@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.data.embedded import recall
 from regard.data.text.running_text import token_stream
-from regard.inference.evaluation import Evaluation
-from regard.tasks.base import Progress
+from regard.inference.evaluation import Evaluation, Progress
 from regard.tasks.language_model.options import EvaluateLanguageModel
 from regard.tasks.language_model.predictor import LanguageModelPredictor
 from regard.tasks.language_model.scoring import answer_nll, loss_by_context, score_tokens, summarize

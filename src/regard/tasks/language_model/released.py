@@ -2,13 +2,12 @@
 
 from regard.data.text.running_text import read_documents
 from regard.data.text.special_tokens import SpecialTokens
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.models.language_model import LanguageModel
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig, read_generation_config
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.prompt_tokenizer import ReleasedTokenizer
 from regard.models.pretrained.tokenizer_files import load_tokenizer
-from regard.tasks.base import Progress
 from regard.tasks.language_model.evaluation import check_options, evaluate_text
 from regard.tasks.language_model.options import EvaluateLanguageModel
 from regard.tasks.language_model.predictor import LanguageModelPredictor

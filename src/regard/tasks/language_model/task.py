@@ -8,9 +8,9 @@ from torch import Tensor
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.text.running_text import token_stream
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.models.language_model import LanguageModel
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.language_model.data import (
     PlannedSegments,
     SegmentBatch,

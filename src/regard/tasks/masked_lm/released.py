@@ -11,13 +11,12 @@ from regard.data.text.masking import choose_tokens
 from regard.data.text.running_text import read_documents
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subwords import PretrainedSubwords
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.metrics.classification import accuracy, accuracy_interval
 from regard.metrics.intervals import nats_interval
 from regard.models.bert import BERTMaskedLM
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
-from regard.tasks.base import Progress
 from regard.tasks.masked_lm.masked_texts import ReleasedMaskedTexts
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
 from regard.tasks.shared.text_options import EvaluateTextFiles

@@ -1,6 +1,5 @@
 """The task masked-lm: its training problem and its evaluation."""
 
-import time
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -14,9 +13,9 @@ from regard.data.text.masking import mask_token
 from regard.data.text.running_text import token_stream
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, timed
 from regard.models.bert import BERTMaskedLM
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.masked_lm.baseline import NeighbourCounts
 from regard.tasks.masked_lm.data import MaskedBatch, Masking, PlannedRows, plan_rows
 from regard.tasks.masked_lm.masked_texts import MASK, RunMaskedTexts
@@ -107,17 +106,18 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
         documents = split.data
         tokenizer = read_tokenizer(folder / TOKENS)
         stream = token_stream(tokenizer, documents)
-        progress(0, len(stream))
-        start = time.perf_counter()
-        scores = score_masked(
-            predictor.model,
-            stream,
-            masking_of(self.config, tokenizer),
-            self.config.segment,
-            NeighbourCounts.read(folder),
-            lambda done: progress(done, len(stream)),
+        scores, seconds = timed(
+            lambda done: score_masked(
+                predictor.model,
+                stream,
+                masking_of(self.config, tokenizer),
+                self.config.segment,
+                NeighbourCounts.read(folder),
+                done,
+            ),
+            len(stream),
+            progress,
         )
-        seconds = time.perf_counter() - start
         kind = "whole words" if self.config.masking == "words" else "single tokens"
         notes = [
             f"{100 * self.config.mask_share:g} % of {len(stream):,} tokens are {MASK} in the text: {kind}",

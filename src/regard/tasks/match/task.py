@@ -1,6 +1,5 @@
 """The task match: its training problem and its evaluation."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +13,10 @@ from numpy.typing import NDArray
 from regard.common.wording import plural, shortened
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.sentence_pairs import LabelledPairs
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.models.matching.word_matcher import PairModel
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
 from regard.tasks.match.data import MatchBatch, PairFacts, contents, read, read_file
 from regard.tasks.match.encoders import (
@@ -42,8 +41,6 @@ from regard.tasks.shared.classification import (
     write_baseline,
 )
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-
-_SAMPLES = 5
 
 
 class PlannedPairs(NamedTuple):
@@ -197,19 +194,17 @@ class MatchTask(Task[Match, MatchPredictor]):
         facts = PairFacts.read(folder)
         split = self._pairs(facts, folder, options)
         data = split.data
-        progress(0, len(data))
-        start = time.perf_counter()
-        probabilities = predictor.probabilities(
-            predictor.reader.tokenize(data.first, data.second), lambda done: progress(done, len(data))
+        probabilities, seconds = timed(
+            lambda done: predictor.probabilities(predictor.reader.tokenize(data.first, data.second), done),
+            len(data),
+            progress,
         )
-        seconds = time.perf_counter() - start
         baseline = baseline_probabilities(folder, facts, data)
         of_baseline = class_scores(baseline, data.labels), class_intervals(baseline, data.labels)
         notes = [baseline_note(*of_baseline), hardest_classes(probabilities, data.labels, data.classes)]
         notes += unseen_class_notes(data, facts.classes)
         if data.num_unlabelled:
             notes.append(f"{plural(data.num_unlabelled, 'pair')} without a label left out")
-        step = max(1, len(data) // _SAMPLES)
         evaluation = Evaluation(
             class_scores(probabilities, data.labels),
             len(data),
@@ -217,7 +212,7 @@ class MatchTask(Task[Match, MatchPredictor]):
             split.name,
             seconds,
             [facts.classes[n] for n in probabilities.argmax(-1)],
-            [_sample(data, probabilities, n) for n in range(0, len(data), step)[:_SAMPLES]],
+            [_sample(data, probabilities, n) for n in sample_rows(len(data))],
             notes,
             {"baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]}},
             class_intervals(probabilities, data.labels),

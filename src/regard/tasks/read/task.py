@@ -1,6 +1,5 @@
 """The task read: its training problem and its evaluation."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +13,13 @@ from regard.common.wording import plural
 from regard.data.questions.squad import SpanQuestion, SpanQuestions, write_question
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.words import WordEncoder, WordInputs
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses.span import span_nll
 from regard.metrics.answers import AnswerScores, answer_scores, exact_match
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.bidaf import BiDAF, ReaderSizes
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.read.baseline import baseline_answers
 from regard.tasks.read.data import (
     ReadBatch,
@@ -37,8 +36,6 @@ from regard.tasks.read.options import DIALOGUE_HISTORY, ReadConfig
 from regard.tasks.read.predictor import ReadOutput, ReadPredictor
 from regard.tasks.shared.text_options import EvaluateTextFile
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-
-_SAMPLES = 5
 
 
 class PlannedSpans(NamedTuple):
@@ -165,10 +162,7 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
     ) -> Evaluation:
         split = self._questions(folder, options)
         found, questions = split.data, split.data.questions
-        progress(0, len(questions))
-        start = time.perf_counter()
-        outputs = predictor.answer(questions, done=lambda done: progress(done, len(questions)))
-        seconds = time.perf_counter() - start
+        outputs, seconds = timed(lambda done: predictor.answer(questions, done=done), len(questions), progress)
         texts = [output.best.text for output in outputs]
         result = score(texts, questions)
         worded = split_questions(questions, self.config.num_turns)
@@ -190,8 +184,7 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
         intervals = {"exact match": result.exact_match_interval, "f1": result.f1_interval}
         if len(nats := predictor.nats(questions)):
             scores["nll"], intervals["nll"] = float(nats.mean()), nats_interval(nats)
-        step = max(1, len(questions) // _SAMPLES)
-        samples = [_sample(questions[n], outputs[n]) for n in range(0, len(questions), step)[:_SAMPLES]]
+        samples = [_sample(questions[n], outputs[n]) for n in sample_rows(len(questions))]
         evaluation = Evaluation(
             scores,
             len(questions),

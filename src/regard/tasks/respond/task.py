@@ -15,10 +15,10 @@ from regard.data.text.batching import plan_batches
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows
 from regard.inference.evaluation_split import record_splits
 from regard.models.responding.responder import History, Responder
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import (
     DialogueReader,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from regard.tasks.respond.decoder import PretrainedDecoder
 
 _TOKENS = "tokens.json"
-_SAMPLES = 5
 # generated dialogues to train on
 _BOOKINGS = 6_000
 
@@ -245,11 +244,10 @@ class RespondTask(Task[Respond, RespondPredictor]):
             notes.append(
                 f"of {plural(num_cut, 'reply', 'replies')} the first {config.words} tokens are scored, and no end"
             )
-        step = max(1, len(replies) // _SAMPLES)
         decode = predictor.tokenizer.decode
         samples = [
             f"{decode(replies[n].history.turns[-1])} → {texts[n]}   right: {decode(replies[n].tokens)}"
-            for n in range(0, len(replies), step)[:_SAMPLES]
+            for n in sample_rows(len(replies))
         ]
         facts_of_json = {"baseline": {"unigram": _perplexity(baseline)}, "tokens": tokens, "turns": turns}
         evaluation = Evaluation(

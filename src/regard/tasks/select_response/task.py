@@ -1,6 +1,5 @@
 """The task select-response: its training problem and its evaluation."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from regard.common.wording import plural
 from regard.data.dialogues import CandidateGroup, Context, contexts_of
 from regard.data.text.special_tokens import PAD, SPECIAL
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import record_splits
 from regard.metrics.intervals import nats_interval
 from regard.metrics.retrieval import (
@@ -35,7 +34,7 @@ from regard.models.matching.response_selector import (
     WordVectors,
 )
 from regard.models.matching.text_similarity import TextSimilarity
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.select_response.data import DialogueFacts, groups_of, tf_idf_scores
 from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.select_response.predictor import SelectResponsePredictor
@@ -47,7 +46,6 @@ from regard.tasks.shared.frozen_states import MOST_BYTES, FrozenStates, smallest
 from regard.tasks.shared.text_options import EvaluateTextFile
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 
-_SAMPLES = 5
 _RECALLS = (1, 2, 5)
 
 
@@ -240,17 +238,13 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
     ) -> Evaluation:
         split = evaluation_dialogues(self.config, folder, options)
         groups = groups_of(self.config, split.data)
-        progress(0, len(groups))
-        start = time.perf_counter()
-        rows = predictor.scores(groups, lambda done: progress(done, len(groups)))
-        seconds = time.perf_counter() - start
+        rows, seconds = timed(lambda done: predictor.scores(groups, done), len(groups), progress)
         of_baseline = {name: value for name, value in ranking_scores(tf_idf_scores(groups)).items() if name != "nll"}
         named = ", ".join(f"{name} {value:.2f}" for name, value in of_baseline.items())
         notes = [
             f"tf-idf, the baseline: {named}",
             f"recall at k: how often the right one of {self.config.candidates} is among the k best; ties are wrong",
         ]
-        step = max(1, len(groups) // _SAMPLES)
         scores = np.stack(rows)
         best = [group.candidates[_best(row)] for group, row in zip(groups, rows, strict=True)]
         evaluation = Evaluation(
@@ -260,7 +254,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
             split.name,
             seconds,
             best,
-            [_sample(groups[n], rows[n]) for n in range(0, len(groups), step)[:_SAMPLES]],
+            [_sample(groups[n], rows[n]) for n in sample_rows(len(groups))],
             notes,
             {"baseline": {"scores": of_baseline}, "candidates": self.config.candidates},
             ranking_intervals(scores),

@@ -1,6 +1,5 @@
 """The task tag: its training problem and its evaluation."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +17,13 @@ from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.words import WordEncoder, WordInputs
 from regard.data.unseen_labels import unseen_notes
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
 from regard.metrics.spans import count_malformed, span_scores
 from regard.models.tagger import Tagger, TaggerSizes
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.shared.encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.tasks.shared.text_options import AttackTextFile, EvaluateTextFile
@@ -33,8 +32,6 @@ from regard.tasks.tag.options import Tag
 from regard.tasks.tag.outputs import Tagging
 from regard.tasks.tag.predictor import TagPredictor
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
-
-_SAMPLES = 5
 
 
 class PlannedSentences(NamedTuple):
@@ -229,12 +226,9 @@ class TagTask(Task[Tag, TagPredictor]):
     ) -> Evaluation:
         split, stray = self._sentences(predictor, folder, options)
         sentences = split.data
-        progress(0, len(sentences))
-        start = time.perf_counter()
-        found = predictor.tag_words(
-            [sentence.words for sentence in sentences], lambda done: progress(done, len(sentences))
+        found, seconds = timed(
+            lambda done: predictor.tag_words([sentence.words for sentence in sentences], done), len(sentences), progress
         )
-        seconds = time.perf_counter() - start
         scheme = predictor.vocabulary.tag_scheme
         scores, intervals = score(found, sentences, scheme)
         known = [sentence for sentence in sentences if predictor.vocabulary.knows(sentence)]
@@ -250,8 +244,7 @@ class TagTask(Task[Tag, TagPredictor]):
         left_out = plural(len(sentences) - len(known), "sentence")
         notes += unseen_notes("tags or intents", predictor.vocabulary.unknown(sentences), left_out)
         predictions = [" ".join(each.tags) for each in found]
-        step = max(1, len(found) // _SAMPLES)
-        samples = [_sample(sentences[n], found[n], scheme) for n in range(0, len(found), step)[:_SAMPLES]]
+        samples = [_sample(sentences[n], found[n], scheme) for n in sample_rows(len(found))]
         facts = {"malformed": malformed, "scheme": predictor.vocabulary.scheme}
         evaluation = Evaluation(
             scores, len(sentences), "sentences", split.name, seconds, predictions, samples, notes, facts, intervals

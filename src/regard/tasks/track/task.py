@@ -1,6 +1,5 @@
 """The task track: its training problem and its evaluation."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +18,13 @@ from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
 from regard.data.tracking.dialogue import TrackedDialogue, TrackedTurn
 from regard.data.tracking.files import read_ontology, read_tracked
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.intervals import nats_interval
 from regard.metrics.tracking import DEFINITIONS, TurnLabels, states, tracking_scores
 from regard.models.tracking.inputs import TrackingInputs
 from regard.models.tracking.slot_tracker import SlotTracker
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.shared.encoder import PretrainedEncoder
 from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.tasks.shared.frozen_states import smallest_pretrained
@@ -44,7 +43,6 @@ from regard.tasks.track.predictor import TrackPredictor
 from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder, whole_batches
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 
-_SAMPLES = 5
 # corrections of labels that a note lists
 _LISTED = 20
 
@@ -221,10 +219,8 @@ class TrackTask(Task[Track, TrackPredictor]):
         dialogues = split.data
         encoded = encode_all(predictor.encoder, dialogues)
         count = sum(map(len, encoded))
-        progress(0, count)
-        start = time.perf_counter()
-        tracked = track_dialogues(predictor, dialogues, encoded, lambda done: progress(done, count))
-        seconds, found = time.perf_counter() - start, tracked.labels
+        tracked, seconds = timed(lambda done: track_dialogues(predictor, dialogues, encoded, done), count, progress)
+        found = tracked.labels
         of_baseline, _ = tracking_scores(matched_labels(dialogues, ontology), right_labels(dialogues))
         named = ", ".join(f"{name} {value:.2f}" for name, value in of_baseline.items())
         definitions = {name: definition for name, definition in DEFINITIONS.items() if name in tracked.scores}
@@ -234,8 +230,7 @@ class TrackTask(Task[Track, TrackPredictor]):
             *([corrections] if corrections else []),
             *unseen_value_notes(dialogues, ontology),
         ]
-        step = max(1, len(dialogues) // _SAMPLES)
-        samples = [_sample(dialogues[n], found[n]) for n in range(0, len(dialogues), step)[:_SAMPLES]]
+        samples = [_sample(dialogues[n], found[n]) for n in sample_rows(len(dialogues))]
         predictions = [_written(state) for dialogue in found for state in states(dialogue)]
         evaluation = Evaluation(
             tracked.scores,

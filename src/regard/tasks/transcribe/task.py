@@ -1,6 +1,5 @@
 """The task transcribe: its training problem and its evaluation."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +13,11 @@ from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import BOS, PAD, SPECIAL
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.metrics.error_rate import cer, wer
 from regard.models.listening.listener import Listener
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.shared.text_generation import (
     GeneratedText,
     TokenLoss,
@@ -57,7 +56,6 @@ _ENTROPY = 0.05
 # utterances per forward pass of a validation
 _BATCH = 32
 # transcripts that an evaluation shows
-_SAMPLES = 5
 # utterances whose delays are measured
 _DELAYED = 200
 
@@ -191,19 +189,17 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
         split = self._speech(folder, options)
         speech = split.data
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
-        progress(0, len(speech))
         sounds = [speech.sound(n, self.config.rate) for n in range(len(speech))]
-        start = time.perf_counter()
-        done: Callable[[int], object] = lambda count: progress(count, len(speech))  # noqa: E731
-        scores, transcripts = error_rates(predictor, sounds, speech.texts, search, done)
-        seconds = time.perf_counter() - start
+        (scores, transcripts), seconds = timed(
+            lambda done: error_rates(predictor, sounds, speech.texts, search, done), len(speech), progress
+        )
         facts: dict[str, object] = {"beam": options.beam, "times": options.times}
         notes = unseen_letter_notes(speech.texts, predictor.tokenizer)
         if self.config.model.is_online and (delays := listening_delays(predictor, speech, self.config.rate)).size:
             mean, high = float(delays.mean()), float(np.percentile(delays, 95))
             facts |= {"delay_ms": mean, "delay_ms_95": high}
             notes.append(f"online, a letter is written {mean:.0f} ms after its end, 95 % of them within {high:.0f} ms")
-        shown = range(0, len(speech), max(1, len(speech) // _SAMPLES))[:_SAMPLES]
+        shown = sample_rows(len(speech))
         evaluation = Evaluation(
             scores,
             len(speech),

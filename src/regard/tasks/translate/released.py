@@ -2,12 +2,11 @@
 
 from regard.data.text.pairs import read_pairs
 from regard.decoding.search import as_in_generate
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress
 from regard.models.pretrained.folder import read_generation_config
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.sentencepiece_files import MarianTokenizer
 from regard.models.transformer import Transformer
-from regard.tasks.base import Progress
 from regard.tasks.translate.options import EvaluateTranslations
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.task import evaluate_pairs

@@ -1,6 +1,5 @@
 """The task translate: its training problem, its data, its evaluation."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,11 @@ from regard.data.text.corpus import Corpus, among_all
 from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs
 from regard.decoding.search import Beam, Greedy, Search
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.text import SCORES, Cut, chosen_cut, cut_for, scored, signature
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.tasks.base import Progress, Task
+from regard.tasks.base import Task
 from regard.tasks.shared.text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.translate.fingerprint import CorpusFingerprint, contents
 from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate
@@ -43,7 +42,6 @@ _VALIDATED = {
     "pronounce": ("per", "wer"),
 }
 _EVALUATED = {**_VALIDATED, "files": ("bleu", "chrf", "exact")}
-_SAMPLES = 5
 # sequences of one length that are generated for an evaluation
 _OF_LENGTH = 1000
 
@@ -245,10 +243,9 @@ def evaluate_pairs(
     """The scores of these names on pairs, which `split` names; `cut` is the tokenisation of BLEU, None: by the text."""
     search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
     cut = cut_for(pairs.target) if cut is None else cut
-    progress(0, len(pairs))
-    start = time.perf_counter()
-    scores, translations = evaluate(predictor, pairs, search, names, lambda done: progress(done, len(pairs)), cut)
-    seconds = time.perf_counter() - start
+    (scores, translations), seconds = timed(
+        lambda done: evaluate(predictor, pairs, search, names, done, cut), len(pairs), progress
+    )
     tokens = sum(len(ids) + 1 for ids in predictor.vocabularies.target.encode(translations))
     method = "greedy search" if options.beam == 1 else f"beam {options.beam}"
     facts: dict[str, Any] = {"beam": options.beam, "tokens_per_second": tokens / seconds}
@@ -258,10 +255,7 @@ def evaluate_pairs(
     if "bleu" in scores:
         facts["signature"] = signature(pairs.answers, cut)
         notes.append(facts["signature"])
-    samples = [
-        _sample(pairs, translations, n)
-        for n in range(0, len(translations), max(1, len(translations) // _SAMPLES))[:_SAMPLES]
-    ]
+    samples = [_sample(pairs, translations, n) for n in sample_rows(len(translations))]
     return Evaluation(scores, len(pairs), "lines", split, seconds, translations, samples, notes, facts)
 
 
