@@ -10,9 +10,11 @@ from tests.tasks.cases import required_options
 from tests.tasks.encoders import bert_folder
 from tests.training.toy import Toy, run
 
+from regard.cli.main import main
 from regard.common import memory
+from regard.models.mlp import MLP
 from regard.tasks.registry import TASKS
-from regard.training.model_size import check_model_fits, largest_option
+from regard.training.model_size import build_in_memory, check_model_fits, largest_option
 
 SIZES = ("width", "hidden", "dim", "what", "noise", "channels")
 MODELS = [(task, model) for task, config in TASKS.items() for model in config.models]
@@ -80,11 +82,42 @@ def test_the_generator_stays_as_it_is() -> None:
     assert build().weight.device.type == "cpu"
 
 
-def test_a_mistake_of_the_model_is_left_to_its_construction() -> None:
+def test_a_mistake_of_the_model_is_raised() -> None:
     def build() -> Any:
         raise RuntimeError("a mistake")
 
-    check_model_fits(build, Toy(), torch.device("cpu"))
+    for check in (check_model_fits, build_in_memory):
+        with pytest.raises(RuntimeError, match="^a mistake$"):
+            check(build, Toy(), torch.device("cpu"))
+
+
+def test_a_model_is_built_once_on_the_meta_device_and_once_for_real(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[str] = []
+    init = MLP.__init__
+
+    def counted(self: MLP, *args: Any, **kwargs: Any) -> None:
+        devices.append(torch.get_default_device().type)
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(MLP, "__init__", counted)
+    options = ["--model", "mlp", "--hidden", "7", "--steps", "1", "--threads", "1", "--out", str(tmp_path / "run")]
+    assert main(["train", "classify-image", *options]) == 0
+    assert devices == ["meta", "cpu"]
+
+
+def test_shared_weights_count_once_while_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build() -> torch.nn.Module:
+        model = torch.nn.Sequential(torch.nn.Linear(5, 5, bias=False), torch.nn.Linear(5, 5, bias=False))
+        model[1].weight = model[0].weight
+        return model
+
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4 * 4 * 25)
+    torch.manual_seed(0)
+    model = build_in_memory(build, None, torch.device("cpu"))
+    torch.manual_seed(0)
+    assert torch.equal(model[0].weight, build()[0].weight)  # type: ignore[index]
 
 
 class Sized:

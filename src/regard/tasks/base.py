@@ -337,11 +337,8 @@ class Task(ABC, Generic[Config, AnyPredictor]):
         """
 
     @abstractmethod
-    def dry_run(self) -> None:
-        """Builds a small model and calls it: raises if the options do not fit together.
-
-        Called on the meta device first, so it creates its inputs by torch.
-        """
+    def sketch(self) -> nn.Module:
+        """The model for few tokens and classes, on the meta device; raises if the options do not fit together."""
 
     def check_options(self) -> None:
         """Raises if the options do not fit together, or their model not into memory, before any data is read."""
@@ -349,8 +346,7 @@ class Task(ABC, Generic[Config, AnyPredictor]):
 
         from regard.training.model_size import check_model_fits
 
-        check_model_fits(self.dry_run, self.config, torch.device("cpu"))
-        self.dry_run()
+        check_model_fits(self.sketch, self.config, torch.device("cpu"))
 
     @abstractmethod
     def predictor(self, folder: Path) -> AnyPredictor:

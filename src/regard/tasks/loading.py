@@ -77,7 +77,7 @@ def _load_run(run: Path, weights: Weights | None, device: str) -> LoadedRun:
     weights = weights or "best"
     path = weights_path(run, weights)
     task = config.load()
-    check_model_fits(task.dry_run, config, torch.device("cpu"), training=False)
+    check_model_fits(task.sketch, config, torch.device("cpu"), training=False)
     predictor = task.predictor(run)
     facts = _load_weights(predictor.model, run, weights, path)
     predictor.model.to(join(device).device).eval()

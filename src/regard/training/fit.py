@@ -23,7 +23,7 @@ from regard.training.epoch_plan import EpochPlan
 from regard.training.events import Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated, Warned
 from regard.training.folder_lock import LockedFolder
 from regard.training.metrics_log import MetricsLog
-from regard.training.model_size import check_model_fits
+from regard.training.model_size import build_in_memory
 from regard.training.protocol import TrainableTask, ValidationResult
 from regard.training.run_folder import AVERAGE, BEST, CONFIG, LAST, VALIDATED, write_baselines, write_config
 from regard.training.runtime import distributed, malloc, peak_memory, threads
@@ -94,9 +94,9 @@ class _Trainer:
         self.plan = EpochPlan(self.problem, self.state.epoch)
         self.steps = stopping.total_steps(training, self.plan.first_epoch_length)
         parts = processes.world if training.parallel == "shard" else 1
-        check_model_fits(self.problem.build_model, task, processes.device, parts)
         set_seed(processes.device, task.seed)
-        self.model: nn.Module = self.problem.build_model().to(processes.device).train()
+        model = build_in_memory(self.problem.build_model, task, processes.device, parts)
+        self.model: nn.Module = model.to(processes.device).train()
         self.parameters = sum(p.numel() for p in self.model.parameters())
         if stored is not None:
             checkpoint.load_model(self.model, stored, run / LAST)

@@ -1,6 +1,7 @@
-"""The memory of a model before it is built: its constructor runs on the meta device, where tensors have no data."""
+"""The memory of a model, before it is filled: on the meta device, where tensors have no data, and while it is built."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
@@ -20,22 +21,63 @@ class _TooLarge(Exception):
     """No further parameter is counted."""
 
 
+@contextmanager
+def _counted(count: Callable[[torch.Tensor], None]) -> Iterator[None]:
+    """Counts every parameter and buffer that a module is given."""
+
+    def register(owner: nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+        if tensor is not None:
+            count(tensor)
+
+    handles = [
+        hooks.register_module_parameter_registration_hook(register),
+        hooks.register_module_buffer_registration_hook(register),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def build_in_memory(build: Callable[[], nn.Module], task: Any, device: torch.device, processes: int = 1) -> nn.Module:
+    """The model that `build` makes; raises as `check_model_fits` does, before memory is filled with its weights."""
+    free = _available(device)
+    needed = 0
+
+    def count(tensor: torch.Tensor) -> None:
+        nonlocal needed
+        needed += tensor.nbytes * (_COPIES if isinstance(tensor, nn.Parameter) else 1)
+        if free is not None and needed > free * processes:
+            raise _TooLarge
+
+    state = torch.get_rng_state()
+    try:
+        with _counted(count):
+            return build()
+    except _TooLarge:
+        # weights that are shared were counted twice
+        check_model_fits(build, task, device, processes)
+        torch.set_rng_state(state)
+        return build()
+    except Exception:
+        # such as an allocation that the system refuses
+        check_model_fits(build, task, device, processes)
+        raise
+
+
 def check_model_fits(
-    build: Callable[[], object], task: Any, device: torch.device, processes: int = 1, *, training: bool = True
+    build: Callable[[], nn.Module], task: Any, device: torch.device, processes: int = 1, *, training: bool = True
 ) -> None:
     """Raises if the model that `build` makes cannot be trained in the memory of the device, or of as many of them.
 
-    Without `training` the weights alone must fit.
-
-    If `task` is a dataclass of options, perhaps with a `model` of further ones, the error names one of them. An error
-    of `build` itself is left to the call that builds the model.
+    Without `training` the weights alone must fit. If `task` is a dataclass of options, perhaps with a `model` of
+    further ones, the error names one of them.
     """
     tensors = parameters = parameter_bytes = other_bytes = 0
 
-    def count(owner: nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+    def count(tensor: torch.Tensor) -> None:
         nonlocal tensors, parameters, parameter_bytes, other_bytes
-        if tensor is None:
-            return
         tensors += 1
         if isinstance(tensor, nn.Parameter):
             parameters += tensor.numel()
@@ -45,26 +87,21 @@ def check_model_fits(
         if tensors > _MOST_TENSORS:
             raise _TooLarge
 
-    handles = [
-        hooks.register_module_parameter_registration_hook(count),
-        hooks.register_module_buffer_registration_hook(count),
-    ]
     overflows = False
     try:
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
-            model = build()
-            if isinstance(model, nn.Module):
-                # as it is in the end: weights that are shared count once
-                tensors = parameters = parameter_bytes = other_bytes = 0
-                for tensor in (*model.parameters(), *model.buffers()):
-                    count(model, "", tensor)
+            with _counted(count):
+                model = build()
+            # as it is in the end: weights that are shared count once
+            tensors = parameters = parameter_bytes = other_bytes = 0
+            for tensor in (*model.parameters(), *model.buffers()):
+                count(tensor)
     except _TooLarge:
         pass
     except Exception as error:
         overflows = "overflow" in str(error).lower() or isinstance(error, OverflowError)
-    finally:
-        for handle in handles:
-            handle.remove()
+        if not overflows:
+            raise
     cause, way_out = "the task", "make it smaller"
     if (option := largest_option(task)) is not None:
         name, value, default = option
@@ -78,8 +115,13 @@ def check_model_fits(
         ((_COPIES if training else 1) * parameter_bytes + other_bytes) // processes,
         f"{size}; training it, with gradients and AdamW's moments," if training else f"{size}, which",
         way_out,
-        None if device.type != "cuda" else torch.cuda.mem_get_info(device)[0],
+        _available(device),
     )
+
+
+def _available(device: torch.device) -> int | None:
+    """The free bytes of a device; None if nobody says."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory.available_bytes()
 
 
 def largest_option(task: Any) -> tuple[str, int, int] | None:

@@ -204,7 +204,7 @@ def test_the_task_is_known_and_its_versions_differ() -> None:
     assert variants["hard"].cli_arguments() == ["--attention", "hard", "--doubly", "None"]
     with pytest.raises(ValueError, match="doubly=0.5 belongs to attention='soft', not to 'hard'"):
         Caption.of(doubly=0.5).variants(["hard"])
-    task.load().dry_run()
+    task.load().sketch()
 
 
 def test_a_loss_is_its_parts(quarters: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_open_options_are_those_of_the_model_and_of_the_data(tmp_path: Path) -> 
     assert {name: p.shape for name, p in again.state_dict().items()} == {
         name: p.shape for name, p in reader.state_dict().items()
     }
-    ClassifyImage.of(model="rows", stride=9).load().dry_run()
+    ClassifyImage.of(model="rows", stride=9).load().sketch()
     # the stride that the data decides is recorded, and builds the same model
     task = ClassifyImage.of(model="rows", heads=2, width=4)
     problem = task.prepare(tmp_path)
@@ -124,13 +124,13 @@ def test_scores() -> None:
 
 @for_each("gate", [None, *GATES])
 def test_every_gate_is_built_and_called(gate: str | None) -> None:
-    ClassifyImage.of(**SMALL, gate=gate).load().dry_run()
+    assert ClassifyImage.of(**SMALL, gate=gate).load().sketch()(torch.zeros(2, 1, 8, 8)).shape == (2, 2)
 
 
 @pytest.mark.parametrize("gate", ["none", "attention-module", "cbam"])
 def test_a_perceptron_with_any_gate(gate: str) -> None:
     task = ClassifyImage.of(model="mlp", hidden=(8,), gate=gate)
-    task.load().dry_run()
+    task.load().sketch()
     assert task.title.startswith("a perceptron on")
     assert list(task.variants(["none", "attention-module"])) == ["none", "attention-module"]
 
@@ -312,7 +312,7 @@ def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
 
 def test_an_unknown_gate_is_told_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'[?] known are: none, gap, se, "):
-        ClassifyImage.of(gate="simm").load().dry_run()
+        ClassifyImage.of(gate="simm").load().sketch()
     assert ClassifyImage.of(gate="none") == ClassifyImage.of()
 
 

@@ -7,11 +7,15 @@ from typing import Any, get_args
 import pytest
 from tests.for_each import for_each
 
+from regard.attn.call import Need
 from regard.attn.catalogue import MECHANISMS
 from regard.common.options.checks import literal_choices
 from regard.data.embedded import TEXTS
 from regard.data.text.tokenizer import Kind
 from regard.layers.rnn.cells import CELLS
+from regard.models.hierarchical import HierarchicalAttention
+from regard.models.self_attentive import SelfAttentive
+from regard.tasks.classify_text.data import pad
 from regard.tasks.classify_text.options import (
     BagOfWordsOptions,
     ClassifyText,
@@ -134,7 +138,10 @@ def test_a_comparison_has_a_bag_of_words() -> None:
 @pytest.mark.parametrize("attention", MECHANISMS)
 def test_every_mechanism_works_or_is_refused_with_a_sentence(model: str, attention: str) -> None:
     try:
-        ClassifyText.of(model=model, attention=attention, width=6, hidden=8).load().dry_run()
+        classifier = ClassifyText.of(model=model, attention=attention, width=6, hidden=8).load().sketch()
+        assert isinstance(classifier, SelfAttentive | HierarchicalAttention)
+        tokens, lengths = pad([[[5, 6, 7], [8, 9]], [[5, 6]]], model == "hierarchical")
+        assert classifier.classify(tokens, lengths, Need(weights=True)).logits.shape == (2, 3)
     except ValueError as error:
         assert str(error).startswith(f"attention={attention!r} ")  # noqa: PT017
         assert "; try attention=" in str(error)  # noqa: PT017

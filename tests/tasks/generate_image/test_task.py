@@ -330,7 +330,9 @@ def test_shares_of_two_processes_are_the_batch(problem: GenerateImageProblem) ->
 
 @pytest.mark.parametrize("attention", MAPS)
 def test_every_attention_is_built_and_called(attention: Any) -> None:
-    GenerateImage.of(**SMALL, attention=attention).load().dry_run()
+    model, labels = GenerateImage.of(**SMALL, attention=attention).load().sketch(), torch.arange(2)
+    assert isinstance(model, SelfAttentionGAN)
+    assert model.discriminator(model(torch.zeros(2, model.noise), labels), labels).shape == (2,)
 
 
 def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_what_is_left_open(tmp_path: Path, options: dict[str, Any], side: int, p
     assert (problem.stats.height, model.retina.patch, model.retina.scales) == (side, patch, scales)
     fresh = task.load().predictor(tmp_path).model
     assert fresh.state_dict().keys() == model.state_dict().keys()
-    task.load().dry_run()
+    task.load().sketch()
     # a run records them; they build the same model on the same scenes
     resolved = problem.resolved_options()
     assert resolved["model"] == {"patch": patch}
@@ -165,7 +165,7 @@ def test_a_canvas_that_is_too_small_is_told_as_the_task_says_it(tmp_path: Path) 
 
 def test_an_unknown_core_is_told_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown core 'lsmt'; did you mean 'lstm'"):
-        Glimpse.of(core="lsmt").load().dry_run()  # type: ignore[arg-type]
+        Glimpse.of(core="lsmt").load().sketch()  # type: ignore[arg-type]
 
 
 def test_variants() -> None:

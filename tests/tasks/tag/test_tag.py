@@ -194,7 +194,7 @@ def test_data_of_another_run_may_have_no_other_intent(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="line 1 has the intent 'stop', which is none of the training sentences; theirs"
     ):
-        vocabulary.for_data(second, read(second))
+        vocabulary.checked(second, read(second))
 
 
 def test_conll_2003_as_published_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -357,12 +357,6 @@ def test_learned_positions_are_enough_or_refused_before_training(
     )
     assert said + "--longest 600 or --positions sinusoidal" in capsys.readouterr().err
     assert main([*command, "--out", str(tmp_path / "run")]) == 0
-
-
-def test_runs_of_before_have_the_positions_they_were_trained_with() -> None:
-    model = Tag.of(train=Path("a"), model="transformer", positions="learned").to_json()
-    del model["model"]["longest"]
-    assert Tag.from_json(model).model.longest == 512  # type: ignore[union-attr]
 
 
 def test_tags_without_labels_are_spans(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.common import atomic_files, json_files
 from regard.common.wording import plural
@@ -288,20 +288,8 @@ class AgentTask(Task[AgentConfig, AgentPredictor]):
             return RecordedProblem.of(self.config, environment, *seeds)
         return AgentProblem.of(self.config, environment)
 
-    def dry_run(self) -> None:
-        environment = self.config.environment()
-        with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(environment)
-        whole = torch.zeros(1, 2, dtype=torch.int64)
-        actions = torch.from_numpy(environment.no_actions(2)).unsqueeze(0)
-        model(
-            AgentInputs(
-                torch.zeros(1, 2, *environment.observation),
-                actions,
-                *(torch.zeros(1, 2), whole, torch.zeros(1, 2, 0), torch.zeros(1, 2)),
-            ),
-            model.memory.init_state(1),
-        )
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(self.config.environment())
 
     def predictor(self, folder: Path) -> AgentPredictor:
         environment = self.config.environment()

@@ -212,12 +212,8 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
         asked = {name: each.valid for name, each in splits.items()}
         return AnswerProblem(config, facts, encoders, train, valid, example, longest, summary, folder, asked, shared)
 
-    def dry_run(self) -> None:
-        words = torch.tensor([[2, 3, 4], [5, 6, 0]])
-        inputs = StoryInputs(words, torch.tensor([[0, 1], [1, -1]]), words)
-        with torch.random.fork_rng(devices=[]):
-            memory, restarts = max(2, self.config.memory), self.config.restarts
-            self.config.model.build(11, [3, 5], memory=memory, restarts=restarts)(inputs, restart=0, need_weights=True)
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(11, [3, 5], memory=max(2, self.config.memory), restarts=self.config.restarts)
 
     def predictor(self, folder: Path) -> AnswerPredictor:
         facts = StoryFacts.read(folder)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
 from regard.data.embedded.scenes import NAMES, CaptionedImages, scenes
 from regard.data.images.captions import read_captions
 from regard.data.splitting import held_out, require_held_out
 from regard.data.text.batching import long_sample_warnings, plan_batches
-from regard.data.text.special_tokens import BOS, PAD
+from regard.data.text.special_tokens import PAD
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
@@ -202,15 +202,11 @@ class CaptionTask(Task[Caption, Captioner]):
             summary += f"; BLEU is cut by {cut}, as the captions are written without spaces; --bleu says otherwise"
         return CaptionProblem(config, train, valid, pairs, tokenizer, stats, summary, encoder, cut, shared)
 
-    def dry_run(self) -> None:
+    def sketch(self) -> nn.Module:
         options = self.config.model
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            model: ImageCaptioner
-            if isinstance(options, PretrainedCaptionOptions):
-                model = options.build(smallest_image_encoder(options), 11)
-            else:
-                model = options.build(1, 11)
-            model(torch.zeros(2, 1, 8, 8), torch.full((2, 3), BOS))
+        if isinstance(options, PretrainedCaptionOptions):
+            return options.build(smallest_image_encoder(options), 11)
+        return options.build(1, 11)
 
     def predictor(self, folder: Path) -> Captioner:
         return Captioner.of(self.config, folder)

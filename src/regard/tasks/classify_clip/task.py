@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.clips.labelled import Clips
@@ -38,10 +39,6 @@ from regard.tasks.shared.classification import (
 )
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
-
-# clips of an evaluation that are printed
-# frames, height and width of the clip of a dry run, and the samples of its signal
-_DRY_CLIP, _DRY_SIGNAL = (3, 16, 16), 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +120,9 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
         shared = record_folder(config.train, folder, splits, "clips", contents, new, parts_with_files(config))
         return ClassifyClipProblem(config, facts, splits.train, splits.valid, summary, folder, shared)
 
-    def dry_run(self) -> None:
-        frames, height, width = _DRY_CLIP
+    def sketch(self) -> nn.Module:
         # whether files hold signals or pictures is not known before they are read
-        signal = self.config.dataset == "signals"
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            model = self.config.model.build(1, None if signal else (height, width), 2)
-            model(torch.zeros(2, _DRY_SIGNAL, 1) if signal else torch.zeros(2, frames, 1, height, width))
+        return self.config.model.build(1, None if self.config.dataset == "signals" else (16, 16), 2)
 
     def predictor(self, folder: Path) -> ClipClassifier:
         facts = ClipFacts.read(folder)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -112,14 +111,12 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         require_two_classes(config, stats)
         return ClassifyImageProblem(config, train, valid, stats, data_summary(train, valid), encoder, shared)
 
-    def dry_run(self) -> None:
+    def sketch(self) -> nn.Module:
         options = self.config.model
+        if isinstance(options, PretrainedImageOptions):
+            return options.build(smallest_image_encoder(options, options.attention), 2)
         side = max(8, getattr(options, "stride", None) or 0)
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            if isinstance(options, PretrainedImageOptions):
-                options.build(smallest_image_encoder(options, options.attention), 2)(torch.zeros(2, 1, 8, 8))
-            else:
-                options.build(1, (side, side), 2)(torch.zeros(2, 1, side, side))
+        return options.build(1, (side, side), 2)
 
     def predictor(self, folder: Path) -> ImageClassifier:
         stats, options = read_stats(folder), self.config.model

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attn.call import Need
 from regard.common.wording import plural
@@ -237,15 +237,9 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         rest = (encoded.texts, labels, valid, summary, max_length, folder, encoder, shared)
         return ClassifyTextProblem(config, facts.classes, reader, *rest)
 
-    def dry_run(self) -> None:
-        texts: list[Sentences] = [[[5, 6, 7], [8, 9]], [[5, 6]]]
-        tokens, lengths = pad(texts, self.config.model.reads_sentences)
-        with torch.random.fork_rng(devices=[]):
-            if isinstance(self.config.model, EncoderOptions):
-                model = self.config.model.build(smallest_encoder(self.config.model), 3)
-            else:
-                model = self.config.model.build(11, 3)
-            model.classify(tokens, lengths, Need(weights=model.attends))
+    def sketch(self) -> nn.Module:
+        options = self.config.model
+        return options.build(smallest_encoder(options) if isinstance(options, EncoderOptions) else 11, 3)
 
     def predictor(self, folder: Path) -> ClassifyTextPredictor:
         classes, encoder = TextFacts.read(folder).classes, None

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.common.wording import plural, shortened
 from regard.data.text.pairs import Pairs
@@ -18,7 +19,6 @@ from regard.data.text.tf_idf import TfIdf
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation import Evaluation, Progress, sample_rows
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
-from regard.layers.packed_texts import PackedTexts
 from regard.losses import info_nce
 from regard.metrics.intervals import nats_interval
 from regard.metrics.retrieval import (
@@ -266,14 +266,11 @@ class EmbedTask(Task[Embed, EmbedPredictor]):
             summary += f"; {plural(dropped, 'pair')} without text on both sides left out"
         return EmbedProblem(config, encoder, pairs, train, valid, summary, shared)
 
-    def dry_run(self) -> None:
-        with torch.random.fork_rng(devices=[]):
-            options = self.config.model
-            if isinstance(options, EncoderOptions):
-                model = options.build(smallest_encoder(options))
-            else:
-                model = options.build(TextEncoder(options.bert(11, self.config.max_length)))
-            model(PackedTexts(torch.tensor([5, 6, 7, 5, 6]), (3, 2)))
+    def sketch(self) -> nn.Module:
+        options = self.config.model
+        if isinstance(options, EncoderOptions):
+            return options.build(smallest_encoder(options))
+        return options.build(TextEncoder(options.bert(11, self.config.max_length)))
 
     def predictor(self, folder: Path) -> EmbedPredictor:
         encoder = PretrainedEncoder.of_run(folder)

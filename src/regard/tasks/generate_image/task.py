@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
@@ -112,10 +113,8 @@ class GenerateImageTask(Task[GenerateImage, ImageGenerator]):
         summary += f"{judge.accuracy:.1f} % of the images held out"
         return GenerateImageProblem(config, train, stats, summary, RealImageStats.of(judge, train), shared)
 
-    def dry_run(self) -> None:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            model, labels = self.config.model.build(8, 1, 2), torch.arange(2)
-            model.discriminator(model(torch.zeros(2, model.noise), labels), labels)
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(8, 1, 2)
 
     def predictor(self, folder: Path) -> ImageGenerator:
         stats, config = read_stats(folder), self.config

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.images.cluttered import compose
@@ -130,10 +130,8 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
         valid = _evaluation_scenes(config, images, "valid")
         return GlimpseProblem(config, train, valid, stats, data_summary(train, valid) + scene, shared)
 
-    def dry_run(self) -> None:
-        stats = ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, "")
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            build_ram(self.config, stats)(torch.zeros(2, 1, 8, 8))
+    def sketch(self) -> nn.Module:
+        return build_ram(self.config, ImageStats(1, 8, 8, ["0", "1"], 0.0, 1.0, ""))
 
     def predictor(self, folder: Path) -> GlimpseClassifier:
         stats = read_stats(folder)

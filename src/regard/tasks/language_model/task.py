@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.text.running_text import token_stream
@@ -110,14 +109,8 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
         # the first token of the text has none before it that could predict it
         return LanguageModelProblem(self.config, prepare_text(self.config, folder, new, unpredicted=1, shortest=1))
 
-    def dry_run(self) -> None:
-        tokens = torch.tensor([[5, 6, 7], [8, 9, 5]])[:, : self.config.segment]
-        with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(11, self.config.segment)
-            output = model.hidden_states(tokens)
-            if self.config.model.has_memory:
-                model.hidden_states(tokens, output.memory)
-            model.step(tokens[:, :1], model.init_state(tokens[:, :0]))
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(11, self.config.segment)
 
     def predictor(self, folder: Path) -> LanguageModelPredictor:
         tokenizer = read_tokenizer(folder / TOKENS)

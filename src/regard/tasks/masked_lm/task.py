@@ -5,8 +5,8 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.common.options.checks import large_batch_warnings
 from regard.data.text.masking import mask_token
@@ -86,10 +86,8 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
         text = prepare_text(self.config, folder, new, unpredicted=0, shortest=3, write=write_counts)
         return MaskedLMProblem(self.config, text, NeighbourCounts.read(folder))
 
-    def dry_run(self) -> None:
-        tokens = torch.tensor([[5, 6, 7], [8, 9, 5]])
-        with torch.random.fork_rng(devices=[]):
-            self.config.model.build(11, self.config.segment)(tokens)
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(11, self.config.segment)
 
     def predictor(self, folder: Path) -> MaskedLMPredictor:
         tokenizer = read_tokenizer(folder / TOKENS)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.common.wording import plural, shortened
 from regard.data.text.batching import long_sample_warnings, plan_batches
@@ -171,13 +172,9 @@ class MatchTask(Task[Match, MatchPredictor]):
             vectors = vectors if vectors.fits else None
         return MatchProblem(config, facts, parts, tokens, train, valid, valid_tokens, vectors, summary, folder, shared)
 
-    def dry_run(self) -> None:
+    def sketch(self) -> nn.Module:
         facts = PairFacts(classes=["a", "b", "c"], words=["x", "y"], characters=["x", "y"])
-        with torch.random.fork_rng(devices=[]):
-            reader, build, _ = self.config.model.parts(facts, smallest_source)
-            model = build()
-            inputs = reader.inputs(reader.tokenize(["x y y", "x"], ["y", "x y"]))
-            model(inputs.to(next(model.parameters()).device))
+        return self.config.model.parts(facts, smallest_source).build()
 
     def predictor(self, folder: Path) -> MatchPredictor:
         facts, config = PairFacts.read(folder), self.config

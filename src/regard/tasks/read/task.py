@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.common.wording import plural
 from regard.data.questions.squad import SpanQuestion, SpanQuestions, write_question
 from regard.data.text.batching import long_sample_warnings, plan_batches
-from regard.data.text.words import WordEncoder, WordInputs
+from regard.data.text.words import WordEncoder
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses.span import span_nll
@@ -143,12 +143,8 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
         summary = f"{describe(splits, train, config.num_turns)}, {plural(len(vocabulary.words), 'word')}"
         return ReadProblem(config, vocabulary, vocabulary.encoder(), kept, splits.valid, summary, shared)
 
-    def dry_run(self) -> None:
-        words = torch.tensor([[5, 6, 7], [5, 8, 0]])
-        inputs = WordInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
-        with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(ReaderSizes(11, 9))
-            model(inputs, WordInputs(words[:, :2], words[:, :2] % 3, inputs.characters, torch.tensor([2, 1])))
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(ReaderSizes(11, 9))
 
     def predictor(self, folder: Path) -> ReadPredictor:
         vocabulary = ReadVocabulary.read(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+from torch import nn
 
 from regard.common.wording import plural
 from regard.data.text.batching import plan_batches
@@ -17,7 +17,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy
 from regard.inference.evaluation import Evaluation, Progress, sample_rows
 from regard.inference.evaluation_split import record_splits
-from regard.models.responding.responder import History, Responder
+from regard.models.responding.responder import Responder
 from regard.tasks.base import Task
 from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import (
@@ -167,17 +167,11 @@ class RespondTask(Task[Respond, RespondPredictor]):
         learned = replies if whole is None else whole
         return RespondProblem(config, reader, learned, valid, decoder, counts, whole is not None, summary, shared)
 
-    def dry_run(self) -> None:
-        tokens = torch.tensor([[[5, 6, 2], [7, 2, 0]], [[8, 9, 2], [5, 2, 0]]])[:, -self.config.turns :]
-        lengths = torch.tensor([[3, 2], [3, 2]])[:, -self.config.turns :]
-        history, target = History(tokens, lengths, torch.ones_like(lengths)), torch.tensor([[1], [1]])
-        with torch.random.fork_rng(devices=[]):
-            options = self.config.model
-            if isinstance(options, DecoderOptions):  # the folder decides
-                options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0, history="causal", init_std=0.02)
-            model = options.build(11, longest=max(self.config.longest, 6))
-            model(history, target)
-            model.step(target, model.init_state(history))
+    def sketch(self) -> nn.Module:
+        options = self.config.model
+        if isinstance(options, DecoderOptions):  # the folder decides
+            options = FlatOptions(width=8, layers=1, heads=1, dropout=0.0, history="causal", init_std=0.02)
+        return options.build(11, longest=max(self.config.longest, 6))
 
     def predictor(self, folder: Path) -> RespondPredictor:
         decoder = None

@@ -217,13 +217,9 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         reader, build = selector_parts(self.config, facts, encoder)
         return SelectResponsePredictor(build(), reader, turns=self.config.turns, max_length=self.config.max_length)
 
-    def dry_run(self) -> None:
-        facts = DialogueFacts(words=["x", "y"])
-        with torch.random.fork_rng(devices=[]):
-            encoder = None if self.config.model.encoder is None else smallest_pretrained()
-            predictor = self._predictor(facts, encoder)
-            inputs = predictor.inputs([(("x y", "y"), "x"), (("x",), "y y")])
-            predictor.model(inputs.to(next(predictor.model.parameters()).device))
+    def sketch(self) -> nn.Module:
+        encoder = None if self.config.model.encoder is None else smallest_pretrained()
+        return selector_parts(self.config, DialogueFacts(words=["x", "y"]), encoder).build()
 
     def predictor(self, folder: Path) -> SelectResponsePredictor:
         encoder = None if self.config.model.encoder is None else PretrainedEncoder.of_run(folder)

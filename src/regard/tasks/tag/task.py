@@ -9,13 +9,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.common.tag_schemes import TagScheme
 from regard.common.wording import plural
 from regard.data.tagging.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
 from regard.data.text.batching import long_sample_warnings, plan_batches
-from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
-from regard.data.text.words import WordEncoder, WordInputs
+from regard.data.text.subword_inputs import SubwordEncoder
+from regard.data.text.words import WordEncoder
 from regard.data.unseen_labels import unseen_notes
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
@@ -194,22 +195,12 @@ class TagTask(Task[Tag, TagPredictor]):
         strays = [each for each in stray if each is not None]
         return TagProblem(config, vocabulary, encoder, train, valid, summary, pretrained, strays, shared)
 
-    def dry_run(self) -> None:
+    def sketch(self) -> nn.Module:
         sizes, scheme = TaggerSizes(11, 9, 3), TagScheme("IOB2", ["O", "B-X", "I-X"])
         options = self.config.model
         if isinstance(options, EncoderOptions):
-            places = torch.tensor([[0, 1, 2], [0, 1, 1]])
-            lengths = torch.tensor([3, 2])
-            subwords = SubwordInputs(
-                places + 5, lengths, places, places, lengths, places, places[:, :2].repeat(2, 1) + 4
-            )
-            with torch.random.fork_rng(devices=[]):
-                options.build(smallest_encoder(options), sizes, scheme=scheme)(subwords)
-            return
-        words = torch.tensor([[5, 6, 7], [5, 8, 0]])
-        inputs = WordInputs(words, words % 3, torch.tensor([[4, 5], [6, 0], [4, 7]]), torch.tensor([3, 2]))
-        with torch.random.fork_rng(devices=[]):
-            options.build(sizes, scheme=scheme)(inputs)
+            return options.build(smallest_encoder(options), sizes, scheme=scheme)
+        return options.build(sizes, scheme=scheme)
 
     def predictor(self, folder: Path) -> TagPredictor:
         vocabulary = TagVocabulary.read(folder)

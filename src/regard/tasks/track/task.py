@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.common.wording import plural
 from regard.data.text.special_tokens import SPECIAL
@@ -194,13 +194,10 @@ class TrackTask(Task[Track, TrackPredictor]):
         model = build(self.config, facts, pretrained)
         return TrackPredictor(model, turn_encoder(self.config, facts, pretrained))
 
-    def dry_run(self) -> None:
+    def sketch(self) -> nn.Module:
         facts = TrackingFacts(slots={"x": ["y", "z"]}, requests=["w"], words=["x", "y"])
-        with torch.random.fork_rng(devices=[]):
-            pretrained = smallest_pretrained() if isinstance(self.config.model, EncoderOptions) else None
-            predictor = self._predictor(facts, pretrained)
-            turns = [TrackedTurn("", (), "x y", {}, (), {}), TrackedTurn("x z", (), "y", {}, (), {})]
-            predictor.scores(predictor.encoder.encode(turns))
+        is_pretrained = isinstance(self.config.model, EncoderOptions)
+        return build(self.config, facts, smallest_pretrained() if is_pretrained else None)
 
     def predictor(self, folder: Path) -> TrackPredictor:
         is_pretrained = isinstance(self.config.model, EncoderOptions)

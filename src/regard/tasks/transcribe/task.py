@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from regard.data.audio.wav import Sound
 from regard.data.embedded.spelling import ALPHABET
 from regard.data.text.batching import long_sample_warnings, plan_batches
-from regard.data.text.special_tokens import BOS, PAD, SPECIAL
+from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
@@ -55,7 +56,6 @@ from regard.training.run_folder import initial_folder
 _ENTROPY = 0.05
 # utterances per forward pass of a validation
 _BATCH = 32
-# transcripts that an evaluation shows
 # utterances whose delays are measured
 _DELAYED = 200
 
@@ -173,12 +173,8 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
         summary += f"; dropped {dropped:,} of more than {config.max_seconds:g} seconds" if dropped else ""
         return TranscribeProblem(config, train, valid, tokenizer, Features(config, data), summary, shared)
 
-    def dry_run(self) -> None:
-        with torch.random.fork_rng(devices=[]):
-            model: Listener = self.config.model.build(self.config.mels, 11)
-            frames, lengths, target = torch.zeros(2, 9, self.config.mels), torch.tensor([9, 4]), torch.full((2, 3), BOS)
-            model.teacher_force(frames, lengths, target)
-            model.step(target[:, :1], model.init_state(frames, lengths))
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(self.config.mels, 11)
 
     def predictor(self, folder: Path) -> Transcriber:
         return Transcriber.of(self.config, folder)

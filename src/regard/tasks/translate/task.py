@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.data.embedded import EMBEDDED
 from regard.data.text.batching import PairBatch, collate, long_sample_warnings, plan_batches
@@ -188,12 +189,8 @@ class TranslateTask(Task[Translate, Translator]):
             shared=shared,
         )
 
-    def dry_run(self) -> None:
-        source, lengths = torch.tensor([[5, 6, 2], [5, 2, 0]]), torch.tensor([3, 2])
-        with torch.random.fork_rng(devices=[]):
-            model = self.config.model.build(11, 11, shared=False, max_length=self.config.max_length)
-            model.teacher_force(source, lengths, source[:, :2])
-            model.step(source[:, :1], model.init_state(source, lengths))
+    def sketch(self) -> nn.Module:
+        return self.config.model.build(11, 11, shared=False, max_length=self.config.max_length)
 
     def predictor(self, folder: Path) -> Translator:
         return Translator.of(self.config, Vocabularies.load(folder), CorpusFingerprint.read(folder).stretch)
