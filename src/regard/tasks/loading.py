@@ -1,7 +1,7 @@
 """load: the predictor of a run, or of a released model, with its weights."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from regard.common import checks
 from regard.inference.evaluation import Evaluation, Progress
 from regard.inference.predictor import Predictor
 from regard.interop.quantize import is_quantized, quantize, quantize_like
-from regard.tasks.base import TaskConfig
+from regard.tasks.base import Task, TaskConfig
 from regard.tasks.registry import is_released, read_config, task_from_record
 from regard.training import checkpoint
 from regard.training.model_size import check_model_fits
@@ -22,26 +22,47 @@ from regard.training.runtime.distributed import join
 
 Weights = Literal["best", "last", "average"]
 QUANTIZATIONS = ("int8",)
+_RELEASED = "released"
 _FILES: dict[str, str] = {"best": BEST, "last": LAST, "average": AVERAGE}
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedRun:
-    """The options of a run, its predictor, its weights, their step, and the number of threads it was trained with.
+    """A run with its task, its predictor, its weights, their step, and the number of threads it was trained with.
 
     A released model has the default options of its task, the weights "released", and the step 0.
     """
 
-    config: TaskConfig
+    folder: Path
+    task: Task[Any, Any]
     predictor: Predictor[Any, Any]
     weights: str
     step: int
     threads: int | None
-    # takes options of the task's `Evaluate`
-    evaluate: Callable[[Any, Progress], Evaluation]
-    # takes options of the task's `Attack`; returns inputs, targets and the title of the data
-    attack_examples: Callable[[Any], tuple[Any, Any, str]]
     notes: tuple[str, ...] = ()  # about entries of a released folder without effect
+
+    @property
+    def config(self) -> TaskConfig:
+        config: TaskConfig = self.task.config
+        return config
+
+    def evaluate(self, options: Any, progress: Progress) -> Evaluation:
+        """The scores on held-out data; `options` are those of the task's `Evaluate`."""
+        if self.weights == _RELEASED:
+            from regard.tasks.pretrained import evaluate_released
+
+            return evaluate_released(self.folder, self.predictor, options, progress)
+        return self.task.evaluate(self.predictor, self.folder, options, progress)
+
+    def attack_examples(self, options: Any) -> tuple[Any, Any, str]:
+        """Held-out inputs, their targets and the title of the data; `options` are those of the task's `Attack`."""
+        if self.weights == _RELEASED:
+            typed = "type texts behind it, or " if self.config.input_kind == "text" else ""
+            raise ValueError(
+                f"{self.folder} is a released model, which has no held-out {self.config.input_kind}s; {typed}attack it "
+                "on your own in Python, by regard.attack(regard.load(folder), inputs, targets, attack)"
+            )
+        return self.task.attack_examples(self.predictor, self.folder, options)
 
 
 def load(
@@ -81,14 +102,7 @@ def _load_run(run: Path, weights: Weights | None, device: str) -> LoadedRun:
     predictor = task.predictor(run)
     facts = _load_weights(predictor.model, run, weights, path)
     predictor.model.to(join(device).device).eval()
-
-    def evaluate(options: Any, progress: Progress) -> Evaluation:
-        return task.evaluate(predictor, run, options, progress)
-
-    def attack_examples(options: Any) -> tuple[Any, Any, str]:
-        return task.attack_examples(predictor, run, options)
-
-    return LoadedRun(config, predictor, weights, facts["step"], record.threads, evaluate, attack_examples)
+    return LoadedRun(run, task, predictor, weights, facts["step"], record.threads)
 
 
 def _load_weights(model: nn.Module, run: Path, weights: Weights, path: Path) -> Mapping[str, Any]:
@@ -110,22 +124,11 @@ def _load_released(folder: Path, weights: Weights | None, device: str) -> Loaded
     if weights is not None:
         raise ValueError(f"weights={weights!r} is for the folder of a run, and {folder} is none; leave it out")
     # the predictors of all tasks
-    from regard.tasks.pretrained import evaluate_released, load_released
+    from regard.tasks.pretrained import load_released
 
-    config, (predictor, notes) = read_config(folder), load_released(folder)
+    task, (predictor, notes) = read_config(folder).load(), load_released(folder)
     predictor.model.to(join(device).device).eval()
-
-    def evaluate(options: Any, progress: Progress) -> Evaluation:
-        return evaluate_released(folder, predictor, options, progress)
-
-    def attack_examples(options: Any) -> tuple[Any, Any, str]:
-        typed = "type texts behind it, or " if config.input_kind == "text" else ""
-        raise ValueError(
-            f"{folder} is a released model, which has no held-out {config.input_kind}s; {typed}attack it on your own "
-            "in Python, by regard.attack(regard.load(folder), inputs, targets, attack)"
-        )
-
-    return LoadedRun(config, predictor, "released", 0, None, evaluate, attack_examples, notes)
+    return LoadedRun(folder, task, predictor, _RELEASED, 0, None, notes)
 
 
 def weights_path(run: Path, weights: Weights) -> Path:
