@@ -24,6 +24,8 @@ from regard.data.spreadsheets.label_columns import TEXT_NAMES
 from regard.inference.evaluation import EXAMPLES, Progress
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from regard.inference.evaluation import Evaluation
     from regard.inference.predictor import Predictor
     from regard.training.protocol import TrainingProblem
