@@ -7,7 +7,7 @@ from benchmarks.spent import Meter
 from regard.training.config import TrainingConfig
 from regard.training.events import Event, Saved, Started, StepLogged, Stopped, Validated, Warned
 from regard.training.fit import fit
-from regard.training.protocol import TrainableTask
+from regard.training.protocol import TrainableConfig
 from regard.training.run_folder import RECORD
 
 Say = Callable[[str], None]
@@ -18,7 +18,7 @@ class Unfinished(RuntimeError):
 
 
 def train(
-    name: str, task: TrainableTask, training: TrainingConfig, run: Path, say: Say, init_from: Path | None = None
+    name: str, task: TrainableConfig, training: TrainingConfig, run: Path, say: Say, init_from: Path | None = None
 ) -> tuple[Started, bool]:
     """Starts or resumes the run; returns its first event, and whether it made a step.
 

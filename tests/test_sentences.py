@@ -205,7 +205,7 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
     "a task that is a name": (
         TypeError,
         lambda path: next(fit("translate", path / "run", TrainingConfig(steps=1))),  # type: ignore[arg-type]
-        "task must be the options of a task, got 'translate'; write Translate.of(data='reverse')",
+        "config must be the options of a task, got 'translate'; write Translate.of(data='reverse')",
     ),
     "no list of texts": (
         TypeError,

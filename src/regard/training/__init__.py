@@ -1,1 +1,1 @@
-"""Training: `fit(task, run, training)` yields events. Knows tasks by their protocol alone."""
+"""Training: `fit(config, run, training)` yields events. Knows tasks by their protocol alone."""

@@ -1,4 +1,4 @@
-"""fit(task, run, training): trains a task in the folder of a run and yields events.
+"""fit(config, run, training): trains a task in the folder of a run and yields events.
 
 Every step is a pure function of the weights, the moments, the TrainingState and the state of the problem, if it has
 any: the plan gives the batches, and a seed derived from the task's seed, step, batch and rank gives the dropout. So a
@@ -24,7 +24,7 @@ from regard.training.events import Event, InterimReport, Prepared, Saved, Starte
 from regard.training.folder_lock import LockedFolder
 from regard.training.metrics_log import MetricsLog
 from regard.training.model_size import build_in_memory
-from regard.training.protocol import TrainableTask, ValidationResult
+from regard.training.protocol import TrainableConfig, ValidationResult
 from regard.training.run_folder import AVERAGE, BEST, CONFIG, LAST, VALIDATED, write_baselines, write_config
 from regard.training.runtime import distributed, malloc, peak_memory, threads
 from regard.training.runtime.distributed import Objective, Processes
@@ -42,7 +42,7 @@ _REPORT_INTERVAL = 1.0
 
 
 def fit(
-    task: TrainableTask, run: Path, training: TrainingConfig, resume: bool = False, init_from: Path | None = None
+    config: TrainableConfig, run: Path, training: TrainingConfig, resume: bool = False, init_from: Path | None = None
 ) -> Iterator[Event]:
     """Trains and yields events, the last of them Stopped; under torchrun only the first process yields any.
 
@@ -51,22 +51,22 @@ def fit(
     run of the task: its best weights are the initial ones, and its vocabularies and classes are kept. A loss that is
     not finite raises Diverged.
     """
-    if isinstance(task, str | type):
-        raise TypeError(f"task must be the options of a task, got {task!r}; write Translate.of(data='reverse')")
+    if isinstance(config, str | type):
+        raise TypeError(f"config must be the options of a task, got {config!r}; write Translate.of(data='reverse')")
     checks.instance_of("training", training, TrainingConfig, "TrainingConfig(steps=1000)")
     run = Path(run)
     if resume and init_from is not None:
         raise ValueError(
             f"init_from={init_from} is for a new run, and resume goes on with an old one; give one of them"
         )
-    initial = None if init_from is None else initial_run.read_initial_run(Path(init_from), task)
+    initial = None if init_from is None else initial_run.read_initial_run(Path(init_from), config)
     threads_before = torch.get_num_threads()
     processes = distributed.join(training.device)
-    with setup.locked_folder(task, run, resume, processes) as folder:
+    with setup.locked_folder(config, run, resume, processes) as folder:
         try:
-            with setup.recorded_run(task, folder, training, resume, processes, initial):
-                yield from setup.preparation_notice(task, run, resume, processes)
-                trainer = _Trainer(task, folder, training, resume, processes)
+            with setup.recorded_run(config, folder, training, resume, processes, initial):
+                yield from setup.preparation_notice(config, run, resume, processes)
+                trainer = _Trainer(config, folder, training, resume, processes)
                 yield from setup.version_warnings(run, resume, processes)
                 yield from trainer.tune_threads()
                 trainer.begin()
@@ -85,17 +85,22 @@ class _Trainer:
     """One call of fit: the objects built at its start, and the TrainingState, which changes with the weights."""
 
     def __init__(
-        self, task: TrainableTask, folder: LockedFolder, training: TrainingConfig, resume: bool, processes: Processes
+        self,
+        config: TrainableConfig,
+        folder: LockedFolder,
+        training: TrainingConfig,
+        resume: bool,
+        processes: Processes,
     ) -> None:
         self.folder, run = folder, folder.path
-        self.task, self.run, self.training, self.resume, self.processes = task, run, training, resume, processes
-        self.record, stored, self.problem = setup.load_everything(task, run, training, resume, processes)
+        self.config, self.run, self.training, self.resume, self.processes = config, run, training, resume, processes
+        self.record, stored, self.problem = setup.load_everything(config, run, training, resume, processes)
         self.state = TrainingState() if stored is None else TrainingState.from_dict(stored.facts["progress"])
         self.plan = EpochPlan(self.problem, self.state.epoch)
         self.steps = stopping.total_steps(training, self.plan.first_epoch_length)
         parts = processes.world if training.parallel == "shard" else 1
-        set_seed(processes.device, task.seed)
-        model = build_in_memory(self.problem.build_model, task, processes.device, parts)
+        set_seed(processes.device, config.seed)
+        model = build_in_memory(self.problem.build_model, config, processes.device, parts)
         self.model: nn.Module = model.to(processes.device).train()
         self.parameters = sum(p.numel() for p in self.model.parameters())
         if stored is not None:
@@ -103,7 +108,7 @@ class _Trainer:
         elif self.record.initial is not None:
             checkpoint.load(self.model, initial_run.weights_file(self.record.initial, run))
         objective = Objective(self.model, self.problem, processes.device, training.precision)
-        self.stepper = Stepper(objective, self.problem, training, task.seed, processes)
+        self.stepper = Stepper(objective, self.problem, training, config.seed, processes)
         if stored is not None:
             checkpoint.load_optimizer(self.model, self.stepper.optimizer, stored, run / LAST)
             checkpoint.load_problem(self.problem, stored, run / LAST)
@@ -126,8 +131,8 @@ class _Trainer:
             self.metrics = MetricsLog(self.run, self.state, self.training.tensorboard)
             try:
                 record = replace(self.record, threads=torch.get_num_threads())
-                record.with_files(self.run, self.task.run_files).write(self.run)
-                write_config(self.run / CONFIG, self.task, self.training, self.record.options, self.record.initial)
+                record.with_files(self.run, self.config.run_files).write(self.run)
+                write_config(self.run / CONFIG, self.config, self.training, self.record.options, self.record.initial)
             except BaseException:
                 self.close()
                 raise
@@ -399,7 +404,7 @@ class _Trainer:
 
     def _score(self, model: nn.Module | None) -> ValidationResult | None:
         """None without a model, or if a signal interrupted the validation."""
-        return None if model is None else self.validation.score(model, derive_seed(self.task.seed, self.state.step))
+        return None if model is None else self.validation.score(model, derive_seed(self.config.seed, self.state.step))
 
     def _must_average(self) -> bool:
         return self.training.average > 0 and self.state.averaged_at != self.state.step

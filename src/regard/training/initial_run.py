@@ -5,22 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from regard.common import atomic_files, checksums
-from regard.training.protocol import TrainableTask
+from regard.training.protocol import TrainableConfig
 from regard.training.run_folder import BEST, INITIAL, InitialRun, RunRecord, check_can_train, first_difference
 
 
-def read_initial_run(path: Path, task: TrainableTask) -> InitialRun:
+def read_initial_run(path: Path, config: TrainableConfig) -> InitialRun:
     """The facts of an earlier run that a new run records; raises if its weights do not fit the options of the task."""
-    record = read_initial_record(path, task.name)
+    record = read_initial_record(path, config.name)
     check_can_train(path)
-    check_same_options(record.options, task.weight_options(), path)
+    check_same_options(record.options, config.weight_options(), path)
     record.check_files(path)
     weights = path / BEST
     if not weights.exists():
         raise FileNotFoundError(
             f"{path} has no {BEST} yet, as it was not validated; train it on: regard train --resume {path}"
         )
-    files = [name for name in task.initial_files if (path / name).is_file()]
+    files = [name for name in config.initial_files if (path / name).is_file()]
     return InitialRun(
         run=str(path.absolute()),
         weights=BEST,

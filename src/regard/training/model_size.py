@@ -40,7 +40,7 @@ def _counted(count: Callable[[torch.Tensor], None]) -> Iterator[None]:
             handle.remove()
 
 
-def build_in_memory(build: Callable[[], nn.Module], task: Any, device: torch.device, processes: int = 1) -> nn.Module:
+def build_in_memory(build: Callable[[], nn.Module], config: Any, device: torch.device, processes: int = 1) -> nn.Module:
     """The model that `build` makes; raises as `check_model_fits` does, before memory is filled with its weights."""
     free = _available(device)
     needed = 0
@@ -57,21 +57,21 @@ def build_in_memory(build: Callable[[], nn.Module], task: Any, device: torch.dev
             return build()
     except _TooLarge:
         # weights that are shared were counted twice
-        check_model_fits(build, task, device, processes)
+        check_model_fits(build, config, device, processes)
         torch.set_rng_state(state)
         return build()
     except Exception:
         # such as an allocation that the system refuses
-        check_model_fits(build, task, device, processes)
+        check_model_fits(build, config, device, processes)
         raise
 
 
 def check_model_fits(
-    build: Callable[[], nn.Module], task: Any, device: torch.device, processes: int = 1, *, training: bool = True
+    build: Callable[[], nn.Module], config: Any, device: torch.device, processes: int = 1, *, training: bool = True
 ) -> None:
     """Raises if the model that `build` makes cannot be trained in the memory of the device, or of as many of them.
 
-    Without `training` the weights alone must fit. If `task` is a dataclass of options, perhaps with a `model` of
+    Without `training` the weights alone must fit. If `config` is a dataclass of options, perhaps with a `model` of
     further ones, the error names one of them.
     """
     tensors = parameters = parameter_bytes = other_bytes = 0
@@ -103,7 +103,7 @@ def check_model_fits(
         if not overflows:
             raise
     cause, way_out = "the task", "make it smaller"
-    if (option := largest_option(task)) is not None:
+    if (option := largest_option(config)) is not None:
         name, value, default = option
         cause, way_out = f"{name}={value}", f"try {name}={default if default < value else max(1, value // 2)}"
     if overflows or tensors > _MOST_TENSORS:
@@ -124,15 +124,15 @@ def _available(device: torch.device) -> int | None:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory.available_bytes()
 
 
-def largest_option(task: Any) -> tuple[str, int, int] | None:
+def largest_option(config: Any) -> tuple[str, int, int] | None:
     """The whole number among the options of a task and its model that exceeds its default most, and the default.
 
     None if no whole number has a default.
     """
-    model: Any = getattr(task, "model", None)
+    model: Any = getattr(config, "model", None)
     default_model = _with_defaults(model)
-    default = _with_defaults(task, model=default_model)
-    pairs: list[tuple[Any, Any]] = [(task, default), (model, getattr(default, "model", default_model))]
+    default = _with_defaults(config, model=default_model)
+    pairs: list[tuple[Any, Any]] = [(config, default), (model, getattr(default, "model", default_model))]
     sizes = {}
     for options, defaults in pairs:
         for item in fields(options) if is_dataclass(options) and type(options) is type(defaults) else ():

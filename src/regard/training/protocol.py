@@ -155,7 +155,7 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
         return ()
 
     def resolved_options(self) -> dict[str, Any] | None:
-        """Options that only the data could decide, in the layout of TrainableTask.to_json; None if there are none."""
+        """Options that only the data could decide, in the layout of TrainableConfig.to_json; None if there are none."""
         return None
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -166,7 +166,7 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
         """Restores what `state_dict` returned."""
 
 
-class TrainableTask(Protocol):
+class TrainableConfig(Protocol):
     """The options of a task, as `fit` uses them; a run records them and is resumed with the same."""
 
     @property

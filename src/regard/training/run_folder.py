@@ -29,7 +29,7 @@ from typing import Any
 
 from regard.common import atomic_files, checksums, json_files
 from regard.training.config import MAX_THREADS, TrainingConfig
-from regard.training.protocol import BaselineReport, TrainableTask
+from regard.training.protocol import BaselineReport, TrainableConfig
 
 FORMAT = 3
 RECORD, CONFIG, METRICS, MEMORY = "run.json", "config.toml", "metrics.jsonl", "memory.json"
@@ -67,7 +67,7 @@ class RunRecord:
     """run.json: everything needed to repeat a run, with a checksum of the file."""
 
     task: str
-    options: dict[str, Any]  # the layout of TrainableTask.to_json, with the options that the data decided
+    options: dict[str, Any]  # the layout of TrainableConfig.to_json, with the options that the data decided
     training: TrainingConfig
     threads: int | None
     versions: dict[str, str]
@@ -78,10 +78,12 @@ class RunRecord:
     initial: InitialRun | None = None
 
     @staticmethod
-    def of(task: TrainableTask, training: TrainingConfig, initial: InitialRun | None = None) -> "RunRecord":
+    def of(config: TrainableConfig, training: TrainingConfig, initial: InitialRun | None = None) -> "RunRecord":
         """The record of a new run."""
         history = (TrainingChange(0, training),)
-        return RunRecord(task.name, _options(task), training, training.threads, _versions(), history, initial=initial)
+        return RunRecord(
+            config.name, _options(config), training, training.threads, _versions(), history, initial=initial
+        )
 
     def write(self, run: Path) -> None:
         atomic_files.write_atomically(run / RECORD, [json_files.with_checksum(dataclasses.asdict(self))])
@@ -139,12 +141,12 @@ class RunRecord:
         kept = [name for name in names if not name.endswith(".safetensors") and (run / name).is_file()]
         return dataclasses.replace(self, files={name: checksums.of_file(run / name) for name in kept})
 
-    def changed_option(self, task: TrainableTask) -> tuple[str, Any, Any] | None:
+    def changed_option(self, config: TrainableConfig) -> tuple[str, Any, Any] | None:
         """The first option that differs between the record and a task, with both values; None if all agree.
 
         An option that is None in the task agrees with any value, and so does one that the record does not have.
         """
-        return first_difference(self.options, _options(task))
+        return first_difference(self.options, _options(config))
 
     def changed_config(self, run: Path) -> tuple[str, Any, Any] | None:
         """The first option that config.toml has another value of, with both values; None if all agree.
@@ -158,19 +160,19 @@ class RunRecord:
         tables = _toml_value({"task": self.options, "training": dataclasses.asdict(self.training)})
         return first_difference(_shared(tables, content), content)
 
-    def resumed(self, task: TrainableTask, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
+    def resumed(self, config: TrainableConfig, training: TrainingConfig, step: int, run: Path) -> "RunRecord":
         """The record of the run resumed at a step: the task must be the same, the training may be another."""
-        if task.name != self.task:
+        if config.name != self.task:
             raise ValueError(
-                f"{run} is a run of {self.task}, not of {task.name}; resume it as that, or take another folder"
+                f"{run} is a run of {self.task}, not of {config.name}; resume it as that, or take another folder"
             )
-        if (changed := self.changed_option(task)) is not None:
+        if (changed := self.changed_option(config)) is not None:
             name, recorded, now = changed
             raise ValueError(
                 f"{name} was {recorded!r} when {run} began and is {now!r} now; "
                 "resume with the same task, or train in another folder"
             )
-        options = _merge(_options(task), self.options)
+        options = _merge(_options(config), self.options)
         if training.steps is not None and training.steps < step:
             raise ValueError(
                 f"steps={training.steps} lies before step {step}, where {run} stands; give more steps, or leave it out"
@@ -178,7 +180,7 @@ class RunRecord:
         history = tuple(change for change in self.history if change.step < step or change.step == 0)
         if history[-1].training != training:
             history = (*(change for change in history if change.step < step), TrainingChange(step, training))
-        return RunRecord(task.name, options, training, self.threads, _versions(), history, initial=self.initial)
+        return RunRecord(config.name, options, training, self.threads, _versions(), history, initial=self.initial)
 
     def with_options(self, options: Mapping[str, Any] | None) -> "RunRecord":
         """The same with these options, such as those that the data decided."""
@@ -187,7 +189,7 @@ class RunRecord:
 
 def write_config(
     path: Path,
-    task: TrainableTask,
+    config: TrainableConfig,
     training: TrainingConfig,
     resolved: Mapping[str, Any] | None = None,
     initial: InitialRun | None = None,
@@ -200,7 +202,7 @@ def write_config(
         import tomli_w
     except ImportError as error:
         raise ImportError(f"{CONFIG} needs tomli_w; install it with: pip install 'regard[train]'") from error
-    tables = config_tables(task, training, resolved)
+    tables = config_tables(config, training, resolved)
     comment = "# All options of this run; regard train TASK --config reads them.\n"
     if initial is not None:
         comment += f"# It was initialised by --init-from {json.dumps(initial.run)}, which a repetition needs as well.\n"
@@ -209,10 +211,10 @@ def write_config(
 
 
 def config_tables(
-    task: TrainableTask, training: TrainingConfig, resolved: Mapping[str, Any] | None = None
+    config: TrainableConfig, training: TrainingConfig, resolved: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The content of config.toml: the tables of the options."""
-    tables = {"task": _merge(_options(task), resolved or {}), "training": dataclasses.asdict(training)}
+    tables = {"task": _merge(_options(config), resolved or {}), "training": dataclasses.asdict(training)}
     return _toml_value(tables)
 
 
@@ -282,9 +284,9 @@ def _decode(content: dict[str, Any]) -> RunRecord:
     return record
 
 
-def _options(task: TrainableTask) -> dict[str, Any]:
+def _options(config: TrainableConfig) -> dict[str, Any]:
     """The options of a task as JSON holds them: tuples are lists."""
-    return json.loads(json.dumps(task.to_json()))
+    return json.loads(json.dumps(config.to_json()))
 
 
 def _merge(options: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.events import Ahead, Warned
 from regard.training.folder_lock import LockedFolder
-from regard.training.protocol import TrainableTask, TrainingProblem
+from regard.training.protocol import TrainableConfig, TrainingProblem
 from regard.training.run_folder import (
     AVERAGE,
     BEST,
@@ -41,7 +41,7 @@ _TRAINING_FILES = (CONFIG, METRICS, MEMORY, BEST, AVERAGE, VALIDATED, SAMPLES, T
 
 
 @contextlib.contextmanager
-def locked_folder(task: TrainableTask, run: Path, resume: bool, processes: Processes) -> Iterator[LockedFolder]:
+def locked_folder(config: TrainableConfig, run: Path, resume: bool, processes: Processes) -> Iterator[LockedFolder]:
     """Locks the folder of the run until the training ends."""
     created = not run.exists()
     if not processes.is_first:
@@ -50,21 +50,21 @@ def locked_folder(task: TrainableTask, run: Path, resume: bool, processes: Proce
     if resume and not run.is_dir():
         raise FileNotFoundError(f"there is no run {run} to resume; name the folder of a training, or start a new one")
     if not resume:
-        check_overwrites_nothing(task, run)
+        check_overwrites_nothing(config, run)
     atomic_files.make_folder(run)
     with folder_lock.lock_folder(run) as folder:
         if not resume:
             # another training may have come and gone before the lock
-            check_overwrites_nothing(task, run)
+            check_overwrites_nothing(config, run)
         for path in (run, run / VALIDATED, run / SAMPLES):
             atomic_files.remove_unfinished(path)
         yield replace(folder, created=created)
 
 
-def check_overwrites_nothing(task: TrainableTask, run: Path) -> None:
+def check_overwrites_nothing(config: TrainableConfig, run: Path) -> None:
     """Raises if the folder holds a run, or a file that a new run of the task would write."""
     check_holds_no_run(run)
-    for name in (*_TRAINING_FILES, *task.run_files):
+    for name in (*_TRAINING_FILES, *config.run_files):
         if (run / name).exists():
             kind = "folder" if (run / name).is_dir() else "file"
             raise FileExistsError(
@@ -74,7 +74,7 @@ def check_overwrites_nothing(task: TrainableTask, run: Path) -> None:
 
 @contextlib.contextmanager
 def recorded_run(
-    task: TrainableTask,
+    config: TrainableConfig,
     folder: LockedFolder,
     training: TrainingConfig,
     resume: bool,
@@ -92,7 +92,7 @@ def recorded_run(
         yield
         return
     try:
-        RunRecord.of(task, training, initial).write(run)
+        RunRecord.of(config, training, initial).write(run)
         if initial is not None:
             initial_run.copy_vocabularies(initial, run)
         processes.barrier()
@@ -101,7 +101,7 @@ def recorded_run(
         if not folder.is_in_place:
             raise
         # the record last: as long as it is there, the other files are known to belong to the run
-        for name in (CONFIG, METRICS, *task.run_files, RECORD):
+        for name in (CONFIG, METRICS, *config.run_files, RECORD):
             (run / name).unlink(missing_ok=True)
         for path in [run] if folder.created else [run / TENSORBOARD, run / INITIAL]:
             shutil.rmtree(path, ignore_errors=True)
@@ -109,7 +109,7 @@ def recorded_run(
 
 
 def load_everything(
-    task: TrainableTask, run: Path, training: TrainingConfig, resume: bool, processes: Processes
+    config: TrainableConfig, run: Path, training: TrainingConfig, resume: bool, processes: Processes
 ) -> tuple[RunRecord, Checkpoint | None, TrainingProblem[Any, Any]]:
     """The record of the run, its last checkpoint if there is one, and the task with its data.
 
@@ -127,10 +127,10 @@ def load_everything(
             _keep_best(run)
             if record.initial is not None:
                 initial_run.copy_vocabularies(record.initial, run)
-        record = record.resumed(task, training, 0 if stored is None else stored.facts["step"], run)
+        record = record.resumed(config, training, 0 if stored is None else stored.facts["step"], run)
     if not processes.is_first:
         processes.barrier()
-    problem = task.prepare(run, new=not resume and processes.is_first)
+    problem = config.prepare(run, new=not resume and processes.is_first)
     if processes.is_first:
         processes.barrier()
     return record.with_options(problem.resolved_options()), stored, problem
@@ -159,9 +159,9 @@ def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[
         )
 
 
-def preparation_notice(task: TrainableTask, run: Path, resume: bool, processes: Processes) -> Iterator[Ahead]:
+def preparation_notice(config: TrainableConfig, run: Path, resume: bool, processes: Processes) -> Iterator[Ahead]:
     """The notice of work that takes long before the data is ready."""
-    if processes.is_first and (text := task.preparation_notice(run, new=not resume)):
+    if processes.is_first and (text := config.preparation_notice(run, new=not resume)):
         yield Ahead(text)
 
 

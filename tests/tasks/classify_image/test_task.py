@@ -38,12 +38,12 @@ SMALL: dict[str, Any] = {"width": 4, "depths": (1, 1)}
 
 def test_digits_are_parted_and_planned(tmp_path: Path) -> None:
     problem = ClassifyImage.of(**SMALL, batch=100, seed=3).prepare(tmp_path)
-    train, test = read_train_and_test(problem.task)
+    train, test = read_train_and_test(problem.config)
     assert len(train) + len(test) == 1797
     assert len(problem.train) + len(problem.valid) == len(train)
     assert problem.summary == f"{len(problem.train):,} images to train on, {len(problem.valid)} to validate, 10 classes"
-    assert len(read_split(problem.task, "valid")) == len(problem.valid)
-    assert len(read_split(problem.task, "test")) == len(test)
+    assert len(read_split(problem.config, "valid")) == len(problem.valid)
+    assert len(read_split(problem.config, "test")) == len(test)
     plan = problem.plan_epoch(2)
     assert sorted(np.concatenate([index for _, index in plan]).tolist()) == list(range(len(problem.train)))
     again, other = problem.plan_epoch(2), problem.plan_epoch(3)

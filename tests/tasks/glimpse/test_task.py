@@ -43,8 +43,8 @@ def test_scenes_are_those_of_seed_and_epoch(tmp_path: Path) -> None:
     # what is judged on stays
     again_problem = Glimpse.of(**SMALL, scene="cluttered", canvas=19, seed=3).prepare(tmp_path, new=False)
     assert np.array_equal(problem.valid.pixels, again_problem.valid.pixels)
-    assert np.array_equal(read_scenes(problem.task, "valid").pixels, problem.valid.pixels)
-    assert not np.array_equal(read_scenes(problem.task, "test").pixels[:9], problem.valid.pixels[:9])
+    assert np.array_equal(read_scenes(problem.config, "valid").pixels, problem.valid.pixels)
+    assert not np.array_equal(read_scenes(problem.config, "test").pixels[:9], problem.valid.pixels[:9])
 
 
 @pytest.mark.parametrize(

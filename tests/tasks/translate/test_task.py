@@ -230,7 +230,7 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
     assert work.summary.endswith(
         "; BLEU is cut by zh, as the targets are written without spaces; --bleu says otherwise"
     )
-    assert work.bleu == work.task.prepare(tmp_path, new=False).bleu == CorpusFingerprint.read(tmp_path).bleu == "zh"
+    assert work.bleu == work.config.prepare(tmp_path, new=False).bleu == CorpusFingerprint.read(tmp_path).bleu == "zh"
     with torch.no_grad():
         model = model_of(work).eval()
         values = work.validate(model).values
@@ -243,7 +243,7 @@ def test_targets_without_spaces_are_scored_by_letters(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "data.json").read_text())
     del told["bleu"]
     (tmp_path / "data.json").write_text(json.dumps(told))
-    assert work.task.prepare(tmp_path, new=False).bleu == "13a"
+    assert work.config.prepare(tmp_path, new=False).bleu == "13a"
     with pytest.raises(
         ValueError, match=r"bleu was '13a' when \S+ began and is 'char' now; leave it out, or train anew"
     ):
@@ -308,20 +308,20 @@ def test_saved_once_and_the_same_when_resumed(tmp_path: Path) -> None:
     assert names == ["data.json", "examples.safetensors", "tokens.source.json", "tokens.target.json"]
     assert json.loads((tmp_path / "data.json").read_text())["train"] == 83
     saved = {name: (tmp_path / name).read_bytes() for name in names}
-    again = work.task.prepare(tmp_path, new=False)
+    again = work.config.prepare(tmp_path, new=False)
     assert [p.tolist() for p in again.plan_epoch(3)] == [p.tolist() for p in work.plan_epoch(3)]
     assert {name: (tmp_path / name).read_bytes() for name in names} == saved
     assert "83 pairs to train on, 11 to validate" in work.summary
-    assert work.task.load().predictor(tmp_path).vocabularies.source.encode(["fab"]) == work.vocabularies.source.encode(
+    assert work.config.load().predictor(tmp_path).vocabularies.source.encode(
         ["fab"]
-    )
+    ) == work.vocabularies.source.encode(["fab"])
 
 
 @pytest.mark.parametrize("name", ["train", "valid"])
 @pytest.mark.parametrize("change", ["a line more", "other text"])
 def test_data_that_changed_is_told(name: str, change: str, tmp_path: Path) -> None:
     work = prepared(tmp_path)
-    path = getattr(work.task, name)[0]
+    path = getattr(work.config, name)[0]
     text = path.read_text()
     path.write_text(text + "ab\tba\n" if change == "a line more" else text.replace("a", "b"))
     had = {"train": 83, "valid": 11}[name]
@@ -331,9 +331,9 @@ def test_data_that_changed_is_told(name: str, change: str, tmp_path: Path) -> No
         match=f"the {name} data of .* has changed: it had {had} pairs, now {now}, and other content; "
         "put the files back as they were, or train in another folder",
     ):
-        work.task.prepare(tmp_path, new=False)
+        work.config.prepare(tmp_path, new=False)
     path.write_text(text)
-    work.task.prepare(tmp_path, new=False)
+    work.config.prepare(tmp_path, new=False)
 
 
 def test_a_test_file_may_change(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_a_test_file_may_change(tmp_path: Path) -> None:
     test.write_text("ab\tba\n")
     work = prepared(tmp_path, test=(test,))
     test.write_text("ab\tba\nba\tab\n")
-    work.task.prepare(tmp_path, new=False)
+    work.config.prepare(tmp_path, new=False)
 
 
 def test_a_new_run_learns_its_own_vocabularies(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_new_run_learns_its_own_vocabularies(tmp_path: Path) -> None:
     prepared(tmp_path, tokens="characters")
     work = prepared(tmp_path, tokens="words")
     assert work.vocabularies.source.kind == "words"
-    assert work.task.load().predictor(tmp_path).vocabularies.source.kind == "words"
+    assert work.config.load().predictor(tmp_path).vocabularies.source.kind == "words"
     prepared(tmp_path, tokens="bpe", vocabulary=300, shared=True)
     assert not (tmp_path / "tokens.source.json").exists()
 
@@ -357,7 +357,7 @@ def test_a_new_run_learns_its_own_vocabularies(tmp_path: Path) -> None:
 def test_a_resumed_run_that_was_killed_while_it_read_learns_them(tmp_path: Path) -> None:
     work = prepared(tmp_path)
     (tmp_path / "data.json").unlink()
-    assert work.task.prepare(tmp_path, new=False).stretch == work.stretch
+    assert work.config.prepare(tmp_path, new=False).stretch == work.stretch
     assert (tmp_path / "data.json").exists()
 
 
@@ -379,7 +379,7 @@ def test_facts_that_are_none(text: str | None, said: str, tmp_path: Path) -> Non
     if text is not None:
         (tmp_path / "data.json").write_text(text)
     with pytest.raises((FileNotFoundError, ValueError), match=said):
-        work.task.load().predictor(tmp_path)
+        work.config.load().predictor(tmp_path)
 
 
 def test_one_split_needs_no_other_file(tmp_path: Path) -> None:
@@ -411,7 +411,7 @@ def test_blank_lines_are_not_validated_on(tmp_path: Path) -> None:
     assert (len(work.valid), len(work.valid_corpus), len(work.corpus)) == (3, 3, 247)
     assert all(line.strip() for line in (*work.valid.source, *work.valid.target))
     # drawn by the seed: a run that goes on validates on the same
-    again = work.task.prepare(tmp_path, new=False)
+    again = work.config.prepare(tmp_path, new=False)
     assert list(again.valid.source) == list(work.valid.source)
 
 

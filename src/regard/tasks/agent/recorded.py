@@ -86,7 +86,7 @@ class RecordedProblem(TrainingProblem[Agent, EpisodeBatch]):
     Validations ask for several returns and score the mean distance of the obtained ones from them.
     """
 
-    task: AgentConfig
+    config: AgentConfig
     environment: AnsweredEnvironment
     episodes: RecordedEpisodes
     validation_seed: int
@@ -94,26 +94,26 @@ class RecordedProblem(TrainingProblem[Agent, EpisodeBatch]):
     unit: str = "moves"
 
     @staticmethod
-    def of(task: AgentConfig, environment: AnsweredEnvironment, training_seed: int, seed: int) -> "RecordedProblem":
-        episodes = RecordedEpisodes.play(environment, training_seed, task.recorded)
+    def of(config: AgentConfig, environment: AnsweredEnvironment, training_seed: int, seed: int) -> "RecordedProblem":
+        episodes = RecordedEpisodes.play(environment, training_seed, config.recorded)
         mean = episodes.rewards.sum(1).mean()
-        summary = f"{plural(task.recorded, 'recorded episode')} of {task.env} with a mean return of {mean:.2f}"
-        return RecordedProblem(task, environment, episodes, seed, summary)
+        summary = f"{plural(config.recorded, 'recorded episode')} of {config.env} with a mean return of {mean:.2f}"
+        return RecordedProblem(config, environment, episodes, seed, summary)
 
     def build_model(self) -> Agent:
-        agent: Agent = self.task.model.build(self.environment)
+        agent: Agent = self.config.model.build(self.environment)
         return agent
 
     def warnings(self) -> Sequence[str]:
         """One sentence for options of PPO and of other memories."""
-        if not (ignored := self.task.ignored_options()):
+        if not (ignored := self.config.ignored_options()):
             return ()
         return (f"an agent that learns from recorded episodes ignores {' and '.join(ignored)}; leave that out",)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
-        order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.episodes.actions))
-        count = max(len(order) // self.task.batch, 1)
-        return [order[n * self.task.batch : (n + 1) * self.task.batch] for n in range(count)]
+        order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.episodes.actions))
+        count = max(len(order) // self.config.batch, 1)
+        return [order[n * self.config.batch : (n + 1) * self.config.batch] for n in range(count)]
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> EpisodeBatch | None:
         rows = planned[rank::world]
@@ -135,14 +135,14 @@ class RecordedProblem(TrainingProblem[Agent, EpisodeBatch]):
         return Loss(-model.policy.log_prob(policy, batch.actions).sum(), self.num_terms(batch))
 
     def validate(self, model: Agent) -> ValidationResult:
-        asked, rows = requests(self.environment), np.arange(self.task.valid_episodes)
+        asked, rows = requests(self.environment), np.arange(self.config.valid_episodes)
         played = {
             wanted: play_episodes(model, Games(self.environment, self.validation_seed, rows), wanted=wanted)
             for wanted in asked
         }
         scores = {"gap": gap(played), "return": mean_return(played[asked[-1]])}
-        sample = AgentPredictor(model, self.environment, self.task).text(played[asked[-1]][0])
+        sample = AgentPredictor(model, self.environment, self.config).text(played[asked[-1]][0])
         return ValidationResult(scores, "gap", False, sample)
 
     def locate(self, planned: Sequence[NDArray[np.int64]]) -> str:
-        return f"{plural(len(planned[0]), 'recorded episode')} of {self.task.env}"
+        return f"{plural(len(planned[0]), 'recorded episode')} of {self.config.env}"

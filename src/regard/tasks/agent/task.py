@@ -65,7 +65,7 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
     and learns from its own share of them, so their states are equal.
     """
 
-    task: AgentConfig
+    config: AgentConfig
     environment: EnvironmentSpec
     player: Player
     held: PlayedSegment
@@ -74,39 +74,39 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
     unit: str = "moves"
 
     @staticmethod
-    def of(task: AgentConfig, environment: EnvironmentSpec) -> "AgentProblem":
+    def of(config: AgentConfig, environment: EnvironmentSpec) -> "AgentProblem":
         with torch.random.fork_rng(devices=[]):
-            memory = task.model.build(environment).memory.init_state(task.batch)
-        player = Player(begin_games(environment, _stream(task.seed, _TRAINING), np.arange(task.batch)), memory)
+            memory = config.model.build(environment).memory.init_state(config.batch)
+        player = Player(begin_games(environment, _stream(config.seed, _TRAINING), np.arange(config.batch)), memory)
         shape = f"{environment.observation[0]} numbers" if len(environment.observation) == 1 else "pictures"
         actions = f"{plural(environment.num_actions, 'number')} per action" if environment.continuous else ""
         summary = (
-            f"{plural(task.batch, 'game')} of {task.env}, {shape} per move, "
+            f"{plural(config.batch, 'game')} of {config.env}, {shape} per move, "
             f"{actions or plural(environment.num_actions, 'action')}, "
             f"episodes of up to {environment.longest} moves"
         )
         held = _empty_segment(environment, memory)
-        return AgentProblem(task, environment, player, held, summary=summary)
+        return AgentProblem(config, environment, player, held, summary=summary)
 
     def build_model(self) -> Agent:
-        agent: Agent = self.task.model.build(self.environment)
+        agent: Agent = self.config.model.build(self.environment)
         return agent
 
     def warnings(self) -> Sequence[str]:
         """One sentence for options of another memory than that of the agent."""
-        model = self.task.model
-        if not (ignored := self.task.ignored_options()):
+        model = self.config.model
+        if not (ignored := self.config.ignored_options()):
             return ()
         reads = "" if model.places == "none" else f" and --places {model.places}"
         return (f"an agent with --memory {model.memory}{reads} ignores {' and '.join(ignored)}; leave that out",)
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedGames]:
         """One segment: every pass has each game once."""
-        rng = np.random.default_rng([self.task.seed, epoch])
+        rng = np.random.default_rng([self.config.seed, epoch])
         parts = [
             part
-            for _ in range(self.task.passes)
-            for part in np.array_split(rng.permutation(self.task.batch), self.task.minibatches)
+            for _ in range(self.config.passes)
+            for part in np.array_split(rng.permutation(self.config.batch), self.config.minibatches)
         ]
         return [PlannedGames(epoch, part) for part in parts]
 
@@ -120,19 +120,19 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         return GameBatch(planned.segment, rows[rank::world], rows)
 
     def num_terms(self, batch: GameBatch) -> int:
-        return len(batch.rows) * self.task.segment
+        return len(batch.rows) * self.config.segment
 
     def loss(self, model: Agent, batch: GameBatch) -> Loss:
         if batch.segment != self.segment:
-            task = self.task
+            config = self.config
             self.held = self.player.play(
                 model,
-                task.segment,
-                task.seed,
+                config.segment,
+                config.seed,
                 batch.segment,
-                discount=task.discount,
-                trace=task.trace,
-                spread=task.model.noise,
+                discount=config.discount,
+                trace=config.trace,
+                spread=config.model.noise,
             )
             self.segment = batch.segment
         every = self.held.advantages[batch.all_rows]
@@ -146,21 +146,21 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
         log_probs, entropy = model.policy.log_prob(policy, held.actions), model.policy.entropy(policy)
         if place_read is not None:
             log_probs, entropy = log_probs + place_read.log_prob.float(), entropy + place_read.entropy.float()
-        terms = ppo_terms(log_probs, held.log_probs, output.values.float(), advantages, held.returns, self.task.ratio)
+        terms = ppo_terms(log_probs, held.log_probs, output.values.float(), advantages, held.returns, self.config.ratio)
         count = self.num_terms(batch)
-        total = (terms.policy + terms.value - self.task.entropy * entropy).sum()
+        total = (terms.policy + terms.value - self.config.entropy * entropy).sum()
         return Loss(total, count, {"return": self.player.mean_return * count, "entropy": entropy.sum()})
 
     def validate(self, model: Agent) -> ValidationResult:
-        seed = _stream(self.task.seed, _VALIDATION)
-        episodes = play_episodes(model, begin_games(self.environment, seed, np.arange(self.task.valid_episodes)))
+        seed = _stream(self.config.seed, _VALIDATION)
+        episodes = play_episodes(model, begin_games(self.environment, seed, np.arange(self.config.valid_episodes)))
         scores = _scores(self.environment, episodes)
-        sample = AgentPredictor(model, self.environment, self.task).text(episodes[0])
-        metric = self.task.metric
-        return ValidationResult(scores, metric, self.task.metrics[metric], sample)
+        sample = AgentPredictor(model, self.environment, self.config).text(episodes[0])
+        metric = self.config.metric
+        return ValidationResult(scores, metric, self.config.metrics[metric], sample)
 
     def locate(self, planned: Sequence[PlannedGames]) -> str:
-        return f"segment {planned[0].segment} of {self.task.env}"
+        return f"segment {planned[0].segment} of {self.config.env}"
 
     # The state of the games, of their memory, and of the segment that is held
 
@@ -204,9 +204,9 @@ def _stream(seed: int, use: int) -> int:
     return 3 * seed + use
 
 
-def _facts(task: AgentConfig, environment: EnvironmentSpec) -> dict[str, Any]:
+def _facts(config: AgentConfig, environment: EnvironmentSpec) -> dict[str, Any]:
     return {
-        "env": task.env,
+        "env": config.env,
         "observation": list(environment.observation),
         "actions": list(environment.action_names),
         "continuous": environment.continuous,
@@ -214,9 +214,9 @@ def _facts(task: AgentConfig, environment: EnvironmentSpec) -> dict[str, Any]:
     }
 
 
-def _record_facts(task: AgentConfig, environment: EnvironmentSpec, folder: Path, new: bool) -> None:
+def _record_facts(config: AgentConfig, environment: EnvironmentSpec, folder: Path, new: bool) -> None:
     """Writes the facts of the environment into the folder of a run, or raises if those of it are others."""
-    facts = _facts(task, environment)
+    facts = _facts(config, environment)
     initial = initial_folder(folder)
     for source in [] if initial is None else [initial / FILE]:
         _check_same(facts, source)

@@ -58,7 +58,7 @@ class PlannedQuestions(NamedTuple):
 class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     """−log p(answer | story, question), the mean over restarts; a step has a batch of every network."""
 
-    task: Answer
+    config: Answer
     facts: StoryFacts
     encoders: Sequence[StoryEncoder]
     train: Sequence[EncodedQuestions]  # of every network
@@ -72,23 +72,23 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     unit: str = "questions"
 
     def build_model(self) -> AnswerNetworks:
-        return AnswerNetworks.of(self.task, self.encoders)
+        return AnswerNetworks.of(self.config, self.encoders)
 
     def warnings(self) -> Sequence[str]:
-        if self.longest <= self.task.memory:
+        if self.longest <= self.config.memory:
             return ()
         return (
-            f"the memory holds {plural(self.task.memory, 'sentence')}, and stories have up to {self.longest:,}: older "
-            "ones are not read; give a larger --memory to read them",
+            f"the memory holds {plural(self.config.memory, 'sentence')}, and stories have up to {self.longest:,}: "
+            "older ones are not read; give a larger --memory to read them",
         )
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedQuestions]:
-        batches = max(-(-len(part) // self.task.batch) for part in self.train)
-        rng = np.random.default_rng([self.task.seed, epoch])
-        planned = [plan_questions(part.lengths, self.task.batch, batches, rng) for part in self.train]
-        linear = epoch < self.task.linear_epochs
+        batches = max(-(-len(part) // self.config.batch) for part in self.train)
+        rng = np.random.default_rng([self.config.seed, epoch])
+        planned = [plan_questions(part.lengths, self.config.batch, batches, rng) for part in self.train]
+        linear = epoch < self.config.linear_epochs
         return [
-            PlannedQuestions((self.task.seed, epoch, n), tuple(rows), linear)
+            PlannedQuestions((self.config.seed, epoch, n), tuple(rows), linear)
             for n, rows in enumerate(zip(*planned, strict=True))
         ]
 
@@ -97,7 +97,7 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         for number, (rows, questions) in enumerate(zip(planned.rows, self.train, strict=True)):
             own = rows[rank::world]
             rng = np.random.default_rng([*planned.seed, number, rank])
-            parts.append((questions.inputs(own, self.task.noise, rng), questions.targets(own)) if len(own) else None)
+            parts.append((questions.inputs(own, self.config.noise, rng), questions.targets(own)) if len(own) else None)
         return StoryBatch(tuple(parts), planned.linear) if any(part is not None for part in parts) else None
 
     def num_terms(self, batch: StoryBatch) -> int:
@@ -132,7 +132,7 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         values = np.array(
             [[float(each[chosen[self.facts.network(name)]]) for each in scores[name]] for name in self.facts.tasks]
         )
-        predictor = AnswerPredictor(model, self.facts, self.task)
+        predictor = AnswerPredictor(model, self.facts, self.config)
         sample = predictor.text(predictor.predict([self.example])[0])
         error, loss = values.mean(0).tolist()
         failed = float((values[:, 0] > FAILED).sum())
@@ -149,7 +149,7 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
 
     def locate(self, planned: Sequence[PlannedQuestions]) -> str:
         count = sum(len(rows) for each in planned for rows in each.rows)
-        return f"{count} questions of {self.task.dataset_label}"
+        return f"{count} questions of {self.config.dataset_label}"
 
 
 def _error(guesses: Sequence[str], questions: Sequence[Question]) -> float:

@@ -75,7 +75,7 @@ class CaptionBatch:
 class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
     """−log p(y | x) of captions, with the doubly stochastic penalty of soft, or REINFORCE for hard attention."""
 
-    task: Caption
+    config: Caption
     train: CaptionedImages
     valid: CaptionedImages
     pairs: Sequence[tuple[int, Sequence[int]]]  # the number of a training image, and one of its captions as tokens
@@ -88,13 +88,13 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
     unit: str = "tokens"
 
     def build_model(self) -> ImageCaptioner:
-        return build_captioner(self.task, self.stats, self.tokenizer, self.encoder)
+        return build_captioner(self.config, self.stats, self.tokenizer, self.encoder)
 
     def resolved_options(self) -> dict[str, Any] | None:
-        return {"bleu": self.bleu} if self.task.train is not None else None
+        return {"bleu": self.bleu} if self.config.train is not None else None
 
     def warnings(self) -> Sequence[str]:
-        return long_sample_warnings([np.array([len(ids) for _, ids in self.pairs])], self.task.batch)
+        return long_sample_warnings([np.array([len(ids) for _, ids in self.pairs])], self.config.batch)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         """Batches of short, of middling and of long captions; in the first epoch the short ones come first.
@@ -107,7 +107,7 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
         low, high = int(lengths.min()), int(lengths.max())
         group = _GROUPS * (lengths - low) // (high - low + 1)
         longest = np.array([lengths[group == n].max(initial=0) for n in range(_GROUPS)])[group]
-        planned = plan_batches((longest, longest), self.task.batch, self.task.seed, epoch)
+        planned = plan_batches((longest, longest), self.config.batch, self.config.seed, epoch)
         return planned if epoch else sorted(planned, key=lambda index: int(group[index].max()))
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> CaptionBatch | None:
@@ -122,28 +122,28 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
 
     def loss(self, model: ImageCaptioner, batch: CaptionBatch) -> Loss:
         """Soft: −log p(y) + λ Σ_i (1 − Σ_t α_ti)². Hard: −log p(y | s) and REINFORCE  (Xu et al. 2015, 4.1 and 4.2)."""
-        doubly = self.task.doubly or 0.0
-        loss = _batch_loss(model, batch, self.task.smoothing, Need(weights=doubly > 0))
+        doubly = self.config.doubly or 0.0
+        loss = _batch_loss(model, batch, self.config.smoothing, Need(weights=doubly > 0))
         total = loss.total
         if loss.output.weights is not None:
             total = total + doubly * doubly_stochastic(loss.output.weights, loss.keep).sum()
         if loss.output.log_prob is not None:
-            assert self.task.entropy is not None
-            total = total + hard_attention_loss(loss, model.baseline, self.task.entropy)
+            assert self.config.entropy is not None
+            total = total + hard_attention_loss(loss, model.baseline, self.config.entropy)
         return Loss(total, len(loss.nll), {"nll": loss.nll.sum()})
 
     def after_step(self, model: ImageCaptioner, sums: Mapping[str, float], count: int) -> None:
         """Hard: b ← (1 − r) b + r mean log p(y_t), the moving average of the rewards  (Xu et al. 2015, 4.1)."""
-        if self.task.attention_kind == "hard":
+        if self.config.attention_kind == "hard":
             model.baseline.lerp_(torch.full_like(model.baseline, -sums["nll"] / count), _RATE)
 
     def validate(self, model: ImageCaptioner) -> ValidationResult:
-        captioner = Captioner(model, self.tokenizer, self.stats, self.task.max_length)
+        captioner = Captioner(model, self.tokenizer, self.stats, self.config.max_length)
         values, captions = caption_scores(captioner, self.valid, Greedy(), cut=self.bleu)
         values["nll"] = self._nll(model)
         n = min(3, len(captions) - 1)
         sample = f"{captions[n].text}   (right: {' / '.join(self.valid.captions[n])})"
-        return ValidationResult(values, self.task.metric, self.task.metrics[self.task.metric], sample)
+        return ValidationResult(values, self.config.metric, self.config.metrics[self.config.metric], sample)
 
     @torch.no_grad()
     def _nll(self, model: ImageCaptioner) -> float:
@@ -251,10 +251,10 @@ class CaptionTask(Task[Caption, Captioner]):
         return split
 
 
-def _bleu_tokens(task: Caption, data: CaptionedImages) -> Cut:
+def _bleu_tokens(config: Caption, data: CaptionedImages) -> Cut:
     """The tokenisation of BLEU: the option, which a run of files records, or one that suits the captions."""
     lines = [line for captions in data.captions for line in captions]
-    return chosen_cut(task.bleu, lines if task.train is not None else ())
+    return chosen_cut(config.bleu, lines if config.train is not None else ())
 
 
 def caption_scores(
@@ -279,32 +279,32 @@ def caption_scores(
     return values, captions
 
 
-def read_captioned(task: Caption, split: str) -> CaptionedImages:
+def read_captioned(config: Caption, split: str) -> CaptionedImages:
     """The images of "train", "valid" or "test"; those of "test" are those of "valid" where `has_test` is false."""
-    if task.train is None:
-        return scenes(split, task.seed)  # type: ignore[arg-type]
-    if split == "test" and task.test is not None:
-        return read_captions(task.test, task.size)
-    if split != "train" and task.valid is not None:
-        return read_captions(task.valid, task.size)
-    train, valid = read_train_and_valid(task)
+    if config.train is None:
+        return scenes(split, config.seed)  # type: ignore[arg-type]
+    if split == "test" and config.test is not None:
+        return read_captions(config.test, config.size)
+    if split != "train" and config.valid is not None:
+        return read_captions(config.valid, config.size)
+    train, valid = read_train_and_valid(config)
     return train if split == "train" else valid
 
 
-def has_test(task: Caption) -> bool:
+def has_test(config: Caption) -> bool:
     """Whether there are images that had no part in the choice of weights."""
-    return task.train is None or task.test is not None
+    return config.train is None or config.test is not None
 
 
-def read_train_and_valid(task: Caption) -> tuple[CaptionedImages, CaptionedImages]:
+def read_train_and_valid(config: Caption) -> tuple[CaptionedImages, CaptionedImages]:
     """The images to train and to validate on; every file is read once."""
-    if task.train is None:
-        return scenes("train", task.seed), scenes("valid", task.seed)
-    data = read_captions(task.train, task.size)
-    if task.valid is not None:
-        return data, read_captions(task.valid, task.size)
-    held = held_out(contents(data), _VALID, task.seed)
-    require_held_out(held, task.train, "pictures")
+    if config.train is None:
+        return scenes("train", config.seed), scenes("valid", config.seed)
+    data = read_captions(config.train, config.size)
+    if config.valid is not None:
+        return data, read_captions(config.valid, config.size)
+    held = held_out(contents(data), _VALID, config.seed)
+    require_held_out(held, config.train, "pictures")
     return data[np.flatnonzero(~held)], data[np.flatnonzero(held)]
 
 

@@ -45,7 +45,7 @@ from regard.training.run_folder import initial_folder
 class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
     """−log p(class | clip), with label smoothing."""
 
-    task: ClassifyClip
+    config: ClassifyClip
     facts: ClipFacts
     train: Clips
     valid: Clips
@@ -55,13 +55,13 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
     unit: str = "clips"
 
     def build_model(self) -> ClipModel:
-        return _build(self.task, self.facts)
+        return _build(self.config, self.facts)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
-        return plan_batches(self.train.lengths, self.task.batch, self.task.seed, epoch)
+        return plan_batches(self.train.lengths, self.config.batch, self.config.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        large = large_batch_warnings(self.task.batch, len(self.train), "clips")
+        large = large_batch_warnings(self.config.batch, len(self.train), "clips")
         return [*large, *unseen_class_notes(self.valid, self.facts.classes)]
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ClipBatch | None:
@@ -76,13 +76,13 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
 
     def loss(self, model: ClipModel, batch: ClipBatch) -> Loss:
         logits = model(batch.x, batch.lengths)
-        total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
+        total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
         right = (logits.argmax(-1) == batch.labels).sum()
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
     def validate(self, model: ClipModel) -> ValidationResult:
         probabilities = ClipClassifier(model, self.facts).probabilities(self.valid.clips)
-        return ValidationResult(class_scores(probabilities, self.valid.labels), self.task.metric, False)
+        return ValidationResult(class_scores(probabilities, self.valid.labels), self.config.metric, False)
 
     def baselines(self) -> BaselineReport:
         alone = single_frame_accuracy(read_single_frame(self.folder, self.facts), self.valid, self.facts)
@@ -177,5 +177,5 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
         return split.annotate(evaluation)
 
 
-def _build(task: ClassifyClip, facts: ClipFacts) -> ClipModel:
-    return task.model.build(facts.channels, facts.size, len(facts.classes))
+def _build(config: ClassifyClip, facts: ClipFacts) -> ClipModel:
+    return config.model.build(facts.channels, facts.size, len(facts.classes))

@@ -46,7 +46,7 @@ from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     """The cross-entropy of the classes of images, attacked if there is an adversary, with label smoothing."""
 
-    task: ClassifyImage
+    config: ClassifyImage
     train: Images
     valid: Images
     stats: ImageStats
@@ -58,26 +58,26 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     @property
     def adversary(self) -> Attack | None:
         """The attack on training images; None trains on clean ones."""
-        if self.task.adversary is None:
+        if self.config.adversary is None:
             return None
-        assert self.task.eps is not None
-        return training_attack(self.task.adversary, self.task.eps, self.task.attack_steps)
+        assert self.config.eps is not None
+        return training_attack(self.config.adversary, self.config.eps, self.config.attack_steps)
 
     def build_model(self) -> nn.Module:
-        return _build(self.task, self.stats, self.encoder)
+        return _build(self.config, self.stats, self.encoder)
 
     def resolved_options(self) -> dict[str, Any]:
-        return {"model": self.task.model.resolved_by((self.stats.height, self.stats.width))}
+        return {"model": self.config.model.resolved_by((self.stats.height, self.stats.width))}
 
     def plan_epoch(self, epoch: int) -> Sequence[Planned]:
-        return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
+        return plan_image_batches(len(self.train), self.config.batch, self.config.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        large = large_batch_warnings(self.task.batch, len(self.train), "images")
+        large = large_batch_warnings(self.config.batch, len(self.train), "images")
         return [*large, *unseen_class_notes(self.valid, self.stats.classes)]
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
-        return shifted_batch(self.train, self.stats, planned, self.task.shift, rank, world)
+        return shifted_batch(self.train, self.stats, planned, self.config.shift, rank, world)
 
     def num_terms(self, batch: ImageBatch) -> int:
         return len(batch.labels)
@@ -86,17 +86,17 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
         if self.adversary is not None:
             batch = attacked_batch(model, batch, self.stats, self.adversary)
         logits = model(batch.x)
-        total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
+        total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
         right = (logits.argmax(-1) == batch.labels).sum()
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
     def validate(self, model: nn.Module) -> ValidationResult:
         scores, warnings = image_scores(model, self.valid, self.stats), list[str]()
         if self.adversary is not None:
-            robust, warnings = robust_scores(model, self.valid, self.stats, self.adversary, self.task.seed)
+            robust, warnings = robust_scores(model, self.valid, self.stats, self.adversary, self.config.seed)
             scores |= robust
-        metric = self.task.metric
-        return ValidationResult(scores, metric, self.task.metrics[metric], warnings=warnings)
+        metric = self.config.metric
+        return ValidationResult(scores, metric, self.config.metrics[metric], warnings=warnings)
 
 
 class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
@@ -149,9 +149,9 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         return *bounded_examples(split.data, predictor.stats.classes), split.title
 
 
-def _build(task: ClassifyImage, stats: ImageStats, encoder: PretrainedImageEncoder | None) -> nn.Module:
+def _build(config: ClassifyImage, stats: ImageStats, encoder: PretrainedImageEncoder | None) -> nn.Module:
     """The model with initial weights; those of an encoder come from its folder if the run has none yet."""
-    if isinstance(task.model, PretrainedImageOptions):
+    if isinstance(config.model, PretrainedImageOptions):
         assert encoder is not None
-        return task.model.build(encoder.build(task.model, task.model.attention), len(stats.classes))
-    return task.model.build(stats.channels, (stats.height, stats.width), len(stats.classes))
+        return config.model.build(encoder.build(config.model, config.model.attention), len(stats.classes))
+    return config.model.build(stats.channels, (stats.height, stats.width), len(stats.classes))

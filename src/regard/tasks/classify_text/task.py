@@ -93,7 +93,7 @@ class PlannedTexts(NamedTuple):
 class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
     """−log p(class | text), with label smoothing and the penalty of hops."""
 
-    task: ClassifyText
+    config: ClassifyText
     classes: Sequence[str]
     tokenizer: Tokenizer | SubwordTokenizer  # of the model
     texts: Sequence[Sentences]
@@ -107,7 +107,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
     unit: str = "texts"
 
     def build_model(self) -> TextClassifier:
-        model, options = build(self.task, self.tokenizer, len(self.classes), self.encoder), self.task.model
+        model, options = build(self.config, self.tokenizer, len(self.classes), self.encoder), self.config.model
         if isinstance(options, AttentiveOptions) and options.initial_embeddings == "log-ratios":
             assert isinstance(model, SelfAttentive | HierarchicalAttention)
             counts = token_counts(self.texts, self.labels, model.embedding.num_embeddings, len(self.classes))
@@ -115,16 +115,16 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         return model
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedTexts]:
-        if self.task.model.reads_sentences:
-            batches = plan_document_batches(self.texts, self.task.batch, self.task.seed, epoch)
+        if self.config.model.reads_sentences:
+            batches = plan_document_batches(self.texts, self.config.batch, self.config.seed, epoch)
         else:
             lengths = np.array([sum(map(len, text)) for text in self.texts])
-            batches = plan_batches((lengths, lengths), self.task.batch, self.task.seed, epoch)
-        return [PlannedTexts((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+            batches = plan_batches((lengths, lengths), self.config.batch, self.config.seed, epoch)
+        return [PlannedTexts((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def warnings(self) -> Sequence[str]:
         lengths = np.array([sum(map(len, text)) for text in self.texts])
-        notes = [*long_sample_warnings([lengths], self.task.batch), *unseen_class_notes(self.valid, self.classes)]
+        notes = [*long_sample_warnings([lengths], self.config.batch), *unseen_class_notes(self.valid, self.classes)]
         if not is_baseline_saved(self.folder):
             notes.append(
                 f"the texts have {len(self.classes):,} classes, too many for a bag of words as the baseline; if they "
@@ -133,14 +133,14 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         return notes
 
     def baselines(self) -> BaselineReport | None:
-        if isinstance(self.task.model, BagOfWordsOptions):
+        if isinstance(self.config.model, BagOfWordsOptions):
             return None
-        baselines = baseline_scores(self.task, self.folder, self.valid, self.classes)
+        baselines = baseline_scores(self.config, self.folder, self.valid, self.classes)
         if not baselines:
             return None
         advice = ""
-        if isinstance(self.task.model, AttentiveOptions):
-            ratios = self.task.model.initial_embeddings == "log-ratios"
+        if isinstance(self.config.model, AttentiveOptions):
+            ratios = self.config.model.initial_embeddings == "log-ratios"
             advice = "" if ratios else "--embedding-std 0.05 --initial-embeddings log-ratios, or "
             advice += "--encoder FOLDER with a pretrained encoder"
         scores = {_BASELINES[name].partition(",")[0]: each["accuracy"] for name, (each, _) in baselines.items()}
@@ -155,20 +155,20 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         if self.encoder is not None:
             unknown, kept = self.encoder.tokenizer.dropped, self.encoder.tokenizer.special
         whole = [self.texts[n] for n in planned.rows]
-        texts = drop_words(whole, self.task.word_dropout, rng, unknown, kept)[rank::world]
-        tokens, lengths = pad(texts, self.task.model.reads_sentences)
+        texts = drop_words(whole, self.config.word_dropout, rng, unknown, kept)[rank::world]
+        tokens, lengths = pad(texts, self.config.model.reads_sentences)
         return TextBatch(tokens, lengths, torch.from_numpy(self.labels[rows]))
 
     def num_terms(self, batch: TextBatch) -> int:
         return len(batch.labels)
 
     def loss(self, model: TextClassifier, batch: TextBatch) -> Loss:
-        penalty = self.task.model.hop_penalty
+        penalty = self.config.model.hop_penalty
         samples = model.training and model.samples_keys
         need = Need(weights=penalty > 0, log_prob=samples, entropy=samples)
         output = model.classify(batch.tokens, batch.lengths, need)
         logits = output.logits.float()
-        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
+        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
         if penalty:
             assert output.weights is not None
             total = total + penalty * frobenius_penalty(output.weights.float()).sum()
@@ -190,7 +190,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         reader = self.tokenizer
         text = reader.decode(ids) if isinstance(reader, Tokenizer) else " ".join(reader.pieces(ids))
         start = _shortened(text, 60)
-        return f"{len(index)} texts of {self.task.dataset_label}, the first of them {start!r}"
+        return f"{len(index)} texts of {self.config.dataset_label}, the first of them {start!r}"
 
 
 class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
@@ -239,7 +239,9 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
 
     def sketch(self) -> nn.Module:
         options = self.config.model
-        return options.build(smallest_encoder(options) if isinstance(options, EncoderOptions) else 11, 3)
+        if isinstance(options, EncoderOptions):
+            return options.build(smallest_encoder(options), 3)
+        return options.build(11, 3)
 
     def predictor(self, folder: Path) -> ClassifyTextPredictor:
         classes, encoder = TextFacts.read(folder).classes, None
@@ -293,13 +295,13 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
 
 
 def _write_baselines(
-    task: ClassifyText, folder: Path, train: LabelledTexts, tokenizer: Tokenizer, texts: Sequence[Sentences]
+    config: ClassifyText, folder: Path, train: LabelledTexts, tokenizer: Tokenizer, texts: Sequence[Sentences]
 ) -> None:
     """Naive Bayes and a bag of words, where they are affordable; words as they are written are folded for both."""
-    if task.dataset == "files" and tokenizer.kind == "words":
-        tokenizer = train_tokenizer(task, train.texts, "folded-words")
+    if config.dataset == "files" and tokenizer.kind == "words":
+        tokenizer = train_tokenizer(config, train.texts, "folded-words")
         write_tokenizer(tokenizer, folder / _BASELINE_TOKENS)
-        texts = encode(tokenizer, train.texts, task.max_length).texts
+        texts = encode(tokenizer, train.texts, config.max_length).texts
     counted = (texts, train.labels, len(tokenizer), len(train.classes))
     if is_affordable(len(tokenizer), len(train.classes)):
         write_baseline(naive_bayes(token_counts(*counted), train.labels), folder, _NAIVE_BAYES)
@@ -308,7 +310,7 @@ def _write_baselines(
 
 
 def baseline_scores(
-    task: ClassifyText, folder: Path, data: LabelledTexts, classes: Sequence[str]
+    config: ClassifyText, folder: Path, data: LabelledTexts, classes: Sequence[str]
 ) -> dict[str, tuple[Scores, Intervals]]:
     """The scores on texts and their intervals, of the baselines that the run has."""
     # baselines have tokens of their own where the model is a pretrained encoder, or reads words as they are written
@@ -320,10 +322,10 @@ def baseline_scores(
         models["baseline"] = read_baseline(folder, *sizes)
     if is_baseline_saved(folder, _NAIVE_BAYES):
         models["naive_bayes"] = load_baseline(build_naive_bayes(*sizes), folder, _NAIVE_BAYES)
-    counted = encode(tokenizer, data.texts, task.max_length).texts
+    counted = encode(tokenizer, data.texts, config.max_length).texts
     scores = {}
     for name, model in models.items():
-        baseline = ClassifyTextPredictor(model, tokenizer, classes, max_length=task.max_length)
+        baseline = ClassifyTextPredictor(model, tokenizer, classes, max_length=config.max_length)
         probabilities = baseline.probabilities(counted)
         scores[name] = class_scores(probabilities, data.labels), class_intervals(probabilities, data.labels)
     return scores

@@ -60,7 +60,7 @@ _QUERIES = 512
 class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
     """InfoNCE between the vectors of the two texts of a pair, among the pairs of a batch."""
 
-    task: Embed
+    config: Embed
     encoder: PretrainedEncoder
     pairs: EncodedPairs
     texts: Sequence[tuple[str, str]]
@@ -70,10 +70,10 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
     unit: str = "pairs"
 
     def build_model(self) -> TextEmbedder:
-        return build(self.task, self.encoder)
+        return build(self.config, self.encoder)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
-        return plan_pairs(len(self.pairs.source), self.task.batch, self.task.seed, epoch)
+        return plan_pairs(len(self.pairs.source), self.config.batch, self.config.seed, epoch)
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> ContrastiveBatch | None:
         if world > 1 and len(planned) < 2 * world:
@@ -88,15 +88,15 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
 
     def loss(self, model: TextEmbedder, batch: ContrastiveBatch) -> Loss:
         a, b = model(batch.texts).float().chunk(2)
-        nats = info_nce(a, b, self.task.temperature, same=batch.same)
+        nats = info_nce(a, b, self.config.temperature, same=batch.same)
         with torch.no_grad():
             scores = (a @ b.t()).masked_fill(batch.same, -torch.inf)
             right = ((a * b).sum(-1) > scores.amax(-1)).sum()
         return Loss(nats.sum(), len(batch), {"recall@1": 100.0 * right})
 
     def validate(self, model: TextEmbedder) -> ValidationResult:
-        predictor = _predictor(self.task, self.encoder, model)
-        retrieval = Retrieval.of(predictor, self.valid, self.task.temperature)
+        predictor = _predictor(self.config, self.encoder, model)
+        retrieval = Retrieval.of(predictor, self.valid, self.config.temperature)
         return ValidationResult(retrieval.scores, "recall@1", True, retrieval.sample(0))
 
     def baselines(self) -> BaselineReport:
@@ -105,30 +105,30 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
 
     def warnings(self) -> Sequence[str]:
         count = len(self.pairs.source)
-        if count >= self.task.batch:
+        if count >= self.config.batch:
             return ()
         return (
-            f"--batch {self.task.batch} is more than the {count:,} pairs to train on, so every batch has all of them",
+            f"--batch {self.config.batch} is more than the {count:,} pairs to train on, so every batch has all of them",
         )
 
     def locate(self, planned: Sequence[NDArray[np.int64]]) -> str:
         index = np.concatenate(planned)
         first = shortened(self.texts[index[0]][0])
-        return f"{len(index)} pairs of {self.task.dataset_label}, the first of them {first}"
+        return f"{len(index)} pairs of {self.config.dataset_label}, the first of them {first}"
 
 
-def _new_encoder(task: Embed, pairs: Sequence[tuple[str, str]], folder: Path, new: bool) -> PretrainedEncoder:
+def _new_encoder(config: Embed, pairs: Sequence[tuple[str, str]], folder: Path, new: bool) -> PretrainedEncoder:
     """The sizes and the tokenizer of an encoder that is trained from random weights."""
-    assert isinstance(task.model, BERTEmbedderOptions)
+    assert isinstance(config.model, BERTEmbedderOptions)
     if not new:
         return PretrainedEncoder.of_run(folder)
     initial = initial_folder(folder)
     if initial is None:
         texts = [text for pair in pairs for text in pair]
-        tokenizer = RunSubwords(Tokenizer.train(task.model.tokens, texts, task.model.vocabulary))
+        tokenizer = RunSubwords(Tokenizer.train(config.model.tokens, texts, config.model.vocabulary))
         with torch.device("meta"):
-            bert = task.model.bert(tokenizer.size, task.max_length)
-        facts = EncoderFacts.of(bert, task.model.attention, Path(), {})
+            bert = config.model.bert(tokenizer.size, config.max_length)
+        facts = EncoderFacts.of(bert, config.model.attention, Path(), {})
         encoder = PretrainedEncoder(facts, tokenizer)
     else:
         encoder = PretrainedEncoder.of_run(initial)
@@ -136,16 +136,16 @@ def _new_encoder(task: Embed, pairs: Sequence[tuple[str, str]], folder: Path, ne
     return encoder
 
 
-def build(task: Embed, encoder: PretrainedEncoder) -> TextEmbedder:
+def build(config: Embed, encoder: PretrainedEncoder) -> TextEmbedder:
     """The model with initial weights; those of a pretrained encoder come from its folder if the run has none yet."""
-    if isinstance(task.model, EncoderOptions):
-        return task.model.build(encoder.build(task.model))
-    return task.model.build(TextEncoder(encoder.facts.build()), layer_decay=1.0)
+    if isinstance(config.model, EncoderOptions):
+        return config.model.build(encoder.build(config.model))
+    return config.model.build(TextEncoder(encoder.facts.build()), layer_decay=1.0)
 
 
-def _predictor(task: Embed, encoder: PretrainedEncoder, model: TextEmbedder) -> EmbedPredictor:
+def _predictor(config: Embed, encoder: PretrainedEncoder, model: TextEmbedder) -> EmbedPredictor:
     return EmbedPredictor(
-        model, encoder.tokenizer, longest=encoder.longest, max_length=encoder.longest_input(task.max_length)
+        model, encoder.tokenizer, longest=encoder.longest, max_length=encoder.longest_input(config.max_length)
     )
 
 

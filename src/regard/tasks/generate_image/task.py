@@ -45,7 +45,7 @@ _VALIDATED, EVALUATED, _SHOWN = 50, 100, 10
 class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
     """The hinge losses of a generator and a discriminator  (Zhang et al. 2019, eq. 4)."""
 
-    task: GenerateImage
+    config: GenerateImage
     train: Images
     stats: ImageStats
     summary: str
@@ -54,24 +54,24 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
     unit: str = "images"
 
     def build_model(self) -> SelfAttentionGAN:
-        return _build(self.task, self.stats)
+        return _build(self.config, self.stats)
 
     def plan_epoch(self, epoch: int) -> Sequence[Planned]:
-        return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
+        return plan_image_batches(len(self.train), self.config.batch, self.config.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        return large_batch_warnings(self.task.batch, len(self.train), "images")
+        return large_batch_warnings(self.config.batch, len(self.train), "images")
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         seed, index = planned
         images = self.train[index]
-        return shard(random_shift(signed(images.pixels), self.task.shift, seed), images.labels, rank, world)
+        return shard(random_shift(signed(images.pixels), self.config.shift, seed), images.labels, rank, world)
 
     def num_terms(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
     def before_step(self, model: SelfAttentionGAN) -> None:
-        model.update_ema(self.task.keep)
+        model.update_ema(self.config.keep)
 
     def loss(self, model: SelfAttentionGAN, batch: ImageBatch) -> Loss:
         """Both losses at once: each network gets the gradient of its own loss alone."""
@@ -84,13 +84,13 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
 
     def validate(self, model: SelfAttentionGAN) -> ValidationResult:
         labels = np.arange(len(self.stats.classes)).repeat(_VALIDATED)
-        scores = self.real.scores(sample_images(model, labels, self.task.seed), labels)
-        return ValidationResult(scores, self.task.metric, self.task.metrics[self.task.metric])
+        scores = self.real.scores(sample_images(model, labels, self.config.seed), labels)
+        return ValidationResult(scores, self.config.metric, self.config.metrics[self.config.metric])
 
     def draw_samples(self, model: SelfAttentionGAN, path: Path) -> bool:
         """One row of samples per class, from the same noise at every step."""
         classes = len(self.stats.classes)
-        samples = sample_images(model, np.arange(classes).repeat(_SHOWN), self.task.seed)
+        samples = sample_images(model, np.arange(classes).repeat(_SHOWN), self.config.seed)
         write_png(path, image_grid(samples.reshape(classes, _SHOWN, *samples.shape[1:])))
         return True
 
@@ -157,32 +157,34 @@ class GenerateImageTask(Task[GenerateImage, ImageGenerator]):
         )
 
 
-def validation_judge(task: GenerateImage, folder: Path) -> ReferenceClassifier:
+def validation_judge(config: GenerateImage, folder: Path) -> ReferenceClassifier:
     """The classifier by which a run chose its weights. It is in the run: images are read only if it is missing."""
 
     def train() -> ReferenceClassifier:
-        images, valid, stats, _ = load_training_images(task, folder, new=False)
-        return ReferenceClassifier.train(images, valid, stats, task.judge, task.seed)
+        images, valid, stats, _ = load_training_images(config, folder, new=False)
+        return ReferenceClassifier.train(images, valid, stats, config.judge, config.seed)
 
     return ReferenceClassifier.of(folder / JUDGE, False, read_stats(folder), train)
 
 
-def judge_and_images(task: GenerateImage, folder: Path, split: str) -> tuple[ReferenceClassifier, Images]:
+def judge_and_images(config: GenerateImage, folder: Path, split: str) -> tuple[ReferenceClassifier, Images]:
     """The classifier that judges samples, and the real images of the split, which it was not trained on.
 
     The classifier of "valid" chose the weights of the run; that of "test" had no part in the choice.
     """
     stats = read_stats(folder)
     if split == "valid":
-        return validation_judge(task, folder), _generated(load_training_images(task, folder, new=False).valid, stats)
-    images, test = read_train_and_test(task, stats.classes)
+        return validation_judge(config, folder), _generated(
+            load_training_images(config, folder, new=False).valid, stats
+        )
+    images, test = read_train_and_test(config, stats.classes)
     test = _generated(test, stats)
     # a classifier that exists was trained on the images as they were; those to validate on have no part in it
     now = replace(with_initial_stats(ImageStats.of(images), folder), valid_sha256=stats.valid_sha256)
     save_or_check_stats(now, folder, new=False)
 
     def train() -> ReferenceClassifier:
-        return ReferenceClassifier.train(images, test, stats, task.judge, task.seed + 1)
+        return ReferenceClassifier.train(images, test, stats, config.judge, config.seed + 1)
 
     return ReferenceClassifier.of(folder / TEST_JUDGE, False, stats, train), test
 
@@ -192,8 +194,8 @@ def _generated(images: Images, stats: ImageStats) -> Images:
     return images[known_rows(images.labels, len(stats.classes))]
 
 
-def _build(task: GenerateImage, stats: ImageStats) -> SelfAttentionGAN:
-    return task.model.build(stats.height, stats.channels, len(stats.classes))
+def _build(config: GenerateImage, stats: ImageStats) -> SelfAttentionGAN:
+    return config.model.build(stats.height, stats.channels, len(stats.classes))
 
 
 def _check_size(stats: ImageStats) -> None:

@@ -58,7 +58,7 @@ _POLICY = 0.05
 class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
     """Cross-entropy of the classes, REINFORCE for the locations, squared error of the baseline  (Mnih et al. 2014)."""
 
-    task: Glimpse
+    config: Glimpse
     train: Images  # as they were read; scenes are composed batch by batch
     valid: Images  # scenes
     source_stats: ImageStats  # of the images as they were read
@@ -69,53 +69,53 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
     @property
     def stats(self) -> ImageStats:
         """The statistics of the images that the model reads."""
-        return scene_stats(self.task, self.source_stats)
+        return scene_stats(self.config, self.source_stats)
 
     def build_model(self) -> RAM:
-        return build_ram(self.task, self.source_stats)
+        return build_ram(self.config, self.source_stats)
 
     def resolved_options(self) -> dict[str, Any]:
         size = self.source_stats.height, self.source_stats.width
-        options: dict[str, Any] = {"model": {"patch": self.task.patch_size(*size)}}
-        height, width = self.task.canvas_size(*size)
+        options: dict[str, Any] = {"model": {"patch": self.config.patch_size(*size)}}
+        height, width = self.config.canvas_size(*size)
         # of images that are no squares the canvas is no square, which one number cannot say
-        if self.task.scene != "plain" and height == width:
+        if self.config.scene != "plain" and height == width:
             options["canvas"] = height
-        if self.task.scene == "cluttered":
-            options["piece"] = self.task.piece_size(*size)
+        if self.config.scene == "cluttered":
+            options["piece"] = self.config.piece_size(*size)
         return options
 
     def plan_epoch(self, epoch: int) -> Sequence[Planned]:
-        return plan_image_batches(len(self.train), self.task.batch, self.task.seed, epoch)
+        return plan_image_batches(len(self.train), self.config.batch, self.config.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        return large_batch_warnings(self.task.batch, len(self.train), "images")
+        return large_batch_warnings(self.config.batch, len(self.train), "images")
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
-        if self.task.scene == "plain":
-            return shifted_batch(self.train, self.stats, planned, self.task.shift, rank, world)
+        if self.config.scene == "plain":
+            return shifted_batch(self.train, self.stats, planned, self.config.shift, rank, world)
         seed, index = planned
-        scenes = _compose_scenes(self.task, self.train, index, seed)
+        scenes = _compose_scenes(self.config, self.train, index, seed)
         return shard(image_tensor(scenes.pixels, self.stats), scenes.labels, rank, world)
 
     def num_terms(self, batch: ImageBatch) -> int:
         return len(batch.labels)
 
     def loss(self, model: RAM, batch: ImageBatch) -> Loss:
-        x, labels = batch.x.repeat(self.task.draws, 1, 1, 1), batch.labels.repeat(self.task.draws)
+        x, labels = batch.x.repeat(self.config.draws, 1, 1, 1), batch.labels.repeat(self.config.draws)
         output = model.look(x)
-        answer = F.cross_entropy(output.logits.float(), labels, label_smoothing=self.task.smoothing)
+        answer = F.cross_entropy(output.logits.float(), labels, label_smoothing=self.config.smoothing)
         right = (output.logits.argmax(-1) == labels).float()
         # the answer comes last, and every glimpse has led to it
         reward = right.unsqueeze(-1).expand_as(output.log_prob)
-        policy = self.task.model.glimpses * reinforce(output.log_prob, reward, output.baseline)
+        policy = self.config.model.glimpses * reinforce(output.log_prob, reward, output.baseline)
         total = answer + _POLICY * policy + F.mse_loss(output.baseline, reward)
         count = len(batch.labels)
         return Loss(total * count, count, {"accuracy": 100.0 * right.mean() * count, "answer": answer * count})
 
     def validate(self, model: RAM) -> ValidationResult:
         scores = path_scores(model, self.valid, self.stats)
-        return ValidationResult(scores, self.task.metric, self.task.metrics[self.task.metric])
+        return ValidationResult(scores, self.config.metric, self.config.metrics[self.config.metric])
 
 
 class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
@@ -173,43 +173,43 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
         return *bounded_examples(split.data, predictor.stats.classes), split.title
 
 
-def build_ram(task: Glimpse, stats: ImageStats) -> RAM:
+def build_ram(config: Glimpse, stats: ImageStats) -> RAM:
     """The model for images of these statistics, as they were read: the image decides the patch, not its canvas."""
-    patch = task.patch_size(stats.height, stats.width)
-    return task.model.build(stats.channels, len(stats.classes), patch=patch)
+    patch = config.patch_size(stats.height, stats.width)
+    return config.model.build(stats.channels, len(stats.classes), patch=patch)
 
 
 # Scenes
 
 
-def scene_stats(task: Glimpse, stats: ImageStats) -> ImageStats:
+def scene_stats(config: Glimpse, stats: ImageStats) -> ImageStats:
     """The statistics of scenes of images with these: those of the canvas, with black at 0, as it is outside of it."""
-    height, width = task.canvas_size(stats.height, stats.width)
+    height, width = config.canvas_size(stats.height, stats.width)
     return replace(stats, mean=0.0, height=height, width=width)
 
 
-def read_scenes(task: Glimpse, split: str) -> Images:
+def read_scenes(config: Glimpse, split: str) -> Images:
     """The scenes of "valid", which choose the best weights, or of "test", which training does not use."""
-    return _evaluation_scenes(task, read_split(task, split), split)
+    return _evaluation_scenes(config, read_split(config, split), split)
 
 
-def _held_out_scenes(task: Glimpse, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
+def _held_out_scenes(config: Glimpse, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
     """The scenes of a run that is trained; raises if it was trained on some of them."""
-    held_out = read_held_out(task, split, folder)
-    return replace(held_out, data=_evaluation_scenes(task, held_out.data, split))
+    held_out = read_held_out(config, split, folder)
+    return replace(held_out, data=_evaluation_scenes(config, held_out.data, split))
 
 
-def _evaluation_scenes(task: Glimpse, images: Images, split: str) -> Images:
+def _evaluation_scenes(config: Glimpse, images: Images, split: str) -> Images:
     """One scene per image, the same whenever they are composed."""
-    if task.scene == "plain":
+    if config.scene == "plain":
         return images
-    return _compose_scenes(task, images, np.arange(len(images)), _SEEDS[split])
+    return _compose_scenes(config, images, np.arange(len(images)), _SEEDS[split])
 
 
-def _compose_scenes(task: Glimpse, images: Images, index: NDArray[np.int64], seed: int) -> Images:
+def _compose_scenes(config: Glimpse, images: Images, index: NDArray[np.int64], seed: int) -> Images:
     _, height, width, _ = images.pixels.shape
-    clutter = task.clutter or 0
-    piece, canvas = task.piece_size(height, width), task.canvas_size(height, width)
+    clutter = config.clutter or 0
+    piece, canvas = config.piece_size(height, width), config.canvas_size(height, width)
     return compose(images, index, canvas, clutter=clutter, piece=piece, seed=seed).images
 
 

@@ -55,7 +55,7 @@ class PlannedPairs(NamedTuple):
 class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
     """−log p(class | first text, second text), with label smoothing."""
 
-    task: Match
+    config: Match
     facts: PairFacts
     parts: PairParts
     tokens: Sequence[Any]  # of every pair to train on
@@ -83,18 +83,18 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         return list(np.array([self.reader.lengths(each) for each in self.tokens], np.int64).T)
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedPairs]:
-        batches = plan_batches(self._lengths(), self.task.batch, self.task.seed, epoch)
-        return [PlannedPairs((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+        batches = plan_batches(self._lengths(), self.config.batch, self.config.seed, epoch)
+        return [PlannedPairs((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def warnings(self) -> Sequence[str]:
-        long = long_sample_warnings(self._lengths(), self.task.batch)
+        long = long_sample_warnings(self._lengths(), self.config.batch)
         return [*long, *unseen_class_notes(self.valid, self.facts.classes)]
 
     def baselines(self) -> BaselineReport | None:
-        if isinstance(self.task.model, BagOfPairsOptions):
+        if isinstance(self.config.model, BagOfPairsOptions):
             return None
         probabilities = baseline_probabilities(self.folder, self.facts, self.valid)
-        advice = "" if isinstance(self.task.model, CoEncoderOptions) else "--encoder FOLDER --model co-encoder"
+        advice = "" if isinstance(self.config.model, CoEncoderOptions) else "--encoder FOLDER --model co-encoder"
         accuracy = class_scores(probabilities, self.valid.labels)["accuracy"]
         return BaselineReport("accuracy", True, {"bag of words": accuracy}, advice)
 
@@ -103,7 +103,7 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         if not len(rows):
             return None
         rng = np.random.default_rng([*planned.seed, rank])
-        inputs = self.reader.inputs([self.tokens[n] for n in rows], self.task.word_dropout, rng)
+        inputs = self.reader.inputs([self.tokens[n] for n in rows], self.config.word_dropout, rng)
         return MatchBatch(inputs, torch.from_numpy(self.train.labels[rows]))
 
     def num_terms(self, batch: MatchBatch) -> int:
@@ -111,12 +111,12 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
 
     def loss(self, model: PairModel, batch: MatchBatch) -> Loss:
         logits = model(self._read_states(model, batch.inputs)).float()
-        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.task.smoothing, reduction="sum")
+        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
         right = (logits.argmax(-1) == batch.labels).sum()
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
     def validate(self, model: PairModel) -> ValidationResult:
-        predictor = MatchPredictor(model, self.reader, self.facts.classes, max_length=self.task.max_length)
+        predictor = MatchPredictor(model, self.reader, self.facts.classes, max_length=self.config.max_length)
         probabilities = predictor.probabilities(
             self.valid_tokens,
             logits=lambda part: model(self._read_states(model, self.reader.inputs(part).to(predictor.device))),
@@ -128,7 +128,7 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         """The number of the pairs of these batches, and the beginning of the first."""
         index = np.concatenate([each.rows for each in planned])
         first = shortened(self.train.first[int(index[0])])
-        return f"{len(index)} pairs of {self.task.dataset_label}, the first of them {first}"
+        return f"{len(index)} pairs of {self.config.dataset_label}, the first of them {first}"
 
 
 def baseline_probabilities(folder: Path, facts: PairFacts, data: LabelledPairs) -> NDArray[np.float64]:  # -> "n k"

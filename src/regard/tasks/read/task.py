@@ -49,7 +49,7 @@ class PlannedSpans(NamedTuple):
 class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
     """−(log p1 + log p2) of the first and the last word of every answer."""
 
-    task: ReadConfig
+    config: ReadConfig
     vocabulary: ReadVocabulary
     encoder: WordEncoder
     train: Sequence[WordedQuestion]
@@ -59,14 +59,14 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
     unit: str = "questions"
 
     def build_model(self) -> BiDAF:
-        return self.task.model.build(self.vocabulary.sizes)
+        return self.config.model.build(self.vocabulary.sizes)
 
     def resolved_options(self) -> dict[str, Any] | None:
-        return {"history": self.task.history}
+        return {"history": self.config.history}
 
     def warnings(self) -> Sequence[str]:
-        notes = [*long_sample_warnings(self._lengths(), self.task.batch)]
-        long = _too_long([each.span for each in self.train], self.task.limit)
+        notes = [*long_sample_warnings(self._lengths(), self.config.batch)]
+        long = _too_long([each.span for each in self.train], self.config.limit)
         if long is not None:
             notes.append(f"{long}: they are trained on, but never given as answers; try a larger --limit")
         return notes
@@ -76,8 +76,8 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
         return [np.array(list(map(len, side))) for side in sides]
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedSpans]:
-        batches = plan_batches(self._lengths(), self.task.batch, self.task.seed, epoch)
-        return [PlannedSpans((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+        batches = plan_batches(self._lengths(), self.config.batch, self.config.seed, epoch)
+        return [PlannedSpans((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def load_batch(self, planned: PlannedSpans, rank: int, world: int) -> ReadBatch | None:
         rows = planned.rows[rank::world]
@@ -85,11 +85,11 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
             return None
         questions = [self.train[n] for n in rows]
         dropped: frozenset[str] = frozenset()
-        if self.task.word_dropout:
+        if self.config.word_dropout:
             # a word is dropped from a passage and from its question together, so that they still match
             words = sorted({word for each in questions for word in (*each.passage.words, *each.question)})
             rng = np.random.default_rng([*planned.seed, rank])
-            dropped = frozenset(np.array(words)[rng.random(len(words)) < self.task.word_dropout].tolist())
+            dropped = frozenset(np.array(words)[rng.random(len(words)) < self.config.word_dropout].tolist())
         return to_batch(questions, self.encoder, dropped)
 
     def num_terms(self, batch: ReadBatch) -> int:
@@ -100,7 +100,7 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
         return Loss(span_nll(start, end, batch.spans).sum(), len(batch), {})
 
     def validate(self, model: BiDAF) -> ValidationResult:
-        predictor = ReadPredictor(model, self.vocabulary, self.task)
+        predictor = ReadPredictor(model, self.vocabulary, self.config)
         questions = self.valid.questions
         outputs = predictor.answer(questions)
         scores = _named(score([output.best.text for output in outputs], questions))
@@ -110,14 +110,14 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
 
     def baselines(self) -> BaselineReport:
         questions = self.valid.questions
-        baselines = _baselines(questions, split_questions(questions, self.task.num_turns), self.task.limit)
+        baselines = _baselines(questions, split_questions(questions, self.config.num_turns), self.config.limit)
         return BaselineReport("exact match", True, {name: scores.exact_match for name, scores in baselines.items()})
 
     def locate(self, planned: Sequence[PlannedSpans]) -> str:
         """The number of the questions of these batches, and the first."""
         index = np.concatenate([each.rows for each in planned])
         first = " ".join(self.train[index[0]].question)
-        return f"{len(index)} questions of {self.task.dataset_label}, the first {first[:60]!r}"
+        return f"{len(index)} questions of {self.config.dataset_label}, the first {first[:60]!r}"
 
 
 class ReadTask(Task[ReadConfig, ReadPredictor]):

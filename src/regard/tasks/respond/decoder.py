@@ -78,8 +78,8 @@ class DecoderFacts:
     def build(self, vocabulary: int) -> TransformerLanguageModel:
         """The decoder with random weights."""
         if self.options is not None:
-            task: Any = TASKS[_LANGUAGE_MODEL].from_json(self.options)
-            built = task.model.build(vocabulary, task.segment)
+            config: Any = TASKS[_LANGUAGE_MODEL].from_json(self.options)
+            built = config.model.build(vocabulary, config.segment)
         else:
             assert self.config is not None
             config = CheckpointConfig(Path(self.source), self.config)

@@ -49,7 +49,7 @@ _BOOKINGS = 6_000
 class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
     """−log p(reply | turns before it), with label smoothing; the turns themselves are not predicted."""
 
-    task: Respond
+    config: Respond
     reader: DialogueReader
     replies: Sequence[EncodedReply]
     valid: Sequence[EncodedReply]
@@ -61,13 +61,13 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
     unit: str = "tokens"
 
     def build_model(self) -> Responder:
-        return _build(self.task, self.reader.tokenizer, self.decoder)
+        return _build(self.config, self.reader.tokenizer, self.decoder)
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedReplies]:
-        draws = np.random.default_rng([self.task.seed, epoch, 1]).random(len(self.replies))
+        draws = np.random.default_rng([self.config.seed, epoch, 1]).random(len(self.replies))
         # by the lengths of whole histories, so that an epoch has as many steps with fewer turns
-        batches = plan_batches(token_lengths(self.replies), self.task.batch, self.task.seed, epoch)
-        turns = self.task.turns_in(epoch)
+        batches = plan_batches(token_lengths(self.replies), self.config.batch, self.config.seed, epoch)
+        turns = self.config.turns_in(epoch)
         return [PlannedReplies(rows, draws[rows], turns) for rows in batches]
 
     def warnings(self) -> Sequence[str]:
@@ -77,20 +77,20 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
             return ()
         return (
             f"{plural(replies, 'reply', 'replies')} to train on and {plural(turns, 'turn')} before replies have more "
-            f"than words={self.task.words} tokens: of replies the first are learned, of turns the last are read; give "
-            "a larger --words to use all",
+            f"than words={self.config.words} tokens: of replies the first are learned, of turns the last are read; "
+            "give a larger --words to use all",
         )
 
     def load_batch(self, planned: PlannedReplies, rank: int, world: int) -> ReplyBatch | None:
         rows, draws = (part[rank::world].tolist() for part in (planned.rows, planned.draws))
-        kept = [self.task.turns_kept(planned.turns, draw) for draw in draws]
+        kept = [self.config.turns_kept(planned.turns, draw) for draw in draws]
         replies = [self.replies[n].with_turns(turns) for n, turns in zip(rows, kept, strict=True)]
         if not replies:
             return None
         firsts = None
         if self.learns_dialogues:
             firsts = [
-                first_reply(reply, draw if self.task.is_bidirectional else 0.0)
+                first_reply(reply, draw if self.config.is_bidirectional else 0.0)
                 for reply, draw in zip(replies, draws, strict=True)
             ]
         return ReplyBatch.of(replies, self.reader.tokenizer.special, firsts)
@@ -100,7 +100,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
 
     def loss(self, model: Responder, batch: ReplyBatch) -> Loss:
         total, nll = model.token_loss(
-            batch.history, batch.target, batch.lengths, batch.first, smoothing=self.task.smoothing
+            batch.history, batch.target, batch.lengths, batch.first, smoothing=self.config.smoothing
         )
         return Loss(total, self.num_terms(batch), {"nll": nll.sum()})
 
@@ -258,15 +258,15 @@ class RespondTask(Task[Respond, RespondPredictor]):
         return split.annotate(evaluation)
 
 
-def _build(task: Respond, tokenizer: TextTokenizer, decoder: "PretrainedDecoder | None") -> Responder:
-    if isinstance(task.model, DecoderOptions):
+def _build(config: Respond, tokenizer: TextTokenizer, decoder: "PretrainedDecoder | None") -> Responder:
+    if isinstance(config.model, DecoderOptions):
         assert decoder is not None
         return decoder.build()
-    return task.model.build(len(tokenizer), longest=task.longest)
+    return config.model.build(len(tokenizer), longest=config.longest)
 
 
-def _train_tokenizer(task: Respond, splits: DialogueSplits) -> Tokenizer:
-    return Tokenizer.train(task.tokens, (turn for dialogue in splits.train for turn in dialogue), task.vocabulary)
+def _train_tokenizer(config: Respond, splits: DialogueSplits) -> Tokenizer:
+    return Tokenizer.train(config.tokens, (turn for dialogue in splits.train for turn in dialogue), config.vocabulary)
 
 
 def _perplexity(nll: float) -> float:

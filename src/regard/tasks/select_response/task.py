@@ -98,7 +98,7 @@ def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: Pretra
 class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
     """−log σ(score) of right responses and −log σ(−score) of wrong ones."""
 
-    task: SelectResponse
+    config: SelectResponse
     facts: DialogueFacts
     parts: SelectorParts
     contexts: Sequence[Context]
@@ -110,7 +110,9 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
     unit: str = "contexts"
 
     def predictor(self, model: ResponseSelector) -> SelectResponsePredictor:
-        return SelectResponsePredictor(model, self.parts.reader, turns=self.task.turns, max_length=self.task.max_length)
+        return SelectResponsePredictor(
+            model, self.parts.reader, turns=self.config.turns, max_length=self.config.max_length
+        )
 
     def build_model(self) -> ResponseSelector:
         return self.parts.build()
@@ -120,15 +122,15 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
             return ()
         have = "has" if self.num_cut == 1 else "have"
         return (
-            f"{plural(self.num_cut, 'turn')} to train on {have} more than words={self.task.words} tokens, and those "
+            f"{plural(self.num_cut, 'turn')} to train on {have} more than words={self.config.words} tokens, and those "
             "behind them are not read; give a larger --words to read them",
         )
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedContexts]:
-        order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.contexts))
-        size = self.task.batch
+        order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.contexts))
+        size = self.config.batch
         batches = [order[n : n + size] for n in range(0, len(order), size)]
-        return [PlannedContexts((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+        return [PlannedContexts((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def load_batch(self, planned: PlannedContexts, rank: int, world: int) -> ResponseBatch | None:
         rows = planned.rows[rank::world]
@@ -138,11 +140,11 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
         pairs, labels = [], []
         for n in rows.tolist():
             context = self.contexts[n]
-            wrong = [self.contexts[k].response for k in rng.integers(len(self.contexts), size=self.task.negatives)]
+            wrong = [self.contexts[k].response for k in rng.integers(len(self.contexts), size=self.config.negatives)]
             for response in (context.response, *wrong):
                 pairs.append((context.turns, response))
                 labels.append(float(response == context.response))
-        return ResponseBatch(dialogue_inputs(self.parts.reader, pairs, self.task.turns), torch.tensor(labels))
+        return ResponseBatch(dialogue_inputs(self.parts.reader, pairs, self.config.turns), torch.tensor(labels))
 
     def num_terms(self, batch: ResponseBatch) -> int:
         return len(batch.labels)
@@ -169,13 +171,13 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
 
     def baselines(self) -> BaselineReport:
         scores = {"tf-idf": ranking_scores(tf_idf_scores(self.valid))["recall at 1"]}
-        return BaselineReport("recall at 1", True, scores, "" if self.task.model.encoder else "--encoder FOLDER")
+        return BaselineReport("recall at 1", True, scores, "" if self.config.model.encoder else "--encoder FOLDER")
 
     def locate(self, planned: Sequence[PlannedContexts]) -> str:
         """The number of the contexts of these batches, and the last turn of the first."""
         index = np.concatenate([each.rows for each in planned])
         turn = self.contexts[int(index[0])].turns[-1][:60]
-        return f"{len(index)} contexts of {self.task.dataset_label}, the first ends with {turn!r}"
+        return f"{len(index)} contexts of {self.config.dataset_label}, the first ends with {turn!r}"
 
 
 class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):

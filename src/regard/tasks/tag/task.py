@@ -46,7 +46,7 @@ class PlannedSentences(NamedTuple):
 class TagProblem(TrainingProblem[Tagger, TagBatch]):
     """−log p(tags | words) of every sentence, and of its intent."""
 
-    task: Tag
+    config: Tag
     vocabulary: TagVocabulary
     encoder: WordEncoder | SubwordEncoder
     train: Sequence[TaggedSentence]
@@ -58,16 +58,16 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
     unit: str = "words"
 
     def build_model(self) -> Tagger:
-        return build(self.task, self.vocabulary, self.pretrained)
+        return build(self.config, self.vocabulary, self.pretrained)
 
     def warnings(self) -> Sequence[str]:
-        return [*self.stray, *long_sample_warnings([self._lengths()], self.task.batch)]
+        return [*self.stray, *long_sample_warnings([self._lengths()], self.config.batch)]
 
     def closing_notes(self) -> Sequence[str]:
         """How `regard predict` will split text, and the number of training sentences that it would split otherwise."""
-        split = self.vocabulary.splitter(self.task.words)
+        split = self.vocabulary.splitter(self.config.words)
         how = {"file": f"{self.vocabulary.affixes}, as in the training file", "spaces": "at spaces"}
-        notes = [f"Text to tag is split {how.get(self.task.words, 'at spaces and punctuation')}."]
+        notes = [f"Text to tag is split {how.get(self.config.words, 'at spaces and punctuation')}."]
         changed = [each for each in self.train if split(each.text)[0] != tuple(each.words)]
         if changed:
             pairs = enumerate(zip(split(changed[0].text)[0], changed[0].words, strict=False))
@@ -83,8 +83,8 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         return np.array([len(sentence) for sentence in self.train])
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedSentences]:
-        batches = plan_batches((self._lengths(),), self.task.batch, self.task.seed, epoch)
-        return [PlannedSentences((self.task.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+        batches = plan_batches((self._lengths(),), self.config.batch, self.config.seed, epoch)
+        return [PlannedSentences((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def load_batch(self, planned: PlannedSentences, rank: int, world: int) -> TagBatch | None:
         rows = planned.rows[rank::world]
@@ -93,7 +93,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         sentences = [self.train[n] for n in rows]
         count = sum(map(len, sentences))
         rng = np.random.default_rng([*planned.seed, rank])
-        dropped = rng.random(count) < self.task.word_dropout if self.task.word_dropout else None
+        dropped = rng.random(count) < self.config.word_dropout if self.config.word_dropout else None
         return to_batch(sentences, self.vocabulary, self.encoder, dropped)
 
     def num_terms(self, batch: TagBatch) -> int:
@@ -109,7 +109,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         return Loss(total, self.num_terms(batch), sums)
 
     def validate(self, model: Tagger) -> ValidationResult:
-        predictor = TagPredictor(model, self.vocabulary, self.task, self.encoder)
+        predictor = TagPredictor(model, self.vocabulary, self.config, self.encoder)
         found = predictor.tag_words([sentence.words for sentence in self.valid])
         scores, _ = score(found, self.valid, self.vocabulary.tag_scheme)
         scores["nll"] = predictor.mean_nll(self.valid)
@@ -120,7 +120,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         """The number of the sentences of these batches, and the beginning of the first."""
         index = np.concatenate([each.rows for each in planned])
         first = self.train[index[0]].text[:60]
-        return f"{plural(len(index), 'sentence')} of {self.task.dataset_label}, the first {first!r}"
+        return f"{plural(len(index), 'sentence')} of {self.config.dataset_label}, the first {first!r}"
 
 
 def to_batch(

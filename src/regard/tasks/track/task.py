@@ -97,7 +97,7 @@ def encode_all(
 class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
     """−log p of the value of every slot, none included, and of every request, per turn."""
 
-    task: Track
+    config: Track
     facts: TrackingFacts
     encoder: TurnEncoder
     turns: Sequence[TrackedTurn]
@@ -112,16 +112,16 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
     unit: str = "turns"
 
     def build_model(self) -> SlotTracker:
-        return build(self.task, self.facts, self.pretrained)
+        return build(self.config, self.facts, self.pretrained)
 
     def warnings(self) -> Sequence[str]:
         unseen = unseen_value_notes(self.valid, self.facts.ontology)
         return [*([self.corrections] if self.corrections else []), *unseen]
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedTurns]:
-        order = np.random.default_rng([self.task.seed, epoch]).permutation(len(self.examples))
-        batches = whole_batches([len(self.examples[n]) for n in order], self.task.batch)
-        return [PlannedTurns((self.task.seed, epoch, n), order[rows]) for n, rows in enumerate(batches)]
+        order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.examples))
+        batches = whole_batches([len(self.examples[n]) for n in order], self.config.batch)
+        return [PlannedTurns((self.config.seed, epoch, n), order[rows]) for n, rows in enumerate(batches)]
 
     def load_batch(self, planned: PlannedTurns, rank: int, world: int) -> TrackBatch | None:
         rows = self._turns(planned.examples[rank::world])
@@ -129,7 +129,7 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
             return None
         rng = np.random.default_rng([*planned.seed, rank])
         inputs = self.encoder.inputs(
-            [self.encoded[n] for n in rows], rng, self.task.word_dropout, self.task.value_dropout
+            [self.encoded[n] for n in rows], rng, self.config.word_dropout, self.config.value_dropout
         )
         return TrackBatch(inputs, *self.encoder.candidates.targets([self.turns[n] for n in rows]))
 
@@ -156,7 +156,7 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
         """The number of the turns of these batches, and the first."""
         index = self._turns(np.concatenate([each.examples for each in planned]))
         first = self.turns[index[0]].user[:60]
-        return f"{plural(len(index), 'turn')} of {self.task.dataset_label}, the first {first!r}"
+        return f"{plural(len(index), 'turn')} of {self.config.dataset_label}, the first {first!r}"
 
 
 class TrackTask(Task[Track, TrackPredictor]):

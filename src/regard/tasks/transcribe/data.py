@@ -162,27 +162,27 @@ class SpeechFingerprint(DataFingerprint):
         return sha256_of(f"{text}\n" for text in valid.texts)
 
 
-def read_split(task: Transcribe, split: spelling.Split, times: int = 1) -> Speech:
+def read_split(config: Transcribe, split: spelling.Split, times: int = 1) -> Speech:
     """The speech of one split; without test files, that of "test" is that of "valid"."""
-    if task.train is None:
-        return SpelledSpeech(split, task.seed, _COUNTS[split], times)
-    if split == "test" and task.test is not None:
-        return SpeechFiles.read(task.test)
-    if split != "train" and task.valid is not None:
-        return SpeechFiles.read(task.valid)
-    train, valid = read_train_and_valid(task)
+    if config.train is None:
+        return SpelledSpeech(split, config.seed, _COUNTS[split], times)
+    if split == "test" and config.test is not None:
+        return SpeechFiles.read(config.test)
+    if split != "train" and config.valid is not None:
+        return SpeechFiles.read(config.valid)
+    train, valid = read_train_and_valid(config)
     return train if split == "train" else valid
 
 
-def read_train_and_valid(task: Transcribe) -> tuple[Speech, Speech]:
+def read_train_and_valid(config: Transcribe) -> tuple[Speech, Speech]:
     """The speech to train and to validate on; every file is read once."""
-    if task.train is None:
-        return read_split(task, "train"), read_split(task, "valid")
-    speech = SpeechFiles.read(task.train)
-    if task.valid is not None:
-        return speech, SpeechFiles.read(task.valid)
-    held = held_out(contents(speech), _VALID, task.seed)
-    require_held_out(held, task.train, "utterances")
+    if config.train is None:
+        return read_split(config, "train"), read_split(config, "valid")
+    speech = SpeechFiles.read(config.train)
+    if config.valid is not None:
+        return speech, SpeechFiles.read(config.valid)
+    held = held_out(contents(speech), _VALID, config.seed)
+    require_held_out(held, config.train, "utterances")
     return speech.take(np.flatnonzero(~held)), speech.take(np.flatnonzero(held))
 
 
@@ -192,14 +192,14 @@ def contents(speech: Speech) -> Iterator[bytes]:
     return (f"{sound.rate}\n".encode() + sound.samples.tobytes() for sound in sounds)
 
 
-def fingerprint(task: Transcribe, train: Speech, valid: Speech) -> SpeechFingerprint:
+def fingerprint(config: Transcribe, train: Speech, valid: Speech) -> SpeechFingerprint:
     """Counts, hashes, and the statistics of the features."""
-    bands, count = MelBands(task.rate, task.mels), 0
-    total, squares = np.zeros(task.mels), np.zeros(task.mels)
-    is_embedded = task.train is None
+    bands, count = MelBands(config.rate, config.mels), 0
+    total, squares = np.zeros(config.mels), np.zeros(config.mels)
+    is_embedded = config.train is None
     digest = sha256()
     for n in range(min(len(train), _MEASURED) if is_embedded else len(train)):
-        sound = train.sound(n, task.rate)
+        sound = train.sound(n, config.rate)
         digest.update(sound.samples.tobytes())
         frames = log_mel(torch.from_numpy(sound.samples), bands).numpy().astype(np.float64)
         total, squares, count = total + frames.sum(0), squares + np.square(frames).sum(0), count + len(frames)
@@ -242,8 +242,8 @@ def check_alphabet(speech: Speech, tokenizer: Tokenizer, source: object) -> None
 class Features:
     """Log-mel features with a mean of 0 and a deviation of 1 per band."""
 
-    def __init__(self, task: Transcribe, data: SpeechFingerprint) -> None:
-        self.bands = MelBands(task.rate, task.mels)
+    def __init__(self, config: Transcribe, data: SpeechFingerprint) -> None:
+        self.bands = MelBands(config.rate, config.mels)
         self.mean, self.deviation = torch.tensor(data.mean), torch.tensor(data.deviation)
 
     def frames(self, samples: NDArray[np.float32]) -> Tensor:  # "n" -> "t m"
@@ -279,9 +279,9 @@ class SpeechBatch:
         return SpeechBatch(self.x.to(device), self.lengths.to(device), self.target.to(device))
 
 
-def augmented(frames: Tensor, task: Transcribe, epoch: int, n: int) -> Tensor:  # "t m" -> "t m"
+def augmented(frames: Tensor, config: Transcribe, epoch: int, n: int) -> Tensor:  # "t m" -> "t m"
     """Frames with the masks of SpecAugment, a pure function of the seed, the epoch and the number of the utterance."""
-    if not task.masks:
+    if not config.masks:
         return frames
-    rng = np.random.default_rng([task.seed, epoch, n])
-    return spec_augment(frames, rng, masks=task.masks, max_frames=task.mask_frames, max_bands=task.mask_bands)
+    rng = np.random.default_rng([config.seed, epoch, n])
+    return spec_augment(frames, rng, masks=config.masks, max_frames=config.mask_frames, max_bands=config.mask_bands)

@@ -64,7 +64,7 @@ _DELAYED = 200
 class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
     """−log p(y | x) of transcripts, with label smoothing."""
 
-    task: Transcribe
+    config: Transcribe
     train: Speech
     valid: Speech
     tokenizer: Tokenizer
@@ -74,15 +74,15 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
     unit: str = "letters"
 
     def build_model(self) -> Listener:
-        return self.task.model.build(self.task.mels, len(self.tokenizer))
+        return self.config.model.build(self.config.mels, len(self.tokenizer))
 
     def warnings(self) -> Sequence[str]:
-        long = long_sample_warnings([frame_counts(self.train.seconds)], self.task.batch)
+        long = long_sample_warnings([frame_counts(self.train.seconds)], self.config.batch)
         return [*long, *unseen_letter_notes(self.valid.texts, self.tokenizer)]
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedSpeech]:
         lengths = frame_counts(self.train.epoch(epoch).seconds)
-        batches = plan_batches([lengths], self.task.batch, self.task.seed, epoch)
+        batches = plan_batches([lengths], self.config.batch, self.config.seed, epoch)
         return [PlannedSpeech(epoch, index) for index in batches]
 
     def load_batch(self, planned: PlannedSpeech, rank: int, world: int) -> SpeechBatch | None:
@@ -91,7 +91,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
             return None
         speech = self.train.epoch(planned.epoch)
         frames = [
-            augmented(self.features.frames(speech.sound(n, self.task.rate).samples), self.task, planned.epoch, n)
+            augmented(self.features.frames(speech.sound(n, self.config.rate).samples), self.config, planned.epoch, n)
             for n in index
         ]
         return SpeechBatch(*padded(frames), between_marks(self.tokenizer.encode([speech.texts[n] for n in index])))
@@ -101,7 +101,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
 
     def loss(self, model: Listener, batch: SpeechBatch) -> Loss:
         """The smoothed cross-entropy of every letter, without padding."""
-        loss = _batch_loss(model, batch, self.task.smoothing)
+        loss = _batch_loss(model, batch, self.config.smoothing)
         total = loss.total
         if loss.output.log_prob is not None:
             total = total + hard_attention_loss(loss, None, _ENTROPY)
@@ -109,8 +109,8 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
 
     def validate(self, model: Listener) -> ValidationResult:
         transcriber = Transcriber(model, self.tokenizer, self.features)
-        count = min(len(self.valid), self.task.valid_lines)
-        sounds = [self.valid.sound(n, self.task.rate) for n in range(count)]
+        count = min(len(self.valid), self.config.valid_lines)
+        sounds = [self.valid.sound(n, self.config.rate) for n in range(count)]
         texts = self.valid.texts[:count]
         values, transcripts = error_rates(transcriber, sounds, texts, Greedy())
         # letters that the model cannot write have no probability
@@ -118,7 +118,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
             values["nll"] = self._nll(model, [sounds[n] for n in known], [texts[n] for n in known])
         n = min(3, count - 1)
         sample = f"{transcripts[n].text}   (right: {texts[n]})"
-        return ValidationResult(values, self.task.metric, self.task.metrics[self.task.metric], sample)
+        return ValidationResult(values, self.config.metric, self.config.metrics[self.config.metric], sample)
 
     @torch.no_grad()
     def _nll(self, model: Listener, sounds: Sequence[Sound], texts: Sequence[str]) -> float:
@@ -261,14 +261,14 @@ def listening_delays(transcriber: Transcriber, speech: Speech, rate: int) -> np.
     return np.array(delays)
 
 
-def _without_long(speech: Speech, task: Transcribe) -> tuple[Speech, int]:
+def _without_long(speech: Speech, config: Transcribe) -> tuple[Speech, int]:
     """The speech without utterances that are too long, and their number."""
     if not isinstance(speech, SpeechFiles):
         return speech, 0
-    index = np.flatnonzero(speech.seconds <= task.max_seconds)
+    index = np.flatnonzero(speech.seconds <= config.max_seconds)
     if not len(index):
         raise ValueError(
-            f"all {len(speech):,} files of {task.train} last more than max_seconds={task.max_seconds:g}; raise it"
+            f"all {len(speech):,} files of {config.train} last more than max_seconds={config.max_seconds:g}; raise it"
         )
     return speech.take(index), len(speech) - len(index)
 

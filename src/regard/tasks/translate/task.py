@@ -51,7 +51,7 @@ _OF_LENGTH = 1000
 class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
     """−log p(y | x) of pairs of sentences, with label smoothing."""
 
-    task: Translate
+    config: Translate
     vocabularies: Vocabularies
     corpus: Corpus
     valid: Pairs
@@ -65,14 +65,14 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
 
     def build_model(self) -> EncoderDecoder:
         sizes = len(self.vocabularies.source), len(self.vocabularies.target)
-        return self.task.model.build(*sizes, shared=self.vocabularies.shared, max_length=self.task.max_length)
+        return self.config.model.build(*sizes, shared=self.vocabularies.shared, max_length=self.config.max_length)
 
     def plan_epoch(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         lengths = self.corpus.source.lengths, self.corpus.target.lengths
-        return plan_batches(lengths, self.task.batch, self.task.seed, epoch)
+        return plan_batches(lengths, self.config.batch, self.config.seed, epoch)
 
     def warnings(self) -> Sequence[str]:
-        return long_sample_warnings((self.corpus.source.lengths, self.corpus.target.lengths), self.task.batch)
+        return long_sample_warnings((self.corpus.source.lengths, self.corpus.target.lengths), self.config.batch)
 
     def load_batch(self, planned: NDArray[np.int64], rank: int, world: int) -> PairBatch | None:
         batch = collate(self.corpus, planned)
@@ -82,41 +82,41 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
         """The lines of these batches in the files, counted from 1."""
         rows = among_all(np.concatenate(planned), self.corpus.left_out)
         lines = np.sort(among_all(rows, np.array(self.held, np.int64))) + 1
-        noun = ("line" if self.task.dataset == "files" else "pair") + ("s" if len(lines) > 1 else "")
+        noun = ("line" if self.config.dataset == "files" else "pair") + ("s" if len(lines) > 1 else "")
         first = ", ".join(map(str, lines[:_MAX_NAMED_LINES].tolist()))
         more = f" and {len(lines) - _MAX_NAMED_LINES:,} more" if len(lines) > _MAX_NAMED_LINES else ""
-        return f"{noun} {first}{more} of {self.task.dataset_label}"
+        return f"{noun} {first}{more} of {self.config.dataset_label}"
 
     def num_terms(self, batch: PairBatch) -> int:
         return batch.tokens
 
     def loss(self, model: EncoderDecoder, batch: PairBatch) -> Loss:
         """The smoothed cross-entropy of every target token, without padding."""
-        loss = _batch_loss(model, batch, self.task.smoothing)
+        loss = _batch_loss(model, batch, self.config.smoothing)
         total = loss.total
         if loss.output.log_prob is not None:
-            cumulative = self.task.model.samples_change_states
+            cumulative = self.config.model.samples_change_states
             total = total + hard_attention_loss(loss, None, _ENTROPY, cumulative=cumulative)
         return Loss(total, batch.tokens, {"nll": loss.nll.sum()})
 
     def validate(self, model: EncoderDecoder) -> ValidationResult:
-        longest = self.task.model.max_tokens(self.task.max_length)
+        longest = self.config.model.max_tokens(self.config.max_length)
         translator = Translator(model, self.vocabularies, stretch=self.stretch, longest=longest)
         values, translations = evaluate(translator, self.valid, Greedy(), self.reported, bleu=self.bleu)
         values["nll"] = self._nll(model)
         n = min(3, len(translations) - 1)
         sample = f"{self.valid.source[n]} → {translations[n]}   (right: {self.valid.target[n]})"
-        metric = self.task.metric
-        return ValidationResult(values, metric, self.task.metrics[metric], sample)
+        metric = self.config.metric
+        return ValidationResult(values, metric, self.config.metrics[metric], sample)
 
     def resolved_options(self) -> dict[str, Any] | None:
         # the tokenisation of BLEU depends on the targets
-        return {"bleu": self.bleu} if self.task.dataset == "files" or self.task.metric == "bleu" else None
+        return {"bleu": self.bleu} if self.config.dataset == "files" or self.config.metric == "bleu" else None
 
     @property
     def reported(self) -> tuple[str, ...]:
         """The scores of a validation, the deciding one first."""
-        return _scores(self.task, _VALIDATED)
+        return _scores(self.config, _VALIDATED)
 
     @torch.no_grad()
     def _nll(self, model: EncoderDecoder) -> float:
@@ -124,7 +124,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
         device = next(model.parameters()).device
         total = 0.0
         lengths = self.valid_corpus.source.lengths, self.valid_corpus.target.lengths
-        for index in plan_batches(lengths, max(self.task.batch, 2048), 0, 0):
+        for index in plan_batches(lengths, max(self.config.batch, 2048), 0, 0):
             total += float(_batch_loss(model, collate(self.valid_corpus, index).to(device), 0.0).total)
         return total / max(int((lengths[1] + 1).sum()), 1)
 
@@ -269,73 +269,73 @@ def evaluate(
     return scored(names, translations, pairs.answers, bleu), translations
 
 
-def read_one(task: Translate, split: str) -> Pairs:
+def read_one(config: Translate, split: str) -> Pairs:
     """The pairs of one split, "train", "valid" or "test"; no other file is read, unless the split is a part of it."""
-    if task.dataset == "files" and split == "test" and task.test:
-        return read_pairs(task.test)
-    if task.dataset == "files" and split != "train" and task.valid:
-        return read_pairs(task.valid)
-    pairs: Pairs = getattr(read(task), split)
+    if config.dataset == "files" and split == "test" and config.test:
+        return read_pairs(config.test)
+    if config.dataset == "files" and split != "train" and config.valid:
+        return read_pairs(config.valid)
+    pairs: Pairs = getattr(read(config), split)
     return pairs
 
 
-def _pairs_of_length(task: Translate, length: int, repeats: int | None) -> tuple[Pairs, str]:
+def _pairs_of_length(config: Translate, length: int, repeats: int | None) -> tuple[Pairs, str]:
     """New pairs of one length, and their name."""
-    of_length = None if task.dataset == "files" else EMBEDDED[task.dataset].of_length
+    of_length = None if config.dataset == "files" else EMBEDDED[config.dataset].of_length
     if of_length is None:
         sized = " and ".join(name for name, data in EMBEDDED.items() if data.of_length is not None)
         raise ValueError(
-            f"--length {length} is for runs on {sized}, and this one is on {task.dataset_label}; leave it out, or give "
-            "pairs of that length by --test"
+            f"--length {length} is for runs on {sized}, and this one is on {config.dataset_label}; leave it out, or "
+            "give pairs of that length by --test"
         )
-    if repeats is not None and task.repeats is None:
+    if repeats is not None and config.repeats is None:
         raise ValueError(
-            f"--repeats {repeats} is for runs on repeat-copy, and this one is on {task.dataset}; leave it out"
+            f"--repeats {repeats} is for runs on repeat-copy, and this one is on {config.dataset}; leave it out"
         )
-    if repeats is not None and task.repeats is not None and repeats > task.repeats:
+    if repeats is not None and config.repeats is not None and repeats > config.repeats:
         raise ValueError(
-            f"--repeats {repeats} is more than this run has seen; give --repeats {task.repeats} at most, or train with "
-            f"--repeats {repeats}"
+            f"--repeats {repeats} is more than this run has seen; give --repeats {config.repeats} at most, or train "
+            f"with --repeats {repeats}"
         )
-    repeats = task.repeats if repeats is None else repeats
+    repeats = config.repeats if repeats is None else repeats
     sizes = {} if repeats is None else {"repeats": repeats}
-    splits = read(task)
+    splits = read(config)
     known = {line for part in (splits.train, splits.valid, splits.test) for line in part.source}
     times = "" if repeats is None else f", {repeats} times"
-    return of_length(task.seed, _OF_LENGTH, length, known, **sizes), f"new sequences of {length} letters{times}"
+    return of_length(config.seed, _OF_LENGTH, length, known, **sizes), f"new sequences of {length} letters{times}"
 
 
-def read(task: Translate) -> Splits:
+def read(config: Translate) -> Splits:
     """The pairs to train on, to validate and to test; no training source of files is also one to validate on."""
-    if task.dataset != "files":
-        return EMBEDDED[task.dataset].splits(task.seed, **task.sizes)
-    train = read_pairs(task.train)
-    _check_text(task, train)
+    if config.dataset != "files":
+        return EMBEDDED[config.dataset].splits(config.seed, **config.sizes)
+    train = read_pairs(config.train)
+    _check_text(config, train)
     held: tuple[int, ...] = ()
-    if task.valid:
-        valid = read_pairs(task.valid)
+    if config.valid:
+        valid = read_pairs(config.valid)
     else:
-        train, valid, held = hold_out(train, task.valid_lines, task.seed)
-    return Splits(train, valid, read_pairs(task.test) if task.test else valid, held=held)
+        train, valid, held = hold_out(train, config.valid_lines, config.seed)
+    return Splits(train, valid, read_pairs(config.test) if config.test else valid, held=held)
 
 
-def _scores(task: Translate, by_dataset: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    names = by_dataset[task.dataset]
-    return tuple(dict.fromkeys((task.metric, *names) if task.metric in SCORES else names))
+def _scores(config: Translate, by_dataset: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    names = by_dataset[config.dataset]
+    return tuple(dict.fromkeys((config.metric, *names) if config.metric in SCORES else names))
 
 
-def _bleu_tokens(task: Translate, valid: Pairs) -> Cut:
+def _bleu_tokens(config: Translate, valid: Pairs) -> Cut:
     """The tokenisation of BLEU: the option, or one that suits the targets."""
-    return chosen_cut(task.bleu, valid.target[: task.valid_lines] if task.dataset == "files" else ())
+    return chosen_cut(config.bleu, valid.target[: config.valid_lines] if config.dataset == "files" else ())
 
 
-def _check_positions(task: Translate, valid: Corpus) -> None:
+def _check_positions(config: Translate, valid: Corpus) -> None:
     """Raises before training if a validation line has more tokens than the model has positions."""
     longest = 1 + int(max(valid.source.lengths.max(), valid.target.lengths.max()))
-    positions = task.model.max_tokens(task.max_length)
+    positions = config.model.max_tokens(config.max_length)
     if positions is not None and longest > positions:
         raise ValueError(
-            f"positions='learned' knows {positions} positions at max_length={task.max_length}, a line to validate on "
+            f"positions='learned' knows {positions} positions at max_length={config.max_length}, a line to validate on "
             f"has {longest} tokens; raise max_length to {longest // 2}, drop the line, or choose positions='sinusoidal'"
         )
 
@@ -345,12 +345,12 @@ def _batch_loss(model: EncoderDecoder, batch: PairBatch, smoothing: float) -> To
     return token_loss(output, batch.target[:, 1:], model.output, smoothing)
 
 
-def _check_text(task: Translate, pairs: Pairs) -> None:
+def _check_text(config: Translate, pairs: Pairs) -> None:
     """Raises for files without text, from which no vocabulary can be trained."""
     for side, lines in (("source", pairs.source), ("target", pairs.target)):
         if not any(line.strip() for line in lines):
             raise ValueError(
-                f"train={' '.join(map(str, task.train))} has no text on the side of the {side}, in "
+                f"train={' '.join(map(str, config.train))} has no text on the side of the {side}, in "
                 f"{len(lines):,} lines; give lines to learn from"
             )
 

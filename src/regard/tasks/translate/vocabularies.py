@@ -27,19 +27,19 @@ class Vocabularies:
         return self.source is self.target
 
     @staticmethod
-    def train(task: Translate, pairs: Pairs) -> "Vocabularies":
+    def train(config: Translate, pairs: Pairs) -> "Vocabularies":
         """Trained on the training pairs alone."""
-        of_source, of_target = kinds(task)
-        if not task.shared:
+        of_source, of_target = kinds(config)
+        if not config.shared:
             return Vocabularies(
-                Tokenizer.train(of_source, pairs.source, task.vocabulary),
-                Tokenizer.train(of_target, pairs.target, task.vocabulary),
+                Tokenizer.train(of_source, pairs.source, config.vocabulary),
+                Tokenizer.train(of_target, pairs.target, config.vocabulary),
             )
         if of_source != of_target:
             raise ValueError(
                 f"shared=True needs one kind of tokens, this data has {of_source} and {of_target}; give tokens as well"
             )
-        both = Tokenizer.train(of_source, _chained(pairs.source, pairs.target), task.vocabulary)
+        both = Tokenizer.train(of_source, _chained(pairs.source, pairs.target), config.vocabulary)
         return Vocabularies(both, both)
 
     def save(self, folder: Path) -> None:
@@ -64,13 +64,13 @@ class Vocabularies:
         return Vocabularies(sides[0], sides[-1])
 
 
-def kinds(task: Translate) -> tuple[Kind, Kind]:
+def kinds(config: Translate) -> tuple[Kind, Kind]:
     """The kinds of tokens of source and target."""
-    if task.tokens is not None:
-        return task.tokens, task.tokens
-    if task.dataset == "files":
+    if config.tokens is not None:
+        return config.tokens, config.tokens
+    if config.dataset == "files":
         return "bpe", "bpe"
-    return EMBEDDED[task.dataset].source, EMBEDDED[task.dataset].target
+    return EMBEDDED[config.dataset].source, EMBEDDED[config.dataset].target
 
 
 def _chained(*sides: Iterable[str]) -> Iterator[str]:
