@@ -270,7 +270,7 @@ class EmbedTask(Task[Embed, EmbedPredictor]):
         options = self.config.model
         if isinstance(options, EncoderOptions):
             return options.build(smallest_encoder(options))
-        return options.build(TextEncoder(options.bert(11, self.config.max_length)))
+        return options.build(TextEncoder(options.bert(11, self.config.max_length)), layer_decay=1.0)
 
     def predictor(self, folder: Path) -> EmbedPredictor:
         encoder = PretrainedEncoder.of_run(folder)
