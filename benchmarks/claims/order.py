@@ -132,7 +132,7 @@ CODINGS = {
     "ALiBi": "alibi",
     "T5": "t5",
     "Shaw": "none",
-    "Transformer-XL": "relative",
+    "Transformer-XL": "transformer-xl",
     "none": "none",
 }
 _HEADS = 4

@@ -38,7 +38,7 @@ WITHOUT_MEMORY: dict[str, Make] = {f"gpt2, {name}": gpt2(positions=name) for nam
 WITHOUT_MEMORY |= {f"gpt2, {name} heads": gpt2(attention=name, layers=1) for name in HEADS}
 WITHOUT_MEMORY |= {
     "gpt2, a list, rotary": gpt2(attention=["dot", "sparsemax", "null"], positions="rotary"),
-    "gpt2, additive, relative": gpt2(attention="additive", positions="relative"),
+    "gpt2, additive, relative": gpt2(attention="additive", positions="transformer-xl"),
     "gpt2, entmax, alibi": gpt2(attention="entmax", positions="alibi"),
     "llama, grouped": llama(kv_heads=1, head_dim=6),
     "llama, biases, tied": llama(bias=True, feed_bias=True, tied=True, attention="additive"),

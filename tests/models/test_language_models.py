@@ -302,7 +302,7 @@ def test_a_prompt_may_not_outgrow_learned_positions() -> None:
 def test_what_is_wrong_is_told() -> None:
     told = {
         "unknown positions 'rotari'; did you mean 'rotary'": gpt2(positions="rotari"),
-        "positions='learned' cannot be used with memory=4: .*; try positions='relative'": gpt2(
+        "positions='learned' cannot be used with memory=4: .*; try positions='transformer-xl'": gpt2(
             positions="learned", memory=4
         ),
         "width must split evenly over heads, got width=13 and heads=3; try width=12, or another number of heads": gpt2(
@@ -311,7 +311,7 @@ def test_what_is_wrong_is_told() -> None:
         "same_length=True counts the keys of a memory, got memory=0; give memory=128": gpt2(same_length=True),
         "memory must be 0 or more tokens, got -3; try 3": xl(memory=-3),
         "cannot be used with RelativeXL.*which serves all heads of one attention": gpt2(
-            attention=["dot"] * 3, positions="relative"
+            attention=["dot"] * 3, positions="transformer-xl"
         ),
         "unknown norm 'before'": xl(norm="before"),
         r"cutoffs must increase from 1 to below the vocabulary of 19 words for TransformerXL, got \[9, 4\]; "

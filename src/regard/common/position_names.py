@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-# "relative" is another name of "transformer-xl"
 PositionName = Literal[
     "sinusoidal",
     "half-wave",
@@ -12,7 +11,6 @@ PositionName = Literal[
     "t5",
     "shaw",
     "transformer-xl",
-    "relative",
     "none",
 ]
 # those of a fixed number of positions

@@ -21,7 +21,6 @@ ADDED: dict[str, Callable[[int, int], nn.Module]] = {
 # of the width, the heads and whether every query stands behind its keys
 BIASES: dict[str, Callable[[int, int, bool], Bias]] = {
     "transformer-xl": lambda width, heads, causal: RelativeXL(width, heads, width // heads),
-    "relative": lambda width, heads, causal: RelativeXL(width, heads, width // heads),
     "shaw": lambda width, heads, causal: Shaw(width // heads),
     "alibi": lambda width, heads, causal: ALiBi(heads),
     "t5": lambda width, heads, causal: T5Buckets(heads, bidirectional=not causal),

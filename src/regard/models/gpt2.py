@@ -44,10 +44,10 @@ def gpt2_stack(
 class GPT2(TransformerLanguageModel):
     """x = E[w] + P; x += attention(norm x); x += W₂ gelu(W₁ norm x); p = softmax(E norm x)  (Radford et al. 2019).
 
-    `positions`: "learned" and "sinusoidal" are added to the embeddings; "relative" (Transformer-XL), "alibi" and "t5"
+    `positions`: "learned" and "sinusoidal" are added to the embeddings; "transformer-xl", "alibi" and "t5"
     to the scores; "rotary" rotates queries and keys; "none". With `memory` every layer also attends to its inputs at
     the last `memory` tokens of the segments before, which needs positions that are no part of the embeddings. None is
-    "learned", or "relative" with a memory. `attention` is a name of MECHANISMS for all heads, or a list with one per
+    "learned", or "transformer-xl" with a memory. `attention` is a name of MECHANISMS for all heads, or a list with one per
     head; None is the scaled dot product. gelu is the form with tanh.
     """
 
@@ -72,13 +72,13 @@ class GPT2(TransformerLanguageModel):
     ) -> None:
         super().__init__()
         feed = 4 * width if feed is None else feed
-        positions = ("relative" if memory else "learned") if positions is None else positions
+        positions = ("transformer-xl" if memory else "learned") if positions is None else positions
         choice = PositionChoice(positions, width, heads, longest, True, "GPT2")
         checks.positive_ints("GPT2", vocabulary=vocabulary, layers=layers, feed=feed)
         if memory and positions in ADDED:
             raise ValueError(
                 f"positions={positions!r} cannot be used with memory={memory}: positions in the embeddings begin again "
-                "in every segment; try positions='relative', 'rotary', 'alibi' or 't5'"
+                "in every segment; try positions='transformer-xl', 'rotary', 'alibi' or 't5'"
             )
         self.positions = choice
         self.embedding = nn.Embedding(vocabulary, width)

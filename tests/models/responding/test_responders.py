@@ -39,7 +39,7 @@ def hran(**choices: object) -> Callable[[], Responder]:
 
 
 READS = [name for name in HEADS if name not in POSITIONAL and name not in ("hard", "hard-argmax")]
-FLAT = {f"flat, {name}": flat(positions=name) for name in ("learned", "rotary", "relative", "none")}
+FLAT = {f"flat, {name}": flat(positions=name) for name in ("learned", "rotary", "transformer-xl", "none")}
 FLAT |= {"flat, entmax": flat(attention="entmax"), "flat, additive": flat(attention="additive"), "llama": llama}
 FLAT |= {
     "pointer": flat(positions="alibi", output="pointer-generator"),

@@ -70,7 +70,7 @@ class GPT2Options(LanguageModelOptions):
 
     heads: int = left_open()
     """Heads per layer."""
-    positions: PositionName | None = left_open("learned, or relative with a memory")
+    positions: PositionName | None = left_open("learned, or transformer-xl with a memory")
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     memory: int = 0
     """Tokens before a segment that it attends to, as in Transformer-XL; 0 has none."""
@@ -80,7 +80,7 @@ class GPT2Options(LanguageModelOptions):
         check_at_least(self, 1, {"heads": 4})
         check_even_heads(self.width, self.heads)
         check_at_least(self, 0, {"memory": 128})
-        resolve(self, {"positions": "relative" if self.memory else "learned"})
+        resolve(self, {"positions": "transformer-xl" if self.memory else "learned"})
 
     @property
     def has_memory(self) -> bool:
