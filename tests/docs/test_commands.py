@@ -42,36 +42,23 @@ TASK_OF_GUIDE = {
     "language-model": "language-model",
     "agent": "agent",
 }
-# verbs that read a run, and the name of the dataclass with their options of a task
-NESTED = {
-    "evaluate": "Evaluate",
-    "attack": "Attack",
-    "predict": "Predict",
-    "translate": "Predict",
-    "generate": "Predict",
-    "embed": "Predict",
-    "chat": "Predict",
-    "watch": "Predict",
-    "serve": "Serve",
-}
-# verbs for the runs of one task
-TASK_OF_VERB = {"translate": "translate", "generate": "language-model", "embed": "embed", "watch": "agent"}
 COMMANDS = sorted({(command, page.stem) for page in PAGES for command in shown(page)})
 
 
 def parse_with_run(verb: str, words: Sequence[str], page: str) -> None:
     """Parses a command that reads a run with the options of the task of the page, or of any task."""
-    from regard.cli.main import options_class
+    from regard.cli.main import TASK_OPTIONS, options_class
     from regard.cli.parsing.parser import parse
     from regard.cli.run_options import LoadOptions
+    from regard.cli.verbs.aliases import ALIASES
     from regard.tasks.registry import TASKS
 
-    owner = TASK_OF_VERB.get(verb, TASK_OF_GUIDE.get(page))
+    owner = ALIASES[verb].task if verb in ALIASES else TASK_OF_GUIDE.get(page)
     names = TASKS if owner is None else [owner]
     options = options_class(verb)
     errors = []
     for name in names:
-        nested = getattr(TASKS[name], NESTED[verb])
+        nested = getattr(TASKS[name], TASK_OPTIONS[verb])
         try:
             parsed = parse(options, f"regard {verb}", words, sections={"task": nested, "load": LoadOptions})
             nested(**parsed.task)
@@ -85,7 +72,7 @@ def parse_with_run(verb: str, words: Sequence[str], page: str) -> None:
 @for_each(("command", "page"), COMMANDS)
 def test_command_is_understood(command: str, page: str) -> None:
     pytest.importorskip("msgspec")
-    from regard.cli.main import VERBS, options_class
+    from regard.cli.main import TASK_OPTIONS, VERBS, options_class
     from regard.cli.parsing.parser import parse
     from regard.cli.verbs import compare, train
     from regard.tasks.registry import TASKS
@@ -102,7 +89,7 @@ def test_command_is_understood(command: str, page: str) -> None:
         words = parsed.training_script_args
     verb, *words = words
     assert verb in VERBS
-    if verb in NESTED:
+    if verb in TASK_OPTIONS:
         parse_with_run(verb, words, page)
     elif "--resume" in words:
         parse(train.ResumeOptions, "regard train", words, sections={"training": TrainingConfig})

@@ -36,8 +36,19 @@ VERBS = {
     "explain": "the formula of a mechanism, and the backend that computes it",
 }
 
-# run with the packages that regard itself requires; all others need an extra
+# verbs that run with the packages that regard itself requires; all others need an extra
 _BASE_VERBS = ("list", "explain")
+# verbs that are `regard predict` for the runs of one task
+_ALIASES = ("translate", "generate", "watch", "embed")
+# verbs that load a run and have no options of its task
+_EXPLAINING = ("attribute", "faithfulness")
+# the dataclass of a task with its further options, by verb
+TASK_OPTIONS = {
+    "evaluate": "Evaluate",
+    "attack": "Attack",
+    "serve": "Serve",
+    **dict.fromkeys(("predict", "chat", *_ALIASES), "Predict"),
+}
 
 # raised for bad input; anything else is a bug and keeps its traceback
 _BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
@@ -108,7 +119,8 @@ def _run(words: list[str]) -> int:
         except ImportError:
             print_error(f"regard {verb} needs msgspec; install it with: pip install 'regard[train]'")
             return 2
-    return int(_module(verb).run(words[1:]))
+    alias = {"verb": verb} if verb in _ALIASES else {}
+    return int(_module(verb).run(words[1:], **alias))
 
 
 def _trusted_modules(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -135,7 +147,7 @@ def _import_trusted(module: str) -> None:
 
 
 def _module(verb: str) -> Any:
-    return importlib.import_module(f"regard.cli.verbs.{verb}")
+    return importlib.import_module(f"regard.cli.verbs.{'aliases' if verb in _ALIASES else verb}")
 
 
 def options_class(verb: str) -> type:
@@ -155,21 +167,9 @@ def _options(verb: str, task: str = "") -> list[type]:
         return [options_class(verb), TrainingConfig, *([TASKS[task]] if task in TASKS else TASKS.values())]
     from regard.cli.run_options import LoadOptions
 
-    nested = {
-        "evaluate": "Evaluate",
-        "attack": "Attack",
-        "predict": "Predict",
-        "translate": "Predict",
-        "generate": "Predict",
-        "embed": "Predict",
-        "chat": "Predict",
-        "watch": "Predict",
-        "serve": "Serve",
-    }.get(verb)
-    if verb in ("attribute", "faithfulness"):
-        return [options_class(verb), LoadOptions]
-    further = [] if nested is None else [LoadOptions, *(getattr(config, nested) for config in TASKS.values())]
-    return [options_class(verb), *further]
+    nested = TASK_OPTIONS.get(verb)
+    task_options = [] if nested is None else [getattr(config, nested) for config in TASKS.values()]
+    return [options_class(verb), *([LoadOptions] if task_options or verb in _EXPLAINING else []), *task_options]
 
 
 def choose(prog: str, kind: str, choices: Mapping[str, str], words: Sequence[str], about: str) -> str | None:

@@ -18,6 +18,12 @@ def warn(sentences: Sequence[str]) -> None:
         note(f"warning: {sentence}")
 
 
+def print_utf8() -> None:
+    """Makes stdout UTF-8 with line feeds, as the files that texts are from, whatever the system's encoding is."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+
+
 def check_writable(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
     """Raises before a model is loaded if the file cannot be written."""
     if path is None:

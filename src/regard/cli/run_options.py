@@ -7,6 +7,7 @@ from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from regard.cli.main import TASK_OPTIONS
 from regard.cli.output import note
 from regard.cli.parsing.parser import asks_for_help, parse, positionals
 from regard.common.options.checks import check_positive
@@ -38,35 +39,36 @@ class LoadOptions:
 
 
 def parse_with_run(
-    options: type[T], prog: str, args: Sequence[str], nested: str, tasks: Mapping[str, type[TaskConfig]] = TASKS
+    options: type[T], verb: str, args: Sequence[str], tasks: Mapping[str, type[TaskConfig]] = TASKS
 ) -> tuple[T, TaskConfig]:
     """The options of a verb, and the options of the run that its first word names.
 
-    `nested` names the dataclass of the run's task with further options: "Evaluate", "Predict" or "Serve". They are in
-    the field `task` of the result, those of LoadOptions in the field `load`, both as dicts of what was typed. Without a
-    run, or a folder of it, the help lists the options of all `tasks`.
+    Further options, of the run's task (`TASK_OPTIONS`), are in the field `task` of the result, those of LoadOptions in
+    the field `load`, both as dicts of what was typed. Without a run, or a folder of it, the help lists the options of
+    all `tasks`.
     """
-    parsed, (config, *_) = _parse_with_runs(options, prog, args, nested, tasks, slice(1))
+    parsed, (config, *_) = _parse_with_runs(options, verb, args, tasks, slice(1))
     return parsed, config
 
 
-def parse_with_runs(options: type[T], prog: str, args: Sequence[str], nested: str) -> tuple[T, list[TaskConfig]]:
+def parse_with_runs(options: type[T], verb: str, args: Sequence[str]) -> tuple[T, list[TaskConfig]]:
     """The same for a verb whose words are all runs; the field `task` has the options of any of their tasks."""
-    return _parse_with_runs(options, prog, args, nested, TASKS, slice(None))
+    return _parse_with_runs(options, verb, args, TASKS, slice(None))
 
 
 def _parse_with_runs(
-    options: type[T], prog: str, args: Sequence[str], nested: str, tasks: Mapping[str, type[TaskConfig]], runs: slice
+    options: type[T], verb: str, args: Sequence[str], tasks: Mapping[str, type[TaskConfig]], runs: slice
 ) -> tuple[T, list[TaskConfig]]:
-    of_tasks = {name: getattr(config, nested) for name, config in tasks.items()}
-    words = positionals([options, LoadOptions, *of_tasks.values()], args)[runs]
+    prog, nested = f"regard {verb}", TASK_OPTIONS[verb]
+    options_by_task = {name: getattr(config, nested) for name, config in tasks.items()}
+    words = positionals([options, LoadOptions, *options_by_task.values()], args)[runs]
     folders = [Path(word) for word in words]
     if folders and all(words) and not (asks_for_help(args) and not all(folder.is_dir() for folder in folders)):
         configs = [read_config(folder) for folder in folders]
         sections = {"task": _joined([getattr(config, nested) for config in configs]), "load": LoadOptions}
         return parse(options, prog, args, sections=sections), configs
     # prints the help, or raises for the run that is missing or empty
-    parse(options, prog, args, sections={"task": NoOptions, **of_tasks, "load": LoadOptions})
+    parse(options, prog, args, sections={"task": NoOptions, **options_by_task, "load": LoadOptions})
     raise AssertionError
 
 

@@ -47,8 +47,8 @@ class GPT2(TransformerLanguageModel):
     `positions`: "learned" and "sinusoidal" are added to the embeddings; "transformer-xl", "alibi" and "t5"
     to the scores; "rotary" rotates queries and keys; "none". With `memory` every layer also attends to its inputs at
     the last `memory` tokens of the segments before, which needs positions that are no part of the embeddings. None is
-    "learned", or "transformer-xl" with a memory. `attention` is a name of MECHANISMS for all heads, or a list with one per
-    head; None is the scaled dot product. gelu is the form with tanh.
+    "learned", or "transformer-xl" with a memory. `attention` is a name of MECHANISMS for all heads, or a list with one
+    per head; None is the scaled dot product. gelu is the form with tanh.
     """
 
     output: nn.Linear

@@ -86,15 +86,11 @@ def _check_pictures(regard: Regard, copied: Path, tmp_path: Path) -> None:
     ran = regard("predict", copied, "", "--picture", picture)
     assert f"nothing was translated, so there is nothing to draw into {picture}" in ran.err
     wrong = {
-        (
-            "predict",
-            "--alignment",
-        ): "--alignment needs attention to the source, and this model reads a memory; leave it "
-        "out, or draw the memory by --picture",
-        ("record", "--alignment"): "--alignment needs a model that translates by attention to the source",
+        ("predict", "--coverage", 0.5): "--coverage needs attention to the source, and this model reads a memory",
+        ("record", "--alignment", picture): "--alignment needs a model that translates by attention to the source",
     }
-    for (verb, option), said in wrong.items():
-        ran = regard(verb, copied, "abc", option, picture)
+    for (verb, *option), said in wrong.items():
+        ran = regard(verb, copied, "abc", *option)
         assert ran.code == 2
         assert said in ran.err
     ran = regard("predict", copied, "abc", "b", "--picture", picture)

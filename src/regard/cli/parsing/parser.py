@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.cli.main import is_main_process
+from regard.cli.main import TASK_OPTIONS, is_main_process
 from regard.cli.output import note
 from regard.cli.parsing.option import Option, by_name, models_of, options_of
 from regard.common.options.checks import dashed
@@ -150,13 +150,7 @@ def _known_option(flag: str, named: Mapping[str, Option], prog: str) -> Option:
 def _other_tasks(flag: str, prog: str) -> list[str]:
     """The tasks that have an option of this name for the same command."""
     verb = prog.split()[1] if " " in prog else ""
-    nested = {
-        "evaluate": "Evaluate",
-        "predict": "Predict",
-        "translate": "Predict",
-        "serve": "Serve",
-        "attack": "Attack",
-    }.get(verb)
+    nested = TASK_OPTIONS.get(verb)
     if nested is None and verb not in ("train", "compare"):
         return []
     from regard.tasks.registry import TASKS

@@ -55,7 +55,7 @@ class AttackOptions:
 
 
 def run(args: Sequence[str]) -> int:
-    options, config = parse_with_run(AttackOptions, "regard attack", args, "Attack", attackable_tasks())
+    options, config = parse_with_run(AttackOptions, "attack", args, attackable_tasks())
     name = choose_attack(options.run, config, options.attack)
     task_options: Any = config.Attack(**options.task)
     if config.input_kind == "image" and options.texts:

@@ -1,13 +1,12 @@
 """regard chat: a conversation with a trained model, line by line."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from regard.cli import run_options
-from regard.cli.output import check_writable
+from regard.cli.output import check_writable, print_utf8
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
 from regard.common.options.fields import flag, option, positional
@@ -46,7 +45,7 @@ class ChatOptions:
 
 
 def run(args: Sequence[str]) -> int:
-    options, config = parse_with_run(ChatOptions, "regard chat", args, "Predict", _TASKS)
+    options, config = parse_with_run(ChatOptions, "chat", args, _TASKS)
     if config.chats is None:
         raise ValueError(
             f"{describe(options.run, config)}, and regard chat is for runs of {', '.join(_TASKS)}; "
@@ -54,9 +53,9 @@ def run(args: Sequence[str]) -> int:
         )
     if options.track is not None:
         _check_track(options.track, options.run, config)
-    of_task = config.Predict(**options.task)
+    task_options = config.Predict(**options.task)
     for name in ("count", "nbest"):
-        if (count := getattr(of_task, name, None) or 1) > 1:
+        if (count := getattr(task_options, name, None) or 1) > 1:
             raise ValueError(f"--{name} {count} asks for several texts, and a turn has one reply; leave it out")
     check_writable("--save", options.save, _SUFFIXES)
     for folder in (options.run, options.track):
@@ -67,12 +66,11 @@ def run(args: Sequence[str]) -> int:
 
     predictor = _predictor(options.run, options.load)
     if config.chats == "state":
-        conversation = Chat(None, predictor, of_task)
+        conversation = Chat(None, predictor, task_options)
     else:
         tracker = None if options.track is None else _predictor(options.track, options.load)
-        conversation = Chat(cast("ChatSpeaker", predictor), tracker, of_task)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        conversation = Chat(cast("ChatSpeaker", predictor), tracker, task_options)
+    print_utf8()
     ChatSession(conversation, name=options.run.resolve().name, as_json=options.json, save=options.save).run()
     return 0
 

@@ -37,17 +37,17 @@ class EvaluateOptions:
 
 
 def run(args: Sequence[str]) -> int:
-    options, config = parse_with_run(EvaluateOptions, "regard evaluate", args, "Evaluate")
-    of_task = config.Evaluate(**options.task)
+    options, config = parse_with_run(EvaluateOptions, "evaluate", args)
+    task_options = config.Evaluate(**options.task)
     out = options.out
     if out is not None and not out.absolute().parent.is_dir():
         raise ValueError(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder; name a file, such as {out / 'outputs.txt'}")
-    not_an_input("--out", out, options.run, {"a file of --test": getattr(of_task, "test", ())})
+    not_an_input("--out", out, options.run, {"a file of --test": getattr(task_options, "test", ())})
     loaded = run_options.load(options.run, options.load)
     with example_progress("example", sys.stderr) as progress:
-        evaluation = loaded.evaluate(of_task, progress)
+        evaluation = loaded.evaluate(task_options, progress)
     if out is not None:
         lines = (line.replace("\n", " ") + "\n" for line in evaluation.predictions)
         out.write_text("".join(lines), encoding="utf-8", newline="\n")

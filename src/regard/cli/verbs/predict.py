@@ -2,14 +2,14 @@
 
 import json
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from regard.cli import run_options
 from regard.cli.input_lines import in_chunks, input_lines
-from regard.cli.output import check_writable, note
+from regard.cli.output import check_writable, note, print_utf8
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
 from regard.common.options.fields import flag, option, positional
@@ -52,23 +52,36 @@ def run(args: Sequence[str]) -> int:
     return predict(PredictOptions, "predict", args)
 
 
-def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], task: str | None = None) -> int:
-    """Runs `regard predict`, or another verb that does the same for the runs of one task."""
+def predict(
+    options_type: type[Any],
+    verb: str,
+    args: Sequence[str],
+    task: str | None = None,
+    output: Callable[[Any, Any, Any], bool] | None = None,
+) -> int:
+    """Runs `regard predict`, or a verb that does the same for the runs of one task.
+
+    `output`, with the predictor, the options and those of the task, may print in its own way; then it returns True.
+    """
     tasks = TASKS if task is None else {task: TASKS[task]}
-    options, config = parse_with_run(options_type, f"regard {verb}", args, "Predict", tasks)
+    options, config = parse_with_run(options_type, verb, args, tasks)
     if config.name not in tasks:
         raise ValueError(
-            f"{describe(options.run, config)}, and regard {verb} is for runs of {task}; "
-            f"use regard predict {options.run}"
+            f"{describe(options.run, config)}, and regard {verb} is for runs of {task}; use "
+            f"{config.next_command(str(options.run))}"
         )
     task_options = config.Predict(**options.task)
-    check_inputs(options, config, task_options)
-    loaded = run_options.load(options.run, options.load)
-    predictor = loaded.predictor
+    _check_inputs(options, config)
+    predictor = run_options.load(options.run, options.load).predictor
+    print_utf8()
+    if output is None or not output(predictor, options, task_options):
+        _print_predictions(predictor, options, config, task_options)
+    return 0
+
+
+def _print_predictions(predictor: Any, options: Any, config: TaskConfig, task_options: Any) -> None:
+    """Prints a line per input, and notes about all of them at the end."""
     session = predictor.session(task_options, options.picture)
-    if hasattr(sys.stdout, "reconfigure"):
-        # text is UTF-8 with line feeds, as in the files it is made from, whatever the system's encoding is
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     first = 0
     for arguments in _chunks(options, config):
         inputs = [predictor.read(argument) for argument in arguments]
@@ -95,7 +108,6 @@ def predict(options_type: type[PredictOptions], verb: str, args: Sequence[str], 
         note(f"there is no line in {options.file if is_file else 'stdin'}, so nothing was predicted")
     for text in session.finish():
         note(text)
-    return 0
 
 
 def _print_pieces(argument: str, pieces: Generator[str, None, Any]) -> Any:
@@ -122,7 +134,7 @@ def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
     return iter([list(options.inputs)])
 
 
-def check_inputs(options: PredictOptions, config: TaskConfig, task_options: Any) -> None:
+def _check_inputs(options: Any, config: TaskConfig) -> None:
     """Raises before a model is loaded for inputs that are missing or clash, and files that cannot be written."""
     if options.text_column is not None and (options.file is None or str(options.file) == "-"):
         raise ValueError(f"--text-column {options.text_column} is a column of --file; give --file with a sheet as well")
@@ -145,6 +157,5 @@ def check_inputs(options: PredictOptions, config: TaskConfig, task_options: Any)
         "an input": options.inputs if config.input_kind.is_file else (),
         "the file of --file": () if options.file is None else (options.file,),
     }
-    for name, path in (("--picture", options.picture), ("--alignment", getattr(task_options, "alignment", None))):
-        check_writable(name, path, config.picture_suffixes)
-        not_an_input(name, path, options.run, inputs)
+    check_writable("--picture", options.picture, config.picture_suffixes)
+    not_an_input("--picture", options.picture, options.run, inputs)

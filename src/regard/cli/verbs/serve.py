@@ -83,7 +83,7 @@ class ServeOptions:
 
 
 def run(args: Sequence[str]) -> int:
-    options, configs = parse_with_runs(ServeOptions, "regard serve", args, "Serve")
+    options, configs = parse_with_runs(ServeOptions, "serve", args)
     for folder, config in zip(options.run, configs, strict=True):
         if not config.is_served:
             raise ValueError(

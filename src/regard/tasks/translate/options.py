@@ -123,8 +123,6 @@ class PredictTranslations(SearchOptions):
 
     coverage: float = left_open(0)
     """The weight of the penalty for source tokens that received no attention."""
-    alignment: Path | None = option(None, metavar="FILE")
-    """Draw the attention behind every translation: .html, .png, .svg, .pdf or .txt."""
 
     @property
     def coverage_weight(self) -> float:

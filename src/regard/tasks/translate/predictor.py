@@ -300,10 +300,7 @@ class Translator(Predictor[str, Translation]):
         """Raises if target tokens do not attend to the source; `what` is the option that needs it."""
         self.check_attends(what)
         if not self.attends:
-            raise ValueError(
-                f"{what} needs attention to the source, and this model reads a memory; leave it out, or draw the "
-                "memory by --picture"
-            )
+            raise ValueError(f"{what} needs attention to the source, and this model reads a memory; leave it out")
 
     @property
     def has_memory(self) -> bool:

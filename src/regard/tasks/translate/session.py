@@ -20,12 +20,8 @@ class TranslationSession(PredictionSession):
     predictor: "Translator"
 
     def __init__(self, predictor: "Translator", options: "PredictTranslations", picture: Path | None) -> None:
-        if options.alignment is not None and picture is not None:
-            raise ValueError(f"--alignment {options.alignment} and --picture {picture} draw the same; give one of them")
-        super().__init__(predictor, options, options.alignment or picture)
-        if options.alignment is not None:
-            predictor.check_aligns("--alignment")
-        elif self.picture is not None:
+        super().__init__(predictor, options, picture)
+        if picture is not None:
             predictor.check_attends("--picture")
         if options.coverage:
             predictor.check_aligns("--coverage")
