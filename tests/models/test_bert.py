@@ -71,7 +71,7 @@ def test_a_text_without_types_has_type_0() -> None:
     assert not torch.allclose(model(tokens), model(tokens, types=torch.ones_like(tokens)))
 
 
-@pytest.mark.parametrize("kind", ["learned", "relative", "pre-norm", "additive heads"])
+@pytest.mark.parametrize("kind", ["learned", "transformer-xl", "pre-norm", "additive heads"])
 def test_every_parameter_receives_a_gradient(kind: str) -> None:
     model = BERTClassifier(built(pooler=True, **KINDS[kind]), 5).double()
     # two texts of other lengths and types: every position and type is used
