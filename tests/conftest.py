@@ -19,6 +19,8 @@ from tests import product
 
 from regard.cli import progress
 
+SEVERAL_PROCESSES = ("test_distributed.py", "test_steps.py", "test_tensor_parallel.py")
+
 # Derandomized: `make test` either passes or fails, whoever runs it. To search further: --hypothesis-profile=search.
 hypothesis.settings.register_profile("stable", deadline=None, derandomize=True, max_examples=40)
 hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
@@ -53,6 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left := [item for item in items if item not in kept]:
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item in kept]
+    # Tests that start several processes come first: at the end the other cores would wait for them.
+    items.sort(key=lambda item: item.path.name not in SEVERAL_PROCESSES)
 
 
 def pytest_collection_finish() -> None:

@@ -101,6 +101,8 @@ def test_a_resumed_run_is_an_uninterrupted_one(
     once, twice = weights(trained(name)), weights(run)
     assert once.keys() == twice.keys()
     assert all(torch.equal(once[key], twice[key]) for key in once)
+    for path in (trained(name) / "samples").glob("*"):
+        assert path.read_bytes() == (run / "samples" / path.name).read_bytes()
 
 
 @every_task
@@ -163,7 +165,7 @@ def test_a_new_run_overwrites_nothing(
         path.unlink()
 
 
-@every_case
+@every_task
 def test_init_from_starts_with_the_weights_of_an_earlier_run(
     name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path
 ) -> None:

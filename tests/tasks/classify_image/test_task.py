@@ -29,7 +29,7 @@ from regard.tasks.shared.image_data import (
     read_train_and_test,
 )
 from regard.tasks.shared.image_options import EvaluateImages
-from regard.training.checkpoint import load, read as stored
+from regard.training.checkpoint import load
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
@@ -135,20 +135,12 @@ def test_a_perceptron_with_any_gate(gate: str) -> None:
     assert list(task.variants(["none", "attention-module"])) == ["none", "attention-module"]
 
 
-def test_learning_and_going_on(tmp_path: Path) -> None:
-    """A few epochs read digits; a run that is resumed ends with the weights of one that was not stopped."""
+def test_it_learns(tmp_path: Path) -> None:
+    """A few epochs read digits."""
     task = ClassifyImage.of(width=8, depths=(1, 1), gate="simam")
-    training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 45, "save_every": 45, "threads": 1}
+    training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 45, "threads": 1}
     for _ in fit(task, tmp_path / "a", TrainingConfig(steps=90, **training)):  # type: ignore[arg-type]
         pass
-    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=45, **training)):  # type: ignore[arg-type]
-        pass
-    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=90, **training), resume=True):  # type: ignore[arg-type]
-        pass
-    a, b = (stored(tmp_path / name / "last.safetensors") for name in "ab")
-    assert a.tensors.keys() == b.tensors.keys()
-    assert all(torch.equal(value, b.tensors[name]) for name, value in a.tensors.items())
-    assert a.facts["step"] == 90
     model = task.load().predictor(tmp_path / "a").model
     load(model, tmp_path / "a" / "best.safetensors")
     stats = read_stats(tmp_path / "a")

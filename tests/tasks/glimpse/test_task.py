@@ -14,7 +14,7 @@ from regard.losses import reinforce
 from regard.models.ram import RAM
 from regard.tasks.glimpse.options import Glimpse
 from regard.tasks.glimpse.task import path_probabilities, path_scores, read_scenes
-from regard.training.checkpoint import load, read as stored
+from regard.training.checkpoint import load
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
@@ -118,18 +118,12 @@ def test_paths_are_drawn_behind_the_one_at_the_means(tmp_path: Path) -> None:
     assert set(path_scores(model, problem.valid, problem.stats)) == {"accuracy", "nll"}
 
 
-def test_learning_and_going_on(tmp_path: Path) -> None:
-    """A little training reads digits by glimpses; a resumed run ends with the weights of one that was not stopped."""
+def test_it_learns(tmp_path: Path) -> None:
+    """A little training reads digits by glimpses."""
     task = Glimpse.of(what=32, where=16, glimpse=64, hidden=64, glimpses=4)
-    training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 80, "save_every": 80, "threads": 1}
+    training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 80, "threads": 1}
     for _ in fit(task, tmp_path / "a", TrainingConfig(steps=160, **training)):  # type: ignore[arg-type]
         pass
-    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=80, **training)):  # type: ignore[arg-type]
-        pass
-    for _ in fit(task, tmp_path / "b", TrainingConfig(steps=160, **training), resume=True):  # type: ignore[arg-type]
-        pass
-    a, b = (stored(tmp_path / name / "last.safetensors") for name in "ab")
-    assert all(torch.equal(value, b.tensors[name]) for name, value in a.tensors.items())
     model = task.load().predictor(tmp_path / "a").model
     load(model, tmp_path / "a" / "best.safetensors")
     problem = task.prepare(tmp_path / "a", new=False)
