@@ -686,7 +686,6 @@ def test_every_sentence_is_read_here() -> None:
             if start[1] == "AssertionError":
                 continue
             sentence = re.search(r"f?\"((?:[^\"\\]|\\.)*)\"", source[start.end() :])
-            assert sentence is not None
             fixed = max(re.split(r"\{[^{}]*\}", sentence[1]), key=len)
             assert any(fixed in text for text in said), f"{file.name}: nobody reads {sentence[1]!r}"
 

@@ -26,7 +26,6 @@ def accuracy(layer: Attention) -> float:
     torch.manual_seed(1)
     q, k, _, _ = batch()
     weights = layer.eval().attend(q, k, need=Need(weights=True)).weights
-    assert weights is not None
     found = k.gather(1, weights.argmax(-1).unsqueeze(-1).expand(-1, -1, SLOTS))
     return float((found * q).sum(-1).mean())
 
@@ -41,7 +40,6 @@ def test_reinforce_learns_to_point() -> None:
     for _ in range(300):
         q, k, values, right = batch()
         got = layer.attend(q, k, F.one_hot(values, VALUES).float(), need=Need(log_prob=True))
-        assert got.log_prob is not None
         reward = (got.out.squeeze(1).argmax(-1) == right).float()
         loss = reinforce(got.log_prob.squeeze(1), reward, baseline)
         baseline = baseline.updated(reward)

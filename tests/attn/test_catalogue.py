@@ -79,7 +79,6 @@ def test_shapes(name: str) -> None:
     assert out.shape == (B, Q, width(module, *dims(name)))
     assert out.isfinite().all()
     torch.testing.assert_close(got.out, out, rtol=1e-4, atol=1e-5)
-    assert got.weights is not None
     assert got.weights.shape == ((B, 4, Q, K) if name in HEADS else (B, Q, K))
     assert name == "unnormalized" or (got.weights >= 0).all()
     if name not in UNBOUNDED:
@@ -93,7 +92,6 @@ def test_a_masked_key_equals_an_absent_key(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     lengths = torch.tensor([7, 4, 1])
     got = seeded(module, q, k, mask=Lengths(lengths), positions=places())
-    assert got.weights is not None
     for b, n in enumerate(lengths.tolist()):
         alone = seeded(module, q[b : b + 1], k[b : b + 1, :n], positions=places(k=n))
         agree(got._replace(out=got.out[b : b + 1], weights=got.weights[b : b + 1, ..., :n]), alone)
@@ -112,7 +110,6 @@ def test_what_may_not_be_looked_at_is_never_felt(name: str) -> None:
         module.zero_grad()
         got = seeded(module, q, there, mask=Lengths(lengths))
         got.out.square().sum().backward()
-        assert there.grad is not None
         assert not there.grad[1, 4:].any()
         assert not there.grad[2].any()
         gradients = [t.grad for t in (q, there, *module.parameters()) if t.grad is not None]
@@ -131,7 +128,6 @@ def test_nothing_to_look_at_is_nothing(name: str, hidden: str) -> None:
         got = seeded(module, q, k, mask=Lengths(torch.zeros(B, dtype=torch.long)))
     else:
         got = seeded(module, q, k[:, :0])
-    assert got.weights is not None
     assert not got.weights.any()
     want = torch.zeros_like(got.out)
     if name in HEADS:  # the map behind the heads has a bias
@@ -151,7 +147,6 @@ def test_batched_equals_one_by_one(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     lengths = torch.tensor([7, 4, 2])
     got = seeded(module, q, k, mask=Lengths(lengths))
-    assert got.weights is not None
     for b in range(B):
         alone = seeded(module, q[b : b + 1], k[b : b + 1], mask=Lengths(lengths[b : b + 1]))
         agree(got._replace(out=got.out[b : b + 1], weights=got.weights[b : b + 1]), alone)
@@ -163,7 +158,6 @@ def test_leading_axes_are_free(name: str, lead: tuple[int, ...]) -> None:
     module, (q, k) = built(name).eval(), inputs(name, *lead)
     got = seeded(module, q, k)
     flat = seeded(module, q.reshape(-1, *q.shape[-2:]), k.reshape(-1, *k.shape[-2:]))
-    assert flat.weights is not None
     whole = flat._replace(
         out=flat.out.reshape(*lead, *flat.out.shape[-2:]), weights=flat.weights.reshape(*lead, *flat.weights.shape[1:])
     )
@@ -175,7 +169,6 @@ def test_one_query_at_a_time_equals_all_at_once(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     i, j = places()
     whole = seeded(module, q, k, mask=Causal(), positions=(i, j))
-    assert whole.weights is not None
     for n in range(Q):
         here = slice(n, n + 1)
         one = seeded(module, q[:, here], k, mask=Causal(), positions=(i[here], j))
@@ -193,7 +186,6 @@ def test_steps_are_the_whole(name: str) -> None:
         return
     mask = Lengths(torch.tensor([7, 4, 1]))
     whole = seeded(module, q, k, mask=mask, positions=places())
-    assert whole.weights is not None
     memory = stepwise.project_kv(module, k)
     agree(seeded(module, q, memory, mask=mask, positions=places()), whole)
     state = stepwise.start(module, memory)
@@ -286,7 +278,6 @@ def test_state_dict_deepcopy_and_dtype_round_trip(name: str) -> None:
     agree(seeded(fresh, q, k), want, rtol=0.0, atol=0.0)
     twice = seeded(copy.deepcopy(module).double(), q.double(), k.double())
     assert twice.out.dtype == torch.float64
-    assert twice.weights is not None
     agree(Attended(twice.out.float(), twice.weights.float()), want)
     half = seeded(copy.deepcopy(module).bfloat16(), q.bfloat16(), k.bfloat16())
     assert half.out.dtype == torch.bfloat16
@@ -330,7 +321,6 @@ def test_values_are_the_keys_unless_given(name: str) -> None:
     v = torch.randn(B, K, E)
     there = seeded(module, q, k, v)
     if name not in HEADS and name not in HARD | {"memory-hop"}:
-        assert there.weights is not None
         torch.testing.assert_close(there.out, there.weights @ v, rtol=1e-4, atol=1e-5)
 
 

@@ -35,7 +35,6 @@ def test_there_and_back(name: str) -> None:
     given = inputs if heads.batch_first else tuple(t.transpose(0, 1) for t in inputs)
     out, weights = heads(*given, average_attn_weights=False)
     ours = layer.attend(*inputs, need=regard.Need(weights=True))
-    assert ours.weights is not None
     assert torch.allclose(ours.out, out if heads.batch_first else out.transpose(0, 1), atol=1e-6)
     assert torch.allclose(ours.weights, weights[..., : ours.weights.shape[-1]], atol=1e-6)
     back = layer.to_torch()

@@ -75,7 +75,6 @@ def test_all_padded_is_the_baseline_of_integrated_gradients(name: str) -> None:
     explained = explained_logit(predictor, given, 0)
     (logits,) = REMOVALS["pad"](explained, [set(explained.tokens.words)])
     completeness = regard.attribute(predictor, given, 0).completeness
-    assert completeness is not None
     assert float(explained.output - logits[0]) == pytest.approx(completeness.difference, abs=1e-5)
 
 
@@ -195,7 +194,6 @@ def test_given_maps_are_those_of_the_calls_in_turn() -> None:
 )
 def test_the_verdict(distance: float, comprehensiveness: float, tau: float, start: str) -> None:
     (measured,) = faithfulness(*made("self-attentive"), methods=FAST).inputs
-    assert measured.attention is not None
     measured = replace(
         measured,
         scores={

@@ -67,7 +67,6 @@ def test_every_method_scores_every_patch(vit: ImageClassifier, given: ImageInput
     result = regard.attribute(vit, given, "bee", method)
     assert result.tokens == ("[0]", "(0, 0)", "(0, 1)", "(0, 2)", "(1, 0)", "(1, 1)", "(1, 2)")
     assert result.is_special == (True, *[False] * 6)
-    assert result.grid is not None
     assert torch.equal(result.grid.flatten(), result.scores[1:])
     assert result.grid.shape == (ROWS, COLUMNS)
     assert result.grid.isfinite().all()
@@ -91,12 +90,10 @@ def test_integrated_gradients_equal_those_of_captum(
 ) -> None:
     predictor: ImageClassifier = request.getfixturevalue(kind)
     result = regard.attribute(predictor, given, 2, IntegratedGradients(tolerance=1e-3))
-    assert result.completeness is not None
     assert result.completeness.is_reached
     assert float(result.scores.double().sum()) == pytest.approx(result.completeness.difference, rel=1e-3)
     x = predictor.bounded_inputs([given])
     want = CaptumIntegratedGradients(predictor.bounded_logits).attribute(x, target=2, n_steps=result.completeness.steps)
-    assert result.grid is not None
     torch.testing.assert_close(result.grid, in_patches(want[0], *result.grid.shape).float(), rtol=0.0, atol=1e-5)
 
 
@@ -104,7 +101,6 @@ def test_the_gradient_is_that_of_pixels(convnet: ImageClassifier, given: ImageIn
     result = regard.attribute(convnet, given, 3, "gradient")
     x = convnet.bounded_inputs([given]).requires_grad_()
     (gradient,) = torch.autograd.grad(convnet.bounded_logits(x)[0, 3], x)
-    assert result.grid is not None
     # every pixel is a patch of a picture as small as this
     assert result.grid.shape == (HEIGHT, WIDTH)
     torch.testing.assert_close(result.grid, (gradient * x)[0].sum(0).detach())
@@ -117,7 +113,6 @@ def test_a_patch_that_is_left_out_is_black(vit: ImageClassifier, given: ImageInp
             x = vit.bounded_inputs([given])
             x[..., PATCH * row : PATCH * (row + 1), PATCH * column : PATCH * (column + 1)] = 0
             without = float(vit.bounded_logits(x)[0, 2].detach())
-            assert result.grid is not None
             assert float(result.grid[row, column]) == pytest.approx(result.output - without, abs=1e-5)
 
 

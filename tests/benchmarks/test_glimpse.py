@@ -88,8 +88,6 @@ def test_the_middle_is_cut(tmp_path: Path) -> None:
     problem = task.prepare(tmp_path / "run")
     planned = problem.plan_epoch(0)[0]
     batch, whole = problem.load_batch(planned, 0, 1), problem.scenes.load_batch(planned, 0, 1)
-    assert batch is not None
-    assert whole is not None
     assert torch.equal(batch.x, whole.x[:, :, 3:11, 3:11])
     assert problem.load_batch((0, planned[1][:1]), 1, 2) is None
     assert Crop(task.scenes.to_json(), 8) == task  # type: ignore[arg-type]

@@ -45,7 +45,6 @@ def test_dailydialog(tmp_path: Path) -> None:
         )
     ]
     for first, last, _, unigram in (found.rows[:4], found.rows[7:11]):
-        assert first.bound is not None
         assert first.bound.value == pytest.approx(min(last.value, unigram.value), abs=0.01)
     assert all(len(each["seeds"]) == 2 for each in found.settings.values())
     assert str(tmp_path) not in (tmp_path / "results" / "respond-dailydialog.json").read_text()
@@ -58,7 +57,6 @@ def test_bookings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert respond.main(args, tmp_path, layers=1, vocabulary=300, **SMALL) == 0
     values, perplexity = Result.read(tmp_path / "respond-bookings.json").rows
     assert values.what == "flat, values named"
-    assert values.bound is not None
     assert values.bound.value == 90
     assert perplexity.unit.startswith("(unigram ")
 

@@ -159,7 +159,6 @@ def test_a_meter_writes_as_it_goes(tmp_path: Path) -> None:
         assert meter.note(2) >= first
         meter.close()
     spent = Spent.of(tmp_path)
-    assert spent is not None
     assert list(spent.steps) == [1, 2]
 
 
@@ -168,7 +167,6 @@ def test_a_meter_writes_as_it_goes(tmp_path: Path) -> None:
 
 def test_a_case_from_nothing_to_its_result(runs: Path) -> None:
     found = Result.read(runs / "tiny")
-    assert found is not None
     assert (found.case, found.steps, found.threads, found.lines) == ("tiny", 4, 1, 20)
     assert found.best_step in (2, 4)
     assert found.scores.keys() == {"greedy", "beam 5"}
@@ -224,7 +222,6 @@ def test_a_run_that_was_stopped_goes_on_and_its_time_adds_up(runs: Path, tmp_pat
     train("run", case.task, replace(TINY, steps=2), run, silent)
     first = Spent.of(run)
     found = result("run", case, run, silent)
-    assert first is not None
     assert found.cpu_seconds is not None
     assert found.cpu_seconds > first.seconds
     assert [path.name for path in sorted((run / "cpu").iterdir())] == ["0.jsonl", "1.jsonl"]
@@ -360,7 +357,6 @@ def test_growth_needs_steps_to_look_at() -> None:
 def test_together_and_one_by_one_say_the_same(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert decoding.main([str(runs / "tiny"), "--lines", "7", "--rounds", "2"]) == 0
     found = decoding.read(runs / "tiny")
-    assert found is not None
     assert (found.run, found.lines, found.different) == ("tiny", 7, found.tied)
     assert found.together > 0
     assert "≥ 6 ×" in capsys.readouterr().out

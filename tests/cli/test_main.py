@@ -219,8 +219,6 @@ def test_the_output_is_clean_and_may_be_cut_off(trained: Path, tmp_path: Path) -
     many.write_text("a b c\n" * 40_000, encoding="utf-8")
     command = [sys.executable, "-m", "regard", "translate", str(trained), "--file", str(many), "--beam", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
         first = child.stdout.readline()
         child.stdout.close()
         error = child.stderr.read()

@@ -89,7 +89,6 @@ def test_any_number_of_channels(name: str, channels: int) -> None:
     x = a_map(channels=channels).requires_grad_()
     made = built(name, channels)
     made(x).square().sum().backward()
-    assert x.grad is not None
     assert x.grad.isfinite().all()
 
 

@@ -112,7 +112,6 @@ def test_a_given_map_and_its_gradient() -> None:
     torch.testing.assert_close(weights, given.expand(2, 5, 5))
     assert per_head.shape == (2, 3, 5, 5)
     out.sum().backward()
-    assert given.grad is not None
     assert given.grad.abs().sum() > 0
 
 

@@ -204,9 +204,7 @@ def test_rules_are_the_mask(name: str) -> None:
     changed, text = MASKS[name]
     arguments = {"batch_size": 3, "q_length": T, "kv_length": T, **changed}
     dense = dense_mask_with_rules(**arguments)
-    assert dense is not None
     rules = rules_of(dense)
-    assert rules is not None
     assert repr(rules.mask) == text
     positions = rules.positions or (torch.arange(T), torch.arange(T))
     written = rules.mask.dense(*positions)
@@ -221,7 +219,6 @@ def test_unknown_rules_and_changed_masks_are_dense() -> None:
     assert dense is not None
     assert rules_of(dense) is None
     window = dense_mask_with_rules(3, T, T, mask_function=masking.sliding_window_causal_mask_function(3), local_size=3)
-    assert window is not None
     assert rules_of(window[..., :4]) is None
 
 
@@ -266,7 +263,6 @@ def test_a_mask_to_which_numbers_are_appended_has_numbers() -> None:
     config = transformers.PretrainedConfig()
     config.model_type = "deepseek_v4"
     mask = dense_mask_with_rules(2, 3, 3, config=config, dtype=torch.float64)
-    assert mask is not None
     assert mask.dtype == torch.float64
     assert torch.equal(mask[0, 0] == 0, torch.ones(3, 3).tril().bool())
 

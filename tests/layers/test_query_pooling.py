@@ -21,9 +21,7 @@ def test_the_formula_written_out(queries: int, bias: bool) -> None:
     pooling = QueryPooling(D, queries, hidden=HIDDEN, bias=bias).double()
     x = states()
     got = pooling.attend(x, LENGTHS, Need(weights=True))
-    assert pooling.key is not None
     assert (pooling.key.bias is not None) == bias
-    assert got.weights is not None
     for b, length in enumerate(LENGTHS.tolist()):
         h = x[b, :length]
         a = torch.softmax(pooling.query @ torch.tanh(pooling.key(h)).T, -1)
@@ -37,7 +35,6 @@ def test_one_query_of_yang_is_the_additive_score() -> None:
     """v · tanh(W u + U h) with W u for the bias and v for the context vector."""
     pooling = QueryPooling(D, hidden=HIDDEN).double()
     additive = Attention(Additive(D, D, HIDDEN)).double()
-    assert pooling.key is not None
     assert isinstance(additive.score, Additive)
     u = torch.randn(1, D, dtype=torch.float64)
     with torch.no_grad():
@@ -55,12 +52,10 @@ def test_every_mechanism_reads_and_padding_is_absent(name: str) -> None:
     x = states()
     got = pooling.attend(x, LENGTHS, Need(weights=True))
     assert got.out.shape == (B, R, pooling.out_features)
-    assert got.weights is not None
     assert got.weights.shape == (B, R, T)
     for b, length in enumerate(LENGTHS.tolist()):
         alone = pooling.attend(x[b : b + 1, :length], LENGTHS[b : b + 1], Need(weights=True))
         torch.testing.assert_close(alone.out[0], got.out[b])
-        assert alone.weights is not None
         torch.testing.assert_close(alone.weights[0], got.weights[b, :, :length])
     dirty = x.clone()
     dirty[0, 4:] = 1e3

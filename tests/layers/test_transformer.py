@@ -117,7 +117,6 @@ def test_an_encoder_layer_behind_a_cache_is_the_whole(norm: str, rotate: bool, p
     layer, x = encoder(norm, rotate), torch.randn(B, T, D).double()
     whole = layer(x, Causal(), need=Need(weights=True))
     assert whole.cache is None
-    assert whole.weights is not None
     assert whole.weights.shape == (B, H, T, T)
     assert layer(x, Causal()).weights is None
     torch.testing.assert_close(layer(x, Causal()).out, whole.out)
@@ -132,7 +131,6 @@ def test_an_encoder_layer_behind_a_cache_is_the_whole(norm: str, rotate: bool, p
         assert cache is not None
         assert len(cache) == last
         torch.testing.assert_close(got.out, whole.out[:, first:last])
-        assert got.weights is not None
         torch.testing.assert_close(got.weights, whole.weights[..., first:last, :last])
 
 
@@ -142,9 +140,7 @@ def test_a_decoder_layer_gives_both_weights() -> None:
     assert plain.weights is None
     assert plain.self_weights is None
     both = layer(x, source, mask=Causal(), source_mask=None, need=Need(weights=True), self_need=Need(weights=True))
-    assert both.weights is not None
     assert both.weights.shape == (B, H, T, S)
-    assert both.self_weights is not None
     assert both.self_weights.shape == (B, H, T, T)
     assert not both.self_weights.triu(1).any()
     torch.testing.assert_close(both.out, plain.out)

@@ -72,7 +72,6 @@ def test_a_small_temperature_overflows_nothing(dtype: torch.dtype) -> None:
     assert loss.dtype is dtype
     torch.testing.assert_close(loss.double(), precise, rtol=2e-2, atol=1e-3)
     loss.sum().backward()
-    assert a.grad is not None
     assert a.grad.isfinite().all()
     for temperature in (1e-5, 1e-40):
         assert not info_nce(a, b, temperature).isnan().any()

@@ -128,7 +128,6 @@ def test_what_has_no_values_gives_its_shapes(way: Callable[[], Any]) -> None:
         total, nll = linear_cross_entropy(states, weight, targets, bias=bias, smoothing=0.1)
         total.backward()
     assert (total.shape, nll.shape) == ((), (N,))
-    assert weight.grad is not None
     assert weight.grad.shape == weight.shape
 
 
@@ -159,7 +158,6 @@ def test_no_rows() -> None:
     total.backward()
     assert total == 0
     assert nll.shape == (0,)
-    assert weight.grad is not None
     assert not weight.grad.any()
 
 

@@ -78,5 +78,4 @@ def test_an_infinite_ratio_makes_no_nan() -> None:
     policy = ppo_terms(log_probs, zeros, zeros, advantages, zeros, 0.2).policy
     torch.testing.assert_close(policy, torch.tensor([0.0, -2.4, -2.4]))
     policy.sum().backward()
-    assert log_probs.grad is not None
     assert log_probs.grad.tolist() == [0.0, 0.0, 0.0]

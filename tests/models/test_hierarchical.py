@@ -44,12 +44,9 @@ def test_the_paper_written_out() -> None:
     model = built()
     tokens, lengths = given()
     got = model.classify(tokens, lengths, WEIGHTS)
-    assert got.weights is not None
-    assert got.sentence_weights is not None
 
     def read(gru: nn.GRU, attention: QueryPooling, x: Tensor) -> tuple[Tensor, Tensor]:  # "t d"
         h = gru(x[None])[0][0]
-        assert attention.key is not None
         u = torch.tanh(h @ attention.key.weight.T + attention.key.bias)
         a = torch.softmax(u @ attention.query[0], 0)
         return a @ h, a
@@ -77,14 +74,10 @@ def test_batched_is_one_by_one_and_what_is_empty_is_absent(name: str) -> None:
     model = built(name)
     tokens, lengths = given()
     got = model.classify(tokens, lengths, WEIGHTS)
-    assert got.weights is not None
-    assert got.sentence_weights is not None
     for b in range(B):
         filled = lengths[b] > 0
         longest = int(lengths[b].max())
         alone = model.classify(tokens[b : b + 1, filled, :longest], lengths[b : b + 1, filled], WEIGHTS)
-        assert alone.weights is not None
-        assert alone.sentence_weights is not None
         torch.testing.assert_close(alone.logits[0], got.logits[b])
         torch.testing.assert_close(alone.sentence_weights[0], got.sentence_weights[b, filled])
         torch.testing.assert_close(alone.weights[0], got.weights[b, filled, :longest])
@@ -99,8 +92,6 @@ def test_batched_is_one_by_one_and_what_is_empty_is_absent(name: str) -> None:
 @every
 def test_weights_sum_to_one_where_there_are_words(name: str) -> None:
     got = built(name).classify(*given(), WEIGHTS)
-    assert got.weights is not None
-    assert got.sentence_weights is not None
     torch.testing.assert_close(got.weights.sum(-1), (LENGTHS > 0).double())
     torch.testing.assert_close(got.sentence_weights.sum(-1), torch.ones(B, dtype=torch.float64))
 
@@ -138,8 +129,6 @@ def test_a_hard_attention_gives_the_log_probability_of_all_its_draws() -> None:
     torch.manual_seed(1)
     model = small(attention="hard").train()
     got = model.classify(*given(), Need(log_prob=True, entropy=True))
-    assert got.log_prob is not None
-    assert got.entropy is not None
     assert got.log_prob.shape == got.entropy.shape == (B,)
     # one sentence of many words: sure of the sentence, not of the word
     assert got.log_prob[2] < 0
@@ -157,8 +146,6 @@ def test_the_weights_of_both_levels_can_be_recorded() -> None:
     got = model.classify(tokens[:1], lengths[:1], WEIGHTS)
     words, sentences = recording
     assert [words.name, sentences.name] == ["word_attention.attention", "sentence_attention.attention"]
-    assert got.weights is not None
-    assert got.sentence_weights is not None
     torch.testing.assert_close(words.weights[:].squeeze(), got.weights[0, :3])
     torch.testing.assert_close(sentences.weights[:].squeeze()[:3], got.sentence_weights[0, :3])
 

@@ -44,7 +44,6 @@ def test_one_step_at_a_time_is_all_at_once(name: str) -> None:
         state = got.state
         torch.testing.assert_close(got.logits, logits[:, t : t + 1])
         if see:
-            assert weights is not None
             assert weights.shape == (B, T, S)
             torch.testing.assert_close(got.weights, weights[:, t : t + 1])
             assert not got.weights.masked_select((torch.arange(S) >= lengths[:, None])[:, None]).any()

@@ -91,7 +91,6 @@ def test_a_beam_copies_and_its_alignment_goes_forward(trained: Seq2Seq) -> None:
         target = torch.tensor([[BOS, *one.tokens]])
         with torch.no_grad():
             weights = trained.teacher_force(row[None, :n], n[None], target, Need(weights=True)).weights
-        assert weights is not None
         assert ((weights == 0) | (weights == 1)).all()
         places = [int(step.argmax()) for step in weights[0] if step.any()]
         assert places == sorted(places)

@@ -117,7 +117,6 @@ def test_the_block_is_seen() -> None:
     block = model.average.attention
     assert isinstance(block, NonLocal)
     seen = block.attend(torch.randn(2, 8, 6, 6), need=Need(weights=True)).weights
-    assert seen is not None
     torch.testing.assert_close(seen.sum(-1), torch.ones(2, 1, 36))
 
 

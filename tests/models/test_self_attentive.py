@@ -44,10 +44,8 @@ def test_the_paper_written_out() -> None:
     model = built()
     tokens, lengths = given()
     got = model.classify(tokens, lengths, Need(weights=True))
-    assert got.weights is not None
     lstm = nn.LSTM(WIDTH, HIDDEN, bidirectional=True, batch_first=True).double()
     lstm.load_state_dict(model.encoder.rnn.state_dict())
-    assert model.pooling.key is not None
     for b, length in enumerate(lengths.tolist()):
         h, _ = lstm(model.embedding(tokens[b : b + 1, :length]))
         a = torch.softmax(model.pooling.query @ torch.tanh(model.pooling.key.weight @ h[0].T), -1)
@@ -60,7 +58,6 @@ def test_without_a_cell_hops_read_embeddings() -> None:
     model = built("no cell")
     tokens, lengths = given()
     got = model.classify(tokens, lengths, Need(weights=True))
-    assert got.weights is not None
     assert model.encoder is None
     read = (got.weights @ model.embedding(tokens)).flatten(1)
     torch.testing.assert_close(got.logits, model.output(F.relu(model.feed(read))))
@@ -80,7 +77,6 @@ def test_batched_is_one_by_one_and_padding_is_absent(name: str) -> None:
     model = built(name)
     tokens, lengths = given()
     got = model.classify(tokens, lengths, Need(weights=True))
-    assert got.weights is not None
     assert got.weights.shape == (B, HOPS, T)
     torch.testing.assert_close(got.weights.sum(-1), torch.ones(B, HOPS, dtype=torch.float64))
     for b, length in enumerate(lengths.tolist()):
@@ -123,8 +119,6 @@ def test_a_hard_attention_gives_the_log_probability_of_its_draws() -> None:
     model = small(attention="hard").train()
     tokens, lengths = given()
     got = model.classify(tokens, lengths, Need(weights=True, log_prob=True, entropy=True))
-    assert got.log_prob is not None
-    assert got.entropy is not None
     assert got.log_prob.shape == got.entropy.shape == (B,)
     assert (got.log_prob <= 0).all()
     got.log_prob.sum().backward()

@@ -205,7 +205,6 @@ class Service:
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
         )
-        assert self.process.stdout is not None
         self.said = self.process.stdout.readline()
         assert " is served at http://" in self.said, self.process.communicate()
         self.address = self.said.split(" at ")[1].split(" ")[0]

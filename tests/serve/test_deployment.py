@@ -66,7 +66,6 @@ def test_the_lines_of_the_dockerfile(run: Path, tmp_path: Path) -> None:
         [started, *entry[1:], *command, "--port", "0"], cwd=app, env=clean, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     ) as service:  # fmt: skip
-        assert service.stdout is not None
         line = service.stdout.readline()
         assert line.startswith("runs/model is served at http://0.0.0.0:"), service.communicate()
         address = f"http://127.0.0.1:{line.split(':')[2].split(' ')[0]}"

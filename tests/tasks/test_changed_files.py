@@ -242,7 +242,6 @@ def test_a_run_without_a_record_of_its_examples(name: str, tmp_path: Path, monke
     predictor = task.predictor(run)
     stop_when_decided(monkeypatch)
     recorded = RecordedExamples.read(run)
-    assert recorded is not None
     everything = np.unique(np.concatenate([recorded.train, recorded.valid, recorded.test]))
     RecordedExamples(everything, recorded.valid, recorded.test).write(run)
     with pytest.raises(ValueError, match=r"has changed since .* that are held out now were trained on; put the files"):

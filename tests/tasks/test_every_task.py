@@ -178,7 +178,6 @@ def test_init_from_starts_with_the_weights_of_an_earlier_run(
     for out, steps in ((once, 2), (twice, 1)):
         assert main(["train", task_of(name), *options, "--steps", str(steps), "--out", str(out)]) == 0
     record = RunRecord.read(once)
-    assert record.initial is not None
     assert (record.initial.run, record.initial.weights) == (str(source), "best.safetensors")
     assert record.initial.checksum == checksums.of_file(source / "best.safetensors")
     # the first checkpoint holds the weights of the source, a fresh optimizer, and step 0

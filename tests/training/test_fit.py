@@ -64,7 +64,6 @@ def test_a_step_is_that_of_plain_torch(tmp_path: Path) -> None:
     scheduler = torch.optim.lr_scheduler.LinearLR(plain, 1.0, 0.0, total_iters=7)
     for planned in problem.plan_epoch(0)[:7]:
         batch = problem.load_batch(planned, 0, 1)
-        assert batch is not None
         nn.functional.cross_entropy(model(batch.x), batch.y).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         plain.step()

@@ -50,7 +50,6 @@ def test_weights_and_vocabularies_are_those_of_the_earlier_run(tmp_path: Path) -
     )
     assert all(torch.equal(before[key], t) for key, t in start.items())
     initial = RunRecord.read(tmp_path / "run").initial
-    assert initial is not None
     assert (initial.run, list(initial.files)) == (str(tmp_path / "source"), ["words.json"])
     assert f'--init-from "{tmp_path / "source"}"' in (tmp_path / "run" / "config.toml").read_text()
 
@@ -143,7 +142,6 @@ def test_a_record_names_no_file_outside_of_the_folder(tmp_path: Path) -> None:
     train(WordsToy(), tmp_path / "source")
     train(WordsToy(), tmp_path / "run", tmp_path / "source")
     record = RunRecord.read(tmp_path / "run")
-    assert record.initial is not None
     for changed in (
         replace(record.initial, files={"../../words.json": record.initial.files["words.json"]}),
         replace(record.initial, weights="../best.safetensors"),

@@ -58,7 +58,6 @@ def test_weights_sum_to_one_or_to_zero_where_nothing_may_be_looked_at(case: Case
     terms = case.terms()
     got = regard.attend(q, k, v, **terms, need=Need(weights=True))
     weights = got.weights
-    assert weights is not None
     assert weights.shape == (SIZES.b, SIZES.h, SIZES.q, SIZES.k)
     assert (weights >= 0).all()
     i, j = torch.arange(SIZES.k - SIZES.q, SIZES.k), torch.arange(SIZES.k)

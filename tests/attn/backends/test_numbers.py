@@ -81,7 +81,6 @@ def test_lengths_of_any_size(case: Case, b: int, q: int, k: int, h: int) -> None
         for name, slope in slopes.items():
             close(slope, wanted[name], f"{backend} gradient of {name}")
     weights = regard.attend(*inputs, **terms, need=Need(weights=True)).weights
-    assert weights is not None
     assert weights.shape == (b, h, q, k)
 
 
@@ -176,10 +175,7 @@ def test_draws_follow_the_weights(backend: str) -> None:
     got = regard.attend(
         q.expand(3000, 1, 4), k, read=regard.Sample(), backend=backend, need=Need(key_index=True, log_prob=True)
     )
-    assert got.key_index is not None
-    assert got.log_prob is not None
     shares = torch.bincount(got.key_index.flatten(), minlength=5) / 3000
-    assert wanted is not None
     close(shares, wanted[0], "shares", rtol=0, atol=0.04)
     close(got.log_prob.exp(), wanted[0][got.key_index], "log_prob", rtol=1e-5, atol=1e-6)
     close(got.out, k[got.key_index], "out")
@@ -217,5 +213,4 @@ def test_what_is_needed_agrees(backend: str) -> None:
     if terms["mask"] is not None:
         i, j = torch.arange(2, 7), torch.arange(7)
         scores = scores.masked_fill(~terms["mask"].dense(i, j).unsqueeze(1), -torch.inf)
-    assert got.lse is not None
     close(got.lse, scores.logsumexp(-1), "lse")

@@ -99,5 +99,4 @@ def test_half_types_are_computed_in_float32() -> None:
     reference = regard.attention(*wide, **dict(terms, bias=terms["bias"].float()), backend="eager")
     close(out.float(), reference, "out", rtol=2**-7, atol=2**-8)
     out.sum().backward()
-    assert q.grad is not None
     assert q.grad.dtype == torch.bfloat16

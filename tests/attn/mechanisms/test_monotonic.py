@@ -94,7 +94,6 @@ def test_long_sequences_lose_no_mass(dtype: torch.dtype, near: float) -> None:
     torch.testing.assert_close(alpha[200:203], torch.tensor([0.9, 0.09, 0.009], dtype=dtype), rtol=0.0, atol=10 * near)
     assert not alpha[:200].any()
     (alpha * (torch.arange(400) - 200)).sum().backward()
-    assert energies.grad is not None
     # one key further for each p that is lost: d/de Σ_j j p (1 − p)^j, of which the first is −(1 − p)
     assert energies.grad.isfinite().all()
     assert energies.grad[:200].abs().max() < near
@@ -106,7 +105,6 @@ def test_hundreds_of_steps_have_finite_gradients() -> None:
     q, k = torch.randn(1, 60, D, requires_grad=True), (5 * torch.randn(1, 300, E)).requires_grad_()
     layer(q, k).square().sum().backward()
     for t in (q, k, *layer.parameters()):
-        assert t.grad is not None
         assert t.grad.isfinite().all()
 
 
@@ -325,7 +323,6 @@ def test_chunks_far_below_the_greatest_score_do_not_vanish() -> None:
     share = torch.softmax(torch.tensor([-500.0, -501.0]), 0)
     torch.testing.assert_close(got[0], torch.cat([torch.zeros(2), share, torch.zeros(1)]))
     got.square().sum().backward()
-    assert u.grad is not None
     assert u.grad.isfinite().all()
 
 

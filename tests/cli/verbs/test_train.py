@@ -273,8 +273,6 @@ def test_a_signal_saves_and_prints_how_to_resume(
     run = tmp_path / "run"
     args = [*NEW, "--train", pairs, *TINY, "--steps", 10**6, "--log-every", 1, "--out", run]
     with subprocess.Popen(command(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
         for line in child.stdout:
             if line.startswith("step 3 "):
                 break
@@ -283,7 +281,6 @@ def test_a_signal_saves_and_prints_how_to_resume(
     assert code == 130
     assert error == ""
     match = re.search(r"interrupted after step ([\d,]+); resume with: regard train --resume (\S+)\n$", rest)
-    assert match is not None
     assert match[2] == str(run)
     done = int(match[1].replace(",", ""))
     ran = regard("train", "--resume", run, "--steps", done + 2)

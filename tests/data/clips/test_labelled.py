@@ -13,7 +13,6 @@ def test_a_selection_keeps_labels_and_intervals() -> None:
     some = all_clips[np.array([2, 0])]
     assert some.lengths.tolist() == [3, 2]
     assert some.labels.tolist() == [1, 1]
-    assert some.intervals is not None
     assert some.intervals.tolist() == [[1, 3], [0, 1]]
     assert some.is_signal
     assert not Clips([np.zeros((2, 3, 5, 1), np.uint8)], np.array([0]), ("a",)).is_signal

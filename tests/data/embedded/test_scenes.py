@@ -97,7 +97,6 @@ def test_some_of_it() -> None:
     assert every[2:5].captions == every.captions[2:5]
     chosen = every[np.array([7, 1])]
     assert chosen.captions == [every.captions[7], every.captions[1]]
-    assert every.boxes is not None
     assert chosen.boxes == [every.boxes[7], every.boxes[1]]
 
 

@@ -17,7 +17,6 @@ KINDS: list[tuple[Kind, int]] = [("bpe", 300), ("characters", 100), ("words", 20
 def test_equal_ids_and_text(kind: Kind, size: int, spaced: bool) -> None:
     tokenizer = Tokenizer.train(kind, LINES[:3], size)
     library = library_vocabulary(tokenizer, spaced=spaced).library
-    assert library is not None
     for line in LINES:
         ids = tokenizer.encode([line])[0] if spaced else tokenizer.encode_text(line)
         assert library.encode(line).ids == ids
@@ -29,7 +28,6 @@ def test_equal_ids_and_text(kind: Kind, size: int, spaced: bool) -> None:
 def test_marks_and_masks(kind: Kind, size: int) -> None:
     tokenizer = Tokenizer.train(kind, LINES[:3], size)
     vocabulary = library_vocabulary(tokenizer, spaced=False, begin=(1,), end=(2,), mask=True, matches_special=True)
-    assert vocabulary.library is not None
     (before, after) = map(tokenizer.encode_text, ("the", "cat" if kind == "words" else " cat"))
     assert vocabulary.library.encode(f"the{MASK} cat").ids[: len(before) + 2] == [1, *before, len(tokenizer)]
     assert vocabulary.library.encode(f"the{MASK} cat").ids[-len(after) - 1 :] == [*after, 2]
@@ -43,7 +41,6 @@ def test_sentences_are_read_one_by_one(kind: Kind, size: int) -> None:
     """White space between sentences has no tokens; that inside them has."""
     tokenizer = Tokenizer.train(kind, LINES[:3], size)
     library = library_vocabulary(tokenizer, spaced=True, by_sentence=True).library
-    assert library is not None
     draw = random.Random(0)
     parts = ["a", "B", " ", "  ", ". ", ".", "!", "? ", "\n", "。", ")", "”", "é", "漢", "…"]
     for _ in range(300):

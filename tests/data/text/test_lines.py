@@ -61,7 +61,6 @@ def test_many_may_read() -> None:
 def test_the_file_goes_with_the_lines() -> None:
     lines = of(["a"], 0)
     file = lines._file
-    assert file is not None
     del lines
     gc.collect()
     assert file.closed

@@ -140,7 +140,6 @@ def test_half_types_are_computed_in_float32(native: bool, kind: str, dtype: torc
     got = ours(scores, None, native)
     torch.testing.assert_close(got, ours(scores.float(), None, native).to(dtype))
     got.square().sum().backward()
-    assert scores.grad is not None
     assert scores.grad.dtype == dtype
 
 

@@ -142,7 +142,6 @@ def test_tiny_weights_and_empty_keys_are_no_nan(dtype: torch.dtype) -> None:
     torch.testing.assert_close(content, torch.full((1, 1, N), 1 / N, dtype=dtype), rtol=1e-2, atol=0)
     (got.sum() + (content * torch.arange(N)).sum() + sharpen(none, gamma)[0, 0] + sharpen(one, gamma)[0, 1]).backward()
     for t in (tiny, none, one, key, matrix):
-        assert t.grad is not None
         assert t.grad.isfinite().all()
 
 

@@ -162,7 +162,6 @@ def test_places_step_by_step_equal_those_of_the_segment(cell: str, places: str) 
         place_read = [step.place_read for step in steps if step.place_read is not None]
         drawn = torch.cat([each.place for each in place_read], 1)
         whole = model(given, state, drawn if places == "hard" else None)
-    assert whole.place_read is not None
     for name in ("policy", "values"):
         stepped = torch.cat([getattr(step, name) for step in steps], 1)
         torch.testing.assert_close(getattr(whole, name), stepped, rtol=0, atol=1e-6)
@@ -192,7 +191,6 @@ def test_attention_to_places_is_additive_attention_of_the_state() -> None:
     assert isinstance(encode, FeatureMap)
     given = inputs(2)._replace(observations=torch.rand(B, 2, 10, 15), episodes=torch.zeros(B, 2, dtype=torch.int64))
     place_read = model(given, memory.init_state(B)).place_read
-    assert place_read is not None
     score = memory.attention.score  # type: ignore[union-attr]
     features = encode(given.observations)[:, 1]  # "b p c"
     hidden = torch.tanh(place_read.out[:, :1] @ score.query.weight.T + features @ score.key.weight.T)

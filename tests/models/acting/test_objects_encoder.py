@@ -64,7 +64,6 @@ def test_numbers_are_played_as_they_are_learned_from(memory: str, bits: int) -> 
         whole = model(given, state)
     torch.testing.assert_close(whole.policy, torch.cat([step.policy for step in steps], 1), rtol=0, atol=1e-6)
     for t, step in enumerate(steps):
-        assert step.objects is not None
         torch.testing.assert_close(step.objects.sum(-1), torch.ones(3, 1))
         expected = model.encode.weights(given.observations[:, t : t + 1])  # type: ignore[operator]
         torch.testing.assert_close(step.objects, expected)

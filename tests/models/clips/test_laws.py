@@ -53,7 +53,6 @@ def test_a_clip_in_a_batch_is_the_clip_alone(name: str, causal: bool) -> None:
         alone = model.attend(x[n : n + 1, :length], lengths[n : n + 1])
         torch.testing.assert_close(alone.logits[0], logits[n], rtol=0, atol=1e-10)
         if weights is not None:
-            assert alone.weights is not None
             torch.testing.assert_close(alone.weights[0], weights[n, :length], rtol=0, atol=1e-10)
             assert not weights[n, length:].any()
             assert float(weights[n].sum()) == pytest.approx(1)

@@ -80,7 +80,6 @@ def test_turns_without_any_word_give_zeros() -> None:
     empty = given._replace(turns=nothing, turn_lengths=torch.zeros(1, 2, dtype=torch.int64))
     assert not model.image(empty).any()
     model(empty).sum().backward()
-    assert nothing.grad is not None
     assert nothing.grad.isfinite().all()
     assert not nothing.grad.any()
 

@@ -49,7 +49,6 @@ def soft(scores: list[Tensor], values: Tensor) -> Tensor:
 def test_decomposable_by_loops() -> None:
     model = MATCHERS["decomposable, intra"]().double().eval()
     assert isinstance(model, Decomposable)
-    assert model.intra is not None
     nn.init.normal_(model.intra.bias.table)  # type: ignore[union-attr, arg-type]
     x, y = texts(4), texts(3)
     sides = []

@@ -159,7 +159,6 @@ def test_gradients_of_reads_are_recorded() -> None:
         model(source, lengths, target).square().sum().backward()
     write, read = recording
     assert write.gradient is None
-    assert read.gradient is not None
     assert read.gradient.dense().shape == read.shape
     assert read.gradient.dense().any()
 

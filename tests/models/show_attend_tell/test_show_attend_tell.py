@@ -141,7 +141,6 @@ def test_searches_come_for_free(attention: str) -> None:
 def test_weights_sum_to_one(b: int, h: int, w: int, t: int, hard: bool) -> None:
     model = ShowAttendTell(Map(), V, width=W, hidden=H, attention="hard" if hard else "soft")
     got = model.teacher_force(torch.randn(b, 2, 3 * h, 3 * w), torch.randint(0, V, (b, t)), Need(weights=True))
-    assert got.weights is not None
     assert got.weights.shape == (b, t, h * w)
     torch.testing.assert_close(got.weights.sum(-1), torch.ones(b, t))
     assert (got.log_prob is None) == (not hard)
@@ -162,10 +161,8 @@ def test_the_expectation_of_draws_is_soft() -> None:
     x, y = seen(), target()
     got = hard.train().teacher_force(x, y)
     torch.testing.assert_close(got.states, soft.teacher_force(x, y).states)
-    assert got.log_prob is not None
     assert not got.log_prob.any()
     half = built("hard", expected=0.5).train().teacher_force(seen(64), target(64)).log_prob
-    assert half is not None
     drew = (half != 0).any(1)
     assert 10 < int(drew.sum()) < 54
     assert (half[drew] != 0).all()
@@ -203,7 +200,6 @@ def test_reinforce_is_unbiased() -> None:
         names = dict(made.named_parameters())
         keep = torch.ones(1, 2, dtype=torch.bool)
         taught = made.teacher_force(x, y[:, :-1])
-        assert taught.log_prob is not None
         log_p = made.output(taught.states).log_softmax(-1).gather(-1, y[:, 1:, None]).squeeze(-1)  # "1 2"
         chance = taught.log_prob.sum().exp()
         truth = torch.autograd.grad(chance * log_p.sum(), list(names.values()), retain_graph=True, allow_unused=True)

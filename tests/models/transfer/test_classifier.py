@@ -22,13 +22,11 @@ def classifier(pooling: str = "mean", frozen: int = 0) -> EncoderClassifier:
 def test_a_batch_is_its_texts(pooling: str) -> None:
     model = classifier(pooling).eval()
     together = model.classify(TOKENS, LENGTHS, Need(weights=True))
-    assert together.weights is not None
     torch.testing.assert_close(together.weights.sum(-1), torch.ones(3, 2))
     torch.testing.assert_close(model(TOKENS, LENGTHS), together.logits)
     for row, length in enumerate(LENGTHS.tolist()):
         alone = model.classify(TOKENS[row : row + 1, :length], LENGTHS[row : row + 1], Need(weights=True))
         torch.testing.assert_close(together.logits[row : row + 1], alone.logits, rtol=1e-5, atol=1e-6)
-        assert alone.weights is not None
         torch.testing.assert_close(together.weights[row : row + 1, :, :length], alone.weights, rtol=1e-5, atol=1e-6)
         assert not together.weights[row, :, length:].any()
 

@@ -76,7 +76,6 @@ def test_every_way_to_mask_is_told(name: str, keep: str, tmp_path: Path) -> None
     one = heard(attend, keep=keep)
     wanted = mask.expand(B, H, Q, Q)
     found = one.allowed()
-    assert found is not None
     assert torch.equal(found, wanted)
     assert torch.equal(one.weights.dense() > 0, wanted)  # of random scores, what is nought is masked
     assert torch.equal(one.allowed(slice(2, 5)), wanted[:, :, 2:5])

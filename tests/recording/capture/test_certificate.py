@@ -106,7 +106,6 @@ def test_a_frozen_layer_has_no_gradient_and_stops_nobody() -> None:
         out = model(torch.randn(B, Q, D))
     out.sum().backward()
     assert tape[0].gradient is None
-    assert tape[1].gradient is not None
     assert tape[1].gradient.dense().abs().sum() > 0
     with pytest.raises(ValueError, match="relevance needs the gradient of every map, and 'first' has none"):
         tape.relevance()

@@ -52,7 +52,6 @@ def test_an_episode_is_watched_and_recorded(run: Path, capsys: pytest.CaptureFix
     assert episode.wanted.tolist() == [1.0, 1.0]
     recording = record_run(predictor, 3).recording
     assert [item.shape for item in recording] == [(1, 2, 6, 6)]
-    assert recording.queries is not None
     assert recording.queries[:2] == ("→ none", "R 1.00")
     assert main(["predict", str(run), "0", "--wanted", "nan"]) == 2
     assert capsys.readouterr().err.strip() == "regard: --wanted must be a return, got nan; try --wanted 1"
@@ -92,7 +91,6 @@ def test_a_batch_shows_what_a_play_shows(tmp_path: Path) -> None:
     planned = problem.plan_epoch(0)
     assert [len(rows) for rows in planned] == [5] * 4
     batch = problem.load_batch(planned[0], 0, 1)
-    assert batch is not None
     assert batch.inputs.actions[:, 0].tolist() == [-1] * 5
     assert torch.equal(batch.inputs.actions[:, 1:], batch.actions[:, :-1])
     rest = batch.inputs.wanted[:, :1] - batch.inputs.rewards.cumsum(1)

@@ -43,7 +43,6 @@ def test_the_loss_of_its_own_caption_is_its_log_probability() -> None:
     assert checked > 0
     x = predictor.tensor(inputs).requires_grad_()
     predictor.tensor_loss(x, ["a b", "c", "d e"]).sum().backward()
-    assert x.grad is not None
     assert (x.grad.flatten(1) != 0).any(1).all()
 
 

@@ -53,7 +53,6 @@ def test_text_json_and_growing() -> None:
     predictor = classifier(causal=True)
     given = predictor.read("test:1")
     (output,) = predictor.predict([given], PredictClips(top=2, growing=True))
-    assert output.growing is not None
     assert len(output.growing) == 5
     assert output.growing[-1] == pytest.approx(output.classes[0]) or output.growing[-1][0] == output.classes[0][0]
     for end, (name, p) in enumerate(output.growing, 1):
@@ -176,7 +175,6 @@ def test_maps_and_pictures(
     assert (maps.steps is not None) == steps
     if maps.steps is not None:
         weights = predictor.model.attend(*predictor.tensors([given])).weights
-        assert weights is not None
         torch.testing.assert_close(maps.steps, weights[0].detach())
     assert (None if maps.places is None else tuple(maps.places.shape)) == (None if places is None else (5, *places))
     path = predictor.draw(recording, given, output, tmp_path / "x.png")

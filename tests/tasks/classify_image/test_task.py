@@ -50,7 +50,6 @@ def test_digits_are_parted_and_planned(tmp_path: Path) -> None:
     assert all(a == b and np.array_equal(x, y) for (a, x), (b, y) in zip(plan, again, strict=True))
     assert not np.array_equal(plan[0][1], other[0][1])
     batch = problem.load_batch(plan[0], 0, 1)
-    assert batch is not None
     assert batch.x.shape == (100, 1, 8, 8)
     halves = [problem.load_batch(plan[0], rank, 2) for rank in (0, 1)]
     assert all(half is not None for half in halves)

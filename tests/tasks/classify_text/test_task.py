@@ -105,8 +105,6 @@ def test_batches_are_every_text_once_and_a_pure_function(model: str, tmp_path: P
     for plan in rows:
         assert sorted(n for batch in plan for n in batch) == list(range(27))
     once, twice = (problem.load_batch(plans[n][0], 0, 1) for n in (0, 2))
-    assert once is not None
-    assert twice is not None
     assert torch.equal(once.tokens, twice.tokens)
     assert (once.tokens == UNK).any()
     assert problem.num_terms(once) == len(rows[0][0])
@@ -124,7 +122,6 @@ def test_batches_of_documents_are_bounded_with_their_padding(tmp_path: Path) -> 
     cells = {len(each.rows): [] for each in planned}
     for each in planned:
         batch = problem.load_batch(each, 0, 1)
-        assert batch is not None
         cells[len(each.rows)].append(batch.tokens.numel())
     assert max(cells.pop(1)) == 800
     assert max(size for sizes in cells.values() for size in sizes) <= 500
@@ -174,7 +171,6 @@ def test_the_loss_is_the_cross_entropy(model: str, smoothing: float, tmp_path: P
     options = {"penalty": 0.0} if model == "self-attentive" else {}
     problem = prepared(tmp_path, model, smoothing=smoothing, **options)
     made, batch = model_of(problem), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
-    assert batch is not None
     loss = problem.loss(made, batch)
     logits = made(batch.tokens, batch.lengths)
     expected = F.cross_entropy(logits.float(), batch.labels, label_smoothing=smoothing, reduction="sum")
@@ -187,7 +183,6 @@ def test_the_penalty_is_added(tmp_path: Path) -> None:
     plain, penalised = prepared(tmp_path / "a", penalty=0.0), prepared(tmp_path / "b", penalty=0.7)
     made = model_of(plain)
     batch = plain.load_batch(plain.plan_epoch(0)[0], 0, 1)
-    assert batch is not None
     weights = made.classify(batch.tokens, batch.lengths, Need(weights=True)).weights
     expected = plain.loss(made, batch).total + 0.7 * frobenius_penalty(weights.float()).sum()
     torch.testing.assert_close(penalised.loss(made, batch).total, expected)

@@ -70,7 +70,6 @@ def test_a_new_run_leaves_the_files_of_another_alone(tmp_path: Path) -> None:
 def test_each_network_learns_from_its_own_loss_alone(problem: GenerateImageProblem) -> None:
     """In evaluation mode, where no call changes what the next one finds."""
     model, batch = gan(problem).eval(), problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
-    assert batch is not None
     torch.manual_seed(1)
     loss = problem.loss(model, batch)
     assert loss.count == problem.num_terms(batch) == 32
@@ -304,7 +303,6 @@ def test_shares_of_two_processes_are_the_batch(problem: GenerateImageProblem) ->
     plan = problem.plan_epoch(1)
     whole = problem.load_batch(plan[0], 0, 1)
     halves = [problem.load_batch(plan[0], rank, 2) for rank in (0, 1)]
-    assert whole is not None
     assert all(half is not None and torch.equal(half.x, whole.x[rank::2]) for rank, half in enumerate(halves))
     assert whole.x.min() == -1
     assert whole.x.max() == 1

@@ -27,9 +27,6 @@ def test_scenes_are_those_of_seed_and_epoch(tmp_path: Path) -> None:
     assert problem.summary.endswith("10 classes, cluttered on 19 × 19")
     plan = problem.plan_epoch(1)
     a, again, other = (problem.load_batch(one, 0, 1) for one in (plan[0], plan[0], (plan[0][0] + 1, plan[0][1])))
-    assert a is not None
-    assert again is not None
-    assert other is not None
     assert torch.equal(a.x, again.x)
     assert a.x.shape == (100, 1, 19, 19)
     # the same digits, elsewhere

@@ -73,7 +73,6 @@ def test_masks_are_new_in_every_epoch_and_the_same_for_any_number_of_processes(p
     masks = []
     for epoch in (0, 1, 0):
         batch = problem.load_batch(problem.plan_epoch(epoch)[0], 0, 1)
-        assert batch is not None
         assert batch.tokens[:, 0].eq(BOS).all()
         assert batch.tokens[:, -1].eq(EOS).all()
         assert len(batch.targets) == batch.is_chosen.sum() == problem.num_terms(batch)
@@ -89,7 +88,6 @@ def test_masks_are_new_in_every_epoch_and_the_same_for_any_number_of_processes(p
 def test_the_loss_is_that_of_the_chosen_tokens_alone(problem: MaskedLMProblem) -> None:
     model = problem.build_model().eval()
     batch = problem.load_batch(problem.plan_epoch(0)[0], 0, 1)
-    assert batch is not None
     loss = problem.loss(model, batch)
     log_p = model(batch.tokens).log_softmax(-1)[batch.is_chosen]
     torch.testing.assert_close(loss.total, -log_p.gather(-1, batch.targets[:, None]).sum())

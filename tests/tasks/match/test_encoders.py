@@ -66,7 +66,6 @@ def test_a_run_with_an_encoder(folder: Path, tmp_path: Path, options: Sequence[s
         assert dict(alone.probabilities) == pytest.approx(together[n], abs=1e-5)
     output, recording = labelled_recording(predictor, inputs[0])
     assert all(item.verified for item in recording)
-    assert recording.queries is not None
     assert {"good", "film"} <= {*recording.queries}
     assert predictor.draw(recording, inputs[0], output, tmp_path / "x.png").stat().st_size > 100
     assert main(["evaluate", str(tmp_path / "once")]) == 0

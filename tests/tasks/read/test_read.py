@@ -169,7 +169,6 @@ def test_both_directions_are_labelled_and_drawn(predictor: ReadPredictor, tmp_pa
     output, recording = labelled_recording(predictor, text)
     there, back = recording
     passage, question = recording.labels(there)
-    assert passage is not None
     assert question is not None
     assert " ".join(question).startswith("Where did")
     assert recording.labels(back) == (None, passage)  # one row for the whole question

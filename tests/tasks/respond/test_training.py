@@ -114,8 +114,6 @@ def test_the_history_of_a_staged_training_grows(file: Path, tmp_path: Path) -> N
         for planned, usual in zip(*(problem.plan_epoch(epoch) for problem in problems), strict=True):
             assert planned.rows.tolist() == usual.rows.tolist()
             batch, other = (p.load_batch(each, 0, 1) for p, each in zip(problems, (planned, usual), strict=True))
-            assert batch is not None
-            assert other is not None
             assert torch.equal(batch.target, other.target)
             most = staged.turns_in(epoch)
             count = min(other.history.lengths.shape[1], most)
@@ -138,8 +136,6 @@ def test_fewer_turns_are_read_before_some_replies(file: Path, tmp_path: Path) ->
     for epoch in (0, 1):
         for planned, other in zip(problem.plan_epoch(epoch), usual.plan_epoch(epoch), strict=True):
             batch, full = problem.load_batch(planned, 0, 1), usual.load_batch(other, 0, 1)
-            assert batch is not None
-            assert full is not None
             kept = torch.tensor([task.turns_kept(3, draw) for draw in planned.draws.tolist()])
             most = full.history.lengths.shape[1]
             is_kept = torch.arange(most, 0, -1) <= kept.unsqueeze(-1)

@@ -68,7 +68,6 @@ def test_sentences_with_intents_alone_and_in_a_batch(output: str, folder: Path, 
         (alone,) = predictor.predict([text])
         assert found.tags == alone.tags
         assert found.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
-        assert found.intent is not None
         assert alone.intent[1] == pytest.approx(found.intent[1], abs=1e-5)
     assert [len(found.words) for found in together] == [5, 2, 0, 3]
 

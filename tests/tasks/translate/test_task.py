@@ -68,7 +68,6 @@ def test_batches_are_every_pair_once_and_a_pure_function(tmp_path: Path) -> None
         assert sorted(n for planned in plan for n in planned.tolist()) == list(range(83))
     assert [p.tolist() for p in plans[0]] == [p.tolist() for p in plans[2]] != [p.tolist() for p in plans[1]]
     batch = work.load_batch(plans[0][0], 0, 1)
-    assert batch is not None
     assert work.num_terms(batch) == batch.tokens == int((batch.target[:, 1:] != PAD).sum())
     assert max(batch.source.numel(), batch.target[:, 1:].numel()) <= 40
     source, target = work.vocabularies.source, work.vocabularies.target
@@ -86,7 +85,6 @@ def test_a_batch_is_named_by_the_lines_of_the_file(tmp_path: Path) -> None:
     assert len(work.corpus.left_out) > 40
     for planned in work.plan_epoch(0):
         batch = work.load_batch(planned, 0, 1)
-        assert batch is not None
         said = sorted(int(work.vocabularies.target.decode(row)) + 1 for row in batch.target.tolist())
         some = ", ".join(map(str, said[:12]))
         more = f" and {len(said) - 12} more" if len(said) > 12 else ""
@@ -100,7 +98,6 @@ def test_a_batch_is_named_by_the_lines_of_the_file(tmp_path: Path) -> None:
 def test_the_loss_is_the_cross_entropy_of_what_is_no_padding(name: str, smoothing: float, tmp_path: Path) -> None:
     work = prepared(tmp_path, smoothing=smoothing, **MODELS[name])
     model, batch = model_of(work), work.load_batch(work.plan_epoch(0)[0], 0, 1)
-    assert batch is not None
     loss = work.loss(model, batch)
     logits = model(batch.source, batch.source_lengths, batch.target[:, :-1]).flatten(0, 1)
     targets = batch.target[:, 1:].flatten()

@@ -65,7 +65,6 @@ def test_a_digit_keeps_its_direction() -> None:
 
 def test_two_digits_meet_or_stay_apart() -> None:
     clips, images = meetings("test", 1, 12), digit_images("test", 1).pixels[..., 0]
-    assert clips.intervals is not None
     for clip, label, (start, end) in zip(clips.clips, clips.labels.tolist(), clips.intervals.tolist(), strict=True):
         shown = [place(frame, images) for frame in clip]
         # frames show the two in turn; the places between two frames of one lie halfway

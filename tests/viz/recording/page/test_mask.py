@@ -66,13 +66,11 @@ def test_rules_are_spans_and_small() -> None:
     window = regard.Window(5, 2) & regard.Lengths(torch.tensor([700]))
     for mask in (CAUSAL, window, regard.Documents(torch.arange(900)[None] // 250)):
         one = mask_spans(masked(mask, 1, 900).pick(0))
-        assert one is not None
         assert one.kind == "spans"
         assert len(one.data) < 8_000
     assert mask_spans(masked(None, 1, 5).pick(0)) is None
     holes = torch.rand(1_100, 1_100, generator=torch.Generator().manual_seed(0)) > 0.3
     one = mask_spans(masked(holes, 1_100))
-    assert one is not None
     assert (one.kind, one.data, round(one.share, 1)) == ("share", "-", 0.3)
 
 
@@ -119,7 +117,6 @@ def test_a_veil_by_the_rule_is_that_by_its_pairs(name: str, steps: bool, monkeyp
     torch.manual_seed(0)
     q, k = torch.randn(2, 3, 5 if steps else 13, 3), torch.randn(2, 3, 13, 3)
     found = regard.attend(q, k, k, mask=RULED[name], need=regard.Need(map=True)).map
-    assert found is not None
     kept = DenseMap(found.dense(), found.mask_only)  # type: ignore[attr-defined]
     scanned = [mask_spans(Scanned(found).pick(sample, 2)) for sample in range(2)]
     looked: list[Any] = []
@@ -149,7 +146,6 @@ def test_what_no_rule_tells_is_looked_at_pair_by_pair() -> None:
     ]
     for way in ways:
         found = regard.attend(x, x, x, need=regard.Need(map=True), **way).map
-        assert found is not None
         assert found.spans() is None
         one = mask_spans(found)
         assert one is not None

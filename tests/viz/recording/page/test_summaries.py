@@ -59,7 +59,6 @@ def test_sub_words_are_merged_where_they_are_marked() -> None:
     assert merged_words(attended()) is None
     recording = attended(n=5).with_labels(["[CLS]", "play", "##ing", "cards", "[SEP]"])
     words = merged_words(recording)
-    assert words is not None
     assert words.queries == ("[CLS]", "playing", "cards", "[SEP]")
     header = json.loads(re.search(r'id="data">(.*?)</script>', html(recording, words=words))[1])  # type: ignore[index]
     assert [(layer["unit"], layer["k"]) for layer in header["layers"]] == [("tokens", 5)] * 2 + [("words", 4)] * 2
