@@ -115,7 +115,6 @@ def test_the_block_is_seen() -> None:
         assert one.verified
         assert (one.kind, one.shape, one.grid) == ("self", (2, 1, 36, 36), (6, 6))
     block = model.average.attention
-    assert isinstance(block, NonLocal)
     seen = block.attend(torch.randn(2, 8, 6, 6), need=Need(weights=True)).weights
     torch.testing.assert_close(seen.sum(-1), torch.ones(2, 1, 36))
 

@@ -7,7 +7,6 @@ import torch
 from tests.models.language_model_cases import V, built, xl
 from torch import Tensor
 
-from regard.attn.terms.bias import RelativeXL
 from regard.layers.transformer import EncoderLayer
 from regard.models import TransformerXL
 
@@ -22,7 +21,6 @@ def relative_positions(distance: int) -> Tensor:  # -> "d"
 def attended(layer: EncoderLayer, x: Tensor, keys: Tensor, clamp: int | None, seen: int | None) -> Tensor:
     """Dai et al. 2019, section 3.3: terms (a) to (d), one query, key and head at a time. "t d", "k d" -> "t d"."""
     heads, bias = layer.attention, layer.attention.attention.bias
-    assert isinstance(bias, RelativeXL)
     q, k, v = (linear(part).unflatten(-1, (HEADS, HEAD)) for linear, part in
                ((heads.query, x), (heads.key, keys), (heads.value, keys)))  # fmt: skip
     w_r = bias.position.weight.unflatten(0, (HEADS, HEAD))

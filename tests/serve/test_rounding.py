@@ -138,7 +138,6 @@ def tie(layer: nn.Linear) -> None:
 def test_tied_tokens_are_decided_alone(name: str, beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails without the second computation: then the noise of the batch decides."""
     served = ENDPOINTS[name][0]()
-    assert isinstance(served, TranslateEndpoint)
     tie(served.translator.model.output)
     bodies = [{"text": text, "beam": beam} for text in LONGER[:20]]
     with noise(served.translator.model.output, 1e-6):

@@ -38,7 +38,6 @@ def right(trained: Path) -> list[str]:
 
 def translator(run: Path) -> Translator:
     predictor = load(run, device="cpu")
-    assert isinstance(predictor, Translator)
     return predictor
 
 

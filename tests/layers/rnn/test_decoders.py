@@ -299,7 +299,6 @@ def stirred(decoder: RecurrentDecoder) -> RecurrentDecoder:
 def test_bahdanau_as_the_paper_has_it() -> None:
     """Equations of 3.1 and A.2.2 in plain Python: e_ij = v·tanh(W s_{i−1} + U h_j), α = softmax, c, s_i, maxout."""
     decoder, g = stirred(built("bahdanau", "additive")), given("additive")
-    assert isinstance(decoder, Bahdanau)
     taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     score, bridge = decoder.attention.score, decoder.bridge.linear
     for b, length in enumerate(LENGTHS.tolist()):
@@ -325,7 +324,6 @@ def test_bahdanau_as_the_paper_has_it() -> None:
 def test_luong_as_the_paper_has_it(feeding: bool) -> None:
     """Equations 5 to 8 with the general score, and input feeding (3.3): h̃_t = tanh(W_c [c_t; h_t])."""
     decoder, g = stirred(built("luong-feeding" if feeding else "luong", "general")), given("general")
-    assert isinstance(decoder, Luong)
     taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
     score, bridge = decoder.attention.score, decoder.bridge.linear
     for b, length in enumerate(LENGTHS.tolist()):
@@ -345,7 +343,6 @@ def test_luong_as_the_paper_has_it(feeding: bool) -> None:
 def test_fixed_as_the_paper_has_it() -> None:
     """Cho et al. 2014: the last state of the encoder goes into every step."""
     decoder, g = stirred(built("fixed", "")), given("")
-    assert isinstance(decoder, FixedContext)
     taught = decoder.teacher_force(g.y, g.encoded, g.lengths)
     for b in range(B):
         c, bridge = g.encoded.summary[b].tolist(), decoder.bridge.linear
@@ -477,7 +474,6 @@ def plain(kind: str, cell: str = "gru") -> RecurrentDecoder:
 def test_initial_is_the_formula() -> None:
     """s_0 = tanh(W c); s_t = tanh(W y + U s + b) of the plain cell; r_t = tanh(W s_t); by loops."""
     decoder, g = plain("initial", "rnn"), given("")
-    assert isinstance(decoder, InitialState)
     got = decoder.teacher_force(g.y, g.encoded, g.lengths).states
     rnn, read = decoder.stack.rnn, decoder.readout
     bias = rnn.bias_ih_l0 + rnn.bias_hh_l0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.models.acting.agent import DECISION, Agent, AgentInputs
-from regard.models.acting.decision_memory import DecisionMemory, attended_steps
+from regard.models.acting.decision_memory import attended_steps
 
 B, T, OBSERVATION, ACTIONS, WIDTH = 3, 7, 5, 2, 8
 
@@ -55,7 +55,6 @@ def test_the_tokens_are_those_of_the_paper() -> None:
     """Chen et al. 2021, algorithm 1: R, o, a of a step have its learned position; actions are read at observations."""
     model, given = agent(), inputs([0] * T)
     memory, tokens = model.memory, model.encode
-    assert isinstance(memory, DecisionMemory)
     x = model.embed(given)
     stacked = []
     for t in range(T):

@@ -48,7 +48,6 @@ def soft(scores: list[Tensor], values: Tensor) -> Tensor:
 
 def test_decomposable_by_loops() -> None:
     model = MATCHERS["decomposable, intra"]().double().eval()
-    assert isinstance(model, Decomposable)
     nn.init.normal_(model.intra.bias.table)  # type: ignore[union-attr, arg-type]
     x, y = texts(4), texts(3)
     sides = []
@@ -79,7 +78,6 @@ def test_decomposable_by_loops() -> None:
 
 def test_esim_by_loops() -> None:
     model = MATCHERS["esim"]().double().eval()
-    assert isinstance(model, ESIM)
     x, y = texts(4), texts(3)
     a, b = (model.encoder.rnn(side)[0][0] for side in (x, y))
     pooled = []
@@ -97,7 +95,6 @@ def test_esim_by_loops() -> None:
 @pytest.mark.parametrize("name", ["one encoder", "two encoders"])
 def test_co_matcher_by_loops(name: str) -> None:
     model = build(name)
-    assert isinstance(model, CoMatcher)
     x, z = texts(4)[0], texts(3)[0]
     maps = model.first, model.first if model.second is None else model.second
     a, b = maps[0](x), maps[1](z)

@@ -78,7 +78,6 @@ def test_it_is_the_paper_in_a_plain_loop(attention: str) -> None:
     cell = nn.LSTMCell(W + D, H).double()
     cell.load_state_dict({k.removesuffix("_l0"): v for k, v in model.decoder.stack.rnn.state_dict().items()})
     d, score = model.decoder, model.decoder.attention.score
-    assert isinstance(score, Additive)
     x, y = seen(), target()
     got = model.teacher_force(x, y, Need(weights=True))
     for n in range(B):

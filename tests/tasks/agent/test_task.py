@@ -25,7 +25,6 @@ from regard.models.acting.agent import Agent
 from regard.tasks.agent.options import ENVIRONMENT_NAMES, AgentConfig
 from regard.tasks.agent.playing import Player, play_episodes
 from regard.tasks.agent.predictor import AgentPredictor
-from regard.tasks.agent.task import AgentProblem
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
@@ -340,7 +339,6 @@ def test_evaluate_names_the_return_of_random_actions(run: Path, capsys: pytest.C
 def test_a_problem_can_be_copied_with_its_state(tmp_path: Path) -> None:
     """A state that was loaded is not changed by the games that go on from it."""
     problem = small(env="tmaze", memory="gru").prepare(tmp_path)
-    assert isinstance(problem, AgentProblem)
     model = problem.build_model()
     plan = problem.plan_epoch(0)
     problem.loss(model, problem.load_batch(plan[0], 0, 1))

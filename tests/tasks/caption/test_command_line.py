@@ -14,7 +14,7 @@ from regard.cli.main import main
 from regard.cli.verbs.train import TrainOptions, parse_task
 from regard.decoding.search import Greedy
 from regard.tasks.caption.options import Caption
-from regard.tasks.caption.task import CaptionProblem, caption_scores
+from regard.tasks.caption.task import caption_scores
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import write_config
 
@@ -103,7 +103,6 @@ def test_captions_without_spaces_are_scored_as_translations_are(regard: Regard, 
     for test in (chinese, japanese):
         assert "tok:zh" in regard("evaluate", run, "--test", test).out
     problem = Caption.of(train=japanese, valid=japanese).prepare(tmp_path, new=True)
-    assert isinstance(problem, CaptionProblem)
     assert problem.resolved_options() == {"bleu": "char"}
     captioner: Any = SimpleNamespace(
         describe=lambda pixels, search, done: [[SimpleNamespace(text=right[0])] for right in problem.valid.captions]

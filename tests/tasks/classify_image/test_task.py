@@ -14,7 +14,6 @@ from tests.data.images.test_labelled import LABELS, idx
 from tests.for_each import for_each
 
 from regard.gates.catalogue import GATES
-from regard.models.row_reader import RowReader
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import image_scores
 from regard.tasks.shared.image_data import (
@@ -84,7 +83,6 @@ def test_open_options_are_those_of_the_model_and_of_the_data(tmp_path: Path) -> 
     assert ClassifyImage.of().metric == "nll"
     assert ClassifyImage.of(model="rows").title == "a reader of rows on digits"
     reader = ClassifyImage.of(model="rows", heads=2, width=4, stride=3).prepare(tmp_path).build_model()
-    assert isinstance(reader, RowReader)
     assert (reader.cell.size, reader.embed.stride, reader.size) == (8, (3, 3), (8, 8))
     again = ClassifyImage.of(model="rows", heads=2, width=4, stride=3).load().predictor(tmp_path).model
     assert {name: p.shape for name, p in again.state_dict().items()} == {

@@ -39,7 +39,6 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> GenerateImageProblem:
 def gan(problem: GenerateImageProblem) -> SelfAttentionGAN:
     torch.manual_seed(0)
     model = problem.build_model()
-    assert isinstance(model, SelfAttentionGAN)
     for part in (model.generator, model.discriminator):
         nn.init.constant_(part.attention.residual, 0.5)
     return model
@@ -122,7 +121,6 @@ def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: py
         pass
     assert keeps == [0.75] * 3
     model = task.load().predictor(tmp_path).model
-    assert isinstance(model, SelfAttentionGAN)
     assert model.lr_multipliers == {"generator": 1.0, "discriminator": 3.0}
 
 
@@ -380,7 +378,6 @@ def test_pictures_of_one_s_own(tmp_path: Path) -> None:
         pass
     model = task.load().predictor(tmp_path / "run").model
     load(model, tmp_path / "run" / "best.safetensors")
-    assert isinstance(model, SelfAttentionGAN)
     assert sample_images(model.eval(), np.array([0, 1]), 0).shape == (2, 12, 12, 3)
     with Image.open(tmp_path / "run" / "samples" / "1.png") as image:
         assert image.mode == "RGB"

@@ -56,7 +56,6 @@ def train(folder: Path, *options: str, name: str = "run") -> None:
 
 def predictor_of(run: Path) -> MatchPredictor:
     predictor = regard.load(run, device="cpu")
-    assert isinstance(predictor, MatchPredictor)
     return predictor
 
 

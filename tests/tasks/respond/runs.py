@@ -30,5 +30,4 @@ def train(file: Path, options: Sequence[str], out: Path, steps: int) -> None:
 
 def loaded(run: Path) -> RespondPredictor:
     predictor = regard.load(run, device="cpu")
-    assert isinstance(predictor, RespondPredictor)
     return predictor

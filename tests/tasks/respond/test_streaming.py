@@ -91,7 +91,6 @@ def test_it_is_served_as_a_conversation(runs: dict[str, Path]) -> None:
 @pytest.mark.parametrize("name", ["flat", "flat, pointer", "hierarchical"])
 def test_a_streamed_reply_is_the_whole_one(name: str, runs: dict[str, Path]) -> None:
     predictor = regard.load(str(runs[name]), device="cpu")
-    assert isinstance(predictor, RespondPredictor)
     searches = [PredictReplies(), PredictReplies(beam=2), PredictReplies(sample=True, temperature=9.0, seed=3)]
     counts = []
     for options in searches:

@@ -15,9 +15,8 @@ from regard.data.dialogues import CandidateGroup
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.serve.errors import RequestError
-from regard.serve.text_endpoint import TextEndpoint, TextRequest
+from regard.serve.text_endpoint import TextRequest
 from regard.tasks.select_response.data import parse_group, tf_idf_scores
-from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.task import _best, ranking_scores
 from regard.tasks.shared.encoder import PretrainedEncoder
 from regard.training.checkpoint import read as read_checkpoint
@@ -58,7 +57,6 @@ def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> No
     once, twice = (read_checkpoint(tmp_path / name / "last.safetensors").tensors for name in ("once", "twice"))
     assert all(torch.equal(once[key], twice[key]) for key in once)
     predictor = regard.load(tmp_path / "once", device="cpu")
-    assert isinstance(predictor, SelectResponsePredictor)
     inputs = ["good film\tit\nbad\nto it was\ntrip", "it\t\tto\nfilm film\nwas"]
     together = [dict(output.candidates) for output in predictor.predict(inputs)]
     for n, text in enumerate(inputs):
@@ -149,7 +147,6 @@ def test_a_request_has_a_limited_number_of_candidates(folder: Path, tmp_path: Pa
     predictor = regard.load(tmp_path / "run", device="cpu")
     many = "a\n" + "b\n" * 101
     endpoint = predictor.endpoint(Limits(), run="run", step=1)
-    assert isinstance(endpoint, TextEndpoint)
     with pytest.raises(RequestError, match="has 101 candidates, more than 100; send the others in further inputs"):
         endpoint.answer([TextRequest((many,), None, attention=False)])
     assert len(predictor.predict([many])[0].candidates) == 101

@@ -15,7 +15,7 @@ from tests.tasks.encoders import PIECES, bert_folder, edit_config, masked_lm_run
 from torch import nn
 
 import regard
-from regard.tasks.shared.encoder import SMALLEST, EncoderFacts, PretrainedEncoder, pad_texts
+from regard.tasks.shared.encoder import SMALLEST, PretrainedEncoder, pad_texts
 from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.training import checkpoint
 
@@ -147,7 +147,6 @@ def test_a_meta_model_reads_nothing(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_smallest_encoder_can_be_built() -> None:
-    assert isinstance(SMALLEST, EncoderFacts)
     tokens = torch.tensor([[5, 6, 7]])
     assert SMALLEST.build()(tokens).shape == (1, 3, SMALLEST.width)
 

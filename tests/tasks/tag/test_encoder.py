@@ -13,7 +13,7 @@ import regard as library
 from regard.cli.main import main
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
-from regard.tasks.tag.options import PretrainedTaggerOptions, Tag
+from regard.tasks.tag.options import Tag
 from regard.training.checkpoint import read
 from regard.training.run_folder import RunRecord
 
@@ -101,7 +101,6 @@ def test_sentences_longer_than_the_encoder_are_errors(folder: Path, tmp_path: Pa
 
 def test_options() -> None:
     task = Tag.of(encoder="bert", data="fields")
-    assert isinstance(task.model, PretrainedTaggerOptions)
     assert (task.model.dropout, task.word_dropout) == (0.1, 0.0)
     assert Tag.from_json(task.to_json()) == task
     variants = task.variants(["dot"])
