@@ -75,6 +75,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture
+def float64() -> Iterator[None]:
+    """Tensors of the test have 64 bits where it names no type."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
 def hangup() -> Iterator[None]:
     """Tests that run where a terminal's end is ignored, as under nohup, feel it."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -1,7 +1,6 @@
 """PointerGenerator: p is a distribution, its formula in plain loops, and the vocabulary alone without a source."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -9,15 +8,10 @@ from torch import Tensor
 
 from regard.layers.pointer_generator import CopySource, PointerGenerator
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 # sizes that share no factor
 B, T, S, D, V = 2, 3, 5, 7, 11
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def given() -> tuple[PointerGenerator, Tensor, Tensor, CopySource]:

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -18,6 +17,8 @@ from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample
 from regard.layers.position_choices import POSITIONS
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 every = for_each("name", ALL, share=0.5)
 with_memory = for_each("name", WITH_MEMORY)
 some = pytest.mark.parametrize(
@@ -26,13 +27,6 @@ some = pytest.mark.parametrize(
 
 PROMPTS = [[3, 5, 1], [6], [1, 3, 3, 0, 4, 2, 7]]
 EOS = 8
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 @every

@@ -1,7 +1,6 @@
 """What every translator keeps: steps are the whole, hypotheses are decodings of their own, padding is not there."""
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -14,15 +13,10 @@ from regard.attn.call import Need
 from regard.models import TRANSLATORS
 from regard.models.encoder_decoder import EncoderDecoder
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 every = for_each("name", ALL, share=0.5)
 blind = {"fixed", "initial", "per-position", "rnn, initial", *NTMS}
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def taught(model: EncoderDecoder, *args: Tensor, weights: bool) -> tuple[Tensor, Tensor | None]:

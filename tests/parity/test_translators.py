@@ -2,7 +2,6 @@
 
 import functools
 import math
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,18 +16,13 @@ from regard.layers.rnn.encoder import Encoder
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models import Transformer
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 # sizes that share no factor: a swapped axis must fail
 B, S, T, H, D, F, V = 3, 7, 5, 3, 12, 13, 11
 LENGTHS = torch.tensor([4, 7, 1])
 
 Linked = list[tuple[Tensor, Tensor]]
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def both(ours: nn.Module, theirs: nn.Module, *names: tuple[str, str]) -> Linked:

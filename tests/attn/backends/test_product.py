@@ -52,7 +52,7 @@ WEIGHERS = (
     "null-trained",
     "sum",
 )
-reads = [READS[name]() for name in CERTAIN]
+reads = [READS[name](TINY) for name in CERTAIN]
 
 
 def call_of(case: Case, need: Need) -> AttentionCall:

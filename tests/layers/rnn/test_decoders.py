@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -21,6 +20,8 @@ from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.plain_decoders import InitialState, PerPosition
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 # sizes that share no factor: a swapped axis must fail; keys have 8, as one mechanism halves them
 B, S, T, D, H, K, R = 3, 7, 5, 9, 11, 8, 13
 LENGTHS = torch.tensor([4, 7, 1])
@@ -29,13 +30,6 @@ STEPWISE = sorted(name for name, module in MODULES.items() if hasattr(module, "p
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
 ALL = [("fixed", ""), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
 every = for_each(("kind", "name"), ALL, ids=lambda part: part or "-")
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def dims(name: str) -> tuple[int, int]:

@@ -1,7 +1,5 @@
 """Recurrent stacks: padding changes nothing, and one step at a time equals all at once."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,16 +10,11 @@ from regard.layers.rnn.cells import CELLS, States
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.stack import Bridge, Stack
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 # sizes that share no factor: a swapped axis must fail
 B, T, D, H, F = 3, 5, 7, 4, 2
 LENGTHS = torch.tensor([3, 5, 1])
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def stirred(module: nn.Module) -> nn.Module:

@@ -1,7 +1,5 @@
 """ConvCaptioner: steps are the whole, a batch is one by one, the recorded maps are those of the grid."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,14 +9,9 @@ from regard.attn.call import Need
 from regard.models import ConvCaptioner
 from regard.models.show_attend_tell.encoder import AnnotationEncoder
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 B, T, WORDS = 3, 5, 13
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def built(attention: str = "dot", **choices: int) -> ConvCaptioner:

@@ -1,7 +1,6 @@
 """ConvSeq2Seq: its equations in explicit loops, torch's convolutions, every mechanism, its gradients and its errors."""
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,16 +15,11 @@ from regard.layers.conv.gated_convolution import GatedConvolution
 from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.models import ConvSeq2Seq
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 # of the catalogue, what a decoder can call with one query at a time
 STEPWISE = [n for n, make in MECHANISMS.items() if hasattr(make(8, 8), "project_kv")]
 HALF = math.sqrt(0.5)
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def normed(layer: WeightNormLinear, x: Tensor) -> Tensor:  # "i" -> "o"

@@ -1,7 +1,5 @@
 """NTM: its equations step by step, its gradients, what it learns, and its errors."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from tests.layers.memory.test_heads import moved
@@ -14,12 +12,7 @@ from regard.data.embedded.copies import copy_splits
 from regard.models import NTM
 from regard.models.memory.ntm import NTMState
 
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def plain_logits(model: NTM, source: Tensor, target: Tensor) -> Tensor:  # "s", "t" -> "t v"

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,6 +17,8 @@ from regard.decoding.greedy import greedy
 from regard.layers.query_pooling import POSITIONAL
 from regard.models import GPT2, HRAN, FlatResponder, Llama, TransformerXL
 from regard.models.responding.responder import History, Responder
+
+pytestmark = pytest.mark.usefixtures("float64")
 
 # sizes that share no factor
 B, M, W, T, V = 3, 4, 5, 7, 19
@@ -71,13 +73,6 @@ some = for_each(
         "hran, multi-head",
     ],
 )
-
-
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def built(name: str) -> Responder:
