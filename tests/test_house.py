@@ -246,6 +246,17 @@ def test_the_files_that_the_page_names_exist() -> None:
     assert not [name for name in named if not (ROOT / "src/regard" / name).exists()]
 
 
+def test_the_files_that_a_readme_of_a_package_names_exist() -> None:
+    missing = []
+    for page in (ROOT / "src").rglob("README.md"):
+        names = re.findall(r"`([\w/]+\.(?:py|h)|\w+/)`", page.read_text(encoding="utf-8"))
+        assert len(names) > 5, page
+        missing += [
+            f"{page}: {name}" for name in names if not any(page.parent.rglob(name)) and not (ROOT / name).exists()
+        ]
+    assert not missing
+
+
 def test_the_hops_of_the_journeys_are_counted() -> None:
     page = (ROOT / "docs/built.md").read_text(encoding="utf-8")
     journeys = re.findall(

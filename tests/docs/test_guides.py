@@ -17,7 +17,9 @@ def places(page: str) -> set[str]:
 
 
 @for_each(
-    "page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"], ids=lambda path: str(path.relative_to(ROOT))
+    "page",
+    [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "src").rglob("README.md")],
+    ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
