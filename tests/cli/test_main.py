@@ -152,7 +152,7 @@ def test_a_mistake_is_one_sentence(regard: Regard, trained: Path, args: list[str
 
 def test_none_and_negative_numbers_are_values(regard: Regard) -> None:
     ran = regard("train", "translate", "--clip", "None", "--lr", "-1")
-    assert ran.err.splitlines()[-1].startswith("regard: --lr must be positive, got -1.0; try --lr 0.001")
+    assert ran.err.splitlines()[-1].startswith("regard: --lr must be positive and finite, got -1.0; try --lr 0.001")
 
 
 def test_without_msgspec_one_sentence(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,7 +271,7 @@ def _decode(content: dict[str, Any]) -> RunRecord:
         import msgspec
     except ImportError as error:
         raise ImportError(f"{RECORD} needs msgspec; install it with: pip install 'regard[train]'") from error
-    # convert, not json.decode: clip may be infinite, and msgspec's JSON has no infinity
+    # convert, not json.decode: a recorded number may be infinite, and msgspec's JSON has no infinity
     record = msgspec.convert(content, RunRecord)
     names = [] if record.initial is None else [record.initial.weights, *record.initial.files]
     if others := [name for name in names if Path(name).name != name]:

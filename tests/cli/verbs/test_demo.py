@@ -43,5 +43,5 @@ def test_from_nothing_to_pictures_and_again(regard: Regard, tmp_path: Path) -> N
 def test_wrong_input(regard: Regard, tmp_path: Path) -> None:
     ran = regard("demo", "--steps", 0, "--out", tmp_path / "demo")
     assert ran.code == 2
-    assert "steps must be positive, got 0" in ran.err
+    assert "steps must be 1 or more, got 0" in ran.err
     assert not (tmp_path / "demo").exists()

@@ -176,7 +176,7 @@ def test_embedded_data_and_a_folder_named_after_the_time(
         (["--heads", "2"], "--heads 2 belongs to --model transformer, not to seq2seq"),
         (["--glimpses", "3"], "--glimpses is an option of glimpse, not of this task; regard train translate --help"),
         (["--width", "100000000"], "--width 100000000 makes a model of "),
-        (["--lr", "-1"], "--lr must be positive, got -1.0; try --lr 0.001"),
+        (["--lr", "-1"], "--lr must be positive and finite, got -1.0; try --lr 0.001"),
         (["--schedule", "cosin"], "unknown --schedule 'cosin'; did you mean 'cosine'?"),
         (["--train", "PAIRS", "--tokens", "bpe", "--vocabulary", "9"], "9"),
         (["--config", "nix.toml"], "there is no file nix.toml"),

@@ -91,10 +91,11 @@ def _range(bounds: Mapping[str, float], number: float) -> str:
 
 
 def _way(item: "Field[Any]") -> str:
-    """The default of a field as an example, if it has one."""
-    default = item.metadata.get("open") if item.default is None else item.default
-    has_example = isinstance(default, int | float | tuple)
-    return f"try {item.name}={default}" if has_example else "leave it out for a value that suits"
+    """The default of a field, or an example of a value, to try."""
+    open_value = item.metadata.get("example", item.metadata.get("open"))
+    example = open_value if item.default is None else item.default
+    has_example = isinstance(example, int | float | tuple)
+    return f"try {item.name}={example}" if has_example else "leave it out for a value that suits"
 
 
 @cache

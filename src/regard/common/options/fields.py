@@ -38,23 +38,23 @@ def bounded(
 ) -> Any:
     """A number, or a tuple of numbers, within bounds; `minimum` and `maximum` are within them, `above` and `below` not.
 
-    None as the default leaves the field open.
+    None as the default leaves the field open; an error then names the `example`, if there is one.
     """
     bounds = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     return field(default=default, metadata={**bounds, **metadata})
 
 
-def at_least(minimum: float, default: Any = None, *, maximum: float | None = None, divides: str | None = None) -> Any:
-    """A number with a smallest value, and maybe a largest one; it divides the value of the field `divides`."""
-    return bounded(default, minimum=minimum, maximum=maximum, divides=divides)
+def at_least(minimum: float, default: Any = None, *, divides: str | None = None, **metadata: Any) -> Any:
+    """A number with a smallest value; it divides the value of the field `divides`."""
+    return bounded(default, minimum=minimum, divides=divides, **metadata)
 
 
-def positive(default: float | None = None) -> Any:
+def positive(default: float | None = None, **metadata: Any) -> Any:
     """A finite number above 0."""
-    return bounded(default, above=0)
+    return bounded(default, above=0, **metadata)
 
 
-def share(default: float | None = None) -> Any:
+def share(default: Any = None) -> Any:
     """A number from 0 to below 1."""
     return bounded(default, minimum=0, below=1)
 
