@@ -256,10 +256,13 @@ def test_every_verb_names_its_own_options(
     assert ran == (2, "", "regard: --device cuda is not on this machine; try --device auto or --device cpu\n")
 
 
-def test_errors_name_options_of_the_typed_task_alone() -> None:
+def test_errors_name_options_of_the_typed_task_alone(trained: Path) -> None:
     text = "build the model with longest=600"
-    assert with_cli_option_names(text, _options("train", "translate")) == "build the model with --longest 600"
-    assert with_cli_option_names(text, _options("train", "read")) == text
+    assert with_cli_option_names(text, _options("train", ["translate"])) == "build the model with --longest 600"
+    assert with_cli_option_names(text, _options("train", ["read"])) == text
+    assert [each.__name__ for each in _options("predict", [str(trained), "a"])][2:] == ["PredictTranslations"]
+    assert Translate in _options("train", ["--resume", str(trained)])
+    assert len(_options("predict", ["nix"])) > 10
 
 
 @pytest.mark.parametrize(("recorded", "expected"), [(65_536, 3), (2, 2), (None, 5)])

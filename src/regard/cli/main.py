@@ -88,7 +88,7 @@ def main(args: Sequence[str] | None = None) -> int:
         if words and words[0] in VERBS:
             from regard.cli.parsing.option_names import with_cli_option_names
 
-            text = with_cli_option_names(text, _options(*words[:2]))
+            text = with_cli_option_names(text, _options(words[0], words[1:]))
         print_error(text)
         return 2
 
@@ -156,20 +156,30 @@ def options_class(verb: str) -> type:
     return options
 
 
-def _options(verb: str, task: str = "") -> list[type]:
-    """The dataclasses that have the options of a verb, and of its task if one is named."""
+def _options(verb: str, args: Sequence[str]) -> list[type]:
+    """The dataclasses that have the options of a verb, and those of the task, or of the run's task, that is typed."""
     if verb in _BASE_VERBS:
         return [options_class(verb)]
-    from regard.tasks.registry import TASKS
+    from regard.cli.run_options import LoadOptions
     from regard.training.config import TrainingConfig
 
     if verb in ("train", "compare"):
-        return [options_class(verb), TrainingConfig, *([TASKS[task]] if task in TASKS else TASKS.values())]
-    from regard.cli.run_options import LoadOptions
-
+        return [options_class(verb), TrainingConfig, *_typed_tasks(args)]
     nested = TASK_OPTIONS.get(verb)
-    task_options = [] if nested is None else [getattr(config, nested) for config in TASKS.values()]
+    task_options = [] if nested is None else [getattr(config, nested) for config in _typed_tasks(args)]
     return [options_class(verb), *([LoadOptions] if task_options or verb in _EXPLAINING else []), *task_options]
+
+
+def _typed_tasks(args: Sequence[str]) -> list[type]:
+    """The tasks that are typed, by name or by the folder of a run; all tasks if there is none."""
+    from regard.tasks.registry import TASKS, read_config
+    from regard.training.run_folder import RECORD
+
+    typed: list[type] = [TASKS[word] for word in args[:1] if word in TASKS]
+    for folder in [Path(word) for word in args if not typed and os.path.exists(os.path.join(word, RECORD))]:
+        with contextlib.suppress(ValueError, OSError):  # a damaged run is the error that is being printed
+            typed.append(type(read_config(folder)))
+    return typed or list(TASKS.values())
 
 
 def choose(prog: str, kind: str, choices: Mapping[str, str], words: Sequence[str], about: str) -> str | None:

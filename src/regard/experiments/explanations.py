@@ -10,9 +10,7 @@ import torch
 from regard.attribution import Attribution, Faithfulness, FaithfulnessReport
 from regard.attribution.attribute import attribute
 from regard.attribution.faithfulness import faithfulness
-from regard.inference.embedded_classifier import EmbeddedClassifier
 from regard.inference.picture_classifier import PictureClassifier
-from regard.inference.structured_predictor import StructuredPredictor
 from regard.tasks.loading import LoadedRun, load_run
 from regard.viz.attribution.figure import draw_attributions
 from regard.viz.attribution.page import FaithfulnessPage, MethodRow, write_page
@@ -111,19 +109,13 @@ def faithfulness_run(
 def _explainable(run: Path | str | LoadedRun, verb: str, outputs: Sequence[str]) -> LoadedRun:
     """The run; raises if its predictor has no output of these kinds that can be explained."""
     loaded = run if isinstance(run, LoadedRun) else load_run(Path(run))
-    if _explains(loaded.predictor) not in outputs:
+    if loaded.predictor.explains not in outputs:
         others = ", tags or translates" if "part" in outputs else ""
         raise ValueError(
             f"regard {verb} explains no output of a run of {loaded.config.name}; name a run that classifies texts or "
             f"images{others}"
         )
     return loaded
-
-
-def _explains(predictor: Any) -> str | None:
-    if isinstance(predictor, StructuredPredictor):
-        return "part"
-    return "class" if isinstance(predictor, EmbeddedClassifier | PictureClassifier) else None
 
 
 def _image(predictor: Any, value: Any) -> torch.Tensor | None:

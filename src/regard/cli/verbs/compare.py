@@ -21,8 +21,8 @@ _POSITIONS_HELP = "Positions of a Transformer by name, to be compared instead; o
 TextAttackName = Literal["hotflip", "characters"]
 TEXT_ATTACK_NAMES: tuple[str, ...] = get_args(TextAttackName)
 ComparedAttackName = Literal[ImageAttackName, TextAttackName]
-# tasks whose texts have one class, which an attack may change
-_TEXT_TASKS = ("classify-text", "match")
+# tasks whose texts have one class, which an attack may change: their accuracy decides which weights are best
+_TEXT_TASKS = [name for name, config in attackable_tasks("text").items() if next(iter(config.metrics)) == "accuracy"]
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
 Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
 Example: regard compare translate --model transformer --positions sinusoidal,half-wave,rotary,alibi --minutes 5
