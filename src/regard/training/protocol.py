@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 # Annotations only: a command line reads a task's options before torch is there.
 if TYPE_CHECKING:
@@ -71,6 +71,24 @@ class Loadable(Protocol):
     def to(self, device: torch.device, /) -> Any: ...
 
 
+class TensorBatch:
+    """A batch whose class is a dataclass: fields that can move to a device do so."""
+
+    def to(self, device: torch.device) -> Self:
+        values = ((item.name, getattr(self, item.name)) for item in fields(self))  # type: ignore[arg-type]
+        moved = {name: value.to(device) for name, value in values if hasattr(value, "to")}
+        return replace(self, **moved)  # type: ignore[type-var]
+
+
+class LabelledBatch(TensorBatch):
+    """A batch with one loss per label."""
+
+    labels: Tensor  # "b"
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
 class TrainingProblem(ABC, Generic[Model, Batch]):
     """A task whose data is ready.
 
@@ -105,9 +123,9 @@ class TrainingProblem(ABC, Generic[Model, Batch]):
     def load_batch(self, planned: Any, rank: int, world: int) -> Batch | None:
         """The rows rank::world of a planned batch; None if that is no row."""
 
-    @abstractmethod
     def num_terms(self, batch: Batch) -> int:
-        """The number of losses in the total of this batch."""
+        """The number of losses in the total of this batch; without a definition of its own, the length of the batch."""
+        return len(batch)  # type: ignore[arg-type]
 
     @abstractmethod
     def loss(self, model: Model, batch: Batch) -> Loss: ...

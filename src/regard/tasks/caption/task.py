@@ -47,7 +47,7 @@ from regard.tasks.shared.text_generation import (
     token_loss,
     write_tokenizer,
 )
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import Loss, TensorBatch, TrainingProblem, ValidationResult
 
 # the share of the training images that is held out where files have no validation images
 _VALID = 0.1
@@ -61,14 +61,11 @@ _BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)
-class CaptionBatch:
+class CaptionBatch(TensorBatch):
     """Images and a caption of each, between BOS and EOS, with PAD behind it."""
 
     x: Tensor  # "b c h w"
     target: Tensor  # "b t+1"
-
-    def to(self, device: torch.device) -> "CaptionBatch":
-        return CaptionBatch(self.x.to(device), self.target.to(device))
 
 
 @dataclass(frozen=True, eq=False)

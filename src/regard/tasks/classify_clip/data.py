@@ -19,6 +19,7 @@ from regard.data.images.digit_splits import Split
 from regard.data.splitting import held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
 from regard.tasks.shared.data_fingerprint import DataFingerprint
+from regard.training.protocol import LabelledBatch
 
 EMBEDDED: Mapping[str, Callable[[Split, int], Clips]] = {
     "directions": directions,
@@ -193,15 +194,12 @@ def check_trainable(splits: ClipSplits, name: object, is_continued: bool) -> Non
 
 
 @dataclass(frozen=True, eq=False)
-class ClipBatch:
+class ClipBatch(LabelledBatch):
     """Clips with padding behind their ends, their lengths and their classes."""
 
     x: Tensor  # "b t c h w" or "b t c"
     lengths: Tensor  # "b"
     labels: Tensor  # "b"
-
-    def to(self, device: torch.device) -> "ClipBatch":
-        return ClipBatch(self.x.to(device), self.lengths.to(device), self.labels.to(device))
 
 
 def pad(clips: Sequence[Clip], facts: ClipFacts) -> tuple[Tensor, Tensor]:  # -> "b t …", "b"

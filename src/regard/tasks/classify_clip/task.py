@@ -71,9 +71,6 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
         x, lengths = pad([self.train.clips[n] for n in rows.tolist()], self.facts)
         return ClipBatch(x, lengths, torch.from_numpy(self.train.labels[rows]))
 
-    def num_terms(self, batch: ClipBatch) -> int:
-        return len(batch.labels)
-
     def loss(self, model: ClipModel, batch: ClipBatch) -> Loss:
         logits = model(batch.x, batch.lengths)
         total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.config.smoothing, reduction="sum")

@@ -79,9 +79,6 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         return shifted_batch(self.train, self.stats, planned, self.config.shift, rank, world)
 
-    def num_terms(self, batch: ImageBatch) -> int:
-        return len(batch.labels)
-
     def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
         if self.adversary is not None:
             batch = attacked_batch(model, batch, self.stats, self.adversary)

@@ -21,6 +21,7 @@ from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Kind, Tokenizer
 from regard.tasks.classify_text.options import WORD_KINDS, ClassifyText
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
+from regard.training.protocol import LabelledBatch
 
 # texts are sorted by shape within pools of about this many batches, so that they have other neighbours in every epoch
 _POOL = 256
@@ -213,12 +214,9 @@ def pad(texts: Sequence[Sentences], by_sentence: bool) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class TextBatch:
+class TextBatch(LabelledBatch):
     """Texts and their classes."""
 
     tokens: Tensor  # "b t", or by sentence "b s t"
     lengths: Tensor  # "b", or by sentence "b s"
     labels: Tensor  # "b"
-
-    def to(self, device: torch.device) -> "TextBatch":
-        return TextBatch(self.tokens.to(device), self.lengths.to(device), self.labels.to(device))

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,6 +64,7 @@ from regard.tasks.shared.classification import (
 )
 from regard.tasks.shared.encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks.shared.encoder_options import EncoderOptions
+from regard.tasks.shared.row_batches import SeededRows
 from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.shared.text_options import AttackLabelledTexts, EvaluateLabelledTexts
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
@@ -80,13 +80,6 @@ _ENTROPY = 0.05
 
 Scores = dict[str, float]
 Intervals = dict[str, tuple[float, float]]
-
-
-class PlannedTexts(NamedTuple):
-    """The texts of a batch, and the seed of the tokens that are dropped from them."""
-
-    seed: tuple[int, int, int]
-    rows: NDArray[np.int64]  # "b"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +107,13 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
             add_ratios(model.embedding, log_count_ratios(counts))
         return model
 
-    def plan_epoch(self, epoch: int) -> Sequence[PlannedTexts]:
+    def plan_epoch(self, epoch: int) -> Sequence[SeededRows]:
         if self.config.model.reads_sentences:
             batches = plan_document_batches(self.texts, self.config.batch, self.config.seed, epoch)
         else:
             lengths = np.array([sum(map(len, text)) for text in self.texts])
             batches = plan_batches((lengths, lengths), self.config.batch, self.config.seed, epoch)
-        return [PlannedTexts((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+        return [SeededRows((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
 
     def warnings(self) -> Sequence[str]:
         lengths = np.array([sum(map(len, text)) for text in self.texts])
@@ -146,7 +139,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         scores = {_BASELINES[name].partition(",")[0]: each["accuracy"] for name, (each, _) in baselines.items()}
         return BaselineReport("accuracy", True, scores, advice)
 
-    def load_batch(self, planned: PlannedTexts, rank: int, world: int) -> TextBatch | None:
+    def load_batch(self, planned: SeededRows, rank: int, world: int) -> TextBatch | None:
         rows = planned.rows[rank::world]
         if not len(rows):
             return None
@@ -158,9 +151,6 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         texts = drop_words(whole, self.config.word_dropout, rng, unknown, kept)[rank::world]
         tokens, lengths = pad(texts, self.config.model.reads_sentences)
         return TextBatch(tokens, lengths, torch.from_numpy(self.labels[rows]))
-
-    def num_terms(self, batch: TextBatch) -> int:
-        return len(batch.labels)
 
     def loss(self, model: TextClassifier, batch: TextBatch) -> Loss:
         penalty = self.config.model.hop_penalty
@@ -183,7 +173,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         sample = _sample(self.valid, probabilities, 0)
         return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)
 
-    def locate(self, planned: Sequence[PlannedTexts]) -> str:
+    def locate(self, planned: Sequence[SeededRows]) -> str:
         """The number of the texts of these batches, and the beginning of the first."""
         index = np.concatenate([each.rows for each in planned])
         ids = next(filter(None, self.texts[index[0]]))

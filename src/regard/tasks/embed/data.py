@@ -18,6 +18,7 @@ from regard.data.text.subwords import SubwordTokenizer
 from regard.layers.packed_texts import PackedTexts
 from regard.tasks.embed.options import Embed
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
+from regard.training.protocol import TensorBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,14 +100,11 @@ def plan_pairs(count: int, batch: int, seed: int, epoch: int) -> list[NDArray[np
 
 
 @dataclass(frozen=True, eq=False)
-class ContrastiveBatch:
+class ContrastiveBatch(TensorBatch):
     """Pairs of texts, packed: all first texts, then all second texts."""
 
     texts: PackedTexts
     same: Tensor  # "n n", whether two pairs share a text
-
-    def to(self, device: torch.device) -> "ContrastiveBatch":
-        return ContrastiveBatch(self.texts.to(device), self.same.to(device))
 
     def __len__(self) -> int:
         return len(self.same)

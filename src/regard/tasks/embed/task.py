@@ -83,9 +83,6 @@ class EmbedProblem(TrainingProblem[TextEmbedder, ContrastiveBatch]):
             )
         return contrastive_batch(self.pairs, planned[rank::world])
 
-    def num_terms(self, batch: ContrastiveBatch) -> int:
-        return len(batch)
-
     def loss(self, model: TextEmbedder, batch: ContrastiveBatch) -> Loss:
         a, b = model(batch.texts).float().chunk(2)
         nats = info_nce(a, b, self.config.temperature, same=batch.same)

@@ -67,9 +67,6 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
         images = self.train[index]
         return shard(random_shift(signed(images.pixels), self.config.shift, seed), images.labels, rank, world)
 
-    def num_terms(self, batch: ImageBatch) -> int:
-        return len(batch.labels)
-
     def before_step(self, model: SelfAttentionGAN) -> None:
         model.update_ema(self.config.keep)
 

@@ -98,9 +98,6 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
         scenes = _compose_scenes(self.config, self.train, index, seed)
         return shard(image_tensor(scenes.pixels, self.stats), scenes.labels, rank, world)
 
-    def num_terms(self, batch: ImageBatch) -> int:
-        return len(batch.labels)
-
     def loss(self, model: RAM, batch: ImageBatch) -> Loss:
         x, labels = batch.x.repeat(self.config.draws, 1, 1, 1), batch.labels.repeat(self.config.draws)
         output = model.look(x)

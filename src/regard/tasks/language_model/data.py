@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.text.special_tokens import EOS
+from regard.training.protocol import TensorBatch
 
 
 class PlannedSegments(NamedTuple):
@@ -50,15 +51,12 @@ def plan_segments(
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentBatch:
+class SegmentBatch(TensorBatch):
     """Tokens, each of which is to be predicted from those before it."""
 
     tokens: Tensor  # "b t+1"
     is_first: bool
     documents: Tensor  # "b m+t", the numbers of the documents of m tokens before, and of all tokens but the last
-
-    def to(self, device: torch.device) -> "SegmentBatch":
-        return SegmentBatch(self.tokens.to(device), self.is_first, self.documents.to(device))
 
 
 def document_numbers(stream: NDArray[np.int32], before: int, begin: int = EOS) -> NDArray[np.int64]:  # "before + n"

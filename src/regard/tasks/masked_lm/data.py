@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.data.text.masking import WordBoundaries, choose_tokens, mask_token, replace_tokens
 from regard.data.text.special_tokens import BOS, EOS
 from regard.data.text.tokenizer import Tokenizer
+from regard.training.protocol import TensorBatch
 
 # the begin and the end of a row
 _MARKS = 2
@@ -48,15 +49,12 @@ def rows_of(
 
 
 @dataclass(frozen=True, eq=False)
-class MaskedBatch:
+class MaskedBatch(TensorBatch):
     """Rows as the model reads them, and the tokens that it is asked for."""
 
     tokens: Tensor  # "b t"
     is_chosen: Tensor  # "b t"
     targets: Tensor  # "n", in the order of is_chosen
-
-    def to(self, device: torch.device) -> "MaskedBatch":
-        return MaskedBatch(self.tokens.to(device), self.is_chosen.to(device), self.targets.to(device))
 
 
 class Masking:

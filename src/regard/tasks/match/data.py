@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from regard.common.word_splitting import split_words
@@ -24,6 +23,7 @@ from regard.data.text.sentence_pairs import (
 from regard.data.text.words import repeated_characters, repeated_words
 from regard.tasks.match.options import Match
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
+from regard.training.protocol import LabelledBatch
 
 _PARTS = ("first", "second")
 
@@ -124,11 +124,8 @@ def parse_pair(text: str, max_length: int) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class MatchBatch:
+class MatchBatch(LabelledBatch):
     """Pairs as a model reads them, and their classes."""
 
     inputs: Any  # of the reader
     labels: Tensor  # "b"
-
-    def to(self, device: torch.device) -> "MatchBatch":
-        return MatchBatch(self.inputs.to(device), self.labels.to(device))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.common.wording import plural, shortened
-from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.sentence_pairs import LabelledPairs
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
@@ -41,18 +40,12 @@ from regard.tasks.shared.classification import (
     unseen_class_notes,
     write_baseline,
 )
-from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-
-
-class PlannedPairs(NamedTuple):
-    """The pairs of a batch, and the seed of the words that are dropped from them."""
-
-    seed: tuple[int, int, int]
-    rows: NDArray[np.int64]  # "b"
+from regard.tasks.shared.row_batches import BatchedByLength
+from regard.training.protocol import BaselineReport, Loss, ValidationResult
 
 
 @dataclass(frozen=True, eq=False)
-class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
+class MatchProblem(BatchedByLength[PairModel, MatchBatch]):
     """−log p(class | first text, second text), with label smoothing."""
 
     config: Match
@@ -79,16 +72,11 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         """The inputs, with the states of frozen encoders in place of their tokens."""
         return inputs if self.vectors is None else self.vectors.pairs(model, inputs)
 
-    def _lengths(self) -> list[NDArray[np.int64]]:  # "n" each
+    def lengths(self) -> list[NDArray[np.int64]]:  # "n" each
         return list(np.array([self.reader.lengths(each) for each in self.tokens], np.int64).T)
 
-    def plan_epoch(self, epoch: int) -> Sequence[PlannedPairs]:
-        batches = plan_batches(self._lengths(), self.config.batch, self.config.seed, epoch)
-        return [PlannedPairs((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
-
     def warnings(self) -> Sequence[str]:
-        long = long_sample_warnings(self._lengths(), self.config.batch)
-        return [*long, *unseen_class_notes(self.valid, self.facts.classes)]
+        return [*super().warnings(), *unseen_class_notes(self.valid, self.facts.classes)]
 
     def baselines(self) -> BaselineReport | None:
         if isinstance(self.config.model, BagOfPairsOptions):
@@ -98,16 +86,9 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         accuracy = class_scores(probabilities, self.valid.labels)["accuracy"]
         return BaselineReport("accuracy", True, {"bag of words": accuracy}, advice)
 
-    def load_batch(self, planned: PlannedPairs, rank: int, world: int) -> MatchBatch | None:
-        rows = planned.rows[rank::world]
-        if not len(rows):
-            return None
-        rng = np.random.default_rng([*planned.seed, rank])
+    def load_rows(self, rows: NDArray[np.int64], rng: np.random.Generator) -> MatchBatch:
         inputs = self.reader.inputs([self.tokens[n] for n in rows], self.config.word_dropout, rng)
         return MatchBatch(inputs, torch.from_numpy(self.train.labels[rows]))
-
-    def num_terms(self, batch: MatchBatch) -> int:
-        return len(batch.labels)
 
     def loss(self, model: PairModel, batch: MatchBatch) -> Loss:
         logits = model(self._read_states(model, batch.inputs)).float()
@@ -124,11 +105,9 @@ class MatchProblem(TrainingProblem[PairModel, MatchBatch]):
         sample = _sample(self.valid, probabilities, 0)
         return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)
 
-    def locate(self, planned: Sequence[PlannedPairs]) -> str:
-        """The number of the pairs of these batches, and the beginning of the first."""
-        index = np.concatenate([each.rows for each in planned])
-        first = shortened(self.train.first[int(index[0])])
-        return f"{len(index)} pairs of {self.config.dataset_label}, the first of them {first}"
+    def describe_rows(self, rows: NDArray[np.int64]) -> str:
+        first = shortened(self.train.first[int(rows[0])])
+        return f"{len(rows)} pairs of {self.config.dataset_label}, the first of them {first}"
 
 
 def baseline_probabilities(folder: Path, facts: PairFacts, data: LabelledPairs) -> NDArray[np.float64]:  # -> "n k"

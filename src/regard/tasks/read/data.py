@@ -20,6 +20,7 @@ from regard.data.text.words import WordEncoder, WordInputs, repeated_characters,
 from regard.models.reading.bidaf import ReaderSizes
 from regard.tasks.read.options import ReadConfig
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
+from regard.training.protocol import TensorBatch
 
 
 def read(config: ReadConfig) -> SpanQuestionSplits:
@@ -169,7 +170,7 @@ def describe(splits: SpanQuestionSplits, train: Sequence[WordedQuestion], histor
 
 
 @dataclass(frozen=True, eq=False)
-class ReadBatch:
+class ReadBatch(TensorBatch):
     """Passages and questions, and the first and last words of the answers."""
 
     passages: WordInputs
@@ -178,9 +179,6 @@ class ReadBatch:
 
     def __len__(self) -> int:
         return len(self.spans)
-
-    def to(self, device: torch.device) -> "ReadBatch":
-        return ReadBatch(self.passages.to(device), self.questions.to(device), self.spans.to(device))
 
 
 def to_inputs(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from torch import nn
 
 from regard.common.wording import plural
 from regard.data.questions.squad import SpanQuestion, SpanQuestions, write_question
-from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.words import WordEncoder
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
@@ -34,19 +33,13 @@ from regard.tasks.read.data import (
 )
 from regard.tasks.read.options import DIALOGUE_HISTORY, ReadConfig
 from regard.tasks.read.predictor import ReadOutput, ReadPredictor
+from regard.tasks.shared.row_batches import BatchedByLength
 from regard.tasks.shared.text_options import EvaluateTextFile
-from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
-
-
-class PlannedSpans(NamedTuple):
-    """The questions of a batch, and the seed of the words that are dropped from them."""
-
-    seed: tuple[int, int, int]
-    rows: NDArray[np.int64]  # "b"
+from regard.training.protocol import BaselineReport, Loss, ValidationResult
 
 
 @dataclass(frozen=True, eq=False)
-class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
+class ReadProblem(BatchedByLength[BiDAF, ReadBatch]):
     """−(log p1 + log p2) of the first and the last word of every answer."""
 
     config: ReadConfig
@@ -65,35 +58,24 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
         return {"history": self.config.history}
 
     def warnings(self) -> Sequence[str]:
-        notes = [*long_sample_warnings(self._lengths(), self.config.batch)]
+        notes = [*super().warnings()]
         long = _too_long([each.span for each in self.train], self.config.limit)
         if long is not None:
             notes.append(f"{long}: they are trained on, but never given as answers; try a larger --limit")
         return notes
 
-    def _lengths(self) -> list[NDArray[np.integer]]:  # "n" each
+    def lengths(self) -> list[NDArray[np.integer]]:  # "n" each
         sides = ([each.question for each in self.train], [each.passage.words for each in self.train])
         return [np.array(list(map(len, side))) for side in sides]
 
-    def plan_epoch(self, epoch: int) -> Sequence[PlannedSpans]:
-        batches = plan_batches(self._lengths(), self.config.batch, self.config.seed, epoch)
-        return [PlannedSpans((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
-
-    def load_batch(self, planned: PlannedSpans, rank: int, world: int) -> ReadBatch | None:
-        rows = planned.rows[rank::world]
-        if not len(rows):
-            return None
+    def load_rows(self, rows: NDArray[np.int64], rng: np.random.Generator) -> ReadBatch:
         questions = [self.train[n] for n in rows]
         dropped: frozenset[str] = frozenset()
         if self.config.word_dropout:
             # a word is dropped from a passage and from its question together, so that they still match
             words = sorted({word for each in questions for word in (*each.passage.words, *each.question)})
-            rng = np.random.default_rng([*planned.seed, rank])
             dropped = frozenset(np.array(words)[rng.random(len(words)) < self.config.word_dropout].tolist())
         return to_batch(questions, self.encoder, dropped)
-
-    def num_terms(self, batch: ReadBatch) -> int:
-        return len(batch)
 
     def loss(self, model: BiDAF, batch: ReadBatch) -> Loss:
         start, end = model(batch.passages, batch.questions)
@@ -113,11 +95,9 @@ class ReadProblem(TrainingProblem[BiDAF, ReadBatch]):
         baselines = _baselines(questions, split_questions(questions, self.config.num_turns), self.config.limit)
         return BaselineReport("exact match", True, {name: scores.exact_match for name, scores in baselines.items()})
 
-    def locate(self, planned: Sequence[PlannedSpans]) -> str:
-        """The number of the questions of these batches, and the first."""
-        index = np.concatenate([each.rows for each in planned])
-        first = " ".join(self.train[index[0]].question)
-        return f"{len(index)} questions of {self.config.dataset_label}, the first {first[:60]!r}"
+    def describe_rows(self, rows: NDArray[np.int64]) -> str:
+        first = " ".join(self.train[rows[0]].question)
+        return f"{len(rows)} questions of {self.config.dataset_label}, the first {first[:60]!r}"
 
 
 class ReadTask(Task[ReadConfig, ReadPredictor]):

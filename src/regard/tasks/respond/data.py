@@ -16,6 +16,7 @@ from regard.data.text.special_tokens import SpecialTokens
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.models.responding.responder import History, is_predicted
 from regard.tasks.shared.dialogue_data import DialogueFingerprint
+from regard.training.protocol import TensorBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +162,7 @@ def history_batch(histories: Sequence[EncodedTurns], special: SpecialTokens) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class ReplyBatch:
+class ReplyBatch(TensorBatch):
     """Replies and the turns before them."""
 
     history: History
@@ -196,9 +197,6 @@ class ReplyBatch:
         turns = torch.arange(self.history.lengths.shape[1], device=self.target.device)
         is_learned = (self.history.speakers == 0) & (turns >= self.first.unsqueeze(-1))
         return int(self.lengths.sum()) + int(self.history.lengths[is_learned].sum())
-
-    def to(self, device: torch.device) -> "ReplyBatch":
-        return ReplyBatch(self.history.to(device), *(t.to(device) for t in (self.target, self.lengths, self.first)))
 
 
 def token_lengths(replies: Sequence[EncodedReply]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # "n", "n"

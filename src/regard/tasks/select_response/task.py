@@ -43,28 +43,19 @@ from regard.tasks.shared.dialogue_data import contents, evaluation_dialogues, re
 from regard.tasks.shared.encoder import PretrainedEncoder
 from regard.tasks.shared.encoder_options import FrozenEncoderOptions
 from regard.tasks.shared.frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
+from regard.tasks.shared.row_batches import RowProblem
 from regard.tasks.shared.text_options import EvaluateTextFile
-from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, LabelledBatch, Loss, ValidationResult
 
 _RECALLS = (1, 2, 5)
 
 
 @dataclass(frozen=True, eq=False)
-class ResponseBatch:
+class ResponseBatch(LabelledBatch):
     """Dialogues with one response each, and whether it is the right one."""
 
     inputs: DialogueInputs
     labels: Tensor  # "b", 1.0 or 0.0
-
-    def to(self, device: torch.device) -> "ResponseBatch":
-        return ResponseBatch(self.inputs.to(device), self.labels.to(device))
-
-
-class PlannedContexts(NamedTuple):
-    """The contexts of a batch, and the seed of their wrong responses."""
-
-    seed: tuple[int, int, int]
-    rows: NDArray[np.int64]  # "b"
 
 
 class SelectorParts(NamedTuple):
@@ -95,7 +86,7 @@ def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: Pretra
 
 
 @dataclass(frozen=True, eq=False)
-class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
+class SelectResponseProblem(RowProblem[ResponseSelector, ResponseBatch]):
     """−log σ(score) of right responses and −log σ(−score) of wrong ones."""
 
     config: SelectResponse
@@ -126,17 +117,11 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
             "behind them are not read; give a larger --words to read them",
         )
 
-    def plan_epoch(self, epoch: int) -> Sequence[PlannedContexts]:
+    def plan_rows(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.contexts))
-        size = self.config.batch
-        batches = [order[n : n + size] for n in range(0, len(order), size)]
-        return [PlannedContexts((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
+        return [order[n : n + self.config.batch] for n in range(0, len(order), self.config.batch)]
 
-    def load_batch(self, planned: PlannedContexts, rank: int, world: int) -> ResponseBatch | None:
-        rows = planned.rows[rank::world]
-        if not len(rows):
-            return None
-        rng = np.random.default_rng([*planned.seed, rank])
+    def load_rows(self, rows: NDArray[np.int64], rng: np.random.Generator) -> ResponseBatch:
         pairs, labels = [], []
         for n in rows.tolist():
             context = self.contexts[n]
@@ -145,9 +130,6 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
                 pairs.append((context.turns, response))
                 labels.append(float(response == context.response))
         return ResponseBatch(dialogue_inputs(self.parts.reader, pairs, self.config.turns), torch.tensor(labels))
-
-    def num_terms(self, batch: ResponseBatch) -> int:
-        return len(batch.labels)
 
     def _read_states(self, model: ResponseSelector, inputs: DialogueInputs) -> DialogueInputs:
         """The inputs, with the states of a frozen encoder in place of its tokens."""
@@ -173,11 +155,9 @@ class SelectResponseProblem(TrainingProblem[ResponseSelector, ResponseBatch]):
         scores = {"tf-idf": ranking_scores(tf_idf_scores(self.valid))["recall at 1"]}
         return BaselineReport("recall at 1", True, scores, "" if self.config.model.encoder else "--encoder FOLDER")
 
-    def locate(self, planned: Sequence[PlannedContexts]) -> str:
-        """The number of the contexts of these batches, and the last turn of the first."""
-        index = np.concatenate([each.rows for each in planned])
-        turn = self.contexts[int(index[0])].turns[-1][:60]
-        return f"{len(index)} contexts of {self.config.dataset_label}, the first ends with {turn!r}"
+    def describe_rows(self, rows: NDArray[np.int64]) -> str:
+        turn = self.contexts[int(rows[0])].turns[-1][:60]
+        return f"{len(rows)} contexts of {self.config.dataset_label}, the first ends with {turn!r}"
 
 
 class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):

@@ -25,6 +25,7 @@ from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_folder
 from regard.tasks.shared.classification import class_intervals, class_scores, known_rows, unseen_class_notes
+from regard.training.protocol import LabelledBatch
 from regard.training.run_folder import initial_folder
 
 _FILE = "images.json"
@@ -329,14 +330,11 @@ def data_summary(train: Images, valid: Images) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class ImageBatch:
+class ImageBatch(LabelledBatch):
     """Images and their classes."""
 
     x: Tensor  # "b c h w"
     labels: Tensor  # "b"
-
-    def to(self, device: torch.device) -> "ImageBatch":
-        return ImageBatch(self.x.to(device), self.labels.to(device))
 
 
 def plan_image_batches(count: int, batch: int, seed: int, epoch: int) -> Sequence[Planned]:

@@ -32,6 +32,7 @@ from regard.data.unseen_labels import unseen
 from regard.models.tagger import TaggerSizes
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.tag.options import Tag, TransformerTaggerOptions
+from regard.training.protocol import TensorBatch
 
 
 def read(config: Tag) -> TaggedSplits:
@@ -181,7 +182,7 @@ def contents(sentences: Sequence[TaggedSentence]) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class TagBatch:
+class TagBatch(TensorBatch):
     """Sentences with their tags and, if there are any, intents."""
 
     inputs: WordInputs | SubwordInputs
@@ -191,10 +192,6 @@ class TagBatch:
     @property
     def mask(self) -> Tensor:  # "b t"
         return torch.arange(self.tags.shape[1], device=self.tags.device) < self.inputs.lengths.unsqueeze(1)
-
-    def to(self, device: torch.device) -> "TagBatch":
-        intents = None if self.intents is None else self.intents.to(device)
-        return TagBatch(self.inputs.to(device), self.tags.to(device), intents)
 
 
 def _check_positions(sentences: Sequence[TaggedSentence], path: Path, model: TransformerTaggerOptions) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from torch import nn
 from regard.common.tag_schemes import TagScheme
 from regard.common.wording import plural
 from regard.data.tagging.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
-from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
 from regard.data.unseen_labels import unseen_notes
@@ -27,23 +26,17 @@ from regard.models.tagger import Tagger, TaggerSizes
 from regard.tasks.base import Task
 from regard.tasks.shared.encoder import PretrainedEncoder, smallest_encoder
 from regard.tasks.shared.encoder_options import EncoderOptions
+from regard.tasks.shared.row_batches import BatchedByLength
 from regard.tasks.shared.text_options import AttackTextFile, EvaluateTextFile
 from regard.tasks.tag.data import TagBatch, TagVocabulary, contents, read, read_file
 from regard.tasks.tag.options import Tag
 from regard.tasks.tag.outputs import Tagging
 from regard.tasks.tag.predictor import TagPredictor
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
-
-
-class PlannedSentences(NamedTuple):
-    """The sentences of a batch, and the seed of the words that are dropped from them."""
-
-    seed: tuple[int, int, int]
-    rows: NDArray[np.int64]  # "b"
+from regard.training.protocol import Loss, ValidationResult
 
 
 @dataclass(frozen=True, eq=False)
-class TagProblem(TrainingProblem[Tagger, TagBatch]):
+class TagProblem(BatchedByLength[Tagger, TagBatch]):
     """−log p(tags | words) of every sentence, and of its intent."""
 
     config: Tag
@@ -61,7 +54,7 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         return build(self.config, self.vocabulary, self.pretrained)
 
     def warnings(self) -> Sequence[str]:
-        return [*self.stray, *long_sample_warnings([self._lengths()], self.config.batch)]
+        return [*self.stray, *super().warnings()]
 
     def closing_notes(self) -> Sequence[str]:
         """How `regard predict` will split text, and the number of training sentences that it would split otherwise."""
@@ -79,20 +72,12 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
             )
         return notes
 
-    def _lengths(self) -> NDArray[np.integer]:  # "n"
-        return np.array([len(sentence) for sentence in self.train])
+    def lengths(self) -> list[NDArray[np.integer]]:  # "n"
+        return [np.array([len(sentence) for sentence in self.train])]
 
-    def plan_epoch(self, epoch: int) -> Sequence[PlannedSentences]:
-        batches = plan_batches((self._lengths(),), self.config.batch, self.config.seed, epoch)
-        return [PlannedSentences((self.config.seed, epoch, n), rows) for n, rows in enumerate(batches)]
-
-    def load_batch(self, planned: PlannedSentences, rank: int, world: int) -> TagBatch | None:
-        rows = planned.rows[rank::world]
-        if not len(rows):
-            return None
+    def load_rows(self, rows: NDArray[np.int64], rng: np.random.Generator) -> TagBatch:
         sentences = [self.train[n] for n in rows]
         count = sum(map(len, sentences))
-        rng = np.random.default_rng([*planned.seed, rank])
         dropped = rng.random(count) < self.config.word_dropout if self.config.word_dropout else None
         return to_batch(sentences, self.vocabulary, self.encoder, dropped)
 
@@ -116,11 +101,9 @@ class TagProblem(TrainingProblem[Tagger, TagBatch]):
         sample = predictor.text(predictor.outputs([self.valid[0].text])[0])
         return ValidationResult(scores, "strict f1", True, sample)
 
-    def locate(self, planned: Sequence[PlannedSentences]) -> str:
-        """The number of the sentences of these batches, and the beginning of the first."""
-        index = np.concatenate([each.rows for each in planned])
-        first = self.train[index[0]].text[:60]
-        return f"{plural(len(index), 'sentence')} of {self.config.dataset_label}, the first {first!r}"
+    def describe_rows(self, rows: NDArray[np.int64]) -> str:
+        first = self.train[rows[0]].text[:60]
+        return f"{plural(len(rows), 'sentence')} of {self.config.dataset_label}, the first {first!r}"
 
 
 def to_batch(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -28,6 +27,7 @@ from regard.tasks.base import Task
 from regard.tasks.shared.encoder import PretrainedEncoder
 from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.tasks.shared.frozen_states import smallest_pretrained
+from regard.tasks.shared.row_batches import RowProblem
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
 from regard.tasks.track.data import (
     TrackingFacts,
@@ -41,29 +41,19 @@ from regard.tasks.track.data import (
 from regard.tasks.track.options import EvaluateStates, Track
 from regard.tasks.track.predictor import TrackPredictor
 from regard.tasks.track.turn_encoder import EncodedTurn, TurnEncoder, whole_batches
-from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import BaselineReport, Loss, TensorBatch, ValidationResult
 
 # corrections of labels that a note lists
 _LISTED = 20
 
 
 @dataclass(frozen=True, eq=False)
-class TrackBatch:
+class TrackBatch(TensorBatch):
     """Turns with their labels."""
 
     inputs: TrackingInputs
     values: Tensor  # "n s", 0 for no value
     requests: Tensor  # "n r", 1.0 or 0.0
-
-    def to(self, device: torch.device) -> "TrackBatch":
-        return TrackBatch(self.inputs.to(device), self.values.to(device), self.requests.to(device))
-
-
-class PlannedTurns(NamedTuple):
-    """The examples of a batch, and the seed of the words that are dropped from them."""
-
-    seed: tuple[int, int, int]
-    examples: NDArray[np.int64]
 
 
 def turn_encoder(config: Track, facts: TrackingFacts, pretrained: PretrainedEncoder | None) -> TurnEncoder:
@@ -94,7 +84,7 @@ def encode_all(
 
 
 @dataclass(frozen=True, eq=False)
-class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
+class TrackProblem(RowProblem[SlotTracker, TrackBatch]):
     """−log p of the value of every slot, none included, and of every request, per turn."""
 
     config: Track
@@ -118,20 +108,16 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
         unseen = unseen_value_notes(self.valid, self.facts.ontology)
         return [*([self.corrections] if self.corrections else []), *unseen]
 
-    def plan_epoch(self, epoch: int) -> Sequence[PlannedTurns]:
+    def plan_rows(self, epoch: int) -> Sequence[NDArray[np.int64]]:
         order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.examples))
-        batches = whole_batches([len(self.examples[n]) for n in order], self.config.batch)
-        return [PlannedTurns((self.config.seed, epoch, n), order[rows]) for n, rows in enumerate(batches)]
+        return [order[rows] for rows in whole_batches([len(self.examples[n]) for n in order], self.config.batch)]
 
-    def load_batch(self, planned: PlannedTurns, rank: int, world: int) -> TrackBatch | None:
-        rows = self._turns(planned.examples[rank::world])
-        if not rows:
-            return None
-        rng = np.random.default_rng([*planned.seed, rank])
+    def load_rows(self, rows: NDArray[np.int64], rng: np.random.Generator) -> TrackBatch:
+        turns = self._turns(rows)
         inputs = self.encoder.inputs(
-            [self.encoded[n] for n in rows], rng, self.config.word_dropout, self.config.value_dropout
+            [self.encoded[n] for n in turns], rng, self.config.word_dropout, self.config.value_dropout
         )
-        return TrackBatch(inputs, *self.encoder.candidates.targets([self.turns[n] for n in rows]))
+        return TrackBatch(inputs, *self.encoder.candidates.targets([self.turns[n] for n in turns]))
 
     def _turns(self, examples: NDArray[np.int64]) -> list[int]:
         return [turn for n in examples for turn in self.examples[n]]
@@ -152,9 +138,8 @@ class TrackProblem(TrainingProblem[SlotTracker, TrackBatch]):
         scores, _ = tracking_scores(matched, right_labels(self.valid))
         return BaselineReport("joint goal", True, {"string matching": scores["joint goal"]})
 
-    def locate(self, planned: Sequence[PlannedTurns]) -> str:
-        """The number of the turns of these batches, and the first."""
-        index = self._turns(np.concatenate([each.examples for each in planned]))
+    def describe_rows(self, rows: NDArray[np.int64]) -> str:
+        index = self._turns(rows)
         first = self.turns[index[0]].user[:60]
         return f"{plural(len(index), 'turn')} of {self.config.dataset_label}, the first {first!r}"
 

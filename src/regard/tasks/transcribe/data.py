@@ -26,6 +26,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.data.unseen_labels import unseen_notes
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.transcribe.options import Transcribe
+from regard.training.protocol import TensorBatch
 
 # the share of the training files that is held out where there are no validation files
 _VALID = 0.1
@@ -268,15 +269,12 @@ class PlannedSpeech(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class SpeechBatch:
+class SpeechBatch(TensorBatch):
     """Frames of several utterances, and their transcripts between BOS and EOS, with PAD behind the shorter ones."""
 
     x: Tensor  # "b s m"
     lengths: Tensor  # "b"
     target: Tensor  # "b t+1"
-
-    def to(self, device: torch.device) -> "SpeechBatch":
-        return SpeechBatch(self.x.to(device), self.lengths.to(device), self.target.to(device))
 
 
 def augmented(frames: Tensor, config: Transcribe, epoch: int, n: int) -> Tensor:  # "t m" -> "t m"
