@@ -28,7 +28,7 @@ from regard.experiments.attention_properties import attention_properties
 from regard.inference.edited_text import EditedText
 from regard.inference.embedding_gradient import embedding_gradient
 from regard.inference.limits import Limits
-from regard.inference.predictor import Predictor, predict_recorded, record_run
+from regard.inference.predictor import Predictor, labelled_recording, predict_recorded
 from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.loading import load_run
 from regard.tasks.registry import TASKS, read_config
@@ -380,10 +380,9 @@ def test_record_and_view(
         "translate": "part",
     }
     assert predictor.explains == explained.get(task_of(name))
-    recorded = record_run(predictor, predictor.read(given), run="run")
-    recording = recorded.recording
+    output, recording = labelled_recording(predictor, predictor.read(given), run="run")
     if config_of(name).input_kind == "image":
-        assert recorded.prediction == recording.about["said"]
+        assert predictor.summary(output) == recording.about["said"]
     assert all(item.verified for item in recording)
     assert [item.name for item in regard.recording.Recording.load(out)] == [item.name for item in recording]
     capsys.readouterr()

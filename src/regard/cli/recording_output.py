@@ -73,7 +73,8 @@ def _record_run(
 ) -> "RecordedRun":
     from regard.common import image_files
     from regard.common.input_kind import InputKind
-    from regard.inference.predictor import record_run
+    from regard.inference.predictor import labelled_recording
+    from regard.recording.run import RecordedRun
     from regard.tasks.loading import load_run
     from regard.tasks.registry import read_config
 
@@ -94,12 +95,15 @@ def _record_run(
     argument = config.load().example(folder) if argument is None else argument
     if argument is None:
         raise ValueError(f"{folder} has no example of its own; give an input")
-    recorded = record_run(predictor, predictor.read(argument), layers, gates=gates, run=folder.name)
-    if gates and not any(item.kind == "cell" for item in recorded.recording):
+    inputs = predictor.read(argument)
+    predictor.check_attends("a recording")
+    output, recording = labelled_recording(predictor, inputs, layers=layers, gates=gates, run=folder.name)
+    if gates and not any(item.kind == "cell" for item in recording):
         raise ValueError(
             f"--gates records GRU and LSTM, and no layer of {folder} that was recorded is one; leave it out"
         )
-    return recorded
+    alignment, image = predictor.alignment(inputs, output), predictor.image(inputs)
+    return RecordedRun(recording, predictor.summary(output), alignment, image)
 
 
 def _check_not_image(folder: Path, argument: str) -> None:

@@ -27,7 +27,7 @@ from regard.inference.limits import Limits
 from regard.inference.picture_classifier import PictureClassifier
 from regard.inference.structured_predictor import StructuredPredictor
 from regard.recording.recording import Recording
-from regard.recording.run import RecordedRun, TextAlignment, recorded
+from regard.recording.run import TextAlignment, recorded
 from regard.viz.show import show
 
 _NO_PICTURE = "--picture draws attention, and this model has none; leave it out"
@@ -253,25 +253,9 @@ def labelled_recording(
 ) -> tuple[Output, Recording]:
     """The output for one input, and the recording with its labels; `about` is added to the facts of the recording."""
     (output,), recording = predict_recorded(predictor, [given], options, layers=layers, gates=gates)
-    return output, label_recording(predictor, recording, given, output, **about)
-
-
-def label_recording(
-    predictor: Predictor[Input, Output], recording: Recording, given: Input, output: Output, **about: str
-) -> Recording:
-    """The recording of one input with its labels; `about` is added to its facts."""
     recording = predictor.label(recording, given, output)
     text = {"text": given} if isinstance(given, str) else {}
-    return replace(recording, about={**text, **recording.about, **about})
-
-
-def record_run(
-    predictor: Predictor[Input, Output], given: Input, layers: Sequence[str] = (), *, gates: bool = False, **about: str
-) -> RecordedRun:
-    """The recording of one input with the prediction, its alignment and the image under it."""
-    predictor.check_attends("a recording")
-    output, recording = labelled_recording(predictor, given, layers=layers, gates=gates, **about)
-    return RecordedRun(recording, predictor.summary(output), predictor.alignment(given, output), predictor.image(given))
+    return output, replace(recording, about={**text, **recording.about, **about})
 
 
 def check_texts(inputs: Sequence[str]) -> None:

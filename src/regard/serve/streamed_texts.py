@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
-from regard.inference.predictor import label_recording
 from regard.recording.run import recorded
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import RequestModel, with_rules
@@ -100,4 +99,4 @@ class StreamedTextEndpoint:
         predictor = self.endpoint.predictor
         with recorded(predictor.model) as recording:
             self.streamed.attend(output)
-        return self.endpoint.attention(text, output, label_recording(predictor, recording, text, output))
+        return self.endpoint.attention(text, output, predictor.label(recording, text, output))

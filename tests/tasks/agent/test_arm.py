@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard.cli.main import main
-from regard.inference.predictor import record_run
+from regard.inference.predictor import labelled_recording
 from regard.tasks.agent.options import AgentConfig
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
@@ -41,7 +41,7 @@ def test_it_is_watched_and_recorded(run: Path, capsys: pytest.CaptureFixture[str
     names = predictor.environment.object_names(episode.observations[0])
     best = int(episode.places[0].argmax())
     assert lines[2].endswith(f"{names[best]} {100 * episode.places[0, best]:.0f} %")
-    recording = record_run(predictor, 2).recording
+    recording = labelled_recording(predictor, 2)[1]
     assert [item.shape for item in recording] == [(1, len(episode), 2)]
     assert recording[0].verified
     assert recording.keys == names
@@ -58,7 +58,7 @@ def test_the_memory_of_an_arm_is_recorded_alone(tmp_path: Path) -> None:
     (episode,) = predictor.predict([1])
     count = len(episode)
     for layers, shape in (("memory*", (1, 2, count, count)), ("encode*", (1, count, 4))):
-        recording = record_run(predictor, 1, layers=[layers]).recording
+        recording = labelled_recording(predictor, 1, layers=[layers])[1]
         assert [item.shape for item in recording] == [shape]
         assert recording.queries is not None
         assert len(recording.queries) == count

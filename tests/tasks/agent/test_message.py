@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.cli.main import main
-from regard.inference.predictor import record_run
+from regard.inference.predictor import labelled_recording
 from regard.tasks.agent.options import AgentConfig
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
@@ -45,6 +45,6 @@ def test_messages_are_watched_and_recorded(run: Path, capsys: pytest.CaptureFixt
     bits = "".join(str(int(bit)) for bit in episode.messages[0])
     assert f"sends {bits}" in lines[2]
     assert lines[3].split("first")[1].endswith("100 %")
-    recording = record_run(predictor, 3).recording
+    recording = labelled_recording(predictor, 3)[1]
     assert [item.shape for item in recording] == [(1, 2, 2)]
     assert bits in recording.queries[0]

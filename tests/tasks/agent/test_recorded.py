@@ -12,7 +12,7 @@ import regard
 from regard.cli.main import main
 from regard.data.environments.pairs import PairRecall
 from regard.data.environments.repeat import RepeatPrevious
-from regard.inference.predictor import record_run
+from regard.inference.predictor import labelled_recording
 from regard.tasks.agent.options import AgentConfig, PredictAgent
 from regard.tasks.agent.recorded import RecordedEpisodes, requests, returns_to_go
 from regard.training.checkpoint import read
@@ -50,7 +50,7 @@ def test_an_episode_is_watched_and_recorded(run: Path, capsys: pytest.CaptureFix
     predictor = regard.load(run, device="cpu")
     (episode,) = predictor.predict([3], PredictAgent(wanted=1.0))
     assert episode.wanted.tolist() == [1.0, 1.0]
-    recording = record_run(predictor, 3).recording
+    recording = labelled_recording(predictor, 3)[1]
     assert [item.shape for item in recording] == [(1, 2, 6, 6)]
     assert recording.queries[:2] == ("→ none", "R 1.00")
     assert main(["predict", str(run), "0", "--wanted", "nan"]) == 2

@@ -20,7 +20,7 @@ from regard.cli.main import main
 from regard.data.environments.catalogue import ENVIRONMENTS
 from regard.data.environments.games import Games
 from regard.data.environments.tmaze import TMaze
-from regard.inference.predictor import record_run
+from regard.inference.predictor import labelled_recording
 from regard.models.acting.agent import Agent
 from regard.tasks.agent.options import ENVIRONMENT_NAMES, AgentConfig
 from regard.tasks.agent.playing import Player, play_episodes
@@ -372,7 +372,7 @@ def test_attention_to_places_is_scored_recorded_and_shown(
     # seen and attended, of three pictures, and attended in one without a target
     assert capsys.readouterr().out.count(", column ") == 7
     predictor = regard.load(path, device="cpu")
-    recording = record_run(predictor, 2).recording
+    recording = labelled_recording(predictor, 2)[1]
     assert [item.shape for item in recording] == [(1, 4, 16)]
     assert recording[0].verified
     (episode,) = predictor.predict([2])

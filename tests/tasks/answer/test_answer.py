@@ -12,6 +12,7 @@ import torch
 import regard
 from regard.cli.main import main
 from regard.data.questions.babi import Question, parse_babi, write_babi
+from regard.inference.predictor import labelled_recording
 from regard.tasks.answer.baseline import last_named
 from regard.tasks.answer.data import EncodedQuestions, StoryEncoder, insert_empty, plan_questions, read
 from regard.tasks.answer.options import Answer
@@ -122,15 +123,15 @@ def test_the_answer_has_a_runner_up_and_the_sentences_of_every_hop(predictor: An
 
 def test_sentences_that_support_the_answer_are_marked(predictor: AnswerPredictor, tmp_path: Path) -> None:
     text = "task: qa1_where\n1 Al went to the hall.\n2 Bo went to the park.\n3 Where is Al?\thall\t1"
-    recorded = regard.inference.predictor.record_run(predictor, text)  # type: ignore[attr-defined]
-    (hops,) = recorded.recording
+    _, recording = labelled_recording(predictor, text)
+    (hops,) = recording
     assert hops.verified
-    assert recorded.recording.keys == ("1 Al went to the hall. (supports the answer)", "2 Bo went to the park.")
-    assert recorded.recording.queries == ("hop 1", "hop 2")
+    assert recording.keys == ("1 Al went to the hall. (supports the answer)", "2 Bo went to the park.")
+    assert recording.queries == ("hop 1", "hop 2")
     (output,) = predictor.predict([text])
     np.testing.assert_allclose(hops.weights.dense().flatten(0, -3)[0].numpy(), output.hops, atol=1e-6)
     for name in ("hops.png", "hops.html"):
-        assert predictor.draw(recorded.recording, text, output, tmp_path / name).stat().st_size > 1000
+        assert predictor.draw(recording, text, output, tmp_path / name).stat().st_size > 1000
 
 
 def test_unknown_words_and_old_sentences_are_noted(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

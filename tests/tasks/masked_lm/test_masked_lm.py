@@ -15,7 +15,7 @@ from regard.cli.main import main
 from regard.data.text.special_tokens import BOS, EOS, SPECIAL
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.limits import Limits
-from regard.inference.predictor import record_run
+from regard.inference.predictor import labelled_recording
 from regard.tasks.masked_lm.data import Masking, evaluation_batches, plan_rows
 from regard.tasks.masked_lm.options import MaskedLM, PredictMasked
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
@@ -147,7 +147,7 @@ def test_the_command_prints_candidates_and_draws_heads(
     assert candidates[0]["probability"] >= candidates[1]["probability"]
     assert "the attention is drawn in" in printed.err
     assert picture.read_bytes().startswith(b"\x89PNG")
-    recording = record_run(regard.load(run, device="cpu"), "the [MASK] sat").recording
+    recording = labelled_recording(regard.load(run, device="cpu"), "the [MASK] sat")[1]
     assert recording.keys[:3] == ("<bos>", "the", "[MASK]")
 
 

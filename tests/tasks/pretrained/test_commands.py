@@ -18,7 +18,7 @@ from tests.tasks.pretrained.folders import CASES, write_image
 import regard
 from regard.cli.main import main
 from regard.inference.limits import Limits
-from regard.inference.predictor import record_run
+from regard.inference.predictor import labelled_recording
 from regard.models.pretrained import ARCHITECTURES
 from regard.tasks.loading import load_run
 from regard.tasks.pretrained import RELEASED
@@ -115,13 +115,13 @@ def test_loss_is_differentiable(name: str, released: Callable[[str], Path]) -> N
 def test_recordings_have_the_tokens_as_labels(name: str, released: Callable[[str], Path]) -> None:
     folder = released(name)
     predictor = regard.load(folder, device="cpu")
-    recorded = record_run(predictor, predictor.read(inputs(name, folder)[0]), run="released")
-    assert len(recorded.recording)
-    assert all(item.verified for item in recorded.recording)
+    _, recording = labelled_recording(predictor, predictor.read(inputs(name, folder)[0]), run="released")
+    assert len(recording)
+    assert all(item.verified for item in recording)
     if TASKS[CASES[name].task].input_kind == "image":
-        assert {item.grid for item in recorded.recording} == {(3, 3)}
+        assert {item.grid for item in recording} == {(3, 3)}
         return
-    keys = recorded.recording.keys
+    keys = recording.keys
     assert keys is not None
     pieces = dict.fromkeys(("classify-text", "embed"), "##ly")
     marks = {"translate": "▁the", "language-model": "[Ġ▁].*", "masked-lm": r"\[MASK\]", **pieces}

@@ -13,6 +13,7 @@ import regard
 from regard.cli.main import main
 from regard.data.tracking.dialogue import Ontology
 from regard.inference.limits import Limits
+from regard.inference.predictor import labelled_recording
 from regard.tasks.track.candidates import SlotCandidates
 from regard.tasks.track.data import TrackingFacts, parse_conversation, read, write_conversation
 from regard.tasks.track.options import Track
@@ -108,7 +109,7 @@ def replaced_history(encoder: TurnEncoder, history: int) -> TurnEncoder:
 
 def test_recordings_have_a_row_per_slot_that_a_turn_sets(predictor: TrackPredictor) -> None:
     text = "a table\nfood? a\nno, b\narea?\nc"
-    recorded = regard.inference.predictor.record_run(predictor, text).recording
+    recorded = labelled_recording(predictor, text)[1]
     assert recorded.queries == ("2: food = b", "2: phone?", "3: area = c")
     assert recorded.keys == ("a", "table", "food", "?", "a", "no", ",", "b", "area", "?", "c")
     words, matches, acts = recorded
@@ -120,7 +121,7 @@ def test_recordings_have_a_row_per_slot_that_a_turn_sets(predictor: TrackPredict
     # the words of a turn are those of its user, the acts those of the system so far
     assert not words.weights.dense()[0, 0, :5].any()
     assert not acts.weights.dense()[0, :, 5:8].any()
-    silent = regard.inference.predictor.record_run(predictor, "hello").recording
+    silent = labelled_recording(predictor, "hello")[1]
     slots = predictor.candidates.ontology.slots
     assert silent.queries == tuple(f"1: {slot} (not set)" for slot in slots)
 
