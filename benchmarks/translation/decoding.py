@@ -20,7 +20,7 @@ from benchmarks.measured import About
 from benchmarks.table import Bound
 from benchmarks.timing import Spread, spread
 from regard.decoding.search import Beam
-from regard.tasks.registry import task_from_record
+from regard.tasks.registry import config_from_record
 from regard.tasks.shared.text_generation import GeneratedText
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
@@ -52,7 +52,7 @@ class Result:
 def measure(run: Path, lines: int, rounds: int, say: Callable[[str], None] = print) -> Result:
     """Translates the first test sentences of the run with its best weights, `rounds` times."""
     record = RunRecord.read(run)
-    task = task_from_record(record, run) if record.task == Translate.name else None
+    task = config_from_record(record, run) if record.task == Translate.name else None
     if not isinstance(task, Translate):
         raise ValueError(f"{run} is a run of {record.task}, which does not translate; name another")
     translator = task.load().predictor(run)

@@ -15,7 +15,7 @@ from regard.tasks.base import TaskConfig
 from regard.tasks.classify_image.options import ClassifyImage, ConvNetOptions, RowReaderOptions
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.glimpse.options import RAMOptions
-from regard.tasks.registry import TASKS, task_from_record
+from regard.tasks.registry import TASKS, config_from_record
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import RunRecord, TrainingChange
 
@@ -46,7 +46,7 @@ def test_a_record_that_describes_no_task(options: dict[str, Any], message: str) 
     record = RunRecord("classify-image", options, training, None, {}, (TrainingChange(0, training),))
     said = rf"^run/run.json has options that cannot be used \({message}.*\); restore it, or train in another folder$"
     with pytest.raises(ValueError, match=said):
-        task_from_record(record, Path("run"))
+        config_from_record(record, Path("run"))
 
 
 def of_files(name: str, *paths: Path) -> TaskConfig:

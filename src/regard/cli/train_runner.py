@@ -18,7 +18,7 @@ from regard.training.runtime.signals import terminable
 
 
 def train(
-    task: TaskConfig,
+    config: TaskConfig,
     run: Path,
     training: TrainingConfig,
     resume: bool,
@@ -34,7 +34,7 @@ def train(
     quoted = shlex.quote(str(run))
     resume_command = f"regard train --resume {quoted}" if command is None else command
     try:
-        stopped = run_fit(task, run, training, resume, init_from, note)
+        stopped = run_fit(config, run, training, resume, init_from, note)
     except Diverged as error:
         text = with_cli_option_names(sentence(error), [TrainingConfig])
         print_error(f"{text}: regard train --resume {quoted} --lr {training.lr / 2:g}")
@@ -64,12 +64,12 @@ def train(
     if (samples := run / SAMPLES / f"{stopped.step}.png").exists():
         print(f"Samples of the model are in {samples}.")
     if command is None:
-        print(f"Next: {task.next_command(quoted)}, or regard evaluate {quoted}")
+        print(f"Next: {config.next_command(quoted)}, or regard evaluate {quoted}")
     return 0
 
 
 def run_fit(
-    task: TaskConfig,
+    config: TaskConfig,
     run: Path,
     training: TrainingConfig,
     resume: bool,
@@ -78,4 +78,4 @@ def run_fit(
 ) -> Stopped | None:
     """The training with its events on the screen; its last event, or None in a process that prints nothing."""
     with terminable(), screen(sys.stdout) as shown:
-        return show_events(fit(task, run, training, resume, init_from), shown, note)
+        return show_events(fit(config, run, training, resume, init_from), shown, note)

@@ -20,7 +20,7 @@ from regard.experiments.attacked_run import Report, silent
 from regard.experiments.attention_properties import attention_properties
 from regard.experiments.robust_accuracy import robust_accuracy
 from regard.tasks.base import TaskConfig
-from regard.tasks.registry import task_from_record
+from regard.tasks.registry import config_from_record
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord, config_tables, first_difference, write_config
@@ -227,7 +227,7 @@ def _measure(name: str, result: Mapping[str, Any], run: Path) -> tuple[ComparedR
     validations = [line for line in lines if line["kind"] == "validation"]
     facts = checkpoint.read(run / BEST).facts if (run / BEST).exists() else {}
     record = RunRecord.read(run)
-    model = task_from_record(record, run).load().predictor(run).model
+    model = config_from_record(record, run).load().predictor(run).model
     minutes = np.interp(
         [line["step"] for line in validations],
         [0, *(line["step"] for line in steps)],

@@ -18,7 +18,7 @@ from regard.experiments.attacked_run import Report, silent
 from regard.interop.quantize import is_quantized, quantizable, quantize
 from regard.kernels.int8_linear import quantize_matrix
 from regard.tasks.loading import Weights, load_run
-from regard.tasks.registry import is_released, task_from_record
+from regard.tasks.registry import config_from_record, is_released
 from regard.training import checkpoint
 from regard.training.protocol import TrainingProblem, ValidationResult
 from regard.training.run_folder import BEST, CONFIG, FORMAT, QUANTIZATION, RECORD, RunRecord, check_holds_no_run
@@ -81,7 +81,7 @@ def quantize_run(
     model = loaded.predictor.model
     if is_quantized(model):
         raise ValueError(f"{run} has 8-bit weights already; name the run that it was made from")
-    problem = task_from_record(record, run).prepare(run, new=False)
+    problem = config_from_record(record, run).prepare(run, new=False)
     with first_inputs(model) as inputs:
         before = _validate(problem, model)
     report(f"float32: {_line(before)}")
@@ -203,7 +203,7 @@ def _line(result: ValidationResult) -> str:
 def _write(run: Path, out: Path, record: RunRecord, model: nn.Module, quantized: QuantizedRun, step: int) -> None:
     """Writes the folder: files of the task, weights, the facts above, and the record last."""
     atomic_files.make_folder(out)
-    config = task_from_record(record, run)
+    config = config_from_record(record, run)
     names: Sequence[str] = [name for name in config.run_files if (run / name).exists()]
     for name in [*names, *([CONFIG] if (run / CONFIG).exists() else [])]:
         atomic_files.make_folder((out / name).parent)

@@ -14,7 +14,7 @@ from regard.inference.evaluation import Evaluation, Progress
 from regard.inference.predictor import Predictor
 from regard.interop.quantize import is_quantized, quantize, quantize_like
 from regard.tasks.base import Task, TaskConfig
-from regard.tasks.registry import is_released, read_config, task_from_record
+from regard.tasks.registry import config_from_record, is_released, read_config
 from regard.training import checkpoint
 from regard.training.model_size import check_model_fits
 from regard.training.run_folder import AVERAGE, BEST, LAST, RunRecord
@@ -94,7 +94,7 @@ def _load_run(run: Path, weights: Weights | None, device: str) -> LoadedRun:
         return _load_released(run, weights, device)
     record = RunRecord.read(run)
     record.check_files(run)
-    config = task_from_record(record, run)
+    config = config_from_record(record, run)
     weights = weights or "best"
     path = weights_path(run, weights)
     task = config.load()

@@ -51,7 +51,7 @@ TASKS: dict[str, type[TaskConfig]] = {
 _RELEASED = "config.json"
 
 
-def task_from_record(record: RunRecord, run: Path) -> TaskConfig:
+def config_from_record(record: RunRecord, run: Path) -> TaskConfig:
     """The task that a run recorded."""
     if record.task not in TASKS:
         raise ValueError(f"{run} is a run of {record.task!r}, which this version does not know; update regard")
@@ -95,4 +95,4 @@ def read_config(folder: Path) -> TaskConfig:
         from regard.tasks.pretrained import released_task
 
         return TASKS[released_task(folder)]()
-    return task_from_record(RunRecord.read(folder), folder)
+    return config_from_record(RunRecord.read(folder), folder)

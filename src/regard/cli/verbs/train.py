@@ -15,7 +15,7 @@ from regard.cli.progress import setup_notice
 from regard.common.options.checks import dashed
 from regard.common.options.fields import option
 from regard.tasks.base import TaskConfig
-from regard.tasks.registry import TASKS, task_from_record
+from regard.tasks.registry import TASKS, config_from_record
 from regard.training.config import ENDS, TrainingConfig, lasting
 from regard.training.initial_run import check_same_options, read_initial_record
 from regard.training.run_folder import RunRecord, check_holds_no_run
@@ -87,7 +87,7 @@ def _with_initial_options(
     options: dict[str, Any], config: type[TaskConfig], run: Path, model: str | None
 ) -> dict[str, Any]:
     """The options, and those of an earlier run that its weights depend on; `model` is the one that was typed."""
-    initial = task_from_record(read_initial_record(run, config.name), run)
+    initial = config_from_record(read_initial_record(run, config.name), run)
     of_model = options.get("model", {})
     if (name := model or of_model.get("name", initial.model_name)) != initial.model_name:
         raise ValueError(
@@ -128,27 +128,27 @@ def training_config(choices: dict[str, Any], config: TaskConfig) -> tuple[Traini
     return TrainingConfig(**choices), note
 
 
-def _new(config: type[TaskConfig], args: Sequence[str]) -> int:
-    options = parse_task(TrainOptions, f"regard train {config.name}", config, args)
+def _new(config_class: type[TaskConfig], args: Sequence[str]) -> int:
+    options = parse_task(TrainOptions, f"regard train {config_class.name}", config_class, args)
     # the weights of an encoder are in the run to start from, so its folder may be gone
     is_initial = options.init_from is not None
-    task = check_paths_exist(config(**options.task).with_absolute_paths(), of_model=not is_initial)
+    config = check_paths_exist(config_class(**options.task).with_absolute_paths(), of_model=not is_initial)
     if options.init_from is not None:
-        recorded = read_initial_record(options.init_from, config.name).options
-        check_same_options(recorded, task.weight_options(), options.init_from)
-    training, note = training_config(options.training, task)
-    folder = _default_folder(config.name, training) if options.out is None else options.out
+        recorded = read_initial_record(options.init_from, config_class.name).options
+        check_same_options(recorded, config.weight_options(), options.init_from)
+    training, note = training_config(options.training, config)
+    folder = _default_folder(config_class.name, training) if options.out is None else options.out
     if is_main_process():
         check_holds_no_run(folder)  # before anything slow is imported
-    reads_data = any(item.name == "data" for item in fields(config))  # type: ignore[arg-type]
+    reads_data = any(item.name == "data" for item in fields(config_class))  # type: ignore[arg-type]
     if is_main_process() and reads_data and not options.task.get("data") and not options.task.get("train"):
-        print(f"No --train or --data given; using the built-in data set '{task.dataset}'.")
+        print(f"No --train or --data given; using the built-in data set '{config.dataset}'.")
     with setup_notice(sys.stdout):
         from regard.cli.train_runner import train
 
-        task.load().check_options()
+        config.load().check_options()
     note = f"The training {note}." if note else ""
-    return train(task, folder, training, resume=False, init_from=options.init_from, note=note)
+    return train(config, folder, training, resume=False, init_from=options.init_from, note=note)
 
 
 def _resume(args: Sequence[str], name: str | None) -> int:
@@ -162,14 +162,14 @@ def _resume(args: Sequence[str], name: str | None) -> int:
     defaults = recorded if asks_for_help(args) else {}
     options = parse(ResumeOptions, "regard train", args, sections=sections, defaults=defaults)
     assert record is not None
-    task = task_from_record(record, options.resume)
-    if name not in (None, task.name):
+    config = config_from_record(record, options.resume)
+    if name not in (None, config.name):
         raise ValueError(
-            f"{options.resume} is a run of {task.name}, not of {name}; resume it without a task: "
+            f"{options.resume} is a run of {config.name}, not of {name}; resume it without a task: "
             f"regard train --resume {shlex.quote(str(options.resume))}"
         )
     # the steps that a task proposed give way to --epochs; --minutes only shortens them
-    proposed = task.budgets[task.dataset].steps
+    proposed = config.budgets[config.dataset].steps
     if (
         options.training.get("epochs") is not None
         and recorded["epochs"] is None
@@ -182,7 +182,7 @@ def _resume(args: Sequence[str], name: str | None) -> int:
     with setup_notice(sys.stdout):
         from regard.cli.train_runner import train
 
-    return train(task, options.resume, TrainingConfig(**{**recorded, **options.training}), resume=True)
+    return train(config, options.resume, TrainingConfig(**{**recorded, **options.training}), resume=True)
 
 
 def _check_training_only(args: Sequence[str]) -> None:
