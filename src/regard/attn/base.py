@@ -16,7 +16,7 @@ class AttentionModule(nn.Module, ABC):
     """out = layer(q, k, v); k=None means k = q, self-attention, and v=None means v = k."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # before Python complains of the arguments that are missing instead
+        # raised before Python complains of the missing arguments instead
         foreign_arguments.refuse_equivalents(cls, kwargs)
         return super().__new__(cls)
 

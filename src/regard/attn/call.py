@@ -270,11 +270,11 @@ def equation(
         None,
         entropy(weights).expand(per_query) if need.entropy else None,
         result.key_index.expand(per_query) if need.key_index and result.key_index is not None else None,
-        _visible(s, allowed).to(call.v.dtype).expand(per_pair) if need.scores else None,
+        _masked_scores(s, allowed).to(call.v.dtype).expand(per_pair) if need.scores else None,
     )
 
 
-def _visible(s: Tensor, allowed: Tensor | None) -> Tensor:
+def _masked_scores(s: Tensor, allowed: Tensor | None) -> Tensor:
     """The scores, −inf where the mask hides a key."""
     return s if allowed is None else s.masked_fill(~allowed, -torch.inf)
 

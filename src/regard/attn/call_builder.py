@@ -98,9 +98,9 @@ def _warn_of_empty_rows(mask: Mask, queries: int, keys: int) -> None:
 
 def _keys_per_sample(mask: Mask, positions: Positions, axes: int) -> Tensor:  # -> "*b 1 1"
     """The number of keys per sample: one more than the last position that one of its queries may attend to."""
-    is_visible = insert_head_axes(mask.dense(*positions), axes).any(-2, keepdim=True)
+    allowed = insert_head_axes(mask.dense(*positions), axes).any(-2, keepdim=True)
     ends = insert_head_axes(positions[1].unsqueeze(-2), axes) + 1
-    return (is_visible * ends).amax(-1, keepdim=True)
+    return (allowed * ends).amax(-1, keepdim=True)
 
 
 def _from_cache(

@@ -117,7 +117,7 @@ def _general(query_dim: int, key_dim: int, normalize: Normalizer | None = None, 
     return Attention(Bilinear(query_dim, key_dim), normalize=normalize, read=read)
 
 
-# what a mechanism chooses first: {kind: {name: factory}}
+# mechanisms by the term or choice that distinguishes them: {kind: {name: factory}}
 GROUPS: dict[str, dict[str, Factory]] = {
     "score": {
         "dot": lambda q, k: Attention(Dot(scale=1.0)),

@@ -78,7 +78,7 @@ class KVCache:
             return KVCache(torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2), joined)
         longer = self.reserve(keys.shape[-2], joined)
         assert longer._store is not None
-        # by .data: the written part lies behind everything that a graph may have saved of this storage
+        # .data, because the written part lies behind everything that a graph may have saved of this storage
         longer._store.keys.data[..., len(self) : len(longer), :] = keys
         longer._store.values.data[..., len(self) : len(longer), :] = values
         return longer
@@ -91,8 +91,10 @@ class KVCache:
         if store is None or store.used != len(self) or length > store.keys.shape[-2]:
             store = _Store(_grow(self.keys, length), _grow(self.values, length), 0)
         store.used = length
-        known = self._known_finite()
-        return KVCache(store.keys[..., :length, :], store.values[..., :length, :], positions, store, None, known)
+        finite_length = self._known_finite()
+        return KVCache(
+            store.keys[..., :length, :], store.values[..., :length, :], positions, store, None, finite_length
+        )
 
     def _known_finite(self) -> int:
         """How many positions are known to be finite, without looking at any."""
@@ -114,9 +116,9 @@ class KVCache:
         positions = self.positions
         if positions is not None and positions.ndim > 1:
             positions = positions.index_select(0, index)
-        known = self._known_finite()
+        finite_length = self._known_finite()
         return KVCache(
-            self.keys.index_select(0, index), self.values.index_select(0, index), positions, None, None, known
+            self.keys.index_select(0, index), self.values.index_select(0, index), positions, None, None, finite_length
         )
 
     def drop_first(self, count: int) -> "KVCache":

@@ -120,7 +120,7 @@ def step(
         return None
     length = len(past) + 1
     for some in (mask, heads.attention.mask):  # type: ignore[union-attr]
-        # without a mask positions decide nothing: there is no bias and no rotation
+        # positions decide nothing without a mask: there is no bias and no rotation
         if some is not None and (positions is not None or not as_mask(some).hides_nothing(1, length)):  # type: ignore[arg-type]
             return None
     cache = past.reserve(1)

@@ -51,26 +51,26 @@ def _zero_masked(
     if queries == 0 or keys == 0:
         return k, v
     i, j = default_positions(queries, keys, k.device) if positions is None else positions
-    is_visible = insert_head_axes(
+    allowed = insert_head_axes(
         mask.tile_coverage(tiles(i, queries), tiles(j, 1)).any_allowed, len(batch) + 2
     )  # (*b, 1, k)
-    if is_visible.shape[-1] != keys:
+    if allowed.shape[-1] != keys:
         return k, v
-    hidden = ~is_visible.transpose(-1, -2)
-    clean = k.masked_fill(_for_all(hidden, k), 0)
-    return clean, clean if v is k else v.masked_fill(_for_all(hidden, v), 0)
+    masked = ~allowed.transpose(-1, -2)
+    clean = k.masked_fill(_for_all(masked, k), 0)
+    return clean, clean if v is k else v.masked_fill(_for_all(masked, v), 0)
 
 
-def _for_all(hidden: Tensor, t: Tensor) -> Tensor:
-    """`hidden` reduced to the leading axes of t: an entry that serves several samples or heads is hidden if it is
-    hidden from all.
+def _for_all(masked: Tensor, t: Tensor) -> Tensor:
+    """`masked` reduced to the leading axes of t: an entry that serves several samples or heads is masked if it is
+    masked for all of them.
     """
-    while hidden.ndim > t.ndim:
-        hidden = hidden.all(0)
-    for axis in range(hidden.ndim - 2):
-        if hidden.shape[axis] not in (1, t.shape[axis + t.ndim - hidden.ndim]):
-            hidden = hidden.all(axis, keepdim=True)
-    return hidden
+    while masked.ndim > t.ndim:
+        masked = masked.all(0)
+    for axis in range(masked.ndim - 2):
+        if masked.shape[axis] not in (1, t.shape[axis + t.ndim - masked.ndim]):
+            masked = masked.all(axis, keepdim=True)
+    return masked
 
 
 def zero_nonfinite(
@@ -87,14 +87,15 @@ def zero_nonfinite(
         is_finite = torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1)  # (*b, k)
         columns = (~is_finite.reshape(-1, is_finite.shape[-1]).all(0)).nonzero().squeeze(-1)
         i, j = default_positions(queries, k.shape[-2], k.device) if positions is None else positions
-        is_visible = insert_head_axes(mask.slice(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
+        allowed = insert_head_axes(mask.slice(slice(None), columns).dense(i, j[..., columns]), len(batch) + 2)
         is_nonfinite = ~is_finite[..., columns].unsqueeze(-2)
         if is_nonfinite.ndim > 2 and is_nonfinite.shape[-3] not in (1, batch[-1]):  # heads that share a key
             is_nonfinite = is_nonfinite.repeat_interleave(batch[-1] // is_nonfinite.shape[-3], dim=-3)
-        nonfinite_rows = (is_visible & is_nonfinite).any(-1)
-    hidden = ~is_finite.unsqueeze(-1)
-    clean = k.masked_fill(hidden, 0)
-    return clean, clean if v is k else v.masked_fill(hidden, 0), nonfinite_rows if bool(nonfinite_rows.any()) else None
+        nonfinite_rows = (allowed & is_nonfinite).any(-1)
+    nonfinite = ~is_finite.unsqueeze(-1)
+    clean = k.masked_fill(nonfinite, 0)
+    rows = nonfinite_rows if bool(nonfinite_rows.any()) else None
+    return clean, clean if v is k else v.masked_fill(nonfinite, 0), rows
 
 
 def finite(*tensors: Tensor) -> bool:

@@ -25,7 +25,7 @@ def check_search_fits(step: Step, size: int, steps: int, bytes_per_token: int, w
     size = min(size, vocabulary ** min(max(steps - 1, 0), 64))
     caches = sum(t.nbytes for t in _tensors(getattr(step.state, "pasts", ())))
     needed = b * size * min(size + 1, vocabulary) * bytes_per_token + _STEPS * size * caches
-    if hasattr(step.state, "visible"):
+    if hasattr(step.state, "allowed"):
         # each hypothesis marks its own keys among those of all
         needed += _STEPS * b * size**2
     device = step.logits_or_lazy.states.device if hasattr(step.logits_or_lazy, "states") else step.logits.device

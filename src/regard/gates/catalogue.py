@@ -162,16 +162,16 @@ CONFIGURABLE: dict[str, ConfigurableGate] = {
 
 def gate_factory(text: str) -> GateFactory:
     """The factory of `NAME` or `NAME:option=value:option=value`, with NAME in `GATES`."""
-    name, *given = text.split(":") if isinstance(text, str) else [text]
+    name, *options = text.split(":") if isinstance(text, str) else [text]
     checks.known("gate", name, GATES)
-    if not given:
+    if not options:
         return GATES[name]
     if name not in CONFIGURABLE:
         raise ValueError(
             f"the gate {name!r} takes no options, got {text!r}; leave them out, or use {', '.join(CONFIGURABLE)}"
         )
     make, readers = CONFIGURABLE[name]
-    texts = _option_texts(text, given, readers)
+    texts = _option_texts(text, options, readers)
 
     def values() -> dict[str, Any]:
         return {key: _read_value(text, key, value, readers[key]) for key, value in texts.items()}
@@ -181,10 +181,10 @@ def gate_factory(text: str) -> GateFactory:
     return lambda channels, dims=2: make(channels, dims, values())
 
 
-def _option_texts(text: str, given: Sequence[str], readers: Mapping[str, Any]) -> dict[str, str]:
+def _option_texts(text: str, options: Sequence[str], readers: Mapping[str, Any]) -> dict[str, str]:
     """{option: its value as written}; raises for what is no option, and for one that is there twice."""
     texts: dict[str, str] = {}
-    for option in given:
+    for option in options:
         key, equals, value = option.partition("=")
         checks.known(f"option of {text!r},", key, readers)
         if not equals:

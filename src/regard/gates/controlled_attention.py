@@ -90,9 +90,9 @@ class ControlledAttention(nn.Module):
                 pool.append(state.memory)
         return Attended(torch.stack(outs, 1), torch.stack(pool, 2) if need.weights else None), state
 
-    def _step(self, given: Tensor, state: ModuleState) -> ModuleState:
+    def _step(self, row: Tensor, state: ModuleState) -> ModuleState:
         # the state is as wide as the parameters, also under autocast
-        x = given.to(state.out.dtype) + torch.einsum("bk,bkn->bn", state.selection, state.memory).to(state.out.dtype)
+        x = row.to(state.out.dtype) + torch.einsum("bk,bkn->bn", state.selection, state.memory).to(state.out.dtype)
         steps = state.steps + 1
         mean = state.mean + (x - state.mean) / steps
         weights = self.scores(self.key(torch.cat([x, mean, state.out], -1)))

@@ -10,7 +10,7 @@ from regard.attn.call import NOTHING, Attended, Need
 from regard.common import checks
 from regard.gates.base import check_map, check_only_weights
 
-# from this temperature on, the softmax is a maximum
+# the softmax is a maximum from this temperature on
 MAXIMUM = 99.0
 # the authors' temperatures by number of heads
 TEMPERATURES: dict[int, tuple[float, ...]] = {

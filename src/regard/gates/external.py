@@ -19,10 +19,10 @@ def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s"
     scores = scores.to(checks.accumulate_dtype(scores.dtype))
     if mask is None:
         return torch.softmax(torch.log_softmax(scores, -2), -1)
-    hidden = ~mask.unsqueeze(-1)
-    # a finite number instead of -inf: a map whose positions are all hidden stays finite
-    shares = torch.log_softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), -2)
-    return torch.softmax(shares.masked_fill(hidden, 0.0), -1).masked_fill(hidden, 0.0)
+    masked = ~mask.unsqueeze(-1)
+    # a finite number instead of -inf: a map whose positions are all masked stays finite
+    shares = torch.log_softmax(scores.masked_fill(masked, torch.finfo(scores.dtype).min), -2)
+    return torch.softmax(shares.masked_fill(masked, 0.0), -1).masked_fill(masked, 0.0)
 
 
 def _flat_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:  # "b *s" -> "b n"

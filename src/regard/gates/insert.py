@@ -234,11 +234,11 @@ def _detach(host: nn.Module, name: str) -> list[InsertedGate]:
 
 
 def _delete_hooks(hooks: MutableMapping[int, Any], kind: type) -> list[Any]:
-    found = {key: getattr(hook, "hook", hook) for key, hook in hooks.items()}  # torch wraps some
-    found = {key: hook for key, hook in found.items() if isinstance(hook, kind)}
-    for key in found:
+    unwrapped = {key: getattr(hook, "hook", hook) for key, hook in hooks.items()}  # torch wraps some
+    deleted = {key: hook for key, hook in unwrapped.items() if isinstance(hook, kind)}
+    for key in deleted:
         del hooks[key]
-    return list(found.values())
+    return list(deleted.values())
 
 
 def _free_child_name(host: nn.Module) -> str:

@@ -52,7 +52,7 @@ class SimAM(Gate):
         if statistics == "shared":
             variance = (total / max(1, n - 1)).expand_as(wide)
         elif n > 1:
-            # without t, the mean moves away from it by d/(n − 1), and the squares lose t's own and that of the move
+            # removing t moves the mean by d/(n − 1); the sum of squares loses the squares of t and of that move
             variance = (total - distance.square() * (n / (n - 1))).clamp_min(0.0) / (n - 1)
             mean = mean - distance / (n - 1)
             distance = wide - mean

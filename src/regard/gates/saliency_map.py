@@ -83,8 +83,8 @@ def saliency(picture: Tensor) -> Saliency:  # "*b c h w" or "h w"
     maps = [intensities, colours, orientations]
     combined = torch.stack([promote(each) for each in maps]).mean(0)
     leading = picture.shape[:-3]
-    found = [each.reshape(*leading, *each.shape[-2:]) for each in (combined, *maps)]
-    return Saliency(found[0], found[1], found[2], found[3], (height, width), level)
+    saliencies = [each.reshape(*leading, *each.shape[-2:]) for each in (combined, *maps)]
+    return Saliency(saliencies[0], saliencies[1], saliencies[2], saliencies[3], (height, width), level)
 
 
 def opponents(pixels: Tensor) -> tuple[Tensor, Tensor]:  # "b 3 h w" -> two of "b h w"

@@ -88,34 +88,34 @@ class DecoderWeights:
 
 
 def stack_step(
-    x: Tensor, weights: DecoderWeights, pasts: Sequence[tuple[int, ...]], length: int, visible: Tensor | None = None
+    x: Tensor, weights: DecoderWeights, pasts: Sequence[tuple[int, ...]], length: int, allowed: Tensor | None = None
 ) -> Tensor:  # "b 1 d", bool "b k" -> "b 1 d"
     """One token per sequence through layers that attend to their own past alone, such as those of a language model.
 
     `pasts` are the entries of the caches of the layers, "b h k c"; the new keys are the last of `length` in each.
-    `visible` marks the keys that a sequence attends to, the new one included; None: all.
+    `allowed` marks the keys that a sequence attends to, the new one included; None: all.
     """
     out = torch.empty_like(x)
     entries = [number for past in pasts for number in (*past, *(0,) * 8)]
     table = (ctypes.c_int64 * len(entries))(*entries)
-    has_mask = visible is not None or weights.scales is not None
+    has_mask = allowed is not None or weights.scales is not None
     call_kernel(
-        stack_kernel(weights, visible),
+        stack_kernel(weights, allowed),
         x,
         *(len(x), length, weights.dim, weights.feed, weights.heads, weights.layers),
         *(weights.norm_first, weights.gelu, weights.scale, weights.eps),
         *(*weights.arguments(), ctypes.addressof(table)),
-        *((visible,) if has_mask else ()),
+        *((allowed,) if has_mask else ()),
         *(x, out),
     )
     return out
 
 
-def stack_kernel(weights: DecoderWeights, visible: Tensor | None) -> str:
+def stack_kernel(weights: DecoderWeights, allowed: Tensor | None) -> str:
     """The name of the kernel that `stack_step` calls, which a library may lack."""
     if weights.scales is not None:
         return "regard_int8_stack_step"
-    return "regard_stack_step" if visible is None else "regard_gapped_stack_step"
+    return "regard_stack_step" if allowed is None else "regard_gapped_stack_step"
 
 
 def decoder_step(

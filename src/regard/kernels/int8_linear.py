@@ -169,10 +169,12 @@ def int8_sums(x: Tensor, matrix: Int8Matrix) -> Tensor:  # int8 "n d" -> int32 "
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:  # "*b d" -> float "*b d", "*b 1"
     """Integers and the scale of every row; a row with NaN or infinity is 0 with the scale NaN."""
     x = x.float()
-    most = x.abs().amax(-1, keepdim=True) if x.shape[-1] else x.new_zeros(*x.shape[:-1], 1)
-    is_usable = (most >= 1e-30) & most.isfinite()
-    integers = torch.where(is_usable, x * (_MOST / torch.where(is_usable, most, torch.ones_like(most))), 0.0).round()
-    scale = torch.where(most.isfinite(), torch.where(is_usable, most / _MOST, 0.0), torch.nan)
+    largest = x.abs().amax(-1, keepdim=True) if x.shape[-1] else x.new_zeros(*x.shape[:-1], 1)
+    is_usable = (largest >= 1e-30) & largest.isfinite()
+    integers = torch.where(
+        is_usable, x * (_MOST / torch.where(is_usable, largest, torch.ones_like(largest))), 0.0
+    ).round()
+    scale = torch.where(largest.isfinite(), torch.where(is_usable, largest / _MOST, 0.0), torch.nan)
     return integers, scale
 
 

@@ -13,7 +13,7 @@ from torch.autograd import Function
 from regard.kernels.native_library import call_kernel
 
 KERNEL = "regard_padded"
-# with more keys the kernels for long texts are as fast
+# the kernels for long texts are as fast with more keys than this
 MOST_KEYS = 512
 
 

@@ -28,25 +28,25 @@ class StackOutput(NamedTuple):
 class CausalState:
     """The state of n hypotheses for each of b prompts.
 
-    The keys of all hypotheses of a prompt stand side by side in one cache, and `visible` marks those in a hypothesis's
+    The keys of all hypotheses of a prompt stand side by side in one cache, and `allowed` marks those in a hypothesis's
     own past: selecting hypotheses copies a few bits, never keys.
     """
 
     pasts: tuple[KVCache | None, ...]  # of every layer, "b h m d"
     positions: Tensor  # of the keys, "m"; "b m" if the prompts differ in length
     next_position: Tensor  # of the next token, "1" or "b 1"
-    visible: Tensor | None  # bool "b n m"; None: all keys
+    allowed: Tensor | None  # bool "b n m"; None: all keys
     count: int  # n
 
     def reorder(self, index: Tensor) -> "CausalState":  # "b n2"
         """Slot j of prompt i continues the hypothesis of slot index[i, j]."""
         count = index.shape[1]
-        if self.visible is None:
+        if self.allowed is None:
             keys = self.positions.shape[-1]
-            visible = None if count == 1 else index.new_ones(*index.shape, keys, dtype=torch.bool)
+            allowed = None if count == 1 else index.new_ones(*index.shape, keys, dtype=torch.bool)
         else:
-            visible = self.visible[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
-        return replace(self, visible=visible, count=count)
+            allowed = self.allowed[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
+        return replace(self, allowed=allowed, count=count)
 
     def select_sentences(self, index: Tensor) -> "CausalState":  # "b2"
         """The state of these prompts only."""
@@ -55,7 +55,7 @@ class CausalState:
             pasts=tuple(None if cache is None else cache.reorder(index) for cache in self.pasts),
             positions=self.positions[index] if self.positions.ndim > 1 else self.positions,
             next_position=self.next_position[index] if self.next_position.ndim > 1 else self.next_position,
-            visible=None if self.visible is None else self.visible[index],
+            allowed=None if self.allowed is None else self.allowed[index],
         )
 
     def drop_before(self, left: int) -> "CausalState":
@@ -69,8 +69,8 @@ class CausalState:
         if 2 * first <= len(needed):
             return self
         pasts = tuple(None if cache is None else cache.drop_first(first) for cache in self.pasts)
-        visible = None if self.visible is None else self.visible[..., first:]
-        return replace(self, pasts=pasts, positions=self.positions[..., first:], visible=visible)
+        allowed = None if self.allowed is None else self.allowed[..., first:]
+        return replace(self, pasts=pasts, positions=self.positions[..., first:], allowed=allowed)
 
 
 class CausalStack(nn.Module):
@@ -160,11 +160,11 @@ class CausalStack(nn.Module):
         *,
         is_prefix: bool = False,
         mask: Tensor | None = None,
-        visible: Tensor | None = None,
+        allowed: Tensor | None = None,
     ) -> tuple[Tensor, CausalState]:  # "b t d", "b", bool "b t t", bool "b t" -> "b t d"
         """The states of prompts, and the state after them, as `init_state` has it.
 
-        `mask` is combined with the causal one; `visible` marks the tokens that those behind the prompt attend to.
+        `mask` is combined with the causal one; `allowed` marks the tokens that those behind the prompt attend to.
         """
         t = x.shape[1]
         positions = torch.arange(t, device=x.device)
@@ -172,23 +172,23 @@ class CausalStack(nn.Module):
         if lengths is not None and bool((lengths != t).any()):
             # padding stands behind a prompt, so that the causal mask hides it from the prompt itself
             is_inside = positions < lengths.unsqueeze(-1)
-            visible = is_inside if visible is None else is_inside & visible
+            allowed = is_inside if allowed is None else is_inside & allowed
             positions, next_position = positions.expand(len(x), -1), lengths.unsqueeze(-1)
         pasts: list[KVCache | None] = []
         left = self._left
-        own: Mask | None = Causal() if left is None else Window(left, 0)
+        prompt_mask: Mask | None = Causal() if left is None else Window(left, 0)
         if is_prefix:
-            own = None if lengths is None else Lengths(lengths)
+            prompt_mask = None if lengths is None else Lengths(lengths)
         if mask is not None:
-            own = BooleanMask(mask) if own is None else own & mask
+            prompt_mask = BooleanMask(mask) if prompt_mask is None else prompt_mask & mask
         for layer in self.layers:
             if not t:
                 pasts.append(None)
                 continue
-            x, cache, _ = layer(x, own, positions=(positions, positions), use_cache=True)
+            x, cache, _ = layer(x, prompt_mask, positions=(positions, positions), use_cache=True)
             pasts.append(cache)
-        seen = None if visible is None else visible.unsqueeze(1)
-        state = CausalState(tuple(pasts), positions, next_position, seen, 1)
+        allowed = None if allowed is None else allowed.unsqueeze(1)
+        state = CausalState(tuple(pasts), positions, next_position, allowed, 1)
         return self.norm(x), state if left is None else state.drop_before(left)
 
     def step(self, x: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:  # "b n d" -> "b n d"
@@ -196,19 +196,19 @@ class CausalStack(nn.Module):
         count = x.shape[1]
         query_positions = state.next_position.expand(*state.next_position.shape[:-1], count)
         positions = torch.cat([state.positions, query_positions], dim=-1)
-        visible = None
-        # if several hypotheses were reduced to one, the keys of the others are still in the cache
-        if count > 1 or state.visible is not None:
-            own = torch.eye(count, dtype=torch.bool, device=x.device).expand(len(x), -1, -1)
+        allowed = None
+        # the cache still has the keys of the other hypotheses if several were reduced to one
+        if count > 1 or state.allowed is not None:
+            new_keys = torch.eye(count, dtype=torch.bool, device=x.device).expand(len(x), -1, -1)
             past = x.new_ones(len(x), count, state.positions.shape[-1], dtype=torch.bool)
-            visible = torch.cat([past if state.visible is None else state.visible, own], dim=-1)
+            allowed = torch.cat([past if state.allowed is None else state.allowed, new_keys], dim=-1)
         if self._left is None and count == 1:
-            keys = None if visible is None else visible[:, 0]
+            keys = None if allowed is None else allowed[:, 0]
             stepped = native_stack_step(self.layers, self.norm, x, state.pasts, keys)
             if stepped is not None:
                 out, caches = stepped
-                return out, CausalState(caches, positions, state.next_position + 1, visible, count)
-        mask: Mask | None = None if visible is None else BooleanMask(visible)
+                return out, CausalState(caches, positions, state.next_position + 1, allowed, count)
+        mask: Mask | None = None if allowed is None else BooleanMask(allowed)
         if self._left is not None:
             window = Window(self._left, 0)
             mask = window if mask is None else mask & window
@@ -216,7 +216,7 @@ class CausalStack(nn.Module):
         for layer, past_cache in zip(self.layers, state.pasts, strict=True):
             x, cache, _ = layer(x, mask, positions=(query_positions, positions), cache=past_cache, use_cache=True)
             pasts.append(cache)
-        state = CausalState(tuple(pasts), positions, state.next_position + 1, visible, count)
+        state = CausalState(tuple(pasts), positions, state.next_position + 1, allowed, count)
         return self.norm(x), state if self._left is None else state.drop_before(self._left)
 
     @property

@@ -35,7 +35,7 @@ def _attention_of(name: str, dim: int, bias: Bias | None) -> Attention:
     checks.known("attention", name, MECHANISMS)
     mechanism = MECHANISMS[name](dim, dim)
     if reason := unsupported_reason(mechanism):
-        supported = [known for known, make in MECHANISMS.items() if not unsupported_reason(make(dim, dim))]
+        supported = [other for other, make in MECHANISMS.items() if not unsupported_reason(make(dim, dim))]
         raise ValueError(
             f"attention={name!r} cannot be used in the heads of a Transformer: {reason}; "
             f"try one of {', '.join(supported)}"

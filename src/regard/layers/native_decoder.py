@@ -76,16 +76,16 @@ def native_step(
 
 
 def native_stack_step(
-    layers: nn.ModuleList, norm: nn.Module, x: Tensor, pasts: Sequence[KVCache | None], visible: Tensor | None = None
+    layers: nn.ModuleList, norm: nn.Module, x: Tensor, pasts: Sequence[KVCache | None], allowed: Tensor | None = None
 ) -> tuple[Tensor, tuple[KVCache, ...]] | None:  # "b 1 d", "b h m d" each, bool "b m+1" -> "b 1 d"
     """norm(h) of one token per sequence that attends to its past, and the longer caches; None: it cannot run.
 
-    `visible` marks the keys of the past, and behind them its own, that each sequence attends to; None: all.
+    `allowed` marks the keys of the past, and behind them its own, that each sequence attends to; None: all.
     """
     if x.ndim != 3 or x.shape[1] != 1 or not 0 < len(x) <= MOST_ROWS or not can_step(x):
         return None
     weights = derived((layers, norm), _weights)
-    if weights is None or not has_kernel(stack_kernel(weights, visible)):
+    if weights is None or not has_kernel(stack_kernel(weights, allowed)):
         return None
     if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return None
@@ -96,15 +96,15 @@ def native_stack_step(
     caches = [KVCache(empty, empty) if past is None and empty is not None else past for past in pasts]
     if any(cache is None or cache.positions is not None or not _holds(cache, x, shape) for cache in caches):
         return None
-    if visible is not None:
-        if visible.dtype != torch.bool or visible.device != x.device or visible.shape != (len(x), shape[2] + 1):
+    if allowed is not None:
+        if allowed.dtype != torch.bool or allowed.device != x.device or allowed.shape != (len(x), shape[2] + 1):
             return None
-        visible = visible.contiguous()
+        allowed = allowed.contiguous()
     longer = [cache.reserve(1) for cache in caches if cache is not None]
     entries = [cache.entry for cache in longer if cache.entry is not None]
     if len(entries) != len(longer):
         return None
-    return stack_step(x.contiguous(), weights, entries, shape[2] + 1, visible), tuple(longer)
+    return stack_step(x.contiguous(), weights, entries, shape[2] + 1, allowed), tuple(longer)
 
 
 def native_encode(
@@ -240,16 +240,25 @@ def _is_plain_sublayer(sublayer: nn.Module, dim: int) -> bool:
 
 
 def _layer_modules(layer: DecoderLayer | EncoderLayer) -> list[nn.Module | None]:
-    """In the order of csrc/decoder_step.h; an encoder has no second attention."""
+    """The modules in the order of csrc/decoder_step.h; an encoder has no second attention."""
     feed: Any = layer.feed
     modules: list[nn.Module | None] = []
     if isinstance(layer, DecoderLayer):
-        own, cross = layer.self_attention, layer.cross_attention
-        modules += [layer.around_self.norm, own.query, own.key, own.value, own.out]
+        attention, cross = layer.self_attention, layer.cross_attention
+        modules += [layer.around_self.norm, attention.query, attention.key, attention.value, attention.out]
         modules += [layer.around_cross.norm, cross.query, cross.out]
     else:
-        own = layer.attention
-        modules += [layer.around_attention.norm, own.query, own.key, own.value, own.out, None, None, None]
+        attention = layer.attention
+        modules += [
+            layer.around_attention.norm,
+            attention.query,
+            attention.key,
+            attention.value,
+            attention.out,
+            None,
+            None,
+            None,
+        ]
     return [*modules, layer.around_feed.norm, feed.inner, feed.outer]
 
 

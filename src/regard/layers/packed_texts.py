@@ -68,12 +68,12 @@ class PackedTexts:
         return sums.scatter_reduce(0, index, states, "amax", include_self=False)
 
 
-def packs(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """The numbers of texts, the shortest first, in packs of at most `most` tokens; a longer text is a pack alone."""
+def packs(lengths: Sequence[int], limit: int) -> Iterator[list[int]]:
+    """The numbers of texts, the shortest first, in packs of at most `limit` tokens; a longer text is a pack alone."""
     pack: list[int] = []
     tokens = 0
     for n in sorted(range(len(lengths)), key=lambda n: (lengths[n], n)):
-        if pack and tokens + lengths[n] > most:
+        if pack and tokens + lengths[n] > limit:
             yield pack
             pack, tokens = [], 0
         pack.append(n)

@@ -12,13 +12,13 @@ from regard.common import checks
 from regard.common.options.checks import check_even_heads
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName
 
-# of the longest text and the width
+# factories that take the length of the longest text and the width
 ADDED: dict[str, Callable[[int, int], nn.Module]] = {
     "learned": LearnedPositions,
     "sinusoidal": lambda longest, width: Sinusoidal(width),
     "half-wave": lambda longest, width: HalfWave(width, longest),
 }
-# of the width, the heads and whether every query stands behind its keys
+# factories that take the width, the number of heads and whether every query stands behind its keys
 BIASES: dict[str, Callable[[int, int, bool], Bias]] = {
     "transformer-xl": lambda width, heads, causal: RelativeXL(width, heads, width // heads),
     "shaw": lambda width, heads, causal: Shaw(width // heads),

@@ -18,7 +18,7 @@ def _max(states: Tensor, inside: Tensor) -> Tensor:
     return torch.where(inside.any(-1, keepdim=True), highest, 0)
 
 
-# of states "*b t d" and whether a token is no padding "*b t"
+# functions of the states "*b t d" and of the tokens inside their text "*b t"
 POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": _mean,
     "first": lambda states, inside: torch.where(inside[..., :1], states[..., 0, :], 0),

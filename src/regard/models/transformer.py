@@ -225,8 +225,8 @@ class Transformer(EncoderDecoder):
         query_positions = times[len(times) - x.shape[1] :]
         mask = None
         if state.paths is not None:
-            visible = torch.zeros(*x.shape[:2], len(times), dtype=torch.bool, device=device)
-            mask = BooleanMask(visible.scatter_(-1, state.paths, True))
+            allowed = torch.zeros(*x.shape[:2], len(times), dtype=torch.bool, device=device)
+            mask = BooleanMask(allowed.scatter_(-1, state.paths, True))
         kept = state.pasts
         if isinstance(kept, KVCache):
             kept = tuple(KVCache(kept.keys[:, n], kept.values[:, n]) for n in range(len(self.decoder)))

@@ -192,9 +192,9 @@ def _differentiable(
         added = None if biases is None else biases(span)
         if causal:
             added = torch.full(s.shape[-2:], -math.inf, dtype=s.dtype).triu(1)
-        hidden = torch.zeros((), dtype=torch.bool) if added is None else added == -math.inf
-        s = s if added is None else (s + added).masked_fill(hidden, torch.finfo(s.dtype).min)
-        outs.append(torch.softmax(s, -1).masked_fill(hidden, 0.0) @ _select(wide_v, span.sample, span.columns))
+        masked = torch.zeros((), dtype=torch.bool) if added is None else added == -math.inf
+        s = s if added is None else (s + added).masked_fill(masked, torch.finfo(s.dtype).min)
+        outs.append(torch.softmax(s, -1).masked_fill(masked, 0.0) @ _select(wide_v, span.sample, span.columns))
         grad_outputs.append(_select(g, span.sample, span.rows))
     inputs = [t for t in leaves if t.requires_grad]
     gradients = iter(torch.autograd.grad(outs, inputs, grad_outputs, create_graph=True))

@@ -89,10 +89,10 @@ def _by_flash(call: AttentionCall) -> Attended:
     out, lse = Flash.apply(q, k, v, block_spans, template, fused.scale(call), False, *tensors)
     if call.need.lse:
         for span in block_spans:
-            hidden = biases(span)
-            if hidden is not None:  # the kernel returns 0 for a row without an allowed key
+            bias = biases(span)
+            if bias is not None:  # the kernel returns 0 for a row without an allowed key
                 samples = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
-                lse[samples, :, span.rows].masked_fill_((hidden == -torch.inf).all(-1), -torch.inf)
+                lse[samples, :, span.rows].masked_fill_((bias == -torch.inf).all(-1), -torch.inf)
     return fused.to_attended(call, out, lse)
 
 
@@ -114,8 +114,8 @@ class _MaskedPairs:
             i, j = (t[span.sample : span.sample + 1] if t.ndim > 1 and t.shape[0] > 1 else t for t in (i, j))
         i, j = i[..., span.rows], j[..., span.columns]
         allowed = insert_head_axes(mask.slice(span.rows, span.columns).dense(i, j), 4)
-        hidden = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, -torch.inf)
-        return hidden.expand(*hidden.shape[:-2], i.shape[-1], j.shape[-1])
+        bias = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, -torch.inf)
+        return bias.expand(*bias.shape[:-2], i.shape[-1], j.shape[-1])
 
 
 def _calls_of_spans(call: AttentionCall, block_spans: list[BlockSpan]) -> list[AttentionCall]:

@@ -6,7 +6,7 @@ from regard.attn.backends import additive, blocked, eager, fused, linear, padded
 from regard.attn.call import AttentionCall
 from regard.common import checks
 
-# in the order of preference
+# backends in the order of preference
 BACKENDS: dict[str, ModuleType] = {
     "additive": additive,
     "linear": linear,

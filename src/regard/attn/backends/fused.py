@@ -25,8 +25,8 @@ from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Dot
 from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorch_transform, is_autocasting
 
-# above this many numbers a bias should be computed block by block; off the CPU, where blocks are a loop of launches,
-# only where it would take a gigabyte
+# a bias of more numbers than this should be computed block by block; off the CPU blocks are a loop of launches, so the
+# bound there is a gigabyte
 _DENSE, _DENSE_OFF_CPU = 1 << 24, 1 << 28
 
 

@@ -64,10 +64,10 @@ def run(call: AttentionCall) -> Attended:
         if isinstance(leaf, Lengths):
             i, j = call.positions()
             dense = leaf.dense(i, j)  # (*b, 1, k)
-            is_visible = dense.reshape(
+            allowed = dense.reshape(
                 *dense.shape[:-2], *[1] * (len(call.batch) + 2 - dense.ndim), *dense.shape[-2:]
             ).transpose(-1, -2)
-            k = k.masked_fill(~is_visible, 0.0)
+            k = k.masked_fill(~allowed, 0.0)
     if isinstance(call.normalize, Identity):
         return _attended(call, _sums(call, q * call.score.scale_of(q.shape[-1]), k, v))
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last column sums the weights
@@ -99,8 +99,8 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     n = q.shape[-2]
     missing = -n % _CHUNK
     q, k, v = (torch.nn.functional.pad(t, (0, 0, 0, missing)).unflatten(-2, (-1, _CHUNK)) for t in (q, k, v))
-    inside = ((q @ k.transpose(-1, -2)).tril()) @ v
+    within = ((q @ k.transpose(-1, -2)).tril()) @ v
     sums = k.transpose(-1, -2) @ v  # (*b, chunks, c, v)
     # the sum of the earlier chunks alone: a subtraction would let a large later key cancel it
     before = torch.nn.functional.pad(sums[..., :-1, :, :], (0, 0, 0, 0, 1, 0)).cumsum(-3)
-    return (inside + q @ before).flatten(-3, -2)[..., :n, :]
+    return (within + q @ before).flatten(-3, -2)[..., :n, :]

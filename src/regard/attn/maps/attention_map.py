@@ -224,7 +224,7 @@ class LazyMap(SnapshotMap):
             values = restricted.bias.values
             if allowed is not None:
                 values = values.masked_fill(~allowed, -torch.inf)
-            # in a row of −inf alone, no entry is allowed
+            # a row of −inf alone has no allowed entry
             allowed = values - values.amax(-1, keepdim=True) > HIDDEN
         assert allowed is not None
         return allowed.expand(*self.call.batch, restricted.queries.shape[-2], restricted.keys.shape[-2])[

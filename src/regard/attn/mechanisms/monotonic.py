@@ -33,9 +33,9 @@ class ChunkwiseSoftmax(nn.Module):
         keys, w = scores.shape[-1], self.width
         if keys == 0:
             return alignment
-        is_visible = torch.ones_like(scores, dtype=torch.bool) if allowed is None else allowed
-        windows, inside_allowed = (F.pad(t, (w - 1, 0)).unfold(-1, w, 1) for t in (scores, is_visible))  # (*b, q, k, w)
-        share = Softmax().weights(windows, inside_allowed) * alignment.unsqueeze(-1)
+        allowed = torch.ones_like(scores, dtype=torch.bool) if allowed is None else allowed
+        windows, allowed = (F.pad(t, (w - 1, 0)).unfold(-1, w, 1) for t in (scores, allowed))  # (*b, q, k, w)
+        share = Softmax().weights(windows, allowed) * alignment.unsqueeze(-1)
         # the key m positions before a stop has index w - 1 - m in the window
         return torch.stack([F.pad(share[..., m:, w - 1 - m], (0, m)) for m in range(min(w, keys))]).sum(0)
 

@@ -52,7 +52,7 @@ class SetDistance(AttentionModule):
         allowed = whole_mask(call)
         with autocast_disabled(call.keys.device):
             keys = widen(call.expand_kv_heads(call.keys))
-            # not by ‖k‖² + ‖l‖² − 2 k·l, whose root is inexact for keys that are near one another
+            # the root of ‖k‖² + ‖l‖² − 2 k·l would be inexact for keys that are near one another
             apart = torch.cdist(keys, keys, compute_mode="donot_use_mm_for_euclid_dist")
             apart = apart.square() if self.power == 2 else apart
             if allowed is None:

@@ -203,7 +203,7 @@ class RelativeXL(Bias):
         if distance.numel() == 0:
             return q.new_zeros(1) * distance
         least = distance.amin()
-        # if the greatest distance cannot be read, positions are assumed to be consecutive
+        # positions are assumed to be consecutive if the greatest distance cannot be read
         count = int(distance.amax() - least) + 1 if has_values(distance) else i.shape[-1] + j.shape[-1] - 1
         return _gather_distances(self._by_distance(q, least + torch.arange(count, device=i.device)), distance - least)
 
@@ -251,7 +251,7 @@ class LocalGaussian(Bias):
     def centre(self, q: Tensor, total: int | Tensor) -> Tensor:  # "*b q d" -> "*b q 1"
         """p: the predicted position of the query, between 0 and `total`."""
         checks.width("q", q, self.hidden.in_features, self)
-        # in float32 at least: half types cannot distinguish far positions
+        # distances are float32 at least: half types cannot distinguish far positions
         q = q.to(checks.accumulate_dtype(q.dtype))
         hidden = torch.tanh(F.linear(q, self.hidden.weight.to(q.dtype)))
         return total * torch.sigmoid(F.linear(hidden, self.place.weight.to(q.dtype)))

@@ -138,8 +138,8 @@ class And(CombinedMask):
 
     def span(self, i: Tensor) -> Span | None:
         spans = [m.span(i) for m in self.masks]
-        known = [span for span in spans if span is not None]
-        return functools.reduce(Span.intersect, known) if len(known) == len(spans) else None
+        bounded = [span for span in spans if span is not None]
+        return functools.reduce(Span.intersect, bounded) if len(bounded) == len(spans) else None
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.masks))

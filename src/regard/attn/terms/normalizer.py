@@ -71,17 +71,17 @@ class Softmax(Normalizer):
         assert self.temperature is not None
         return scores if self.temperature == 1.0 else scores / self.temperature
 
-    def _zero_masked(self, scores: Tensor, hidden: Tensor) -> Tensor:
+    def _zero_masked(self, scores: Tensor, masked: Tensor) -> Tensor:
         """With a trained temperature, zeroes the masked scores: its gradient must not meet an infinite score."""
-        return scores if self.log_temperature is None else scores.masked_fill(hidden, 0.0)
+        return scores if self.log_temperature is None else scores.masked_fill(masked, 0.0)
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         if allowed is None:
             return torch.softmax(self.scaled(scores), dim=-1)
-        hidden = ~allowed
-        scores = self.scaled(self._zero_masked(scores, hidden))
+        masked = ~allowed
+        scores = self.scaled(self._zero_masked(scores, masked))
         # the least finite number instead of -inf: an empty row stays finite, and the second fill makes it zero
-        return torch.softmax(scores.masked_fill(hidden, torch.finfo(scores.dtype).min), dim=-1).masked_fill(hidden, 0.0)
+        return torch.softmax(scores.masked_fill(masked, torch.finfo(scores.dtype).min), dim=-1).masked_fill(masked, 0.0)
 
     def lse(self, scores: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k" -> "*b q"
         """log Σ exp(s / T) of every row: −inf for a row without an allowed key."""
@@ -123,8 +123,8 @@ class NormalizedSigmoid(Normalizer):
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         # as a softmax of logarithms it neither overflows nor divides by zero
         scores = scores.to(checks.accumulate_dtype(scores.dtype))
-        hidden = scores if allowed is None else scores.masked_fill(~allowed, 0.0)
-        return Softmax().weights(F.logsigmoid(hidden), allowed)
+        scores = scores if allowed is None else scores.masked_fill(~allowed, 0.0)
+        return Softmax().weights(F.logsigmoid(scores), allowed)
 
 
 class Sparsemax(Normalizer):

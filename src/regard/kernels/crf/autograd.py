@@ -42,11 +42,11 @@ class NllFunction(Function):
                 needed = [x for x, needs in zip(inputs, _of_floats(ctx.needs_input_grad), strict=True) if needs]
                 out = plain_nll(emissions, tags, mask, transitions, start, end)
                 grads = iter(torch.autograd.grad(out, needed, grad, create_graph=True, materialize_grads=True))
-                found = [next(grads) if needs else None for needs in _of_floats(ctx.needs_input_grad)]
+                gradients = [next(grads) if needs else None for needs in _of_floats(ctx.needs_input_grad)]
             else:
                 chain = (emissions, tags, mask, transitions, start, end, compute.Messages(*messages))
-                found = list(compute.backward(*chain, grad, ctx.native))
-        return found[0], None, None, *found[1:], None, None
+                gradients = list(compute.backward(*chain, grad, ctx.native))
+        return gradients[0], None, None, *gradients[1:], None, None
 
 
 def _of_floats(needs: tuple[bool, ...]) -> tuple[bool, ...]:

@@ -249,7 +249,7 @@ def _torch_backward(
     if bool(empty.any()):
         share.masked_fill_(empty, 0)
         weight.masked_fill_(empty, 0)
-    # both are time-major in memory
+    # alpha and weight are time-major in memory
     sources, targets = alpha.transpose(0, 1)[:-1], weight.transpose(0, 1)[1:]
     of_pairs = (sources.reshape(-1, k).mT @ targets.reshape(-1, k)).mul_(pairs)
     if gold is not None:
@@ -261,5 +261,5 @@ def _torch_backward(
     of_start, of_end = share[:, 0].sum(0), share.gather(1, last).squeeze(1).sum(0)
     if order is not None:
         share = torch.zeros_like(share).scatter_(1, order.unsqueeze(-1).expand(b, t, k), share)
-    own = emissions.dtype
-    return share.to(own), of_pairs.to(own), of_start.to(own), of_end.to(own)
+    dtype = emissions.dtype
+    return share.to(dtype), of_pairs.to(dtype), of_start.to(dtype), of_end.to(dtype)

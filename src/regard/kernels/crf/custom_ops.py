@@ -64,8 +64,8 @@ def nll_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     runs_native = resolve_native(native, emissions, transitions, start, end)
     chain = (emissions, tags, mask, transitions, start, end, compute.Messages(alpha, other, state))
-    found = compute.backward(*chain, grad, runs_native)
-    return found[0].contiguous(), found[1].clone(), found[2].clone(), found[3].clone()
+    emission_grad, *others = compute.backward(*chain, grad, runs_native)
+    return emission_grad.contiguous(), others[0].clone(), others[1].clone(), others[2].clone()
 
 
 @nll_backward.register_fake

@@ -20,7 +20,7 @@ def compact(
     order = torch.argsort(~mask, dim=1, stable=True)
     lengths = mask.sum(1)
     beyond = torch.arange(t, device=mask.device) >= lengths.unsqueeze(1)
-    # before the gather, so that a NaN of a masked position has no gradient
+    # zeroed before the gather, so that a NaN of a masked position has no gradient
     kept = emissions.masked_fill(~mask.unsqueeze(-1), 0).gather(1, order.unsqueeze(-1).expand(b, t, k))
     if tags is not None:
         tags = tags.gather(1, order).masked_fill(beyond, 0)

@@ -28,7 +28,7 @@ class SimAMFunction(Function):
         x, mean, v = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return compute.simam_backward(x, mean, v, grad, ctx.native), None, None
-        # to be differentiated again: mean and v as functions of x
+        # mean and v are functions of x here, so that they can be differentiated again
         axes, n = spatial_axes(x), max(1, x.shape[2:].numel() - 1)
         wide = widen(x)
         mean = wide.mean(axes)

@@ -14,10 +14,10 @@ from regard.layers.dropout import dropout
 from regard.layers.hooks import has_forward_hooks
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM] | type[nn.RNN]] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
-# those that have native cells
+# recurrences that have native cells
 _NATIVE = (nn.GRU, nn.LSTM)
 
-# of every layer h, or h and c, each "b h"
+# h of every layer, or h and c, each "b h"
 States = tuple[tuple[Tensor, ...], ...]
 
 

@@ -8,7 +8,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.rnn.cells import state_parts
 from regard.layers.rnn.encoder import Encoder
 
-# of every layer: the state of its recurrence, and the vector that waits for the second of its pair, or None
+# per layer: the state of its recurrence, and the vector that waits for the second of its pair, or None
 PyramidState = tuple[tuple[tuple[Tensor, ...] | None, Tensor | None], ...]
 
 

@@ -219,7 +219,7 @@ class FlatResponder(Responder):
             joined.counts,
             is_prefix=self.bidirectional,
             mask=self._near(joined.numbers, joined.numbers),
-            visible=None if near is None else near.squeeze(1),
+            allowed=None if near is None else near.squeeze(1),
         )
         return state if self.pointer is None else CopyingState(state, self._source(joined, states))
 
