@@ -131,7 +131,7 @@ def test_a_mistyped_option_suggests_the_nearest(regard: Regard) -> None:
             ["explain", "gap"],
             "'gap' is a gate, not a mechanism; docs/gates/index.md explains the gates, and regard list gates",
         ),
-        (["explain", "entmax", "--width", "1000000"], "--width must be at most 8192, got 1000000; try --width 64"),
+        (["explain", "entmax", "--width", "1000000"], "--width must be from 1 to 8192, got 1000000; try --width 64"),
         (
             ["explain", "entmax", "--keys", "10000000000"],
             "--keys 10000000000 of width 64 in --batch 1 do not fit into memory: they are more than 268435456 numbers;",

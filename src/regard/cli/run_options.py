@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from regard.cli.main import TASK_OPTIONS
 from regard.cli.output import note
 from regard.cli.parsing.parser import asks_for_help, parse, positionals
-from regard.common.options.checks import check_positive
+from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import left_open
 from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.registry import TASKS, read_config
@@ -22,20 +22,17 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class LoadOptions:
+class LoadOptions(CheckedOptions):
     """The weights of a run, and where to compute."""
 
     weights: Literal["best", "last", "average"] | None = left_open("best")
     """For a run: the weights of the best validation, of the last step, or their average if one was made."""
-    threads: int | None = left_open("as many as the training found best")
+    threads: int | None = left_open("as many as the training found best", minimum=1)
     """Threads of the processor."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute; auto takes a GPU if there is one."""
     quantization: Literal["int8"] | None = left_open("the weights as they are")
     """Round the weights to 8 bits when they are loaded: less memory, and faster on a processor."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "threads")
 
 
 def parse_with_run(

@@ -22,8 +22,8 @@ from regard.tasks.translate.options import ServeTexts
         (["--port", 70000], "--port must be 0 to 65535, got 70000; 0 takes a free one"),
         (["--batch", 0], "--batch must be 1 or more, got 0"),
         (["--threads", -1], "--threads must be 1 or more, got -1"),
-        (["--seconds", 0], "--seconds must be more than 0 and finite, got 0.0"),
-        (["--arrival", "inf"], "--arrival must be more than 0 and finite, got inf"),
+        (["--seconds", 0], "--seconds must be positive and finite, got 0.0"),
+        (["--arrival", "inf"], "--arrival must be positive and finite, got inf"),
         (
             ["--texts", 7, "--waiting", 5],
             "--waiting must hold the texts of one request, 7, got 5; try --waiting 7 or --texts 5",

@@ -10,8 +10,8 @@ from regard.cli import run_options
 from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.run_options import parse_with_run
-from regard.common.options.checks import check_positive, check_seed
-from regard.common.options.fields import flag, left_open, option, positional
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import flag, left_open, option, positional, random_seed
 from regard.experiments.attackable_tasks import attackable_tasks, choose_attack
 
 ImageAttackName = Literal["fgsm", "pgd", "mi-fgsm", "apgd-ce", "apgd-dlr", "square", "worst"]
@@ -22,7 +22,7 @@ _WAYS_OUT = {"image": "raise --eps", "text": "allow more changes, or a larger --
 
 
 @dataclass(frozen=True)
-class AttackOptions:
+class AttackOptions(CheckedOptions):
     """Attack a trained model on held-out data: the accuracy of a classifier of images against the radius of the attack,
     or of a predictor of texts before and after it.
 
@@ -37,9 +37,9 @@ class AttackOptions:
     """Texts to attack, for a run that reads texts."""
     attack: AttackName | None = left_open("pgd for images, hotflip for texts")
     """The attack; worst takes the strongest per image, as AutoAttack does, and many times as long."""
-    count: int | None = left_open("500 images, 100 texts")
+    count: int | None = left_open("500 images, 100 texts", minimum=1)
     """Attack this many inputs, evenly spaced in the split."""
-    seed: int = 0
+    seed: int = random_seed(0)
     """Determines random starts, squares and misspellings, and the draws of a model that samples its attention."""
     picture: Path | None = option(None, metavar="FILE")
     """Draw inputs that the attack broke: images with the change of attention, texts with old and new words tinted;
@@ -48,10 +48,6 @@ class AttackOptions:
     """Print one JSON object instead."""
     task: dict[str, Any] = field(default_factory=dict)
     load: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_positive(self, "count")
-        check_seed(self)
 
 
 def run(args: Sequence[str]) -> int:

@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.cli.parsing.parser import parse
-from regard.common.options.checks import check_positive
-from regard.common.options.fields import flag, left_open, positional
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import at_least, flag, left_open, positional
 
 # the largest width, whose matrices fit into memory, and the most numbers in the queries or the keys
 _MOST_WIDTH, _MOST_NUMBERS = 8192, 2**28
 
 
 @dataclass(frozen=True)
-class ExplainOptions:
+class ExplainOptions(CheckedOptions):
     """Print the formula of a mechanism, the backend that runs a call of the given size, and why the others do not."""
 
     mechanism: str = positional()
     """Its name, as `regard list mechanisms` has it."""
-    queries: int = 64
+    queries: int = at_least(1, 64)
     """The number of queries."""
-    keys: int = 64
+    keys: int = at_least(1, 64)
     """The number of keys."""
-    width: int = 64
+    width: int = at_least(1, 64, maximum=_MOST_WIDTH)
     """The width of the queries."""
-    key_width: int | None = left_open("as the queries")
+    key_width: int | None = left_open("as the queries", minimum=1, maximum=_MOST_WIDTH)
     """The width of the keys."""
-    batch: int = 1
+    batch: int = at_least(1, 1)
     """The batch size."""
     causal: bool = flag()
     """No query attends to later keys."""
@@ -37,10 +37,7 @@ class ExplainOptions:
     """Print a JSON object with the terms, the documentation and the backends."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "queries", "keys", "width", "key_width", "batch")
-        for option, width in (("--width", self.width), ("--key-width", self.key_width)):
-            if width is not None and width > _MOST_WIDTH:
-                raise ValueError(f"{option} must be at most {_MOST_WIDTH}, got {width}; try {option} 64")
+        super().__post_init__()
         for option, length, width in (
             ("--queries", self.queries, self.width),
             ("--keys", self.keys, self.key_width or self.width),

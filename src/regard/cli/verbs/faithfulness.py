@@ -11,12 +11,12 @@ from regard.cli.output import check_writable, note, warn
 from regard.cli.parsing.output_paths import not_an_input
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
-from regard.common.options.checks import check_seed
-from regard.common.options.fields import flag, left_open, option, positional
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import flag, left_open, option, positional, random_seed
 
 
 @dataclass(frozen=True)
-class FaithfulnessOptions:
+class FaithfulnessOptions(CheckedOptions):
     """Measure attributions of a classifier: what removing the words of a text, or the patches of a picture, that a
     method ranks highest does to the output, how far methods agree, and whether other attention gives the same output.
 
@@ -35,16 +35,13 @@ class FaithfulnessOptions:
     removal: Literal["delete", "mask-keys", "pad"] = "delete"
     """How words are removed: deleted, masked as keys of every attention, or with the vector of padding. Patches that
     are deleted are black."""
-    seed: int = 0
+    seed: int = random_seed(0)
     """Determines random orders, permutations of attention, and the starts of the search for other attention."""
     page: Path | None = option(None, metavar="FILE")
     """Write a page of one input: tinted by every method, with curves, agreement and a verdict; .html."""
     json: bool = flag()
     """Print a JSON object per input instead."""
     load: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_seed(self)
 
 
 def run(args: Sequence[str]) -> int:

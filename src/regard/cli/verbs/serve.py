@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli import run_options
 from regard.cli.run_options import parse_with_runs
-from regard.common.options.checks import check_positive
-from regard.common.options.fields import flag, option, positional
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import at_least, flag, option, positional, positive
 from regard.serve.access import check_origin, check_token
 from regard.tasks.registry import describe
 
@@ -29,7 +29,7 @@ _WARNINGS = (
 
 
 @dataclass(frozen=True)
-class ServeOptions:
+class ServeOptions(CheckedOptions):
     """Serve trained models: a web page that shows outputs and their attention, and a JSON API. Ctrl-C stops it.
 
     POST /v1/translate {"text": …} or /v1/classify {"image": base64}, GET /v1/model, /health, /metrics, /openapi.json
@@ -53,15 +53,15 @@ class ServeOptions:
     token_file: Path | None = option(None, metavar="FILE")
     """A file with the token, which no process list shows."""
 
-    batch: int = 64
+    batch: int = at_least(1, 64)
     """Inputs that the model answers at once, at most."""
-    waiting: int = 512
+    waiting: int = at_least(1, 512)
     """Inputs that may wait; further requests get status 429."""
-    seconds: float = 30.0
+    seconds: float = positive(30.0)
     """The time limit of an answer (503), waiting included."""
-    arrival: float = 10.0
+    arrival: float = positive(10.0)
     """The time limit for a request to arrive (408)."""
-    texts: int = 32
+    texts: int = at_least(1, 32)
     """Inputs per request, at most."""
 
     log: bool = flag()
@@ -72,14 +72,11 @@ class ServeOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
             raise ValueError(f"--port must be 0 to 65535, got {self.port}; 0 takes a free one")
-        check_positive(self, "batch", "waiting", "texts")
+        super().__post_init__()
         if self.token is not None and self.token_file is not None:
             raise ValueError("--token and --token-file both give the token; leave one of them out")
         for origin in self.allow_origin:
             check_origin(origin)
-        for name in ("seconds", "arrival"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"--{name} must be more than 0 and finite, got {getattr(self, name)}")
 
 
 def run(args: Sequence[str]) -> int:
