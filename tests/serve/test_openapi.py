@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from jsonschema_rs import validator_for
+from tests import product
 from tests.serve import pictures
 from tests.serve.conftest import post, read
 from tests.serve.openapi import ENDPOINTS, LIMITS, check, translate
@@ -47,7 +48,7 @@ def integers(schema: dict[str, Any]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("task", ENDPOINTS)
+@pytest.mark.parametrize("task", product.first([*ENDPOINTS][::-1], 8))
 def test_whole_numbers_may_have_a_point(task: str) -> None:
     """JSON Schema counts 1.0 as an integer, and so does every field of every request."""
     endpoint = ENDPOINTS[task]()
@@ -121,6 +122,7 @@ GENERATIONS = [
 def test_the_document_states_the_rules_between_fields(make: Any, bodies: list[dict[str, Any]]) -> None:
     """A body fits the schema if and only if the endpoint reads it."""
     endpoint = make()
+    bodies = bodies if product.whole else bodies[::3]
     schema = validator_for(endpoint.schema.request.model_json_schema())
     is_valid = [schema.is_valid(body) for body in bodies]
     assert 0.1 < sum(is_valid) / len(bodies) < 0.9

@@ -295,7 +295,7 @@ def test_predict(name: str, trained: Callable[[str], Path], folder: Path, tmp_pa
     assert [predictor.text(output) for output in together] == [predictor.text(output) for output in alone]
 
 
-@every_case
+@every_task
 def test_predict_draws(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     assert main(["predict", str(trained(name)), inputs(name, folder)[0], "--picture", str(picture)]) == 0
@@ -394,7 +394,7 @@ def test_record_and_view(
         assert capsys.readouterr().out
 
 
-@every_case
+@every_task
 def test_properties_of_attention_and_gates_of_cells(name: str, trained: Callable[[str], Path], folder: Path) -> None:
     run = trained(name)
     assert all(map(math.isfinite, attention_properties(run).values()))

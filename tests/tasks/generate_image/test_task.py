@@ -134,6 +134,7 @@ def test_norms_of_a_class_do_not_decay(problem: GenerateImageProblem) -> None:
     assert decays[id(model.generator.last.parametrizations.weight.original)] == 0.1
 
 
+@pytest.mark.whole
 def test_it_learns(tmp_path: Path) -> None:
     """Of two digits, in some seconds: what is drawn comes much nearer to what is real."""
     from regard.data.images.labelled import digits
