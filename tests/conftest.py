@@ -74,6 +74,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    """A test that sets the number of threads leaves the others theirs."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
+
+
 @pytest.fixture
 def float64() -> Iterator[None]:
     """Tensors of the test have 64 bits where it names no type."""

@@ -26,13 +26,10 @@ from regard.training.config import TrainingConfig
 
 @pytest.fixture(scope="module")
 def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, threads = tmp_path_factory.mktemp("compared"), torch.get_num_threads()
-    try:
-        for gate in ("se", "simam"):
-            sizes = f"--gate {gate} --width 2 --depths 1 --batch 400 --threads 1 --steps 1"
-            assert main(["train", "classify-image", *sizes.split(), "--out", str(folder / gate)]) == 0
-    finally:
-        torch.set_num_threads(threads)
+    folder = tmp_path_factory.mktemp("compared")
+    for gate in ("se", "simam"):
+        sizes = f"--gate {gate} --width 2 --depths 1 --batch 400 --threads 1 --steps 1"
+        assert main(["train", "classify-image", *sizes.split(), "--out", str(folder / gate)]) == 0
     return folder
 
 

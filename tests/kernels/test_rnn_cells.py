@@ -152,18 +152,14 @@ def test_extremes_saturate_and_nan_stays_visible(kind: str) -> None:
 def test_a_row_does_not_feel_the_others_nor_the_threads(kind: str) -> None:
     """So many rows that threads are made, on the way back too."""
     first = [torch.randn(512, 256, requires_grad=True) for _ in range(2 if kind == "lstm" else 1)]
-    threads = torch.get_num_threads()
-    try:
-        found = []
-        for count in (1, 2, 3):
-            torch.set_num_threads(count)
-            gates, past = (
-                torch.randn(512, (4 if kind == "lstm" else 3) * 256, generator=torch.manual_seed(n)) for n in (1, 2)
-            )
-            parts = rnn_cells.step(gates, past, *first)
-            found.append((*parts, *torch.autograd.grad(parts, first[-1], [torch.ones_like(p) for p in parts])))
-    finally:
-        torch.set_num_threads(threads)
+    found = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        gates, past = (
+            torch.randn(512, (4 if kind == "lstm" else 3) * 256, generator=torch.manual_seed(n)) for n in (1, 2)
+        )
+        parts = rnn_cells.step(gates, past, *first)
+        found.append((*parts, *torch.autograd.grad(parts, first[-1], [torch.ones_like(p) for p in parts])))
     for parts in found[1:]:
         assert all(torch.equal(one, other) for one, other in zip(parts, found[0], strict=True))
     alone = rnn_cells.step(gates[7:8], past[7:8], *(part[7:8] for part in first))
@@ -177,15 +173,12 @@ def test_a_sequence_does_not_feel_the_others_nor_the_threads(kind: str, reverse:
     sizes = [63] * 4 + [40] * 5
     x = torch.randn(sum(sizes), 5)
     first = [torch.randn(63, 192) for _ in range(2 if kind == "lstm" else 1)]
-    threads, found = torch.get_num_threads(), []
-    try:
-        for count in (1, 2, 3):
-            torch.set_num_threads(count)
-            leaf = x.clone().requires_grad_()
-            h = rnn_cells.sequence(leaf, weights(rnn, reverse), first, sizes, reverse)
-            found.append((h.detach(), *torch.autograd.grad(h.square().sum(), leaf)))
-    finally:
-        torch.set_num_threads(threads)
+    found = []
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        leaf = x.clone().requires_grad_()
+        h = rnn_cells.sequence(leaf, weights(rnn, reverse), first, sizes, reverse)
+        found.append((h.detach(), *torch.autograd.grad(h.square().sum(), leaf)))
     assert torch.equal(found[0][0], found[1][0])
     assert torch.equal(found[0][0], found[2][0])
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-6)  # torch's last product has threads too

@@ -84,15 +84,12 @@ def test_variants(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> N
 
 @here
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, before = make(width=96, heads=4, feed=384), torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = run(model, 40, 4, True, monkeypatch)
-        torch.set_num_threads(3)
-        for one, other in zip(run(model, 40, 4, True, monkeypatch), alone, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    finally:
-        torch.set_num_threads(before)
+    model = make(width=96, heads=4, feed=384)
+    torch.set_num_threads(1)
+    alone = run(model, 40, 4, True, monkeypatch)
+    torch.set_num_threads(3)
+    for one, other in zip(run(model, 40, 4, True, monkeypatch), alone, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_steps_with_and_without_weights_mix() -> None:

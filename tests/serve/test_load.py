@@ -106,15 +106,11 @@ RUNS = {
 @pytest.mark.parametrize("task", first(RUNS))
 def test_pictures_under_load(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer of a service of pictures is the one that the run gives alone."""
-    threads = torch.get_num_threads()
-    try:
-        many = f"{RUNS[task]} --batch 400 --threads 1 --steps 1"
-        assert main(["train", task, *many.split(), "--out", str(tmp_path / "run")]) == 0
-        monkeypatch.setattr(serving, "PICTURES", 9)
-        exchanges = serving.Served(tmp_path / "run").exchanges()
-        made = load(tmp_path / "run", device="cpu").endpoint(Limits(), run="tiny", step=1)
-    finally:
-        torch.set_num_threads(threads)
+    many = f"{RUNS[task]} --batch 400 --threads 1 --steps 1"
+    assert main(["train", task, *many.split(), "--out", str(tmp_path / "run")]) == 0
+    monkeypatch.setattr(serving, "PICTURES", 9)
+    exchanges = serving.Served(tmp_path / "run").exchanges()
+    made = load(tmp_path / "run", device="cpu").endpoint(Limits(), run="tiny", step=1)
     images = {name for name, config in TASKS.items() if config.input_kind == "image" and config.is_served}
     assert set(serving.NAMES) == {"translate", *images}
     attended = ["maps" in exchange.answer["answers"][0] for exchange in exchanges]
