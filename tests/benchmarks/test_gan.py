@@ -17,8 +17,7 @@ from regard.training.fit import fit
 def test_it_judges_draws_and_tells(tmp_path: Path) -> None:
     task = GenerateImage.of(width=4, noise=4, judge=4, batch=100)
     training = TrainingConfig(**{**GenerateImage.training, "steps": 2, "threads": 1})
-    for _ in fit(task, tmp_path / "gan", training):
-        pass
+    list(fit(task, tmp_path / "gan", training))
     found = gan.judged(task, tmp_path / "gan")
     assert found.pixels.shape == (1000, 8, 8, 1)
     path = gan.result(found, task, training, None).write(tmp_path)

@@ -58,8 +58,7 @@ def masked_lm_run(folder: Path, steps: int = 2, **options: Any) -> Path:
     sizes: dict[str, Any] = {"width": 8, "heads": 2, "layers": 2, "segment": 24, "batch": 3, "valid_tokens": 60}
     task = TASKS["masked-lm"].of(**{"train": (lines,), "vocabulary": 300, **sizes, **options})
     training = {"schedule": "constant", "warmup": 0, "threads": 1, "device": "cpu", "validate_every": 2}
-    for _ in fit(task, folder, TrainingConfig(steps=steps, **training)):
-        pass
+    list(fit(task, folder, TrainingConfig(steps=steps, **training)))
     return folder
 
 

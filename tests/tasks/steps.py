@@ -80,7 +80,6 @@ if __name__ == "__main__":
     data, runs = map(Path, sys.argv[1:])
     rank = os.environ["RANK"]
     for name in SMALL:
-        for _ in fit.fit(task(name, data), runs / name, training()):
-            pass
+        list(fit.fit(task(name, data), runs / name, training()))
         weights = {key: p.tolist() for key, p in steppers[-1].model.named_parameters()}
         (runs / f"{name}.{rank}.json").write_text(json.dumps(weights))

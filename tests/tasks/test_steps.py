@@ -72,8 +72,7 @@ def test_two_processes_hold_the_same_weights(runs: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", steps.EXACT)
 def test_two_processes_train_as_one(data: Path, runs: Path, tmp_path: Path, name: str) -> None:
-    for _ in fit(steps.task(name, data), tmp_path, steps.training()):
-        pass
+    list(fit(steps.task(name, data), tmp_path, steps.training()))
     one, two = (read(folder / "last.safetensors").under("model.") for folder in (tmp_path, runs / name))
     assert one.keys() == two.keys()
     for key, t in one.items():

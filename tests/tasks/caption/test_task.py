@@ -60,8 +60,7 @@ def of(quarters: Path, **options: Any) -> Caption:
 
 def trained(task: Caption, run: Path, steps: int) -> tuple[Captioner, dict[str, float]]:
     training = TrainingConfig(steps=steps, lr=1e-2, warmup=10, validate_every=steps, log_every=steps, threads=1)
-    for _ in fit(task, run, training):
-        pass
+    list(fit(task, run, training))
     captioner = Captioner.of(task, run)
     facts = checkpoint.load(captioner.model, run / "best.safetensors")
     captioner.model.eval()
@@ -103,8 +102,7 @@ def test_a_run_goes_on_to_the_same_weights(quarters: Path, tmp_path: Path) -> No
     def run(folder: Path, *steps: int) -> dict[str, torch.Tensor]:
         for n, until in enumerate(steps):
             training = TrainingConfig(steps=until, lr=1e-3, warmup=2, validate_every=100, save_every=3, threads=1)
-            for _ in fit(task, folder, training, resume=n > 0):
-                pass
+            list(fit(task, folder, training, resume=n > 0))
         return dict(checkpoint.read(folder / "last.safetensors").under("model."))
 
     whole, parts = run(tmp_path / "a", 6), run(tmp_path / "b", 3, 6)

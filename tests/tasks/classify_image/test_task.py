@@ -136,8 +136,7 @@ def test_it_learns(tmp_path: Path) -> None:
     """A few epochs read digits."""
     task = ClassifyImage.of(width=8, depths=(1, 1), gate="simam")
     training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 45, "threads": 1}
-    for _ in fit(task, tmp_path / "a", TrainingConfig(steps=90, **training)):  # type: ignore[arg-type]
-        pass
+    list(fit(task, tmp_path / "a", TrainingConfig(steps=90, **training)))  # type: ignore[arg-type]
     model = task.load().predictor(tmp_path / "a").model
     load(model, tmp_path / "a" / "best.safetensors")
     stats = read_stats(tmp_path / "a")

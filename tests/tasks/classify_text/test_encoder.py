@@ -171,8 +171,7 @@ def test_evidence_of_documents(folder: Path, tmp_path: Path, capsys: Any, monkey
     )
     monkeypatch.setitem(embedded.TEXTS, "documents", few)
     task = ClassifyText.of(data="documents", encoder=folder / "bert", seed=3)
-    for _ in fit(task, tmp_path / "run", TrainingConfig(steps=1, schedule="constant", warmup=0, threads=1)):
-        pass
+    list(fit(task, tmp_path / "run", TrainingConfig(steps=1, schedule="constant", warmup=0, threads=1)))
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "run"), "--split", "valid", "--json"]) == 0
     assert 0 < json.loads(capsys.readouterr().out)["scores"]["evidence"] < 100

@@ -78,13 +78,11 @@ def test_a_resumed_run_that_started_from_ratios_is_the_same(tmp_path: Path) -> N
     task = config(tmp_path, initial_embeddings="log-ratios", min_count=1)
     training = TrainingConfig(steps=4, warmup=1, validate_every=2, save_every=2, threads=1)
     whole, halves = tmp_path / "whole", tmp_path / "halves"
-    for _ in fit(task, whole, training):
-        pass
+    list(fit(task, whole, training))
     for event in fit(task, halves, training):
         if getattr(event, "step", 0) >= 2:
             break
-    for _ in fit(task, halves, training, resume=True):
-        pass
+    list(fit(task, halves, training, resume=True))
     once, twice = (load_file(run / "last.safetensors") for run in (whole, halves))
     assert once.keys() == twice.keys()
     assert all(torch.equal(once[name], twice[name]) for name in once)

@@ -117,8 +117,7 @@ def test_the_options_of_training_reach_the_model(tmp_path: Path, monkeypatch: py
         keeps.append(keep)
 
     monkeypatch.setattr(SelfAttentionGAN, "update_ema", spied)
-    for _ in fit(task, tmp_path, TrainingConfig(steps=3, accumulate=2, **QUICK)):
-        pass
+    list(fit(task, tmp_path, TrainingConfig(steps=3, accumulate=2, **QUICK)))
     assert keeps == [0.75] * 3
     model = task.load().predictor(tmp_path).model
     assert model.lr_multipliers == {"generator": 1.0, "discriminator": 3.0}
@@ -375,8 +374,7 @@ def test_pictures_of_one_s_own(tmp_path: Path) -> None:
         for n in range(6):
             Image.fromarray(draw.integers(0, 255, (9, 14, 3), np.uint8)).save(tmp_path / "data" / name / f"{n}.png")
     task = GenerateImage.of(train=tmp_path / "data", size=12, **SMALL)
-    for _ in fit(task, tmp_path / "run", TrainingConfig(steps=1, **QUICK)):
-        pass
+    list(fit(task, tmp_path / "run", TrainingConfig(steps=1, **QUICK)))
     model = task.load().predictor(tmp_path / "run").model
     load(model, tmp_path / "run" / "best.safetensors")
     assert sample_images(model.eval(), np.array([0, 1]), 0).shape == (2, 12, 12, 3)

@@ -116,8 +116,7 @@ def test_it_learns(tmp_path: Path) -> None:
     """A little training reads digits by glimpses."""
     task = Glimpse.of(what=32, where=16, glimpse=64, hidden=64, glimpses=4)
     training = {"lr": 5e-3, "warmup": 10, "schedule": "constant", "validate_every": 80, "threads": 1}
-    for _ in fit(task, tmp_path / "a", TrainingConfig(steps=160, **training)):  # type: ignore[arg-type]
-        pass
+    list(fit(task, tmp_path / "a", TrainingConfig(steps=160, **training)))  # type: ignore[arg-type]
     model = task.load().predictor(tmp_path / "a").model
     load(model, tmp_path / "a" / "best.safetensors")
     problem = task.prepare(tmp_path / "a", new=False)

@@ -53,6 +53,7 @@ print(re.search(r"AnonHugePages:\\s+(\\d+) kB", Path("/proc/self/smaps_rollup").
 PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(
     not PAGES.exists() or "[madvise]" not in PAGES.read_text(), reason="the system gives no large pages to who asks"
 )
@@ -79,6 +80,7 @@ print(len(mmap.mmap(-1, 200 << 20)))
 """
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell what a process has taken")
 def test_a_process_of_little_room_keeps_it_for_others() -> None:
     ran = subprocess.run([sys.executable, "-c", ROOM], capture_output=True, text=True)
