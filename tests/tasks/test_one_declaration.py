@@ -14,7 +14,7 @@ import regard
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.construct import construct
 from regard.common.options.fields import at_least, bounded, inner_share, left_open, positive, share
-from regard.tasks.base import ModelOptions, TaskConfig
+from regard.tasks.base import ModelOptions, NoOptions, TaskConfig
 from regard.tasks.registry import TASKS
 
 # tasks whose options do not name the classes of their models yet
@@ -166,3 +166,38 @@ def test_texts_become_paths() -> None:
     numbers = Numbers(folder="a", files="b")
     assert numbers.folder == Path("a")
     assert numbers.files == (Path("b"),)
+
+
+# the first number beyond each bound
+BEYOND = {
+    "minimum": lambda limit: limit - 1,
+    "above": lambda limit: limit,
+    "maximum": lambda limit: limit + 1,
+    "below": lambda limit: limit,
+}
+
+
+def test_every_option_refuses_a_number_beside_its_bounds() -> None:
+    parts = [
+        [each, *each.models.values(), each.Predict, each.Evaluate, each.Serve, each.Attack] for each in TASKS.values()
+    ]
+    checked, lines = 0, []
+    for options in {kind for part in parts for kind in part} - {NoOptions}:
+        for item in fields(options):
+            for key, limit in item.metadata.items():
+                if key not in BEYOND or limit is None:
+                    continue
+                value = BEYOND[key](limit)
+                checked += 1
+                required = {
+                    each.name: "x" for each in fields(options) if each.default is MISSING is each.default_factory
+                }
+                try:
+                    options(**required | {item.name: (value,) if isinstance(item.default, tuple) else value})
+                except ValueError as error:
+                    if not str(error).lstrip("-").replace("-", "_").startswith(f"{item.name} must be "):
+                        lines.append(f"{options.__name__}.{item.name}={value}: {error}")
+                else:
+                    lines.append(f"{options.__name__} takes {item.name}={value}")
+    assert not lines, "\n".join(lines)
+    assert checked > 100
