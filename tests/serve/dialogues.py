@@ -11,24 +11,29 @@ from torch import Tensor
 
 from regard.inference.chat import ChatAnswer
 from regard.inference.limits import Limits
-from regard.inference.predictor import Observe, Predictor
+from regard.inference.predictor import Observe
+from regard.inference.text_predictor import StreamingPredictor
 from regard.recording.recording import Recording
-from regard.serve.chat_endpoint import chat_endpoint
-from regard.serve.streamed_texts import StreamedTextEndpoint
-from regard.serve.text_endpoint import TextEndpoint
+from regard.serve.chat_endpoint import ChatEndpoint, StreamedChatEndpoint
 
 
-class DialogueDouble(Predictor[str, ChatAnswer]):
+class DialogueDouble(StreamingPredictor[ChatAnswer]):
     """Outputs are answers."""
 
     def __init__(self, speaks: bool) -> None:
+        self.served_as = "respond" if speaks else "track"  # type: ignore[misc]
+        self.page_title = f"{'Talk' if speaks else 'Track'} with {{run}}"  # type: ignore[misc]
+        self.request_options = DialogueOptions if speaks else None  # type: ignore[misc]
         self.member = Parrot() if speaks else SlotFinder()
         self.classifier = TextClassifier()
         self.classifier.longest = 10_000
         self.model = self.classifier.model
 
-    def read(self, argument: str) -> str:
-        return argument
+    def about(self) -> dict[str, object]:
+        return {}
+
+    def chat_answer(self, output: ChatAnswer, recording: Recording) -> ChatAnswer:
+        return output
 
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
@@ -66,18 +71,7 @@ class DialogueOptions:
     stream: bool = False
 
 
-def dialogue_endpoint(speaks: bool, **limits: int) -> TextEndpoint | StreamedTextEndpoint:
+def dialogue_endpoint(speaks: bool, **limits: int) -> ChatEndpoint:
     """The replies of one that speaks can be streamed."""
-    predictor = DialogueDouble(speaks)
-    endpoint = chat_endpoint(
-        predictor,
-        Limits(**limits),
-        lambda text, output, recording: output,
-        name="respond" if speaks else "track",
-        title="Talk with tiny" if speaks else "Track with tiny",
-        speaks=speaks,
-        options=DialogueOptions if speaks else None,
-        about={"run": "tiny", "step": 4},
-        streams=speaks,
-    )
-    return StreamedTextEndpoint(endpoint, predictor) if speaks else endpoint
+    kind = StreamedChatEndpoint if speaks else ChatEndpoint
+    return kind(DialogueDouble(speaks), Limits(**limits), run="tiny", step=4)

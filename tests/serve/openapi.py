@@ -34,7 +34,7 @@ LIMITS = Limits(characters=200, tokens=200)
 
 def translate() -> Endpoint:
     made = translator(Seq2SeqOptions(width=16, hidden=24, dropout=0.0))
-    return type(made)(made.translator, LIMITS, run="tiny", step=1)
+    return type(made)(made.predictor, LIMITS, run="tiny", step=1)
 
 
 def trained(task: str) -> Endpoint:

@@ -1,4 +1,4 @@
-"""chat_endpoint: conversations over HTTP; the service keeps none of them."""
+"""ChatEndpoint: conversations over HTTP; the service keeps none of them."""
 
 import json
 from typing import Any

@@ -144,9 +144,9 @@ def tie(layer: nn.Linear) -> None:
 def test_tied_tokens_are_decided_alone(name: str, beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fails without the second computation: then the noise of the batch decides."""
     served = ENDPOINTS[name][0]()
-    tie(served.translator.model.output)
+    tie(served.predictor.model.output)
     bodies = [{"text": text, "beam": beam} for text in LONGER[:20]]
-    with noise(served.translator.model.output, 1e-6):
+    with noise(served.predictor.model.output, 1e-6):
         assert differences(served, bodies, (20,)) == 0
         monkeypatch.setattr(translate_endpoint, "NOISE", -1.0)
         assert differences(served, bodies, (20,)) > 0
@@ -172,8 +172,8 @@ def test_tied_outputs_are_decided_alone(name: str, monkeypatch: pytest.MonkeyPat
 def test_a_log_prob_at_the_end_of_an_interval_is_computed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search of two batches may give either number; the pass over the translation alone gives one."""
     served = translator(Seq2SeqOptions(width=16, hidden=24, dropout=0.0))
-    ((found,),) = served.translator.translate(["a b"], Greedy())
-    exact = served.translator.log_prob("a b", found)
+    ((found,),) = served.predictor.translate(["a b"], Greedy())
+    exact = served.predictor.log_prob("a b", found)
     assert exact == pytest.approx(found.log_prob, abs=noise_of(exact, "log_prob"))
 
     def answers() -> list[Any]:

@@ -13,8 +13,9 @@ from tests.serve.texts import PredictLabels, TextClassifier, text_endpoint
 
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
+from regard.serve.model_endpoint import InputsRequest
 from regard.serve.rounding import rounded
-from regard.serve.text_endpoint import TextAnswers, TextEndpoint, TextRequest
+from regard.serve.text_endpoint import TextAnswers, TextEndpoint
 
 TEXTS = ["good", "a bad one", "ねこ and dogs", "w", "a fine film"]
 
@@ -33,7 +34,7 @@ def test_together_as_alone() -> None:
     for request, answer in zip(requests, endpoint.answer(requests), strict=True):
         TextAnswers.model_validate(answer)
         answers: Any = answer["answers"]
-        for text, each in zip(request.texts, answers, strict=True):
+        for text, each in zip(request.inputs, answers, strict=True):
             (output,) = endpoint.predictor.predict([text], request.options)
             wanted = endpoint.predictor.json(output)["classes"]
             assert list(each["classes"]) == list(wanted)
@@ -60,7 +61,7 @@ def test_attention_is_what_was_recorded() -> None:
 
 def test_fields_are_the_options_of_the_predictor() -> None:
     endpoint = text_endpoint()
-    assert read(endpoint, {"text": "a"}) == TextRequest(("a",), PredictLabels(), False)
+    assert read(endpoint, {"text": "a"}) == InputsRequest(("a",), PredictLabels(), False)
     assert read(endpoint, {"text": "a", "top": 1}).options == PredictLabels(top=1)
     schema = get(endpoint, "/openapi.json").json()
     body = schema["paths"]["/v1/classify-text"]["post"]["requestBody"]["content"]["application/json"]["schema"]
@@ -150,6 +151,7 @@ def test_options_that_clash() -> None:
     classifier.predict = lambda inputs, *_, **__: TextClassifier.predict(
         classifier, inputs, PredictLabels(), *_[1:], **__
     )  # type: ignore[method-assign]
-    endpoint = TextEndpoint(classifier, Limits(), name="x", title="X", options=Clashing)
+    classifier.request_options = Clashing  # type: ignore[misc, assignment]
+    endpoint = TextEndpoint(classifier, Limits(), run="tiny", step=4)
     with pytest.raises(ValueError, match="Clashing has the fields text of every request; rename them"):
         endpoint.schema  # noqa: B018

@@ -12,7 +12,8 @@ from torch import Tensor
 from regard.common.options.fields import at_least
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
-from regard.inference.predictor import Observe, Predictor
+from regard.inference.predictor import Observe
+from regard.inference.text_predictor import TextPredictor
 from regard.models.bag_of_words import BagOfWords
 from regard.models.self_attentive import SelfAttentive
 from regard.recording.recording import Recording
@@ -38,11 +39,12 @@ class Labels:
     margin: float
 
 
-class TextClassifier(Predictor[str, Labels]):
+class TextClassifier(TextPredictor[Labels]):
     """Letters are tokens; a text of more than 40 has no answer."""
 
-    input_key = "text"
-    noun = "a text"
+    served_as = "classify-text"
+    page_title = "Classify texts with {run}"
+    request_options = PredictLabels
     longest = 40
 
     def __init__(self, attends: bool = True) -> None:
@@ -53,8 +55,8 @@ class TextClassifier(Predictor[str, Labels]):
             made = SelfAttentive(30, len(CLASSES), **sizes) if attends else BagOfWords(30, len(CLASSES), bigrams=0)  # type: ignore[arg-type]
         self.model = made.eval()
 
-    def read(self, argument: str) -> str:
-        return argument
+    def about(self) -> dict[str, object]:
+        return {}
 
     @torch.no_grad()
     def predict(
@@ -96,11 +98,4 @@ class TextClassifier(Predictor[str, Labels]):
 
 
 def text_endpoint(attends: bool = True, **limits: int) -> TextEndpoint:
-    return TextEndpoint(
-        TextClassifier(attends),
-        Limits(**limits),
-        name="classify-text",
-        title="Classify texts with tiny",
-        options=PredictLabels,
-        about={"run": "tiny", "step": 4},
-    )
+    return TextEndpoint(TextClassifier(attends), Limits(**limits), run="tiny", step=4)

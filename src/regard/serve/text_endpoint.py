@@ -1,6 +1,6 @@
 """TextEndpoint: any predictor of texts behind HTTP, with the attention of its answers on request.
 
-endpoint = TextEndpoint(predictor, limits, name="classify-text", title="Classify texts", options=PredictClasses)
+endpoint = TextEndpoint(predictor, limits, run="reviews", step=1000)
 
 POST /v1/classify-text {"text": "a good film", "top": 2, "attention": true}
 {"answers": [{"classes": {…}, "attention": [{"name": "pool", "keys": ["a", "good", "film"], "weights": …}]}]}
@@ -9,21 +9,23 @@ POST /v1/classify-text {"text": "a good film", "top": 2, "attention": true}
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from types import MappingProxyType, NoneType, UnionType
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from regard.common.cancellation import check_cancelled
-from regard.inference.endpoint import PageSpec, Schema
+from regard.inference.endpoint import Schema
 from regard.inference.limits import Limits
-from regard.inference.predictor import Predictor, labelled_recording
+from regard.inference.predictor import labelled_recording
+from regard.inference.text_predictor import TextPredictor
 from regard.recording.record import NO_ATTENTION
 from regard.recording.recording import Recording
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, with_fields, with_rules
 from regard.serve.http.body_rules import only_if
 from regard.serve.http.text_body import TextBody, limited_texts
+from regard.serve.model_endpoint import InputsRequest, ModelEndpoint
 from regard.serve.rounding import WEIGHT_DECIMALS, settle
 from regard.viz.text import labels
 
@@ -64,94 +66,51 @@ class TextAnswers(AnswerModel):
     answers: Annotated[list[TextAnswer], Field(description="One per text, in their order.")]
 
 
-@dataclass(frozen=True)
-class TextRequest:
-    """Texts to answer, and how."""
+class TextEndpoint(ModelEndpoint):
+    """Answers of `TextPredictor.predict`, many requests at a time.
 
-    texts: tuple[str, ...]
-    options: Any  # of the predictor; None: its defaults
-    attention: bool
-
-    @property
-    def count(self) -> int:
-        return len(self.texts)
-
-    @property
-    def is_streamed(self) -> bool:
-        return getattr(self.options, "stream", False)
-
-
-class TextEndpoint:
-    """Answers of `Predictor.predict`, many requests at a time.
-
-    `options` is the dataclass of the predictor's options: its fields become fields of the request, where JSON can hold
-    them. `maxima` has the largest values of options whose bounds depend on the run, `about` facts about the model for
-    GET /v1/model; `form` is the script of the page and `page_data` is read by it; `beside_attention` makes further keys
-    of an answer with attention, by its text, output and recording; `example` is a text that the predictor can read, and
-    `text_schema` what JSON Schema can say about such texts, a pattern or a format: the predictor refuses other texts.
+    The fields of the predictor's options become fields of the request, where JSON can hold them.
     """
 
-    unit = "texts"
-    unpack = None
+    unit, view, form = "texts", "text/tinted_text", "text_form"
 
-    def __init__(
-        self,
-        predictor: Predictor[str, Any],
-        limits: Limits,
-        *,
-        name: str,
-        title: str,
-        options: type | None = None,
-        maxima: Mapping[str, int] = MappingProxyType({}),
-        about: Mapping[str, object] = MappingProxyType({}),
-        form: str = "text_form",
-        page_data: Mapping[str, object] = MappingProxyType({}),
-        beside_attention: Callable[[str, Any, Recording], dict[str, Any]] | None = None,
-        example: str = "a b c",
-        text_schema: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        self.predictor, self.limits, self.name, self.options = predictor, limits, name, options
-        self.maxima, self.example, self.text_schema = dict(maxima), example, text_schema
-        self.facts, self.title, self.form, self.page_data = dict(about), title, form, page_data
-        self.beside_attention = beside_attention
+    predictor: TextPredictor[Any]
+
+    def __init__(self, predictor: TextPredictor[Any], limits: Limits, *, run: str, step: int) -> None:
+        super().__init__(predictor, limits, run=run, step=step)
+        self.name, self.options = predictor.served_as, predictor.request_options
         # whether a model attends does not depend on the text
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
-            self.attends = bool(self._attended(example, self._options({}))["attention"])
+            self.attends = bool(self._attended(predictor.example(), self._options({}))["attention"])
 
     @property
-    def page(self) -> PageSpec:
-        data = {"task": self.name, "title": self.title, "attends": self.attends, "shown": {}, **self.page_data}
-        return PageSpec(self.title, "text/tinted_text", self.form, data)
+    def title(self) -> str:
+        return self.predictor.page_title.format(run=self.run)
+
+    def page_data(self) -> dict[str, object]:
+        return {"attends": self.attends}
 
     @property
     def schema(self) -> Schema:
-        body = with_fields(limited_texts(AttentiveTextBody, self.limits, self.text_schema), self._fields())
-        body.example = {"text": self.example}
+        body = limited_texts(AttentiveTextBody, self.limits, self.predictor.text_schema)
+        body = with_fields(body, self._fields())
+        body.example = {"text": self.predictor.example()}
         rule = only_if("attention", texts={"maxItems": self.limits.pictures})
         return Schema("Answer one text or several", with_rules(body, rule), TextAnswers)
 
-    def model_info(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
+        return {**self.predictor.about(), "attends": self.attends, "parameters": self.num_parameters}
+
+    def input_limits(self) -> dict[str, object]:
         limits = self.limits
-        return {
-            "task": self.name,
-            **self.facts,
-            "attends": self.attends,
-            "parameters": sum(p.numel() for p in self.predictor.model.parameters()),
-            "limits": {
-                "texts": limits.texts,
-                "characters": limits.characters,
-                "attention": limits.pictures,
-                "body": limits.body,
-                "seconds": limits.seconds,
-            },
-        }
+        return {"texts": limits.texts, "characters": limits.characters, "attention": limits.pictures}
 
     def _fields(self) -> dict[str, Any]:
         """The options as fields of a request: name -> type with its default."""
         if self.options is None:
             return {}
-        hints = get_type_hints(self.options)
+        hints, maxima = get_type_hints(self.options), self.predictor.option_maxima(self.limits)
         named = {item.name: item for item in fields(self.options) if _is_json(hints[item.name])}
         if clash := named.keys() & AttentiveTextBody.model_fields.keys():
             raise ValueError(f"{self.options.__name__} has the fields {', '.join(clash)} of every request; rename them")
@@ -163,7 +122,7 @@ class TextEndpoint:
                     ge=item.metadata.get("minimum"),
                     gt=item.metadata.get("above"),
                     lt=item.metadata.get("below"),
-                    le=self.maxima.get(name, item.metadata.get("maximum")),
+                    le=maxima.get(name, item.metadata.get("maximum")),
                     json_schema_extra={key: item.metadata[key] for key in ("pattern",) if key in item.metadata},
                 ),
             ]
@@ -173,7 +132,7 @@ class TextEndpoint:
     def _options(self, given: Mapping[str, object]) -> Any:
         return None if self.options is None else self.options(**given)
 
-    def read(self, body: AttentiveTextBody) -> TextRequest:
+    def read(self, body: AttentiveTextBody) -> InputsRequest:
         texts = tuple(text for _, text in body.checked(self.limits))
         if body.attention and not self.attends:
             raise RequestError(422, "attention needs a model that attends, and this one does not; leave attention out")
@@ -187,22 +146,22 @@ class TextEndpoint:
             name: getattr(body, name) for name in body.model_fields_set if name not in AttentiveTextBody.model_fields
         }
         try:
-            return TextRequest(texts, self._options(given), body.attention)
+            return InputsRequest(texts, self._options(given), body.attention)
         except ValueError as error:
             raise option_error(error) from error
 
-    def answer(self, requests: Sequence[TextRequest]) -> list[dict[str, object]]:
+    def answer(self, requests: Sequence[InputsRequest]) -> list[dict[str, object]]:
         answers: list[list[dict[str, Any]]] = [[] for _ in requests]
         plain = [n for n, request in enumerate(requests) if not request.attention]
         for options in dict.fromkeys(requests[n].options for n in plain):  # in order, each once
             group = [n for n in plain if requests[n].options == options]
-            texts = [text for n in group for text in requests[n].texts]
+            texts = [text for n in group for text in requests[n].inputs]
             written = iter(self._settle(self._predict(texts, options), texts, options))
             for n in group:
-                answers[n] = [next(written) for _ in requests[n].texts]
+                answers[n] = [next(written) for _ in requests[n].inputs]
         for n, request in enumerate(requests):
             if request.attention:
-                answers[n] = [self._attended(text, request.options) for text in request.texts]
+                answers[n] = [self._attended(text, request.options) for text in request.inputs]
         return [{"answers": each} for each in answers]
 
     def _settle(self, outputs: Sequence[Any], texts: Sequence[str], options: Any) -> list[dict[str, Any]]:
@@ -229,9 +188,8 @@ class TextEndpoint:
         return {**written, **self.attention(text, output, recording)}
 
     def attention(self, text: str, output: Any, recording: Recording) -> dict[str, Any]:
-        """The maps of an output and the keys beside them, as JSON."""
-        further = {} if self.beside_attention is None else self.beside_attention(text, output, recording)
-        return {"attention": _maps(recording), **further}
+        """The maps of an output, as JSON."""
+        return {"attention": _maps(recording)}
 
 
 def _maps(recording: Recording) -> list[dict[str, object]]:

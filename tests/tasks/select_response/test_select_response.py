@@ -15,7 +15,7 @@ from regard.data.dialogues import CandidateGroup
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.serve.errors import RequestError
-from regard.serve.text_endpoint import TextRequest
+from regard.serve.model_endpoint import InputsRequest
 from regard.tasks.select_response.data import parse_group, tf_idf_scores
 from regard.tasks.select_response.task import _best, ranking_scores
 from regard.tasks.shared.encoder import PretrainedEncoder
@@ -148,7 +148,7 @@ def test_a_request_has_a_limited_number_of_candidates(folder: Path, tmp_path: Pa
     many = "a\n" + "b\n" * 101
     endpoint = predictor.endpoint(Limits(), run="run", step=1)
     with pytest.raises(RequestError, match="has 101 candidates, more than 100; send the others in further inputs"):
-        endpoint.answer([TextRequest((many,), None, attention=False)])
+        endpoint.answer([InputsRequest((many,))])
     assert len(predictor.predict([many])[0].candidates) == 101
 
 

@@ -16,8 +16,9 @@ from regard.data.embedded.spelling import RATE, utterance
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.limits import Limits
 from regard.models.listening.listen_attend_spell import ListenAttendSpell
+from regard.serve.model_endpoint import InputsRequest
 from regard.tasks.transcribe.data import Features, SpeechFingerprint
-from regard.tasks.transcribe.endpoint import SoundEndpoint, SoundRequest
+from regard.tasks.transcribe.endpoint import SoundEndpoint
 from regard.tasks.transcribe.options import Transcribe
 from regard.tasks.transcribe.predictor import SoundInput, Transcriber
 
@@ -93,4 +94,4 @@ def test_refused(message: str, predictor: Transcriber) -> None:
 def test_nobody_waits(predictor: Transcriber) -> None:
     endpoint = SoundEndpoint(predictor, Limits(), run="run", step=3)
     with pytest.raises(Cancellation), cancelled_if(lambda: True):
-        endpoint.unpack(SoundRequest([("audio", "")], False))
+        endpoint.unpack(InputsRequest([("audio", "")]))

@@ -24,7 +24,7 @@ from regard.recording.recording import Recording
 from regard.tasks.answer.data import EncodedQuestions, StoryFacts
 from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer
-from regard.tasks.shared.text_predictor import TextPredictor
+from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
 
@@ -69,10 +69,10 @@ class StoryAnswer:
         return self.first + int(np.argmax(np.max(self.hops, axis=0)))
 
 
-class AnswerPredictor(TextPredictor[StoryAnswer]):
+class AnswerPredictor(ServedTextPredictor[StoryAnswer]):
     """text -> story and question -> answer, in batches of stories of similar length."""
 
-    config_type = Answer
+    served_as = Answer.name
     page_title = "Answer questions with {run}"
     text_schema = MappingProxyType({"format": "story"})
 

@@ -35,7 +35,7 @@ _OF_WORDS, _OF_SENTENCES = "word_attention.attention", "sentence_attention.atten
 class ClassifyTextPredictor(TextClassPredictor):
     """text -> sentences -> tokens -> classes, in batches of texts of similar length."""
 
-    config_type = ClassifyText
+    served_as = ClassifyText.name
     page_title = "Classify texts with {run}"
 
     model: TextClassifier

@@ -25,7 +25,7 @@ from regard.layers.packed_texts import PackedTexts
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.recording.recording import Recording
 from regard.tasks.embed.options import Embed, PredictVectors
-from regard.tasks.shared.text_predictor import TextPredictor
+from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.plots.ranking import draw_ranking
 
 _VECTOR = "that of the tokens which begin and end every text"
@@ -68,14 +68,14 @@ class LineIndex:
         return self.vectors.norm(dim=-1)
 
 
-class EmbedPredictor(TextPredictor[TextVector]):
+class EmbedPredictor(ServedTextPredictor[TextVector]):
     """text -> tokens -> vector, in packs without padding.
 
     `longest` is the number of positions of the encoder, None if it reads texts of any length. A text that is longer is
     refused; the texts of pairs are cut off after `max_length` tokens where they are evaluated.
     """
 
-    config_type = Embed
+    served_as = Embed.name
     page_title = "Vectors of texts with {run}"
 
     model: TextEmbedder
@@ -205,9 +205,6 @@ class EmbedPredictor(TextPredictor[TextVector]):
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return EmbeddingSession(self, options, picture)
-
-    def request_options(self) -> None:
-        """A service reads no file of neighbours."""
 
     def about(self) -> dict[str, object]:
         return {"width": self.model.width, "longest": self.longest}

@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from regard.inference.endpoint import PageSpec, Schema
+from regard.inference.endpoint import Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, with_rules
 from regard.serve.http.body_rules import at_most_product, either, only_if
 from regard.serve.http.text_body import TextBody, limited_texts
+from regard.serve.model_endpoint import ModelEndpoint
 from regard.serve.rounding import rounded, settle
 from regard.serve.text_endpoint import option_error
 from regard.tasks.language_model.options import GenerateText
@@ -98,15 +99,15 @@ class GenerateRequest:
         return len(self.texts) * self.options.count
 
 
-class GenerateEndpoint:
+class GenerateEndpoint(ModelEndpoint):
     """Answers of `LanguageModelPredictor.generate`, many requests at a time; streams take turns, token by token."""
 
-    name = "generate"
-    unit = "texts"
-    unpack = None
+    name, task, unit, view, form = "generate", "language-model", "texts", "text/tinted_text", "generation_form"
+
+    predictor: "LanguageModelPredictor"
 
     def __init__(self, predictor: "LanguageModelPredictor", limits: Limits, *, run: str, step: int) -> None:
-        self.predictor, self.limits, self.run, self.step = predictor, limits, run, step
+        super().__init__(predictor, limits, run=run, step=step)
         self.tokens = limits.tokens or _MOST_TOKENS
         self.default_tokens = min(_TOKENS, self.tokens)
         # continuations of a request that asks for more tokens than the default: as many tokens at most as all texts of
@@ -114,16 +115,11 @@ class GenerateEndpoint:
         self.long_texts = max(limits.texts * self.default_tokens // self.tokens, 1)
 
     @property
-    def page(self) -> PageSpec:
-        title = f"Generate with {self.run}"
-        data = {
-            "task": self.name,
-            "title": title,
-            "tokens": self.default_tokens,
-            "most": self.tokens,
-            "shown": {},
-        }
-        return PageSpec(title, "text/tinted_text", "generation_form", data)
+    def title(self) -> str:
+        return f"Generate with {self.run}"
+
+    def page_data(self) -> dict[str, object]:
+        return {"tokens": self.default_tokens, "most": self.tokens}
 
     @property
     def schema(self) -> Schema:
@@ -146,25 +142,17 @@ class GenerateEndpoint:
         )
         return Schema("Continue one text or several", body, GenerateAnswer)
 
-    def model_info(self) -> dict[str, object]:
-        limits, predictor = self.limits, self.predictor
+    def facts(self) -> dict[str, object]:
         return {
-            "task": "language-model",
-            "run": self.run,
-            "step": self.step,
-            "model": type(predictor.model).__name__.lower(),
-            "parameters": sum(p.numel() for p in predictor.model.parameters()),
-            "vocabulary": len(predictor.tokenizer),
-            "context": predictor.longest,
-            "limits": {
-                "texts": limits.texts,
-                "characters": limits.characters,
-                "tokens": self.tokens,
-                "long_texts": self.long_texts,
-                "body": limits.body,
-                "seconds": limits.seconds,
-            },
+            "model": type(self.predictor.model).__name__.lower(),
+            "parameters": self.num_parameters,
+            "vocabulary": len(self.predictor.tokenizer),
+            "context": self.predictor.longest,
         }
+
+    def input_limits(self) -> dict[str, object]:
+        characters, long_texts = self.limits.characters, self.long_texts
+        return {"texts": self.limits.texts, "characters": characters, "tokens": self.tokens, "long_texts": long_texts}
 
     def read(self, body: GenerateBody) -> GenerateRequest:
         texts = tuple(text for _, text in body.checked(self.limits))

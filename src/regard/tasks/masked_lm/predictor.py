@@ -18,13 +18,14 @@ from regard.common.wording import shortened
 from regard.inference.batches import similar_batches
 from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.exportable import Exportable
+from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe
 from regard.models.bert import BERTMaskedLM
 from regard.recording.recording import Recording
 from regard.tasks.masked_lm.masked_texts import MASK, EncodedMasks, MaskedTexts
 from regard.tasks.masked_lm.options import MaskedLM, PredictMasked
-from regard.tasks.shared.text_predictor import TextPredictor
+from regard.tasks.shared.served_texts import ServedTextPredictor
 
 # texts per batch
 _BATCH = 32
@@ -49,11 +50,12 @@ class FilledText:
     margin: float = field(default=math.inf, compare=False)  # of the closest ranking of candidates
 
 
-class MaskedLMPredictor(TextPredictor[FilledText]):
+class MaskedLMPredictor(ServedTextPredictor[FilledText]):
     """text -> tokens and masks -> the probability of every token in place of each mask."""
 
-    config_type = MaskedLM
+    served_as = MaskedLM.name
     page_title = f"Guess the words at {MASK} with {{run}}"
+    request_options = PredictMasked
     text_schema = MappingProxyType({"pattern": re.escape(MASK)})
 
     model: BERTMaskedLM
@@ -194,7 +196,7 @@ class MaskedLMPredictor(TextPredictor[FilledText]):
     def about(self) -> dict[str, object]:
         return {"max_length": self.longest}
 
-    def option_maxima(self) -> dict[str, int]:
+    def option_maxima(self, limits: Limits) -> dict[str, int]:
         return {"top": len(self.texts.candidates)}
 
     def example(self) -> str:

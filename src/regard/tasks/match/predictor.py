@@ -40,7 +40,7 @@ class MatchPredictor(TextClassPredictor):
     An input is both texts with a tab between them, or on two lines.
     """
 
-    config_type = Match
+    served_as = Match.name
     page_title = "Match two texts, one per line, with {run}"
     text_schema = MappingProxyType({"pattern": PAIR_PATTERN})
 

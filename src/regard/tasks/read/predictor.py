@@ -24,7 +24,7 @@ from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.tasks.read.data import ReadVocabulary, WordedQuestion, check_turns, check_words, split_questions, to_inputs
 from regard.tasks.read.options import PredictSpans, ReadConfig
-from regard.tasks.shared.text_predictor import TextPredictor
+from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.recording.figures.flow import flow_figure
 
 # for GET / of a service, and to find out whether a model attends
@@ -56,11 +56,12 @@ class ReadOutput:
         return self.answers[0]
 
 
-class ReadPredictor(TextPredictor[ReadOutput]):
+class ReadPredictor(ServedTextPredictor[ReadOutput]):
     """text -> passage and question -> words -> spans, in batches of passages of similar length."""
 
-    config_type = ReadConfig
+    served_as = ReadConfig.name
     page_title = "Ask {run} about a passage"
+    request_options = PredictSpans
     text_schema = MappingProxyType({"format": "passage"})
     model_noun = "this reader"
 

@@ -22,13 +22,13 @@ from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe
+from regard.inference.text_predictor import StreamingPredictor
 from regard.models.responding.responder import History, Responder
 from regard.recording.recording import Recording
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, ReplyBatch, history_batch
 from regard.tasks.respond.maps import draw_dialogue, label_dialogue
 from regard.tasks.respond.options import PredictReplies, RequestReplies, Respond
 from regard.tasks.shared.text_generation import GeneratedText, shift_right
-from regard.tasks.shared.text_predictor import TextPredictor
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,16 @@ class AttendedTurn(NamedTuple):
     weights: Tensor  # "t w"; its sum over words is the attention to the turn
 
 
-class RespondPredictor(TextPredictor[GeneratedReplies]):
+class RespondPredictor(StreamingPredictor[GeneratedReplies]):
     """turns -> tokens -> search -> text; an input is a dialogue so far, its turns separated by tabs or line breaks.
 
     The turns alternate between two speakers, and the reply is given by the one who did not speak last.
     """
 
     input_key: ClassVar[str] = "dialogue"
-    config_type = Respond
+    served_as = Respond.name
     page_title = "Talk with {run}"
+    request_options = RequestReplies
 
     model: Responder
 
@@ -268,7 +269,7 @@ class RespondPredictor(TextPredictor[GeneratedReplies]):
                 emit(piece)
         return self.chat_answer(output)
 
-    def chat_answer(self, output: GeneratedReplies) -> ChatAnswer:
+    def chat_answer(self, output: GeneratedReplies, recording: Recording | None = None) -> ChatAnswer:
         """The best reply, and the mean attention of its tokens to the words of all turns."""
         encoded, reader = output.encoded, self.reader
         # without the token that ends a turn
@@ -315,21 +316,11 @@ class RespondPredictor(TextPredictor[GeneratedReplies]):
     def about(self) -> dict[str, object]:
         return {"vocabulary": len(self.tokenizer), "turns": self.reader.turns, "words": self.reader.words}
 
+    def option_maxima(self, limits: Limits) -> dict[str, int]:
+        return {"beam": limits.beam}
+
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.chat_endpoint import chat_endpoint
-        from regard.serve.streamed_texts import StreamedTextEndpoint
+        from regard.serve.chat_endpoint import StreamedChatEndpoint
 
-        endpoint = chat_endpoint(
-            self,
-            limits,
-            lambda text, output, recording: self.chat_answer(output),
-            name=Respond.name,
-            title=self.page_title.format(run=run),
-            speaks=True,
-            options=RequestReplies,
-            maxima={"beam": limits.beam},
-            about={"run": run, "step": step, **self.about()},
-            streams=True,
-        )
-        return StreamedTextEndpoint(endpoint, self)
+        return StreamedChatEndpoint(self, limits, run=run, step=step)

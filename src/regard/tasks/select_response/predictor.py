@@ -29,7 +29,7 @@ from regard.tasks.select_response.data import parse_group
 from regard.tasks.select_response.options import PredictResponses, SelectResponse
 from regard.tasks.select_response.readers import TurnReader, dialogue_inputs
 from regard.tasks.shared.ranked_classes import percentages
-from regard.tasks.shared.text_predictor import TextPredictor
+from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.recording.figures import draw_recording
 
 # candidates of one text in a request
@@ -46,14 +46,15 @@ class RankedResponses:
     top: int = 1
 
 
-class SelectResponsePredictor(TextPredictor[RankedResponses]):
+class SelectResponsePredictor(ServedTextPredictor[RankedResponses]):
     """turns and candidates -> scores; every candidate is scored by itself, and a softmax makes them shares.
 
     An input has the turns on its first line, separated by tabs, and a candidate on every further line.
     """
 
-    config_type = SelectResponse
+    served_as = SelectResponse.name
     page_title = "Select a response with {run}: turns on the first line, a candidate on every further line"
+    request_options = PredictResponses
     text_schema = MappingProxyType({"format": "dialogue"})
 
     model: ResponseSelector

@@ -2,20 +2,18 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from regard.common import image_files
 from regard.common.cancellation import check_cancelled
-from regard.inference.endpoint import PageSpec, Schema
 from regard.inference.limits import Limits
 from regard.inference.predictor import predict_recorded
 from regard.recording.record import NO_ATTENTION, record
 from regard.serve.errors import RequestError
+from regard.serve.file_endpoint import FileEndpoint, NamedFile
 from regard.serve.http.base64_files import decode_base64
-from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited, with_rules
-from regard.serve.http.body_rules import only_if
-from regard.serve.rounding import WEIGHT_DECIMALS, settle
+from regard.serve.http.body_models import AnswerModel, Field, SingleOrList
+from regard.serve.rounding import WEIGHT_DECIMALS
 from regard.tasks.shared.image_data import read_pixels
 from regard.tasks.shared.image_maps import SpatialMap, spatial_maps
 from regard.tasks.shared.image_predictors import ImageInput, ImagePredictor
@@ -111,106 +109,66 @@ class ImageAnswer(AnswerModel):
     answers: Annotated[list[PictureAnswer], Field(description="One per picture, in their order.")]
 
 
-@dataclass(frozen=True, eq=False)
-class ImageRequest:
-    """Images as they were sent, each with its name, and what is asked about them."""
+class ImageEndpoint(FileEndpoint):
+    """Answers of `ImagePredictor.predict`."""
 
-    named: Sequence[tuple[str, str]]
-    top: int
-    maps: bool
+    unit, view, form = "pictures", "image/overlay", "image_form"
+    attention_field = "maps"
+    summary = "Say what is on a picture, or on several"
+    answer_type = ImageAnswer
 
-    @property
-    def count(self) -> int:
-        return len(self.named)
-
-
-@dataclass(frozen=True, eq=False)
-class DecodedImages:
-    """The same with images that are decoded, in the size that the model reads."""
-
-    inputs: Sequence[ImageInput]
-    top: int
-    maps: bool
-
-    @property
-    def count(self) -> int:
-        return len(self.inputs)
-
-
-class ImageEndpoint:
-    """Answers of `ImagePredictor.predict`, many requests at a time; `run` is the name of the model."""
-
-    unit = "pictures"
+    predictor: ImagePredictor[Any]
 
     def __init__(self, predictor: ImagePredictor[Any], limits: Limits, *, run: str, step: int) -> None:
-        self.predictor, self.limits, self.run, self.step = predictor, limits, run, step
+        super().__init__(predictor, limits, run=run, step=step)
+        self.name = predictor.served_as
         # whether a model attends to patches does not depend on the image
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
-            self.attends = bool(self._recorded(predictor.blank())[1])
+            self.attends = bool(self.attended(predictor.blank())[1]["maps"])
 
     @property
-    def name(self) -> str:
-        return self.predictor.served_as
+    def title(self) -> str:
+        return f"{self.predictor.page_title} with {self.run}"
 
     @property
-    def page(self) -> PageSpec:
-        title = f"{self.predictor.page_title} with {self.run}"
-        limits = {"body": self.limits.body}
-        data = {"task": self.name, "title": title, "attends": self.attends, "limits": limits, "shown": {}}
-        return PageSpec(title, "image/overlay", "image_form", data)
+    def body_type(self) -> type[ImageBody]:
+        return RankedImageBody if self.predictor.stats.classes else ImageBody
 
-    @property
-    def schema(self) -> Schema:
-        model = RankedImageBody if self.predictor.stats.classes else ImageBody
-        body = limited(model, images=Field(max_length=self.limits.texts))
-        body = with_rules(body, only_if("maps", images={"maxItems": self.limits.pictures}))
-        return Schema("Say what is on a picture, or on several", body, ImageAnswer)
+    def page_data(self) -> dict[str, object]:
+        return {"attends": self.attends, **super().page_data()}
 
-    def model_info(self) -> dict[str, object]:
-        limits, stats = self.limits, self.predictor.stats
+    def facts(self) -> dict[str, object]:
+        stats = self.predictor.stats
         return {
-            "task": self.name,
-            "run": self.run,
-            "step": self.step,
             "attends": self.attends,
-            "parameters": sum(p.numel() for p in self.predictor.model.parameters()),
+            "parameters": self.num_parameters,
             "picture": {"width": stats.width, "height": stats.height, "channels": stats.channels},
             "classes": stats.classes,
-            "limits": {
-                "images": limits.texts,
-                "pixels": limits.pixels,
-                "maps": limits.pictures,
-                "body": limits.body,
-                "seconds": limits.seconds,
-            },
         }
 
-    def read(self, body: ImageBody) -> ImageRequest:
-        named = body.named()
-        if body.maps and not self.attends:
+    def input_limits(self) -> dict[str, object]:
+        return {"images": self.limits.texts, "pixels": self.limits.pixels, "maps": self.limits.pictures}
+
+    def check_attention(self, count: int) -> None:
+        if not self.attends:
             raise RequestError(422, "maps need a model that attends to patches, and this one does not; leave maps out")
-        if body.maps and len(named) > self.limits.pictures:
-            most = self.limits.pictures
+        if count > (most := self.limits.pictures):
             raise RequestError(
-                422, f"maps are given for at most {most} images per request, got {len(named)}; ask for fewer, or none"
+                422, f"maps are given for at most {most} images per request, got {count}; ask for fewer, or none"
             )
-        return ImageRequest(named, body.top if isinstance(body, RankedImageBody) else _TOP, body.maps)
 
-    def unpack(self, request: ImageRequest) -> DecodedImages:
+    def decode(self, files: Sequence[NamedFile]) -> list[ImageInput]:
         inputs = []
-        try:
-            for where, data in self._files(request):
-                check_cancelled()
-                inputs.append(ImageInput(read_pixels(data, self.predictor.stats, name=where, formats=FORMATS)))
-        except ValueError as error:
-            raise RequestError(422, str(error)) from None
-        return DecodedImages(inputs, request.top, request.maps)
+        for where, data in self._files(files):
+            check_cancelled()
+            inputs.append(ImageInput(read_pixels(data, self.predictor.stats, name=where, formats=FORMATS)))
+        return inputs
 
-    def _files(self, request: ImageRequest) -> list[tuple[str, bytes]]:
+    def _files(self, named: Sequence[NamedFile]) -> list[tuple[str, bytes]]:
         """The files with their names; raises if their first bytes declare too many pixels, before any is decoded."""
         files, total, most = [], 0, self.limits.pixels
-        for where, text in request.named:
+        for where, text in named:
             check_cancelled()
             data = _image_bytes(where, text)
             files.append((where, data))
@@ -226,39 +184,16 @@ class ImageEndpoint:
             )
         return files
 
-    def answer(self, requests: Sequence[DecodedImages]) -> list[dict[str, object]]:
-        inputs = [given for request in requests if not request.maps for given in request.inputs]
-        plain = iter(self.predictor.predict(inputs) if inputs else [])
-        answers = []
-        for request in requests:
-            if request.maps:
-                each = [self._answer_with_maps(given, request.top) for given in request.inputs]
-            else:
-                each = self._settle([next(plain) for _ in request.inputs], request.inputs, request.top)
-            answers.append(each)
-        return [{"answers": each} for each in answers]
+    def write(self, output: Any, body: Any) -> dict[str, Any]:
+        return self.predictor.answer(output, getattr(body, "top", _TOP))
 
-    def _settle(self, outputs: Sequence[Any], inputs: Sequence[ImageInput], top: int) -> list[dict[str, Any]]:
-        def alone(n: int) -> Any:
-            (output,) = self.predictor.predict([inputs[n]])
-            return output
+    def margin(self, output: Any, body: Any) -> float:
+        return self.predictor.margin(output, getattr(body, "top", _TOP))
 
-        predictor = self.predictor
-        return settle(
-            outputs, lambda output: predictor.answer(output, top), alone, lambda output: predictor.margin(output, top)
-        )
-
-    def _answer_with_maps(self, given: ImageInput, top: int) -> dict[str, Any]:
-        """One image at a time: two equal weights of a hard attention must not be told apart by their batch."""
-        check_cancelled()
-        output, maps = self._recorded(given)
-        (answer,) = self._settle([output], [given], top)
-        return {**answer, "maps": [_map_answer(each) for each in maps]}
-
-    def _recorded(self, given: ImageInput) -> tuple[Any, tuple[SpatialMap, ...]]:
+    def attended(self, item: ImageInput) -> tuple[Any, dict[str, Any]]:
         model = self.predictor.model
-        (output,), recording = predict_recorded(self.predictor, [given], record=lambda: record(model, budget=_BUDGET))
-        return output, spatial_maps(recording, 0)
+        (output,), recording = predict_recorded(self.predictor, [item], record=lambda: record(model, budget=_BUDGET))
+        return output, {"maps": [_map_answer(each) for each in spatial_maps(recording, 0)]}
 
 
 def _image_bytes(where: str, text: str) -> bytes:

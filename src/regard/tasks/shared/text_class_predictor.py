@@ -17,12 +17,13 @@ from regard.common.options.checks import check_top
 from regard.inference.batches import similar_batches
 from regard.inference.counted_note import EMPTY_TEXTS, UNKNOWN_TOKENS, CountedNote
 from regard.inference.edited_text import EditedText
+from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, check_texts
 from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.tasks.shared.ranked_classes import percentages, ranked_classes
+from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.tasks.shared.text_options import PredictTextClasses
-from regard.tasks.shared.text_predictor import TextPredictor
 
 # classes that the facts of a recording name
 _SUMMARY = 3
@@ -52,9 +53,10 @@ class TextClasses:
         return self.probabilities[0][0]
 
 
-class TextClassPredictor(TextPredictor[TextClasses]):
+class TextClassPredictor(ServedTextPredictor[TextClasses]):
     """text -> tokens -> classes, in batches of texts of similar length."""
 
+    request_options = PredictTextClasses
     model_noun = "a bag of words"
 
     classes: list[str]
@@ -154,5 +156,5 @@ class TextClassPredictor(TextPredictor[TextClasses]):
     def about(self) -> dict[str, object]:
         return {"classes": self.classes, "max_length": self.max_length}
 
-    def option_maxima(self) -> dict[str, int]:
+    def option_maxima(self, limits: Limits) -> dict[str, int]:
         return {"top": len(self.classes)}

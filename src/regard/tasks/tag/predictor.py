@@ -26,7 +26,7 @@ from regard.kernels import crf
 from regard.layers.crf_search import best_paths, span_probabilities
 from regard.models.tagger import Tagger, TaggerOutput
 from regard.recording.recording import Recording
-from regard.tasks.shared.text_predictor import TextPredictor
+from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.tasks.tag.attack import kept_tags, tag_scores
 from regard.tasks.tag.data import TagVocabulary
 from regard.tasks.tag.explained_tags import ExplainedTags, tag_target
@@ -40,11 +40,12 @@ _NOTHING = ("",)
 _RIVALS = 3
 
 
-class TagPredictor(TextPredictor[TagOutput]):
+class TagPredictor(ServedTextPredictor[TagOutput]):
     """text -> words -> tags and spans, in batches of texts of similar length."""
 
-    config_type = Tag
+    served_as = Tag.name
     page_title = "Tag texts with {run}"
+    request_options = PredictTags
     model_noun = "this tagger"
 
     model: Tagger

@@ -18,11 +18,11 @@ from regard.inference.chat import ChatAnswer, WordWeight
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, labelled_recording
+from regard.inference.text_predictor import ConversationPredictor
 from regard.models.tracking.slot_tracker import SlotTracker
 from regard.recording.analysis.derived_maps import derive, normalize_rows
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.tasks.shared.text_predictor import TextPredictor
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
 from regard.tasks.track.data import parse_conversation
 from regard.tasks.track.options import Track
@@ -64,13 +64,13 @@ class TrackOutput:
         return dict(self.turns[-1].requests)
 
 
-class TrackPredictor(TextPredictor[TrackOutput]):
+class TrackPredictor(ConversationPredictor[TrackOutput]):
     """conversation -> turns -> values of slots; every turn is scored by its own words and by the turns before.
 
     A conversation has a turn per line, or between tabs; the last one is of the user, before it the speakers alternate.
     """
 
-    config_type = Track
+    served_as = Track.name
     page_title = "Track dialogues with {run}"
 
     model: SlotTracker
@@ -257,17 +257,9 @@ class TrackPredictor(TextPredictor[TrackOutput]):
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.chat_endpoint import chat_endpoint
+        from regard.serve.chat_endpoint import ChatEndpoint
 
-        return chat_endpoint(
-            self,
-            limits,
-            lambda text, output, recording: self.chat_answer(output, recording),
-            name=Track.name,
-            title=self.page_title.format(run=run),
-            speaks=False,
-            about={"run": run, "step": step, **self.about()},
-        )
+        return ChatEndpoint(self, limits, run=run, step=step)
 
 
 def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, str | None, int]]:

@@ -2,20 +2,17 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from regard.common.cancellation import check_cancelled
 from regard.data.audio.wav import Sound, read_wav, wav_bytes
-from regard.inference.endpoint import PageSpec, Schema
-from regard.inference.limits import Limits
 from regard.serve.errors import RequestError
+from regard.serve.file_endpoint import FileEndpoint, NamedFile
 from regard.serve.http.base64_files import decode_base64
-from regard.serve.http.body_models import AnswerModel, Field, SingleOrList, limited, with_rules
-from regard.serve.http.body_rules import only_if
-from regard.serve.rounding import WEIGHT_DECIMALS, settle
+from regard.serve.http.body_models import AnswerModel, Field, SingleOrList
+from regard.serve.rounding import WEIGHT_DECIMALS
 from regard.tasks.transcribe.data import at_rate, check_long_enough
 from regard.tasks.transcribe.predictor import SoundInput, Transcriber, Transcript
 
@@ -71,84 +68,39 @@ class SoundAnswer(AnswerModel):
     answers: Annotated[list[TranscriptAnswer], Field(description="One per sound, in their order.")]
 
 
-@dataclass(frozen=True, eq=False)
-class SoundRequest:
-    """Sounds as they were sent, each with its name, and what is asked about them."""
+class SoundEndpoint(FileEndpoint):
+    """Answers of `Transcriber.predict`."""
 
-    named: Sequence[tuple[str, str]]
-    alignment: bool
+    name, unit, view, form = "transcribe", "sounds", "audio/alignment", "audio_form"
+    attention_field = "alignment"
+    summary = "Write down the speech of a sound, or of several"
+    answer_type = SoundAnswer
+    body_type = SoundBody
 
-    @property
-    def count(self) -> int:
-        return len(self.named)
-
-
-@dataclass(frozen=True, eq=False)
-class DecodedSounds:
-    """The same with sounds that are decoded, at the rate of the model."""
-
-    inputs: Sequence[SoundInput]
-    alignment: bool
+    predictor: Transcriber
 
     @property
-    def count(self) -> int:
-        return len(self.inputs)
+    def title(self) -> str:
+        return f"Write down speech with {self.run}"
 
+    def facts(self) -> dict[str, object]:
+        return {"parameters": self.num_parameters, "rate": self.predictor.features.bands.rate}
 
-class SoundEndpoint:
-    """Answers of `Transcriber.predict`, many requests at a time; `run` is the name of the model."""
+    def input_limits(self) -> dict[str, object]:
+        return {"audios": self.limits.texts, "sound": self.limits.sound, "alignments": self.limits.pictures}
 
-    name, unit = "transcribe", "sounds"
-
-    def __init__(self, predictor: Transcriber, limits: Limits, *, run: str, step: int) -> None:
-        self.predictor, self.limits, self.run, self.step = predictor, limits, run, step
-
-    @property
-    def page(self) -> PageSpec:
-        title = f"Write down speech with {self.run}"
-        data = {"task": self.name, "title": title, "limits": {"body": self.limits.body}, "shown": {}}
-        return PageSpec(title, "audio/alignment", "audio_form", data)
-
-    @property
-    def schema(self) -> Schema:
-        body = limited(SoundBody, audios=Field(max_length=self.limits.texts))
-        body = with_rules(body, only_if("alignment", audios={"maxItems": self.limits.pictures}))
-        return Schema("Write down the speech of a sound, or of several", body, SoundAnswer)
-
-    def model_info(self) -> dict[str, object]:
-        limits = self.limits
-        return {
-            "task": self.name,
-            "run": self.run,
-            "step": self.step,
-            "parameters": sum(p.numel() for p in self.predictor.model.parameters()),
-            "rate": self.predictor.features.bands.rate,
-            "limits": {
-                "audios": limits.texts,
-                "sound": limits.sound,
-                "alignments": limits.pictures,
-                "body": limits.body,
-                "seconds": limits.seconds,
-            },
-        }
-
-    def read(self, body: SoundBody) -> SoundRequest:
-        named = body.named()
-        if body.alignment and len(named) > (most := self.limits.pictures):
+    def check_attention(self, count: int) -> None:
+        if count > (most := self.limits.pictures):
             raise RequestError(
-                422, f"alignments are given for at most {most} sounds per request, got {len(named)}; ask for fewer"
+                422, f"alignments are given for at most {most} sounds per request, got {count}; ask for fewer"
             )
-        return SoundRequest(named, body.alignment)
 
-    def unpack(self, request: SoundRequest) -> DecodedSounds:
+    def decode(self, files: Sequence[NamedFile]) -> list[SoundInput]:
         inputs, total = [], 0.0
-        for where, text in request.named:
+        for where, text in files:
             check_cancelled()
-            try:
-                sound = read_wav(decode_base64(where, text, _KIND), where)
-                check_long_enough(sound, where)
-            except ValueError as error:
-                raise RequestError(422, str(error)) from None
+            sound = read_wav(decode_base64(where, text, _KIND), where)
+            check_long_enough(sound, where)
             total += sound.seconds
             if total > self.limits.sound:
                 raise RequestError(
@@ -157,36 +109,22 @@ class SoundEndpoint:
                     f"{total:.1f}; cut them into parts",
                 )
             inputs.append(SoundInput(at_rate(sound, self.predictor.features.bands.rate)))
-        return DecodedSounds(inputs, request.alignment)
+        return inputs
 
-    def answer(self, requests: Sequence[DecodedSounds]) -> list[dict[str, object]]:
-        inputs = [given for request in requests for given in request.inputs]
-        wanted = [request.alignment for request in requests for _ in request.inputs]
-        outputs = self.predictor.predict(inputs)
+    def write(self, output: Transcript, body: Any) -> dict[str, Any]:
+        return {"text": output.best.text}
 
-        def alone(n: int) -> Transcript:
-            (output,) = self.predictor.predict([inputs[n]])
-            return output
+    def settle(self, outputs: Sequence[Any], inputs: Sequence[SoundInput], body: Any) -> list[dict[str, Any]]:
+        texts = super().settle(outputs, inputs, body)
+        return [{**text, "seconds": item.sound.seconds} for text, item in zip(texts, inputs, strict=True)]
 
-        texts = settle(outputs, lambda output: {"text": output.best.text}, alone, self.predictor.margin)
-        answers = iter(
-            self._answer(given, text["text"], is_wanted)
-            for given, text, is_wanted in zip(inputs, texts, wanted, strict=True)
-        )
-        return [{"answers": [next(answers) for _ in request.inputs]} for request in requests]
-
-    def _answer(self, given: SoundInput, text: str, is_wanted: bool) -> dict[str, Any]:
-        answer: dict[str, Any] = {"text": text, "seconds": given.sound.seconds}
-        if not is_wanted:
-            return answer
-        # one sound at a time, so that nothing depends on its batch
-        (output,) = self.predictor.predict([given])
-        (alignment,) = self.predictor.align([given.sound], [output.best])
-        frames = self.predictor.features.frames(given.sound.samples)
-        answer["text"] = output.best.text
-        answer["alignment"] = {
+    def attended(self, item: SoundInput) -> tuple[Transcript, dict[str, Any]]:
+        (output,) = self.predictor.predict([item])
+        (alignment,) = self.predictor.align([item.sound], [output.best])
+        frames = self.predictor.features.frames(item.sound.samples)
+        written = {
             "letters": alignment.target,
             "weights": alignment.weights.cpu().double().round(decimals=WEIGHT_DECIMALS).tolist(),
             "frames": frames.cpu().double().round(decimals=_FRAME_DECIMALS).tolist(),
         }
-        return answer
+        return output, {"alignment": written}

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from regard.decoding.margins import NOISE
 from regard.decoding.search import Sampling, Search, search_score
-from regard.inference.endpoint import PageSpec, Schema
+from regard.inference.endpoint import Schema
 from regard.inference.limits import Limits
 from regard.serve.errors import RequestError, shorten
 from regard.serve.http.body_models import AnswerModel, Field, with_rules
 from regard.serve.http.body_rules import at_most_field, at_most_product, either, excluding
 from regard.serve.http.text_body import TextBody, limited_texts
+from regard.serve.model_endpoint import ModelEndpoint
 from regard.serve.rounding import WEIGHT_DECIMALS, is_clear, rounded
 from regard.serve.text_endpoint import option_error
 from regard.tasks.shared.text_generation import GeneratedText, TokenAlignment
@@ -170,38 +171,32 @@ class TranslateRequest:
         return len(self.lines)
 
 
-class TranslateEndpoint:
+class TranslateEndpoint(ModelEndpoint):
     """Answers of `Translator.translate`, many requests at a time; `run` is the name of the model."""
 
-    name = "translate"
-    unit = "sentences"
-    unpack = None
+    name, unit, view, form = "translate", "sentences", "alignment/page", "translation_form"
 
-    def __init__(self, translator: "Translator", limits: Limits, *, run: str, step: int) -> None:
-        self.translator, self.limits, self.run, self.step = translator, limits, run, step
-        self.attends = translator.attends
-        self.tokens = limits.tokens or translator.max_length
-        if translator.longest is not None and self.tokens >= translator.longest:
+    predictor: "Translator"
+
+    def __init__(self, predictor: "Translator", limits: Limits, *, run: str, step: int) -> None:
+        super().__init__(predictor, limits, run=run, step=step)
+        self.attends = predictor.attends
+        self.tokens = limits.tokens or predictor.max_length
+        if predictor.longest is not None and self.tokens >= predictor.longest:
             raise ValueError(
-                f"tokens={self.tokens} is more than the {translator.longest - 1} positions that this model learned; "
-                f"try tokens={translator.max_length}"
+                f"tokens={self.tokens} is more than the {predictor.longest - 1} positions that this model learned; "
+                f"try tokens={predictor.max_length}"
             )
 
     @property
-    def page(self) -> PageSpec:
+    def title(self) -> str:
+        return f"Translate with {self.run}"
+
+    def page_data(self) -> dict[str, object]:
         limits = {"characters": self.limits.characters, "texts": self.limits.texts, "pictures": self.limits.pictures}
         empty = {"title": "", "note": "", "text": ["", ""], "source": [], "target": [], "weights": ""}
-        data = {
-            "task": self.name,
-            "run": self.run,
-            "attends": self.attends,
-            "beam": self.limits.beam,
-            "limits": limits,
-            "shown": {},
-        }
-        return PageSpec(
-            f"Translate with {self.run}", "alignment/page", "translation_form", {**data, "alignments": [empty]}
-        )
+        run = {"run": self.run, "attends": self.attends, "beam": self.limits.beam}
+        return {**run, "limits": limits, "alignments": [empty]}
 
     @property
     def schema(self) -> Schema:
@@ -219,25 +214,23 @@ class TranslateEndpoint:
         )
         return Schema("Translate one text or several", body, TranslateAnswer)
 
-    def model_info(self) -> dict[str, object]:
-        limits, vocabularies = self.limits, self.translator.vocabularies
+    def facts(self) -> dict[str, object]:
+        vocabularies = self.predictor.vocabularies
         return {
-            "task": self.name,
-            "run": self.run,
-            "step": self.step,
-            "model": type(self.translator.model).__name__.lower(),
+            "model": type(self.predictor.model).__name__.lower(),
             "attends": self.attends,
-            "parameters": sum(p.numel() for p in self.translator.model.parameters()),
+            "parameters": self.num_parameters,
             "vocabulary": {"source": len(vocabularies.source), "target": len(vocabularies.target)},
-            "limits": {
-                "texts": limits.texts,
-                "characters": limits.characters,
-                "tokens": self.tokens,
-                "beam": limits.beam,
-                "pictures": limits.pictures,
-                "body": limits.body,
-                "seconds": limits.seconds,
-            },
+        }
+
+    def input_limits(self) -> dict[str, object]:
+        limits = self.limits
+        return {
+            "texts": limits.texts,
+            "characters": limits.characters,
+            "tokens": self.tokens,
+            "beam": limits.beam,
+            "pictures": limits.pictures,
         }
 
     def read(self, body: TranslateBody) -> TranslateRequest:
@@ -272,7 +265,7 @@ class TranslateEndpoint:
                 422,
                 f"a request has at most {self.limits.texts} {body.split}, got {len(lines)}; send several requests",
             )
-        encoded = self.translator.vocabularies.source.encode([line for _, line in lines])
+        encoded = self.predictor.vocabularies.source.encode([line for _, line in lines])
         way = "send it sentence by sentence" if body.split == "none" else "shorten its longest sentence"
         for (where, _), ids in zip(lines, encoded, strict=True):
             if len(ids) > self.tokens:
@@ -304,14 +297,14 @@ class TranslateEndpoint:
         return [{"answers": each} for each in answers]
 
     def _sample(self, line: str, search: Sampling, number: int) -> list[GeneratedText]:
-        (hypotheses,) = self.translator.translate([line], search, first=number)
+        (hypotheses,) = self.predictor.translate([line], search, first=number)
         return hypotheses
 
     def _translate(self, texts: Sequence[str], search: Search) -> list[list[GeneratedText]]:
         """The translations of each text, computed alone where a decision of the search was within the noise."""
-        found = self.translator.translate(texts, search)
+        found = self.predictor.translate(texts, search)
         return [
-            hypotheses if hypotheses[0].margin > NOISE else self.translator.translate([text], search)[0]
+            hypotheses if hypotheses[0].margin > NOISE else self.predictor.translate([text], search)[0]
             for text, hypotheses in zip(texts, found, strict=True)
         ]
 
@@ -345,9 +338,9 @@ class TranslateEndpoint:
         if alignment:
             for hypothesis, translation in zip(hypotheses, translations, strict=True):
                 # one at a time: two equal weights of a hard attention must not be told apart by their batch
-                (aligned,) = self.translator.align([text], [hypothesis])
+                (aligned,) = self.predictor.align([text], [hypothesis])
                 translation["alignment"] = _aligned(aligned)
-        return {"source": text, "unknown": self.translator.num_unknown(text), "translations": translations}
+        return {"source": text, "unknown": self.predictor.num_unknown(text), "translations": translations}
 
     def _translation(self, text: str, hypothesis: GeneratedText, search: Search) -> dict[str, object]:
         """The log p of the search, rounded; of a pass over this translation alone, if it is not clear how to round it.
@@ -356,9 +349,9 @@ class TranslateEndpoint:
         """
         log_prob = hypothesis.log_prob
         if not is_clear(log_prob, "log_prob"):
-            log_prob = self.translator.log_prob(text, hypothesis)
+            log_prob = self.predictor.log_prob(text, hypothesis)
         log_prob = rounded(log_prob, "log_prob")
-        run = self.translator.search_rule(search)
+        run = self.predictor.search_rule(search)
         # samples are ranked by their probability
         score = log_prob if isinstance(run, Sampling) else search_score(run, log_prob, len(hypothesis.with_eos))
         return {**hypothesis.json(), "score": rounded(score, "score"), "log_prob": log_prob}

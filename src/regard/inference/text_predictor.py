@@ -1,17 +1,16 @@
-"""TextPredictor: the services of a predictor whose inputs are texts: its endpoint, and the figures of its attention."""
+"""TextPredictor: a predictor whose inputs are texts, with what its endpoint and its figures need to know."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from regard.inference.endpoint import Endpoint
+from regard.inference.chat import ChatAnswer
 from regard.inference.limits import Limits
 from regard.inference.predictor import Predictor
 from regard.recording.recording import Recording
-from regard.tasks.base import NoOptions, TaskConfig
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.show import show
 
@@ -19,10 +18,11 @@ Output = TypeVar("Output")
 
 
 class TextPredictor(Predictor[str, Output]):
-    """A predictor of texts that a TextEndpoint serves."""
+    """A predictor of texts."""
 
-    config_type: ClassVar[type[TaskConfig]]  # its name is the path
+    served_as: ClassVar[str]  # POST /v1/NAME
     page_title: ClassVar[str]  # {run} stands for the name of the model
+    request_options: ClassVar[type | None] = None
     text_schema: ClassVar[Mapping[str, str]] = MappingProxyType({})  # of JSON Schema: the texts that it reads
     model_noun: ClassVar[str] = "this model"  # in sentences about a model without attention
 
@@ -69,31 +69,35 @@ class TextPredictor(Predictor[str, Output]):
     def about(self) -> dict[str, object]:
         """Facts about the model for GET /v1/model."""
 
-    def request_options(self) -> type | None:
-        """The options of a request; None: it has none."""
-        options = self.config_type.Predict
-        return None if options is NoOptions else options
-
-    def option_maxima(self) -> dict[str, int]:
-        """The largest values of options whose bounds depend on the run."""
+    def option_maxima(self, limits: Limits) -> dict[str, int]:
+        """The largest values of options whose bounds depend on the run, or on the limits of the service."""
         return {}
 
     def example(self) -> str:
         """A text that it can read."""
         return "a b c"
 
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.text_endpoint import TextEndpoint
 
-        return TextEndpoint(
-            self,
-            limits,
-            name=self.config_type.name,
-            title=self.page_title.format(run=run),
-            options=self.request_options(),
-            maxima=self.option_maxima(),
-            about={"run": run, "step": step, **self.about()},
-            example=self.example(),
-            text_schema=self.text_schema,
-        )
+class ConversationPredictor(TextPredictor[Output]):
+    """A predictor of conversations: turns with tabs between them, the user's last."""
+
+    text_schema = MappingProxyType({"format": "dialogue"})
+
+    def example(self) -> str:
+        return "a b"
+
+    @abstractmethod
+    def chat_answer(self, output: Output, recording: Recording) -> ChatAnswer:
+        """The answer to a conversation, by its output and the attention behind it."""
+
+
+class StreamingPredictor(ConversationPredictor[Output]):
+    """A predictor whose reply can be given in pieces."""
+
+    @abstractmethod
+    def stream(self, text: str, options: Any) -> Iterator[str | Output]:
+        """The pieces of the text of an output, and then the output that `predict` has for this text alone."""
+
+    @abstractmethod
+    def attend(self, output: Output) -> None:
+        """The pass in which `predict` attends to what an output is made of, without a search for it."""
