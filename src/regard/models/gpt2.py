@@ -57,7 +57,7 @@ class GPT2(TransformerLanguageModel):
         self,
         vocabulary: int,
         *,
-        width: int = 256,
+        width: int = 128,
         layers: int = 4,
         heads: int = 4,
         feed: int | None = None,
@@ -68,7 +68,7 @@ class GPT2(TransformerLanguageModel):
         attention: str | Sequence[str] | None = None,
         activation: Activation | None = None,
         eps: float = 1e-5,
-        dropout: float = 0.1,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         feed = 4 * width if feed is None else feed

@@ -66,13 +66,13 @@ class RecurrentLanguageModel(LanguageModel):
         self,
         vocabulary: int,
         *,
-        width: int = 256,
+        width: int = 128,
         hidden: int | None = None,
         layers: int = 1,
         cell: str = "lstm",
         memory: int = 15,
         attention: str | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         hidden = 3 * width if hidden is None else hidden

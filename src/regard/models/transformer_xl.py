@@ -36,7 +36,7 @@ class TransformerXL(TransformerLanguageModel):
         self,
         vocabulary: int,
         *,
-        width: int = 256,
+        width: int = 128,
         layers: int = 4,
         heads: int = 4,
         feed: int | None = None,
@@ -48,7 +48,7 @@ class TransformerXL(TransformerLanguageModel):
         div: int = 4,
         norm: str = "post",
         attention: str | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         feed = 4 * width if feed is None else feed

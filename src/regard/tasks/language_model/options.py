@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import (
-    check_at_least,
-    check_choices,
-    check_even_heads,
-    check_positive,
-    check_seed,
-    check_share,
-)
-from regard.common.options.fields import left_open, option, resolve
+from regard.common.options.checks import CheckedOptions, check_seed
+from regard.common.options.fields import at_least, bounded, left_open, option, positive, resolve, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
@@ -23,7 +16,6 @@ from regard.tasks.shared.text_options import RECALL, EvaluateTextFiles, RecallOp
 
 if TYPE_CHECKING:
     from regard.data.text.running_text import TextSplits
-    from regard.models.language_model import LanguageModel
 
 # the number of different bytes, and of special tokens
 _BYTES, _SPECIAL = 256, 4
@@ -42,160 +34,105 @@ class LanguageModelOptions(ModelOptions):
 
     attention: str | None = left_open("that of the paper")
     """A mechanism by name (see `regard list`)."""
-    width: int = left_open()
+    width: int = at_least(1)
     """The width of embeddings and layers."""
-    layers: int = left_open()
+    layers: int = at_least(1)
     """The number of layers."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"width": 128, "layers": 4})
-        check_share(self, {"dropout": 0.1})
 
     @property
     @abstractmethod
     def has_memory(self) -> bool:
         """Whether the model carries a memory from segment to segment."""
 
-    @abstractmethod
-    def build(self, vocabulary: int, segment: int) -> LanguageModel:
+    def build(self, vocabulary: int, segment: int) -> Any:
         """The model for segments of this many tokens."""
+        return super().build(vocabulary)
 
 
 @dataclass(frozen=True)
 class GPT2Options(LanguageModelOptions):
     """A pre-norm Transformer  (Radford et al. 2019)."""
 
-    heads: int = left_open()
+    model_class: ClassVar[str] = "regard.models.gpt2:GPT2"
+
+    heads: int = at_least(1, divides="width")
     """Heads per layer."""
     positions: PositionName | None = left_open("learned, or transformer-xl with a memory")
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
-    memory: int = 0
+    memory: int = at_least(0, 0)
     """Tokens before a segment that it attends to, as in Transformer-XL; 0 has none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"heads": 4})
-        check_even_heads(self.width, self.heads)
-        check_at_least(self, 0, {"memory": 128})
         resolve(self, {"positions": "transformer-xl" if self.memory else "learned"})
 
     @property
     def has_memory(self) -> bool:
         return self.memory > 0
 
-    def build(self, vocabulary: int, segment: int) -> LanguageModel:
-        from regard.models.gpt2 import GPT2
-
-        return GPT2(
-            vocabulary,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            longest=segment,
-            positions=self.positions,
-            memory=self.memory,
-            attention=self.attention,
-            dropout=self.dropout,
-        )
+    def build(self, vocabulary: int, segment: int) -> Any:
+        return ModelOptions.build(self, vocabulary, longest=segment)
 
 
 @dataclass(frozen=True)
 class TransformerXLOptions(LanguageModelOptions):
     """A Transformer with a memory of the segments before, and relative positions  (Dai et al. 2019)."""
 
-    heads: int = left_open()
+    model_class: ClassVar[str] = "regard.models.transformer_xl:TransformerXL"
+
+    heads: int = at_least(1, divides="width")
     """Heads per layer."""
-    memory: int = 128
+    memory: int = at_least(0, 128)
     """Tokens before a segment that it attends to; 0 has none."""
     same_length: bool = False
     """Whether every token attends to as many tokens, those of the memory."""
-    clamp: int | None = None
+    clamp: int | None = at_least(1)
     """Longer distances count as this one."""
     norm: Literal["post", "pre"] = "post"
     """Layer norm behind each sublayer, as in the paper, or before it."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"heads": 4, "clamp": 400})
-        check_even_heads(self.width, self.heads)
-        check_at_least(self, 0, {"memory": 128})
-
     @property
     def has_memory(self) -> bool:
         return self.memory > 0
-
-    def build(self, vocabulary: int, segment: int) -> LanguageModel:
-        from regard.models.transformer_xl import TransformerXL
-
-        return TransformerXL(
-            vocabulary,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            memory=self.memory,
-            same_length=self.same_length,
-            clamp=self.clamp,
-            norm=self.norm,
-            attention=self.attention,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class RecurrentOptions(LanguageModelOptions):
     """A recurrent network that attends to the keys of its own past  (Daniluk et al. 2017); none does not attend."""
 
-    layers: int = 1
+    model_class: ClassVar[str] = "regard.models.recurrent_language_model:RecurrentLanguageModel"
+
+    layers: int = at_least(1, 1)
     """The number of layers."""
-    hidden: int | None = left_open("three times the width")
+    hidden: int | None = left_open("three times the width", minimum=1)
     """The width of the recurrent state: keys, values and predictions have a third each."""
     cell: Literal["lstm", "gru"] = "lstm"
     """The recurrent cell."""
-    memory: int = 15
+    memory: int = at_least(1, 15)
     """Tokens before each that it attends to."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"hidden": 384, "memory": 15})
 
     @property
     def has_memory(self) -> bool:
         return True
-
-    def build(self, vocabulary: int, segment: int) -> LanguageModel:
-        from regard.models.recurrent_language_model import RecurrentLanguageModel
-
-        return RecurrentLanguageModel(
-            vocabulary,
-            width=self.width,
-            hidden=self.hidden,
-            layers=self.layers,
-            cell=self.cell,
-            memory=self.memory,
-            attention=self.attention,
-            dropout=self.dropout,
-        )
 
 
 @dataclass(frozen=True)
 class EvaluateLanguageModel(EvaluateTextFiles):
     """Options of `regard evaluate` for language models."""
 
-    window: int = left_open("the --segment of the training")
+    window: int = left_open("the --segment of the training", minimum=1)
     """Tokens that the model reads at once."""
-    stride: int = left_open("half of the window, or the window with a memory")
+    stride: int = left_open("half of the window, or the window with a memory", minimum=1)
     """Tokens by which the window moves on; the tokens of each window that were not scored before are scored."""
-    memory: int | None = None
+    memory: int | None = at_least(1)
     """Tokens of memory, where the model has one; if left out, as many as in training."""
     picture: Path | None = option(None, metavar="FILE")
     """Draw the loss against the number of tokens before, within a window: .png, .svg or .pdf."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "window", "stride", "memory")
         if self.window is not None and self.stride is not None and self.stride > self.window:
             raise ValueError(
                 f"--stride {self.stride} exceeds --window {self.window}, so tokens would be left out; "
@@ -203,27 +140,24 @@ class EvaluateLanguageModel(EvaluateTextFiles):
             )
 
 
-# random numbers are drawn for every token of every text in advance
-_MAX_GENERATED, _MAX_TEXTS = 1_000_000, 1_000
-
-
 @dataclass(frozen=True)
-class GenerateText:
+class GenerateText(CheckedOptions):
     """Options of `regard generate`."""
 
-    tokens: int = 200
+    # random numbers are drawn for every token of every text in advance, hence the largest values
+    tokens: int = at_least(1, 200, maximum=1_000_000)
     """Tokens to generate, at most."""
-    count: int = 1
+    count: int = at_least(1, 1, maximum=1_000)
     """Texts per prompt."""
-    temperature: float = 0.8
+    temperature: float = at_least(0, 0.8)
     """Divides the logits; below 1 is more certain, 0 takes the likeliest token."""
-    top_k: int | None = None
+    top_k: int | None = at_least(1)
     """Sample from this many likeliest tokens."""
-    top_p: float | None = None
+    top_p: float | None = bounded(above=0, maximum=1)
     """Sample from the fewest likeliest tokens that have this probability together."""
-    min_p: float | None = None
+    min_p: float | None = bounded(above=0, maximum=1)
     """Sample from tokens with at least this share of the probability of the likeliest."""
-    repetition_penalty: float | None = None
+    repetition_penalty: float | None = positive()
     """Divides positive logits of tokens that the text has already, and multiplies negative ones; 1 changes nothing."""
     stop: tuple[str, ...] = ()
     """Words that end a text; they are not part of it."""
@@ -231,23 +165,8 @@ class GenerateText:
     """Determines, with the number of the prompt, which tokens are sampled."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "tokens", "count", "top_k")
-        for name, most in (("tokens", _MAX_GENERATED), ("count", _MAX_TEXTS)):
-            if getattr(self, name) > most:
-                raise ValueError(f"--{name} must be at most {most:,}, got {getattr(self, name):,}; try --{name} {most}")
+        super().__post_init__()
         check_seed(self)
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"--temperature must be 0 or more and finite, got {self.temperature}; try 0.8")
-        for name, example in (("top_p", 0.9), ("min_p", 0.05)):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= 1:
-                dashed = name.replace("_", "-")
-                raise ValueError(f"--{dashed} must be above 0 and at most 1, got {value}; try --{dashed} {example}")
-        if self.repetition_penalty is not None and not 0 < self.repetition_penalty < float("inf"):
-            raise ValueError(
-                f"--repetition-penalty must be above 0 and finite, got {self.repetition_penalty}; "
-                "try --repetition-penalty 1.1"
-            )
         if "" in self.stop:
             raise ValueError("--stop '' would end every text at once; name a word, or leave it out")
 
@@ -311,19 +230,17 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
     or strings with a question and the digit some places back that answers it, one per line."""
     tokens: Literal["characters", "bytes", "bpe"] = left_open()
     """The kind of tokens."""
-    vocabulary: int = 8000
+    vocabulary: int = at_least(1, 8000)
     """The largest number of different tokens; bytes have 260 in any case."""
-    segment: int = 128
+    segment: int = at_least(1, 128)
     """Tokens per row of a batch, and the longest context of a model without a memory."""
     model: LanguageModelOptions = left_open()
     """The architecture."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the probability of the right token that is spread over the vocabulary."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"vocabulary": 8000, "segment": 128})
-        check_share(self, {"smoothing": 0.1})
         self._check_recall(self.dataset, self.tokens, ("characters", "bytes"))
 
     @property

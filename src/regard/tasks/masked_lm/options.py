@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import (
-    check_at_least,
-    check_choices,
-    check_even_heads,
-    check_inner_share,
-    check_positive,
-    check_share,
-)
-from regard.common.options.fields import at_least, left_open
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.construct import construct
+from regard.common.options.fields import at_least, inner_share, left_open, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
@@ -27,55 +21,37 @@ if TYPE_CHECKING:
 class BERTOptions(ModelOptions):
     """A Transformer that reads in both directions  (Devlin et al. 2019)."""
 
+    model_class: ClassVar[str] = "regard.models.bert:BERTMaskedLM"
+    part_classes: ClassVar[tuple[str, ...]] = ("regard.models.bert:BERT",)
+
     attention: str | None = left_open("the scaled dot product")
     """A mechanism by name (see `regard list`)."""
-    width: int = left_open()
+    width: int = at_least(1)
     """The width of embeddings and layers."""
-    layers: int = left_open()
+    layers: int = at_least(1)
     """The number of layers."""
-    heads: int = left_open()
+    heads: int = at_least(1, divides="width")
     """Heads per layer."""
     positions: PositionName = left_open()
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
     norm: Literal["pre", "post"] = "pre"
     """Whether a layer is normalized before each sublayer, which trains faster, or behind it, as in the paper."""
-    dropout: float = left_open()
+    dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"width": 128, "layers": 4, "heads": 4})
-        check_even_heads(self.width, self.heads)
-        check_share(self, {"dropout": 0.1})
-
-    def build(self, vocabulary: int, longest: int) -> BERTMaskedLM:
+    def build(self, vocabulary: int, *, longest: int) -> BERTMaskedLM:
         """The model for texts of this many tokens; `vocabulary` includes the mask token."""
         from regard.models.bert import BERT, BERTMaskedLM
 
-        encoder = BERT(
-            vocabulary,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            longest=longest,
-            types=1,
-            positions=self.positions,
-            norm=self.norm,
-            attention=self.attention,
-            dropout=self.dropout,
-        )
-        return BERTMaskedLM(encoder)
+        return BERTMaskedLM(construct(BERT, self, vocabulary, longest=longest, types=1))
 
 
 @dataclass(frozen=True)
-class PredictMasked:
+class PredictMasked(CheckedOptions):
     """Options of `regard predict` for masked language models."""
 
     top: int = at_least(1, 5)
     """Candidates per mask, the likeliest first, separated by tabs."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
@@ -115,22 +91,16 @@ class MaskedLM(RunningTextConfig):
     """An embedded text that needs no file: the language manual of the Python that runs this, one document per topic."""
     tokens: Literal["bpe", "characters"] = "bpe"
     """The kind of tokens."""
-    vocabulary: int = 4000
+    vocabulary: int = at_least(1, 4000)
     """The largest number of different tokens."""
-    segment: int = 128
+    segment: int = at_least(3, 128)
     """Tokens that the model reads at once, its begin and end included."""
     model: BERTOptions = left_open()
     """The architecture."""
     masking: Literal["words", "tokens"] = "words"
     """Whether whole words are masked or single tokens; drawn anew in every epoch."""
-    mask_share: float = 0.15
+    mask_share: float = inner_share(0.15)
     """The share of tokens that the model is asked for."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"vocabulary": 4000})
-        check_at_least(self, 3, {"segment": 128})
-        check_inner_share(self, {"mask_share": 0.15})
 
     @property
     def vocabulary_size(self) -> int:

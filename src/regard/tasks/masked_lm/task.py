@@ -87,7 +87,7 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
         return MaskedLMProblem(self.config, text, NeighbourCounts.read(folder))
 
     def sketch(self) -> nn.Module:
-        return self.config.model.build(11, self.config.segment)
+        return self.config.model.build(11, longest=self.config.segment)
 
     def predictor(self, folder: Path) -> MaskedLMPredictor:
         tokenizer = read_tokenizer(folder / TOKENS)
@@ -136,7 +136,7 @@ class MaskedLMTask(Task[MaskedLM, MaskedLMPredictor]):
 
 
 def build(config: MaskedLM, tokenizer: Tokenizer) -> BERTMaskedLM:
-    return config.model.build(mask_token(tokenizer) + 1, config.segment)
+    return config.model.build(mask_token(tokenizer) + 1, longest=config.segment)
 
 
 def masking_of(config: MaskedLM, tokenizer: Tokenizer) -> Masking:
