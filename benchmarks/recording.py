@@ -26,7 +26,7 @@ def forward(name: str) -> tuple[nn.Module, Callable[[], object]]:
     if name == "regard Transformer":
         from regard.models.transformer import Transformer
 
-        ours = Transformer(1000, 1000, width=WIDTH, layers=LAYERS // 2, heads=HEADS).eval()
+        ours = Transformer(1000, 1000, width=WIDTH, layers=LAYERS // 2, heads=HEADS, feed=4 * WIDTH).eval()
         ids = torch.randint(3, 1000, (1, LENGTH))
         lengths = torch.tensor([LENGTH])
         return ours, lambda: ours(ids, lengths, ids)

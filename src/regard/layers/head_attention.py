@@ -17,18 +17,19 @@ def head_attention(
 ) -> Attention | list[Attention] | None:
     """The attention of all heads of width `dim`, or one per head; None is the scaled dot product.
 
-    `bias` is added to the scores of all heads.
+    Several names are a list, or joined by commas, "dot,entmax". `bias` is added to the scores of all heads.
     """
     if attention is None:
         return None if bias is None else Attention(bias=bias)
-    if isinstance(attention, str):
+    names = attention.split(",") if isinstance(attention, str) else list(attention)
+    if isinstance(attention, str) and len(names) == 1:
         return _attention_of(attention, dim, bias)
     if bias is not None:
         raise ValueError(
-            f"attention={list(attention)} cannot be used with {bias!r}, which serves all heads of one attention; "
+            f"attention={names} cannot be used with {bias!r}, which serves all heads of one attention; "
             "name one attention for all heads, or choose positions without a bias, such as 'rotary'"
         )
-    return [_attention_of(name, dim, None) for name in attention]
+    return [_attention_of(name, dim, None) for name in names]
 
 
 def _attention_of(name: str, dim: int, bias: Bias | None) -> Attention:

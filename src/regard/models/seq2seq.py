@@ -35,7 +35,7 @@ class Seq2Seq(RecurrentEncoderDecoder):
         encoder_hidden: int | None = None,
         decoder: str = "bahdanau",
         attention: str | Factory | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.2,
         tied: str = "target",
         padding: int = 0,
     ) -> None:

@@ -71,9 +71,9 @@ class Transformer(EncoderDecoder):
     `positions`: "sinusoidal", "half-wave" and "learned" are added to the embeddings; "alibi", "t5", "shaw" and
     "transformer-xl" to the scores of self-attention, whose queries and keys "rotary" rotates; "none". Learned and
     half-wave ones have room for `longest` tokens. `attention` is a name of MECHANISMS for all heads, or a list with one
-    per head; None is the scaled dot product. With `source_size` None the source is vectors of `width`, no tokens.
-    `decoder_layers` differs from `layers` where given; embeddings are multiplied by `scale`, √width unless given. The
-    alignment is the mean over the heads of the second to last layer (Garg et al. 2019).
+    per head. `feed` is twice the width unless given. With `source_size` None the source is vectors of `width`, no
+    tokens. `decoder_layers` differs from `layers` where given; embeddings are multiplied by `scale`, √width unless
+    given. The alignment is the mean over the heads of the second to last layer (Garg et al. 2019).
     """
 
     def __init__(
@@ -88,17 +88,17 @@ class Transformer(EncoderDecoder):
         norm: str = "pre",
         positions: str = "sinusoidal",
         longest: int = 512,
-        attention: str | Sequence[str] | None = None,
+        attention: str | Sequence[str] | None = "scaled-dot",
         activation: Activation = torch.relu_,
         decoder_layers: int | None = None,
         scale: float | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.2,
         tied: str = "target",
         padding: int = 0,
     ) -> None:
         super().__init__()
         checks.known("norm", norm, NORMS)
-        feed = 4 * width if feed is None else feed
+        feed = 2 * width if feed is None else feed
         decoder_layers = layers if decoder_layers is None else decoder_layers
         tokens = target_size if source_size is None else source_size
         checks.positive_ints("Transformer", source_size=tokens, target_size=target_size, width=width, layers=layers)

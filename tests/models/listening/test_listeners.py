@@ -27,7 +27,7 @@ MODELS: dict[str, Callable[[], Listener]] = {
     name: spelling(name) for name in ("additive", "location-sensitive", "monotonic", "mocha", "multi-head")
 }
 MODELS |= {
-    "online": spelling("monotonic", bidirectional=False, cell="lstm", pyramid=3),
+    "online": spelling("monotonic", online=True, cell="lstm", pyramid=3),
     "transformer": lambda: SpeechTransformer(MELS, VOCABULARY, width=12, heads=3, layers=2, feed=10, dropout=0.0),
 }
 every_model = for_each("name", MODELS)
@@ -98,7 +98,7 @@ SEEDS = {"monotonic": 65, "mocha": 81}
 def online(attention: str, offset: float) -> ListenAttendSpell:
     torch.manual_seed(SEEDS[attention])
     model = ListenAttendSpell(
-        MELS, VOCABULARY, width=6, hidden=10, dropout=0.0, attention=attention, bidirectional=False, cell="lstm"
+        MELS, VOCABULARY, width=6, hidden=10, dropout=0.0, attention=attention, online=True, cell="lstm"
     ).eval()
     with torch.no_grad():
         # energies and tokens that differ much from step to step

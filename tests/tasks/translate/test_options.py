@@ -38,7 +38,6 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     ),
     "unknown model": (ValueError, {"model": "rnn"}, "unknown model 'rnn'; known are: seq2seq, transformer, conv, ntm"),
     "unknown decoder": (ValueError, {"decoder": "luong-fed"}, "unknown decoder 'luong-fed'; did you mean"),
-    "a file that is a string": (TypeError, {"train": "a.tsv"}, "train must be a tuple .*, got 'a.tsv'; write"),
     "data and files": (ValueError, {"data": "dates", "train": (A,)}, "data='dates' and train=a.tsv exclude each other"),
     "valid alone": (ValueError, {"valid": (A,)}, "valid=a.tsv belongs to files of your own; give train as well"),
     "test alone": (ValueError, {"test": (A, B)}, "test=a.tsv b.tsv belongs to files of your own; give train as well"),
@@ -108,7 +107,11 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     ),
     "no lines": (ValueError, {"valid_lines": -1}, "valid_lines must be 1 or more, got -1"),
     "no words": (ValueError, {"vocabulary": 0}, "vocabulary must be 1 or more, got 0"),
-    "all dropped": (ValueError, {"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; try dropout=0.1"),
+    "all dropped": (
+        ValueError,
+        {"dropout": 1.0},
+        "dropout must be 0 or more and below 1, got 1.0; leave it out",
+    ),
     "smoothed away": (ValueError, {"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1"),
     "negative seed": (ValueError, {"seed": -3}, "seed must be 0 or more, got -3; try seed=0"),
 }

@@ -46,7 +46,7 @@ class ConvSeq2Seq(EncoderDecoder):
         positions: str = "learned",
         longest: int = 512,
         encoder_gradient: float | None = None,
-        dropout: float = 0.1,
+        dropout: float = 0.2,
         tied: str = "target",
         padding: int = 0,
     ) -> None:

@@ -34,10 +34,10 @@ _FAST = 20.0
 class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
     """p(y_t | y_<t, x) of frames x "b s m", by Pyramid and an attentional decoder  (Chan et al. 2016).
 
-    `attention` is a name of MECHANISMS or a factory like those in it. Every 2^`pyramid` frames are one state. The
-    decoder attends before its step, as in Bahdanau et al. 2015 and Chorowski et al. 2015, and begins in a learned state
-    that does not depend on the sound: an encoder of one direction (`bidirectional` false) with a monotonic attention
-    can write while it listens.
+    `attention` is a name of MECHANISMS or a factory like those in it; None is "location-sensitive", or "monotonic" if
+    the model is `online`. Every 2^`pyramid` frames are one state. The decoder attends before its step, as in Bahdanau
+    et al. 2015 and Chorowski et al. 2015, and begins in a learned state that does not depend on the sound: an encoder
+    of one direction (`online`) with a monotonic attention can write while it listens.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
         frame_dim: int,
         vocabulary: int,
         *,
-        width: int = 64,
-        hidden: int = 128,
+        width: int = 128,
+        hidden: int = 256,
         encoder_hidden: int | None = None,
         pyramid: int = 2,
         cell: str = "gru",
-        bidirectional: bool = True,
-        attention: str | Factory = "location-sensitive",
+        online: bool = False,
+        attention: str | Factory | None = None,
         dropout: float = 0.1,
         padding: int = 0,
     ) -> None:
@@ -59,9 +59,11 @@ class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
         checks.positive_ints("ListenAttendSpell", frame_dim=frame_dim, vocabulary=vocabulary, width=width)
         checks.positive_ints("ListenAttendSpell", hidden=hidden, pyramid=pyramid)
         if encoder_hidden is None:
-            encoder_hidden = -(-hidden // 2) if bidirectional else hidden
+            encoder_hidden = hidden if online else -(-hidden // 2)
+        if attention is None:
+            attention = "monotonic" if online else "location-sensitive"
         self.encoder = Pyramid(
-            frame_dim, encoder_hidden, layers=pyramid, cell=cell, bidirectional=bidirectional, dropout=dropout
+            frame_dim, encoder_hidden, layers=pyramid, cell=cell, bidirectional=not online, dropout=dropout
         )
         self.target = nn.Embedding(vocabulary, width, padding_idx=padding)
         nn.init.normal_(self.target.weight, std=width**-0.5)

@@ -42,7 +42,7 @@ class FrameConvolutions(nn.Module):
 class SpeechTransformer(Listener):
     """p(y_t | y_<t, x) of frames x "b s m", by convolutions and a Transformer  (Dong et al. 2018).
 
-    `attention` is a name of MECHANISMS for all heads; None is the scaled dot product. Every 2^`convolutions` frames are
+    `attention` is a name of MECHANISMS for all heads. Every 2^`convolutions` frames are
     one vector.
     """
 
@@ -51,13 +51,13 @@ class SpeechTransformer(Listener):
         frame_dim: int,
         vocabulary: int,
         *,
-        width: int = 96,
+        width: int = 128,
         layers: int = 3,
         decoder_layers: int | None = None,
         heads: int = 4,
         feed: int | None = None,
         convolutions: int = 2,
-        attention: str | None = None,
+        attention: str = "scaled-dot",
         positions: str = "sinusoidal",
         dropout: float = 0.1,
         padding: int = 0,
@@ -71,7 +71,7 @@ class SpeechTransformer(Listener):
             layers=layers,
             decoder_layers=decoder_layers,
             heads=heads,
-            feed=feed,
+            feed=4 * width if feed is None else feed,
             attention=attention,
             positions=positions,
             dropout=dropout,

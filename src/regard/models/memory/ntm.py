@@ -87,7 +87,7 @@ class NTM(EncoderDecoder):
         source_size: int,
         target_size: int,
         *,
-        width: int = 64,
+        width: int = 256,
         hidden: int = 100,
         layers: int = 1,
         controller: str = "lstm",
@@ -97,7 +97,7 @@ class NTM(EncoderDecoder):
         write_heads: int = 1,
         reach: int = 1,
         decoder_input: str = "none",
-        dropout: float = 0.0,
+        dropout: float = 0.2,
         tied: str = "target",
         padding: int = 0,
     ) -> None:

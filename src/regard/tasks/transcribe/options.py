@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import (
-    check_at_least,
-    check_at_most,
-    check_beam,
-    check_choices,
-    check_even_heads,
-    check_positive,
-    check_share,
-    check_split,
-)
-from regard.common.options.fields import flag, left_open, option, resolve
+from regard.common.options.checks import CheckedOptions, check_beam, check_split
+from regard.common.options.fields import at_least, flag, left_open, option, positive, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import check_learnable
-
-if TYPE_CHECKING:
-    from regard.models.listening.listen_attend_spell import ListenAttendSpell
-    from regard.models.listening.listener import Listener
-    from regard.models.listening.speech_transformer import SpeechTransformer
 
 # attentions that can write while they listen
 _ONLINE = ("monotonic", "mocha")
@@ -41,20 +26,14 @@ class ListenerOptions(ModelOptions):
 
     attention: str = left_open()
     """A mechanism by name (see `regard list`)."""
-    width: int = left_open()
+    width: int = at_least(1)
     """The width of embeddings, and of a Transformer's layers."""
-    dropout: float = 0.1
+    dropout: float = share(0.1)
     """The share of activations that dropout sets to zero in training."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         check_learnable(self.attention)
-        check_at_least(self, 1, {"width": 64})
-        check_share(self, {"dropout": 0.1})
-
-    @abstractmethod
-    def build(self, bands: int, vocabulary: int) -> Listener:
-        """The model for frames of this many bands."""
 
     @property
     def is_online(self) -> bool:
@@ -66,11 +45,13 @@ class ListenerOptions(ModelOptions):
 class ListenAttendSpellOptions(ListenerOptions):
     """A pyramidal recurrent encoder, and a recurrent decoder that attends to its states."""
 
+    model_class: ClassVar[str] = "regard.models.listening.listen_attend_spell:ListenAttendSpell"
+
     attention: str = left_open("location-sensitive; monotonic with --online")
     """A mechanism by name (see `regard list`)."""
-    hidden: int = left_open()
+    hidden: int = at_least(1)
     """The width of the recurrent state; an encoder of both directions has half of it in each."""
-    pyramid: int = 2
+    pyramid: int = at_least(1, 2, maximum=5)
     """Layers of the encoder; every one halves the number of frames."""
     cell: Literal["gru", "lstm"] = "gru"
     """The recurrent cell."""
@@ -80,30 +61,11 @@ class ListenAttendSpellOptions(ListenerOptions):
     def __post_init__(self) -> None:
         resolve(self, {"attention": "monotonic" if self.online else "location-sensitive"})
         super().__post_init__()
-        check_at_least(self, 1, {"hidden": 128, "pyramid": 2})
-        check_at_most(self, 5, {"pyramid": 2})
         if self.online and self.attention not in _ONLINE:
             raise ValueError(
                 f"attention={self.attention!r} attends to the whole sound, and online writes while it listens; "
                 f"choose attention={_ONLINE[0]!r} or {_ONLINE[1]!r}, or leave online out"
             )
-
-    def build(self, bands: int, vocabulary: int) -> ListenAttendSpell:
-        from regard.data.text.special_tokens import PAD
-        from regard.models.listening.listen_attend_spell import ListenAttendSpell
-
-        return ListenAttendSpell(
-            bands,
-            vocabulary,
-            width=self.width,
-            hidden=self.hidden,
-            pyramid=self.pyramid,
-            cell=self.cell,
-            bidirectional=not self.online,
-            attention=self.attention,
-            dropout=self.dropout,
-            padding=PAD,
-        )
 
     @property
     def is_online(self) -> bool:
@@ -114,58 +76,37 @@ class ListenAttendSpellOptions(ListenerOptions):
 class SpeechTransformerOptions(ListenerOptions):
     """Convolutions over frames, and an encoder and a decoder of attention layers."""
 
+    model_class: ClassVar[str] = "regard.models.listening.speech_transformer:SpeechTransformer"
     training: ClassVar[dict[str, Any]] = {"lr": 1e-3}
 
     attention: str = "scaled-dot"
     """A mechanism by name (see `regard list`)."""
-    layers: int = 3
+    layers: int = at_least(1, 3)
     """Layers of the encoder and of the decoder."""
-    heads: int = 4
+    heads: int = at_least(1, 4, divides="width")
     """Heads of every attention."""
-    convolutions: int = 2
+    convolutions: int = at_least(1, 2)
     """Convolutions below the encoder; every one halves the number of frames."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"layers": 3, "heads": 4, "convolutions": 2})
-        check_even_heads(self.width, self.heads)
-
-    def build(self, bands: int, vocabulary: int) -> SpeechTransformer:
-        from regard.data.text.special_tokens import PAD
-        from regard.models.listening.speech_transformer import SpeechTransformer
-
-        return SpeechTransformer(
-            bands,
-            vocabulary,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            convolutions=self.convolutions,
-            attention=self.attention,
-            dropout=self.dropout,
-            padding=PAD,
-        )
 
 
 @dataclass(frozen=True)
-class EvaluateTranscripts:
+class EvaluateTranscripts(CheckedOptions):
     """Options of `regard evaluate` for transcripts."""
 
-    beam: int = 5
+    beam: int = at_least(1, 5)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
     length_penalty: float = left_open(1)
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer transcripts."""
     split: Literal["valid", "test"] = left_open("test")
     """The part of the run's own data; without test files, test is the same as valid."""
-    times: int = 1
+    times: int = at_least(1, 1)
     """With embedded data: utterances that are this many times as long as in training."""
     test: tuple[Path, ...] = ()
     """Other sound with transcripts: one .tsv file, or a folder of Kaldi or LibriSpeech."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         check_beam(self)
-        check_positive(self, "times")
         if len(self.test) > 1:
             raise ValueError(f"--test must be one .tsv file or folder, got {len(self.test)}; join them first")
         if self.test and self.times > 1:
@@ -176,18 +117,18 @@ class EvaluateTranscripts:
 
 
 @dataclass(frozen=True)
-class PredictTranscripts:
+class PredictTranscripts(CheckedOptions):
     """Options of `regard predict` for transcripts."""
 
-    beam: int = left_open(5)
+    beam: int = left_open(5, minimum=1)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    top: int = 1
+    top: int = at_least(1, 1)
     """Transcripts per file, the best first."""
     online: bool = flag()
     """Print letters while listening to the file; for runs that were trained with --online."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "beam", "top")
+        super().__post_init__()
         if self.online:
             for name, typed in (("beam", self.beam is not None), ("top", self.top > 1)):
                 if typed:
@@ -201,19 +142,16 @@ class PredictTranscripts:
 
 
 @dataclass(frozen=True)
-class ServeSounds:
+class ServeSounds(CheckedOptions):
     """Limits of `regard serve` for sound."""
 
-    sound: float = left_open("60")
+    sound: float = left_open("60", minimum=1)
     """Seconds of all sounds of a request, at most."""
-    body: int = 8_000_000
+    body: int = at_least(1, 8_000_000)
     """Bytes per request, at most."""
 
     # no option: bodies may be large, and those of all connections are in memory
     connections: ClassVar[int] = 64
-
-    def __post_init__(self) -> None:
-        check_positive(self, "sound", "body")
 
 
 @dataclass(frozen=True)
@@ -264,50 +202,36 @@ class Transcribe(TaskConfig):
     alphabet: str | None = None
     """The letters of transcripts, such as "abc '"; if left out, those of the training transcripts."""
 
-    rate: int = left_open()
+    rate: int = at_least(1000)
     """Samples per second that the model hears; other files are resampled."""
-    mels: int = 40
+    mels: int = at_least(1, 40, maximum=1024)
     """Bands of the mel scale."""
-    max_seconds: float = 20.0
+    max_seconds: float = positive(20.0)
     """Longer files are dropped from training; their number is reported."""
-    masks: int = 0
+    masks: int = at_least(0, 0)
     """SpecAugment: masks of frames, and as many of bands, per utterance; 0 is none."""
-    mask_frames: int = _MASK_FRAMES
+    mask_frames: int = at_least(1, _MASK_FRAMES)
     """Frames of a mask, at most."""
-    mask_bands: int = _MASK_BANDS
+    mask_bands: int = at_least(1, _MASK_BANDS)
     """Bands of a mask, at most."""
 
     model: ListenAttendSpellOptions | SpeechTransformerOptions = left_open()
     """A pyramidal recurrent encoder with a recurrent decoder, or convolutions with a Transformer."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
-    batch: int = 6400
+    batch: int = at_least(1, 6400)
     """Frames per batch, one per 10 ms, padding included, at most."""
-    valid_lines: int = 200
+    valid_lines: int = at_least(1, 200)
     """Utterances to validate on, at most."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines voices, initial weights, the order of batches, masks, and which files are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
         self._check_files_given(["valid", "test", "alphabet"], "sound", "train=FILE")
-        check_at_least(self, 0, {"masks": 2, "seed": 0})
         for name, usual in (("mask_frames", _MASK_FRAMES), ("mask_bands", _MASK_BANDS)):
             if not self.masks and (value := getattr(self, name)) != usual:
                 raise ValueError(f"{name}={value} is the size of a mask, and there are none; give masks=2 as well")
-        check_at_least(
-            self,
-            1,
-            {"mels": 40, "mask_frames": _MASK_FRAMES, "mask_bands": _MASK_BANDS, "batch": 6400, "valid_lines": 200},
-        )
-        check_at_most(self, 1024, {"mels": 40})
-        check_at_least(self, 1000, {"rate": 8000})
-        check_share(self, {"smoothing": 0.1})
-        if not 0 < self.max_seconds < float("inf"):
-            raise ValueError(f"max_seconds must be more than 0 and finite, got {self.max_seconds}; try max_seconds=20")
         if self.alphabet is not None and not self.alphabet:
             raise ValueError(
                 "alphabet must have one letter or more, got none; leave it out for those of the transcripts"

@@ -8,16 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import (
-    check_at_least,
-    check_beam,
-    check_choices,
-    check_positive,
-    check_share,
-    check_split,
-    dashed,
-)
-from regard.common.options.fields import left_open, option, resolve
+from regard.common.options.checks import CheckedOptions, check_beam, check_split, dashed
+from regard.common.options.fields import at_least, left_open, option, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import AttackTextFiles, SearchOptions
@@ -87,10 +79,10 @@ class AttackTranslations(AttackTextFiles):
 
 
 @dataclass(frozen=True)
-class EvaluateTranslations:
+class EvaluateTranslations(CheckedOptions):
     """Options of `regard evaluate` for translators."""
 
-    beam: int = 5
+    beam: int = at_least(1, 5)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
     length_penalty: float = left_open(1)
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer translations."""
@@ -98,15 +90,14 @@ class EvaluateTranslations:
     """The part of the run's own data; without test files, test is the same as valid."""
     test: tuple[Path, ...] = ()
     """Other pairs to translate: one .tsv file, or two text files; .gz is unpacked."""
-    length: int | None = left_open("the lengths of training")
+    length: int | None = left_open("the lengths of training", minimum=1)
     """Of a run on copy or repeat-copy: new sequences of exactly this many letters, also of more than in training."""
     repeats: int | None = left_open("the most of training")
     """With --length, of a run on repeat-copy: repeat them this many times."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         check_beam(self)
-        check_positive(self, "length")
         if self.length is not None and (self.test or self.split is not None):
             other = "--test" if self.test else "--split"
             raise ValueError(f"--length {self.length} generates its pairs and {other} names others; leave one out")
@@ -213,7 +204,7 @@ class Translate(TaskConfig):
     test: tuple[Path, ...] = ()
     """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
 
-    longest: int | None = left_open("20 for copy, 10 for repeat-copy")
+    longest: int | None = left_open("20 for copy, 10 for repeat-copy", minimum=1)
     """With --data copy or repeat-copy: sequences have 1 to this many letters."""
     repeats: int | None = left_open("5")
     """With --data repeat-copy: sequences are repeated 1 to this many times, at most 9."""
@@ -221,36 +212,29 @@ class Translate(TaskConfig):
         "characters for dates and letters, characters -> words for pronounce, bpe for files"
     )
     """The kind of tokens."""
-    vocabulary: int = 8000
+    vocabulary: int = at_least(1, 8000)
     """The largest number of different tokens."""
     shared: bool | None = left_open("yes for bpe, no otherwise")
     """One vocabulary for source and target."""
-    max_length: int = 200
+    max_length: int = at_least(1, 200)
     """Longer pairs, in tokens, are dropped from training; their number is reported."""
     model: TranslatorOptions = left_open()
     """A recurrent encoder and decoder, a Transformer, a convolutional encoder and decoder, or a memory with heads."""
-    smoothing: float = left_open()
+    smoothing: float = share()
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
 
-    batch: int = left_open()
+    batch: int = at_least(1)
     """Tokens per batch on either side, padding included, at most."""
     metric: Literal["bleu", "chrf", "exact", "symbols", "per", "wer", "nll"] = left_open()
     """The score that chooses the best checkpoint."""
     bleu: Literal["13a", "char", "zh", "ja-mecab"] | None = left_open("13a; zh or char for targets without spaces")
     """The tokenisation of BLEU."""
-    valid_lines: int = 1000
+    valid_lines: int = at_least(1, 1000)
     """Pairs to validate on, at most; without --valid also at most a fiftieth of --train."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, dropout, and which pairs are sampled or held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            paths = getattr(self, name)
-            if isinstance(paths, str | Path):
-                raise TypeError(
-                    f"{name} must be a tuple of one or two paths, got {str(paths)!r}; write ({str(paths)!r},)"
-                )
-            object.__setattr__(self, name, tuple(map(Path, paths)))
         super().__post_init__()
         self._check_files_given(["valid", "test"], "files", "train")
         self._check_sizes()
@@ -264,9 +248,6 @@ class Translate(TaskConfig):
                 f"bleu={self.bleu!r} says how BLEU cuts text, and {self.dataset} are scored by "
                 f"{self.metric}; leave it out, or take metric='bleu'"
             )
-        check_at_least(self, 1, dict.fromkeys(["vocabulary", "max_length", "valid_lines", "batch"]))
-        check_at_least(self, 0, {"seed": 0})
-        check_share(self, {"smoothing": 0.1})
         resolve(self, {"tokens": "bpe"} if self.dataset == "files" else {})
         resolve(self, {"shared": self.tokens == "bpe"})
 
@@ -278,7 +259,6 @@ class Translate(TaskConfig):
                 raise ValueError(
                     f"{name}={getattr(self, name)} belongs to {of_data}, not to {self.dataset_label}; leave it out"
                 )
-        check_at_least(self, 1, {"longest": None})
         if self.repeats is not None:
             from regard.data.embedded.copies import check_repeats
 
