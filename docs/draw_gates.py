@@ -38,7 +38,7 @@ class Net(nn.Module):
 
     def __init__(self, gate: nn.Module) -> None:
         super().__init__()
-        self.net = ConvNet(1, 10, width=CHANNELS, depths=(1, 1))
+        self.net = ConvNet(1, 10, width=CHANNELS, depths=(1, 1), dropout=0.0)
         self.net.blocks[0].gate = gate
 
     @property
@@ -219,7 +219,7 @@ class Rows(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reader = RowReader(1, (8, 8), 10, heads=8, width=8)
+        self.reader = RowReader(1, (8, 8), 10, heads=8, width=8, dropout=0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.reader((x - 0.3) / 0.38)

@@ -14,7 +14,7 @@ from regard.models.show_attend_tell.encoder import AnnotationEncoder
 
 
 def captioned(**gate: Any) -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
-    return AnnotationEncoder(1, 6, width=4, **gate), lambda model: model(torch.ones(2, 1, 16, 12).cumsum(-1))
+    return AnnotationEncoder(1, 6, channels=4, **gate), lambda model: model(torch.ones(2, 1, 16, 12).cumsum(-1))
 
 
 def glimpsed(**gate: Any) -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:

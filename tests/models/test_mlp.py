@@ -10,7 +10,7 @@ from regard.models.mlp import MLP
 
 def test_it_is_the_formula() -> None:
     torch.manual_seed(0)
-    net, x = MLP(2, (5, 3), 7, hidden=(11, 4)).double(), torch.randn(3, 2, 5, 3, dtype=torch.float64)
+    net, x = MLP(2, (5, 3), 7, hidden=(11, 4)).double().eval(), torch.randn(3, 2, 5, 3, dtype=torch.float64)
     # the pixels of a column, channel by channel: rows are the positions of a signal
     got = torch.stack([x[:, c, h, w] for c in range(2) for w in range(3) for h in range(5)], 1)
     for layer in net.layers:

@@ -12,14 +12,14 @@ from torch.nn.utils import parametrize
 import regard
 from regard.attn.call import Need
 from regard.gates.non_local import NonLocal
-from regard.models.sagan import ConditionalBatchNorm, SelfAttentionGAN
+from regard.models.sagan import MAPS, ConditionalBatchNorm, SelfAttentionGAN
 
 SIZE, CHANNELS, CLASSES, NOISE = 12, 3, 5, 7
 
 
-def small(place: int | None = 2, seed: int = 0) -> SelfAttentionGAN:
+def small(attention: str = "whole", seed: int = 0) -> SelfAttentionGAN:
     torch.manual_seed(seed)
-    return SelfAttentionGAN(SIZE, CHANNELS, CLASSES, noise=NOISE, width=4, place=place)
+    return SelfAttentionGAN(SIZE, CHANNELS, CLASSES, noise=NOISE, width=4, attention=attention)
 
 
 def asked(count: int = 11) -> tuple[Tensor, Tensor]:
@@ -41,11 +41,11 @@ def matrices(model: nn.Module) -> dict[str, Tensor]:
     channels=st.sampled_from([1, 3]),
     classes=st.integers(1, 4),
     width=st.integers(1, 5),
-    place=st.sampled_from([None, 0, 1, 2]),
+    attention=st.sampled_from([*MAPS]),
     count=st.integers(1, 3),
 )
-def test_any_size(quarter: int, channels: int, classes: int, width: int, place: int | None, count: int) -> None:
-    model = SelfAttentionGAN(4 * quarter, channels, classes, noise=3, width=width, place=place).eval()
+def test_any_size(quarter: int, channels: int, classes: int, width: int, attention: str, count: int) -> None:
+    model = SelfAttentionGAN(4 * quarter, channels, classes, noise=3, width=width, attention=attention).eval()
     y = torch.arange(count) % classes
     x = model(torch.randn(count, 3), y)
     assert x.shape == (count, channels, 4 * quarter, 4 * quarter)
@@ -90,9 +90,9 @@ def test_every_matrix_has_norm_one() -> None:
         assert torch.linalg.matrix_norm(matrix, 2).item() == pytest.approx(1.0, abs=0.02), name
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_attention_begins_as_nothing_and_is_learned(place: int) -> None:
-    model, (z, y) = small(place).eval(), asked()
+@pytest.mark.parametrize("attention", ["quarter", "half", "whole"])
+def test_attention_begins_as_nothing_and_is_learned(attention: str) -> None:
+    model, (z, y) = small(attention).eval(), asked()
     without = copy.deepcopy(model)
     for part in (without.average, without.discriminator):
         part.attention = nn.Identity()
@@ -106,7 +106,7 @@ def test_attention_begins_as_nothing_and_is_learned(place: int) -> None:
 
 
 def test_the_block_is_seen() -> None:
-    model, (z, y) = small(1).eval(), asked(2)
+    model, (z, y) = small("half").eval(), asked(2)
     with regard.record(model) as tape:
         x = model(z, y)
         model.discriminator(x, y)
@@ -120,7 +120,7 @@ def test_the_block_is_seen() -> None:
 
 
 def test_without_attention_there_is_none() -> None:
-    assert not [module for module in small(None).modules() if isinstance(module, NonLocal)]
+    assert not [module for module in small("none").modules() if isinstance(module, NonLocal)]
 
 
 def test_a_discriminator_that_is_still_gives_gradients_and_takes_none() -> None:
@@ -176,7 +176,7 @@ def test_copies_and_states() -> None:
     ("options", "said"),
     [
         ({"size": 10}, "size must be a multiple of 4 for SelfAttentionGAN, .* got 10; try size=12"),
-        ({"place": 3}, "place must be 0, 1, 2 or None for SelfAttentionGAN, got 3; try 1, half the size"),
+        ({"attention": "third"}, "unknown attention 'third'"),
         ({"channels": 0}, "channels must be a whole number, 1 or more, for SelfAttentionGAN, got 0"),
         ({"noise": 0}, "noise must be a whole number"),
     ],

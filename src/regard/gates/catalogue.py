@@ -7,6 +7,7 @@ A name may carry options, `se:reduction=4:normalize=softmax`, where variants of 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from torch import nn
@@ -158,6 +159,19 @@ CONFIGURABLE: dict[str, ConfigurableGate] = {
     ),
     "simam": ConfigurableGate(lambda channels, dims, options: SimAM(**options), {"lam": _number}),
 }
+
+
+def optional_gate(gate: str | Callable[[int], nn.Module] | None, dims: int = 2) -> Callable[[int], nn.Module] | None:
+    """The factory of a gate by its name, which options may follow, for so many axes of positions; "none" is None.
+
+    A factory stays as it is.
+    """
+    if gate is None or gate == "none":
+        return None
+    if not isinstance(gate, str):
+        return gate
+    checks.known("gate", gate.partition(":")[0], ["none", *GATES])
+    return partial(gate_factory(gate), dims=dims)
 
 
 def gate_factory(text: str) -> GateFactory:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.common import checks
+from regard.gates.catalogue import optional_gate
 
 MakeGate = Callable[[int], nn.Module]  # takes the number of channels
 # convolutions by the number of axes of positions; of three, the first is time
@@ -107,7 +108,8 @@ class ConvNet(nn.Module):
 
     `depths` holds the number of blocks per stage; stage n has `width`·2ⁿ channels, and all but the first halve the map.
     The convolution before them takes every `stem_stride`-th position.
-    `gate` builds the gate at the end of every block, before the sum, from the number of channels.
+    `gate` is the gate at the end of every block, before the sum: a name of GATES, which options may follow, or a
+    function that builds one from the number of channels.
     `dims` is the number of axes of positions: 1 for signals, 2 for images, 3 for clips, which keep their frames: only
     height and width are halved. With `causal` the map reads nothing behind a position of the first of these axes.
     """
@@ -120,8 +122,8 @@ class ConvNet(nn.Module):
         width: int = 32,
         depths: Sequence[int] = (1, 1, 1),
         stem_stride: int = 1,
-        gate: MakeGate | None = None,
-        dropout: float = 0.0,
+        gate: str | MakeGate | None = None,
+        dropout: float = 0.1,
         dims: int = 2,
         causal: bool = False,
     ) -> None:
@@ -134,6 +136,7 @@ class ConvNet(nn.Module):
         if not depths or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in depths):
             raise ValueError(f"depths must be blocks of each stage, 1 or more, got {depths!r}; try depths=(1, 1, 1)")
         self.channels, self.dims = channels, dims
+        gate = optional_gate(gate, dims)
         self._first_strides = [_strides(dims, stem_stride)[0]]  # strides along the first axis of positions
         self.stem = nn.Sequential(
             _convolution(dims, channels, width, stem_stride, causal), _NORMS[dims](width), nn.ReLU()

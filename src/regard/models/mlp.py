@@ -7,13 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.common import checks
+from regard.gates.catalogue import optional_gate
 
 
 class MLP(nn.Module):
     """logits = W_n relu(… relu(W_1 x + b_1) …) + b_n, x the pixels of an image; 784-128-64-10 for MNIST.
 
-    `hidden` holds the widths of the hidden layers. `gate` builds a gate for signals from a number of channels: it
-    weights the image before the first layer, read as a signal of one position per row, a channel per pixel of a row.
+    `hidden` holds the widths of the hidden layers. `gate`, a name of GATES or a function that builds a gate for signals
+    from a number of channels, weights the image before the first layer, read as a signal of one position per row, a
+    channel per pixel of a row.
     """
 
     def __init__(
@@ -23,8 +25,8 @@ class MLP(nn.Module):
         classes: int,
         *,
         hidden: Sequence[int] = (128, 64),
-        gate: Callable[[int], nn.Module] | None = None,
-        dropout: float = 0.0,
+        gate: str | Callable[[int], nn.Module] | None = None,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         height, width = size
@@ -32,7 +34,8 @@ class MLP(nn.Module):
         if not hidden or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in hidden):
             raise ValueError(f"hidden must be widths of hidden layers, 1 or more, got {hidden!r}; try hidden=(128, 64)")
         self.channels, self.size = channels, (height, width)
-        self.gate = None if gate is None else gate(channels * width)
+        make = optional_gate(gate, dims=1)
+        self.gate = None if make is None else make(channels * width)
         widths = [channels * height * width, *hidden]
         layers = [nn.Linear(dim, wide) for dim, wide in pairwise(widths)]
         self.layers = nn.ModuleList(layers)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attn import observer
 from regard.attn.mechanisms.retina import Retina
 from regard.common import checks
-from regard.gates.catalogue import GateFactory
+from regard.gates.catalogue import GateFactory, optional_gate
 
 State = tuple[Tensor, ...]  # h, or h and c, each "b h"
 
@@ -81,7 +81,7 @@ class RAM(nn.Module):
         loss = loss + mse_loss(glimpses.baseline, reward)
 
     `baseline[:, t]` depends on h_{t−1}, as location t does: a baseline that knew the sample would bias the gradient.
-    `gate`, a factory like those of GATES, weights the image before any glimpse.
+    `gate`, a name of GATES or a factory like those in it, weights the image before any glimpse.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class RAM(nn.Module):
         core: str = "rnn",
         std: float = 0.15,
         outside: str = "zeros",
-        gate: GateFactory | None = None,
+        gate: str | GateFactory | None = None,
     ) -> None:
         super().__init__()
         checks.positive_ints("RAM", channels=channels, classes=classes, glimpses=glimpses, what=what, where=where)
@@ -114,7 +114,8 @@ class RAM(nn.Module):
         self.locate = nn.Linear(hidden, 2)
         self.expect = nn.Linear(hidden, 1)
         self.head = nn.Linear(hidden, classes)
-        self.gate = nn.Identity() if gate is None else gate(channels)
+        make_gate = optional_gate(gate)
+        self.gate = nn.Identity() if make_gate is None else make_gate(channels)
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b k"
         return self.look(x).logits

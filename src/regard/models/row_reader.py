@@ -25,7 +25,7 @@ class RowReader(nn.Module):
         width: int = 16,
         dim: int = 32,
         stride: int | None = None,
-        dropout: float = 0.0,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         height, wide = size

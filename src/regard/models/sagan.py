@@ -12,11 +12,13 @@ from torch.nn.utils import parametrizations
 
 from regard.common import checks
 from regard.common.weight_averaging import can_average
-from regard.gates.catalogue import GateFactory
+from regard.gates.catalogue import GateFactory, optional_gate
 from regard.gates.non_local import NonLocal
 
 # maps between noise and image: a quarter of its size, half of it, all of it
 _MAPS = 3
+# the number of the feature map that the attention block reads
+MAPS: dict[str, int | None] = {"none": None, "quarter": 0, "half": 1, "whole": 2}
 
 
 class ConditionalBatchNorm(nn.Module):
@@ -87,8 +89,9 @@ class DiscriminatorBlock(nn.Module):
         return F.avg_pool2d(self.skip(x) + self.second(torch.relu(self.first(torch.relu(x)))), 2)
 
 
-def _gates(make: GateFactory | None, widths: Sequence[int]) -> nn.ModuleList:
-    """One gate per map; without a factory none has any effect."""
+def _gates(gate: str | GateFactory | None, widths: Sequence[int]) -> nn.ModuleList:
+    """One gate per map; None has no effect."""
+    make = optional_gate(gate)
     return nn.ModuleList(nn.Identity() if make is None else make(width) for width in widths)
 
 
@@ -108,7 +111,7 @@ class Generator(nn.Module):
         noise: int,
         width: int,
         place: int | None,
-        gate: GateFactory | None = None,
+        gate: str | GateFactory | None = None,
     ) -> None:
         super().__init__()
         self.noise, self.start, self.place = noise, size // 4, place
@@ -135,7 +138,14 @@ class Discriminator(nn.Module):
     """
 
     def __init__(
-        self, size: int, channels: int, classes: int, *, width: int, place: int | None, gate: GateFactory | None = None
+        self,
+        size: int,
+        channels: int,
+        classes: int,
+        *,
+        width: int,
+        place: int | None,
+        gate: str | GateFactory | None = None,
     ) -> None:
         super().__init__()
         self.channels, self.size, self.place = channels, size, None if place is None else _MAPS - 1 - place
@@ -163,8 +173,9 @@ class SelfAttentionGAN(nn.Module):
     """min_D E[relu(1 − D(x, y))] + E[relu(1 + D(G(z, y), y))], min_G −E[D(G(z, y), y)]  (Zhang et al. 2019, eq. 4).
 
     Every matrix of G and D, gates aside, has the largest singular value one; y enters G by conditional batch norm and D
-    by a projection. `place` is the map after which the attention block stands: 0, 1 and 2 are a quarter, half and all
-    of `size`; None leaves it out. `gate`, a factory like those of GATES, weights every map of both networks.
+    by a projection. `attention` is the map after which the attention block stands: a "quarter", "half" or the "whole"
+    of `size`; "none" leaves it out. `faster` is the learning rate of D in multiples of that of G. `gate`, a name of
+    GATES or a factory like those in it, weights every map of both networks.
     model(z, y) generates with `average`: the generator whose weights are an exponential moving average of the trained
     ones, which makes better images  (Yazıcı et al. 2019).
     """
@@ -179,10 +190,10 @@ class SelfAttentionGAN(nn.Module):
         classes: int,
         *,
         noise: int = 64,
-        width: int = 32,
-        place: int | None = 1,
-        discriminator_lr_ratio: float = 4.0,
-        gate: GateFactory | None = None,
+        width: int = 16,
+        attention: str = "whole",
+        faster: float = 8.0,
+        gate: str | GateFactory | None = None,
     ) -> None:
         super().__init__()
         checks.positive_ints(
@@ -193,10 +204,10 @@ class SelfAttentionGAN(nn.Module):
                 f"size must be a multiple of 4 for SelfAttentionGAN, which doubles a map twice, got {size}; "
                 f"try size={size + 4 - size % 4}"
             )
-        if place is not None and place not in range(_MAPS):
-            raise ValueError(f"place must be 0, 1, 2 or None for SelfAttentionGAN, got {place!r}; try 1, half the size")
+        checks.known("attention", attention, MAPS)
+        place = MAPS[attention]
         self.noise, self.classes = noise, classes
-        self.lr_multipliers = {"generator": 1.0, "discriminator": discriminator_lr_ratio}
+        self.lr_multipliers = {"generator": 1.0, "discriminator": faster}
         self.generator = Generator(size, channels, classes, noise=noise, width=width, place=place, gate=gate)
         self.discriminator = Discriminator(size, channels, classes, width=width, place=place, gate=gate)
         self.average = copy.deepcopy(self.generator).requires_grad_(False)

@@ -17,7 +17,7 @@ from regard.common.dataclass_json import fields_from_json, parse_number, to_json
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_fields
 from regard.common.options.construct import construct
-from regard.common.options.fields import resolve
+from regard.common.options.fields import at_least, resolve
 from regard.common.suggestions import known, suggestion
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES
@@ -394,7 +394,7 @@ class LabelledImageConfig(TaskConfig):
     """An embedded data set that needs no file: 1,797 handwritten digits of 8 by 8 pixels."""
     train: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
     """Your own images: a folder with IDX files (MNIST), plain or .gz, or with one folder of images per class."""
-    size: int | None = None
+    size: int | None = at_least(1)
     """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ B, T, WORDS = 3, 5, 13
 
 def built(attention: str = "dot", **choices: int) -> ConvCaptioner:
     torch.manual_seed(1)
-    encoder = AnnotationEncoder(1, 7, width=2)
+    encoder = AnnotationEncoder(1, 7, channels=2)
     return ConvCaptioner(encoder, WORDS, width=6, hidden=10, layers=2, attention=attention, **choices)
 
 

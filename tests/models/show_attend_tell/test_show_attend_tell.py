@@ -279,7 +279,7 @@ def test_it_is_recorded_a_map_a_word() -> None:
 @pytest.mark.parametrize("size", [(32, 32), (4, 4), (13, 22)])
 def test_a_place_sees_what_is_there(size: tuple[int, int]) -> None:
     torch.manual_seed(0)
-    net = AnnotationEncoder(2, D, width=4).double()
+    net = AnnotationEncoder(2, D, channels=4).double()
     x = torch.randn(1, 2, *size, dtype=torch.float64)
     made = net(x)
     assert made.shape == (1, D, size[0] // 4, size[1] // 4)
@@ -293,7 +293,7 @@ def test_a_place_sees_what_is_there(size: tuple[int, int]) -> None:
 
 def test_places_differ_by_where_they_lie() -> None:
     torch.manual_seed(0)
-    made = AnnotationEncoder(1, 16, width=4)(torch.zeros(1, 1, 32, 32))[0].flatten(1).T
+    made = AnnotationEncoder(1, 16, channels=4)(torch.zeros(1, 1, 32, 32))[0].flatten(1).T
     assert len(torch.unique(made.detach(), dim=0)) == 64
 
 

@@ -10,7 +10,8 @@ from regard.cli.main import main
 from regard.data.clips.labelled import Clips
 from regard.tasks.classify_clip.baseline import fit_single_frame, single_frame_accuracy
 from regard.tasks.classify_clip.data import ClipFacts, ClipSplits, check_trainable, plan_batches, read_splits
-from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips
+from regard.tasks.classify_clip.options import ClassifyClip
+from regard.tasks.shared.image_options import EvaluateImages
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 from regard.training.run_folder import INITIAL
@@ -69,7 +70,7 @@ def test_a_folder_to_validate_on_and_classes_that_the_run_never_saw(tmp_path: Pa
     note = "labels that the run never saw count as missed: 1 ({}); nll leaves out 4 examples with them"
     assert note.format("'c'") in problem.warnings()
     predictor = task.load().predictor(tmp_path / "run")
-    found = task.load().evaluate(predictor, tmp_path / "run", EvaluateClips(), lambda done, count: None)
+    found = task.load().evaluate(predictor, tmp_path / "run", EvaluateImages(), lambda done, count: None)
     assert note.format("'d'") in found.notes
     assert found.scores["accuracy"] <= 100 * 8 / 12
 

@@ -138,7 +138,7 @@ def test_compare_varies_where_the_block_stands() -> None:
             ["translate", "RUN", "hello"],
             "is a run of generate-image, and regard translate is for runs of",
         ),
-        (["train", "generate-image", "--batch", "1"], "batch must be 2 or more: one image has no spread, got 1"),
+        (["train", "generate-image", "--batch", "1"], "batch must be 2 or more, got 1"),
         (["train", "generate-image", "--attention", "hole"], "--attention hole: did you mean whole|unknown.*hole"),
         (
             ["compare", "generate-image", "--attention", "half,full"],

@@ -15,20 +15,19 @@ class ClipAttention(ClipModel):
     """f_t = Σ_p α_tp h_tp, α_t = softmax_p(u · tanh(W h_tp + b)); v = Σ_t β_t f_t, β likewise; logits = W v + b.
 
     The hierarchy of Yang et al. (2016) with places and frames for words and sentences. `attention` is a name of
-    MECHANISMS that reads both with a learned query; None is that of the formula. A signal has one place per step and no
-    attention over places. `encoder` gives the states h.
+    MECHANISMS that reads both with a learned query; "paper" is that of the formula. A signal has one place per step
+    and no attention over places. `encoder` gives the states h.
     """
 
-    def __init__(
-        self, encoder: ClipEncoder, classes: int, *, attention: str | None = None, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, encoder: ClipEncoder, classes: int, *, attention: str = "paper", dropout: float = 0.1) -> None:
         super().__init__()
         checks.positive_ints("ClipAttention", classes=classes)
         self.channels, self.is_signal, self.causal = encoder.channels, encoder.is_signal, encoder.causal
         self.encoder = encoder
-        self.places = None if self.is_signal else QueryPooling(encoder.out_features, attention=attention)
+        mechanism = None if attention == "paper" else attention
+        self.places = None if self.is_signal else QueryPooling(encoder.out_features, attention=mechanism)
         width = encoder.out_features if self.places is None else self.places.out_features
-        self.steps = QueryPooling(width, attention=attention)
+        self.steps = QueryPooling(width, attention=mechanism)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(self.steps.out_features, classes)
 

@@ -21,7 +21,7 @@ class ClipCell(ClipModel):
     """
 
     def __init__(
-        self, encoder: ClipEncoder, classes: int, *, heads: int = 8, head_width: int = 16, dropout: float = 0.0
+        self, encoder: ClipEncoder, classes: int, *, heads: int = 8, head_width: int = 16, dropout: float = 0.1
     ) -> None:
         super().__init__()
         checks.positive_ints("ClipCell", classes=classes)

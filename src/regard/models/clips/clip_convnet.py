@@ -12,8 +12,9 @@ from regard.models.convnet import ConvNet, MakeGate
 class ClipConvNet(ClipModel):
     """logits = W mean_tp(blocks(x)) + b, by 3-D convolutions, or 1-D convolutions of a signal  (Tran et al. 2015).
 
-    `gate` builds the gate of every block from its channels, for maps of three axes of positions, or of one. A gate
-    weighs a map by all its frames, so a network that is causal has none.
+    `gate`, a name of GATES or a function of the channels, is that of every block, for maps of three axes of positions,
+    or of one. A gate weighs a map by all its frames, so a network that is causal has none. `depths` are (1, 1) and
+    `stem_stride` is 2 unless given, of a signal (1, 1, 1) and 1.
     """
 
     def __init__(
@@ -23,10 +24,10 @@ class ClipConvNet(ClipModel):
         *,
         is_signal: bool = False,
         width: int = 16,
-        depths: Sequence[int] = (1, 1, 1),
-        stem_stride: int = 2,
-        gate: MakeGate | None = None,
-        dropout: float = 0.0,
+        depths: Sequence[int] | None = None,
+        stem_stride: int | None = None,
+        gate: str | MakeGate | None = None,
+        dropout: float = 0.1,
         causal: bool = False,
     ) -> None:
         super().__init__()
@@ -41,8 +42,8 @@ class ClipConvNet(ClipModel):
             classes,
             dims=1 if is_signal else 3,
             width=width,
-            depths=depths,
-            stem_stride=stem_stride,
+            depths=depths or ((1, 1, 1) if is_signal else (1, 1)),
+            stem_stride=stem_stride or (1 if is_signal else 2),
             gate=gate,
             dropout=dropout,
             causal=causal,

@@ -55,7 +55,8 @@ class FrameEncoder(ClipEncoder):
     """h_t = ConvNet(x_{t − 1}, x_t, x_{t + 1}): frames are encoded one by one, each with its neighbours as channels.
 
     `window` frames are encoded together; 1 is the frame alone, so that nothing of its motion is seen. With `causal`
-    they are the frame and those before it. `gate` builds the gate of every block from its channels.
+    they are the frame and those before it. `gate` is that of every block, a name of GATES or a function of its
+    channels.
     """
 
     is_signal = False
@@ -66,16 +67,18 @@ class FrameEncoder(ClipEncoder):
         channels: int,
         *,
         width: int = 16,
-        depths: Sequence[int] = (1, 1, 1),
-        stem_stride: int = 2,
+        depths: Sequence[int] | None = None,
+        stem_stride: int | None = None,
         window: int = 3,
-        gate: MakeGate | None = None,
+        gate: str | MakeGate | None = None,
         causal: bool = False,
     ) -> None:
         super().__init__()
         checks.positive_ints("FrameEncoder", channels=channels, window=window)
         self.channels, self.window, self.causal = channels, window, causal
-        self.net = ConvNet(window * channels, 1, width=width, depths=depths, stem_stride=stem_stride, gate=gate)
+        self.net = ConvNet(
+            window * channels, 1, width=width, depths=depths or (1, 1), stem_stride=stem_stride or 2, gate=gate
+        )
         self.out_features = self.net.head.in_features
         self.net.head = nn.Identity()  # type: ignore[assignment]
 
@@ -96,15 +99,16 @@ class SignalEncoder(ClipEncoder):
         self,
         channels: int,
         *,
-        width: int = 32,
-        depths: Sequence[int] = (1, 1, 1),
-        stem_stride: int = 1,
-        gate: MakeGate | None = None,
+        width: int = 16,
+        depths: Sequence[int] | None = None,
+        stem_stride: int | None = None,
+        gate: str | MakeGate | None = None,
         causal: bool = False,
     ) -> None:
         super().__init__()
         checks.positive_ints("SignalEncoder", channels=channels)
         self.channels, self.causal = channels, causal
+        depths, stem_stride = depths or (1, 1, 1), stem_stride or 1
         self.net = ConvNet(
             channels, 1, dims=1, width=width, depths=depths, stem_stride=stem_stride, gate=gate, causal=causal
         )

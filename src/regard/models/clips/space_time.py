@@ -72,8 +72,8 @@ class SpaceTimeEncoder(ClipEncoder):
         feed: int | None = None,
         patch: int = 4,
         window: int = 3,
-        attention: str | None = None,
-        dropout: float = 0.0,
+        attention: str = "scaled-dot",
+        dropout: float = 0.1,
         causal: bool = False,
     ) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.common import checks
 from regard.common.eval_mode import eval_mode
-from regard.gates.catalogue import GateFactory
+from regard.gates.catalogue import GateFactory, optional_gate
 
 # attributes in which modules declare their output width
 _WIDTH_ATTRIBUTES = ("out_features", "out_channels", "num_features")
@@ -19,23 +19,33 @@ class AnnotationEncoder(nn.Module):
     An annotation vector stands for 4 × 4 pixels and sees only the 12 × 12 pixels around their centre. So that words for
     positions can be learned too, it also gets its position: p = x, y and the sine and cosine of their multiples, from
     −1 at one edge to 1 at the other (Liu et al. 2018). No vector depends on other images of the batch.
-    `gate`, a factory like those of GATES, weights the map u.
+    `annotation` is the width of a vector, `channels` that of the first layer; the second has twice as many. `gate`, a
+    name of GATES or a factory like those in it, weights the map u.
     """
 
-    def __init__(self, channels: int, out_features: int, *, width: int = 32, gate: GateFactory | None = None) -> None:
+    def __init__(
+        self,
+        image_channels: int,
+        annotation: int = 64,
+        *,
+        channels: int = 32,
+        gate: str | GateFactory | None = None,
+    ) -> None:
         super().__init__()
-        checks.positive_ints("AnnotationEncoder", channels=channels, out_features=out_features, width=width)
-        self.channels, self.out_features = channels, out_features
-        self.first = nn.Conv2d(channels, width, 6, stride=2, padding=2)
-        self.second = nn.Conv2d(width, 2 * width, 3, padding=1)
+        checks.positive_ints("AnnotationEncoder", image_channels=image_channels)
+        checks.positive_ints("AnnotationEncoder", annotation=annotation, channels=channels)
+        self.channels, self.out_features = image_channels, annotation
+        self.first = nn.Conv2d(image_channels, channels, 6, stride=2, padding=2)
+        self.second = nn.Conv2d(channels, 2 * channels, 3, padding=1)
         self.pool = nn.MaxPool2d(2)
-        self.mixed = nn.Conv2d(2 * width + _POSITION_CHANNELS, out_features, 1)
-        self.last = nn.Conv2d(out_features, out_features, 1)
+        self.mixed = nn.Conv2d(2 * channels + _POSITION_CHANNELS, annotation, 1)
+        self.last = nn.Conv2d(annotation, annotation, 1)
         for layer in (self.first, self.second, self.mixed, self.last):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)
-        self.gate = nn.Identity() if gate is None else gate(2 * width)
+        make = optional_gate(gate)
+        self.gate = nn.Identity() if make is None else make(2 * channels)
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b d h/4 w/4"
         if x.ndim != 4 or x.shape[1] != self.channels:
@@ -88,8 +98,7 @@ def annotation_width(encoder: nn.Module, example: Tensor | None) -> int:
     """The width of the annotation vectors: as the encoder computes them for an example, or as it declares it."""
     if not isinstance(encoder, nn.Module):
         raise TypeError(
-            f"encoder must be a module, got {type(encoder).__name__}; "
-            "try AnnotationEncoder(channels=1, out_features=96)"
+            f"encoder must be a module, got {type(encoder).__name__}; try AnnotationEncoder(image_channels=1)"
         )
     if example is None:
         for name in _WIDTH_ATTRIBUTES:

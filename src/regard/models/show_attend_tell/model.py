@@ -153,15 +153,16 @@ class ShowAttendTell(ImageCaptioner):
         vocabulary: int,
         *,
         width: int = 64,
-        hidden: int = 128,
+        hidden: int = 96,
         attention: str | Factory = "soft",
-        expected: float = 0.5,
+        expected: float | None = None,
         dropout: float = 0.0,
         padding: int = 0,
         example: Tensor | None = None,
     ) -> None:
         super().__init__()
         checks.positive_ints("ShowAttendTell", vocabulary=vocabulary, width=width, hidden=hidden)
+        expected = 0.5 if expected is None else expected
         if not 0 <= expected <= 1:
             raise ValueError(f"expected must be a chance from 0 to 1, got {expected}; the paper has expected=0.5")
         if isinstance(attention, str):

@@ -58,9 +58,9 @@ class ImageEncoderClassifier(nn.Module):
         classes: int,
         *,
         pooling: str = "first",
-        dropout: float = 0.0,
-        layer_decay: float = 1.0,
-        head_rate: float = 1.0,
+        dropout: float = 0.1,
+        layer_decay: float = 0.9,
+        head_rate: float = 10.0,
     ) -> None:
         super().__init__()
         checks.positive_ints("ImageEncoderClassifier", classes=classes)

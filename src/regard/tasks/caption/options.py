@@ -6,31 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import (
-    check_at_least,
-    check_beam,
-    check_choices,
-    check_owner,
-    check_positive,
-    check_share,
-    check_split,
-)
-from regard.common.options.fields import left_open, option, resolve
+from regard.common.options.checks import CheckedOptions, check_beam, check_owner, check_split
+from regard.common.options.construct import construct
+from regard.common.options.fields import at_least, left_open, option, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
-from regard.tasks.shared.image_options import ServeImages, gate_factory, leave_out_none
+from regard.tasks.shared.image_options import ServeImages, leave_out_none
 from regard.tasks.shared.text_options import check_learnable
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from regard.models.conv.captioner import ConvCaptioner
-    from regard.models.show_attend_tell.model import ShowAttendTell
-    from regard.models.transfer.image_encoder import ImageEncoder
 
 # options of one kind of attention, and their values where they are left open
 _OF_ATTENTION: dict[str, dict[str, float]] = {"soft": {"doubly": 0.01}, "hard": {"expected": 0.5, "entropy": 0.002}}
@@ -40,134 +26,96 @@ _OF_ATTENTION: dict[str, dict[str, float]] = {"soft": {"doubly": 0.01}, "hard": 
 class CaptionDecoderOptions(ModelOptions):
     """A decoder that attends to patches for every word."""
 
+    model_class: ClassVar[str] = "regard.models.show_attend_tell.model:ShowAttendTell"
+
     attention: Literal["soft", "hard"] = "soft"
     """Mix all patches by their weights (soft), or read one, sampled in training and the likeliest then (hard)."""
-    expected: float | None = left_open("0.5")
+    expected: float | None = left_open("0.5", minimum=0, maximum=1)
     """hard: the probability that the patches of a training image are mixed instead of sampled."""
-    width: int = 64
+    width: int = at_least(1, 64)
     """The width of embeddings."""
-    hidden: int = 96
+    hidden: int = at_least(1, 96)
     """The width of the decoder's state."""
-    dropout: float = 0.0
+    dropout: float = share(0.0)
     """The share of embeddings, and of the inputs of the vocabulary layer, that dropout sets to zero in training."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         check_owner(self, "attention", {"hard": ("expected",)})
-        check_at_least(self, 0, {"expected": 0.5})
-        if self.expected is not None and self.expected > 1:
-            raise ValueError(f"expected must be a probability from 0 to 1, got {self.expected}; try expected=0.5")
-        check_at_least(self, 1, dict.fromkeys(("width", "hidden"), 64))
-        check_share(self, {"dropout": 0.1})
         resolve(self, _OF_ATTENTION[self.attention])
 
-    def build_decoder(self, encoder: nn.Module, vocabulary: int) -> ShowAttendTell:
-        """The model whose encoder is any that makes annotation vectors."""
-        from regard.data.text.special_tokens import PAD
-        from regard.models.show_attend_tell.model import ShowAttendTell
 
-        return ShowAttendTell(
-            encoder,
-            vocabulary,
-            width=self.width,
-            hidden=self.hidden,
-            attention=self.attention,
-            # soft attention samples nothing, so it does not use it
-            expected=_OF_ATTENTION["hard"]["expected"] if self.expected is None else self.expected,
-            dropout=self.dropout,
-            padding=PAD,
-        )
+class AnnotationEncoderOptions(ModelOptions):
+    """Options of a model whose encoder is convolutional."""
+
+    part_classes: ClassVar[tuple[str, ...]] = ("regard.models.show_attend_tell.encoder:AnnotationEncoder",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        leave_out_none(self)
+
+    def build(self, image_channels: int, vocabulary: int) -> Any:
+        from regard.models.show_attend_tell.encoder import AnnotationEncoder
+
+        return super().build(construct(AnnotationEncoder, self, image_channels), vocabulary)
 
 
 @dataclass(frozen=True)
-class ShowAttendTellOptions(CaptionDecoderOptions):
+class ShowAttendTellOptions(AnnotationEncoderOptions, CaptionDecoderOptions):
     """A convolutional encoder, and a decoder that attends to patches for every word."""
 
-    annotation: int = 64
+    annotation: int = at_least(1, 64)
     """The width of an annotation vector, which describes one patch."""
-    channels: int = 32
+    channels: int = at_least(1, 32)
+    """Channels of the encoder's first layer; the second has twice as many."""
+    gate: str | None = None
+    """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
+
+
+@dataclass(frozen=True)
+class ConvCaptionOptions(AnnotationEncoderOptions):
+    """A convolutional encoder, and a convolutional decoder that attends to patches in every layer."""
+
+    model_class: ClassVar[str] = "regard.models.conv.captioner:ConvCaptioner"
+
+    attention: str = "dot"
+    """A mechanism by name (see `regard list`)."""
+    width: int = at_least(1, 64)
+    """The width of embeddings."""
+    hidden: int = at_least(1, 96)
+    """The width of the decoder's convolutions."""
+    layers: int = at_least(1, 3)
+    """Layers of the decoder."""
+    kernel: int = at_least(1, 3)
+    """Words that a convolution reads at once."""
+    encoder_gradient: float = left_open("1 / (2 layers)", minimum=0)
+    """In training the gradient of the encoder's outputs is multiplied by this."""
+    dropout: float = share(0.0)
+    """The share of embeddings, and of the inputs of layers, that dropout sets to zero in training."""
+    annotation: int = at_least(1, 64)
+    """The width of an annotation vector, which describes one patch."""
+    channels: int = at_least(1, 32)
     """Channels of the encoder's first layer; the second has twice as many."""
     gate: str | None = None
     """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, dict.fromkeys(("annotation", "channels"), 64))
-        leave_out_none(self)
-
-    def build(self, image_channels: int, vocabulary: int) -> ShowAttendTell:
-        from regard.models.show_attend_tell.encoder import AnnotationEncoder
-
-        encoder = AnnotationEncoder(image_channels, self.annotation, width=self.channels, gate=gate_factory(self.gate))
-        return self.build_decoder(encoder, vocabulary)
-
-
-@dataclass(frozen=True)
-class ConvCaptionOptions(ModelOptions):
-    """A convolutional encoder, and a convolutional decoder that attends to patches in every layer."""
-
-    attention: str = "dot"
-    """A mechanism by name (see `regard list`)."""
-    width: int = 64
-    """The width of embeddings."""
-    hidden: int = 96
-    """The width of the decoder's convolutions."""
-    layers: int = 3
-    """Layers of the decoder."""
-    kernel: int = 3
-    """Words that a convolution reads at once."""
-    encoder_gradient: float = left_open("1 / (2 layers)")
-    """In training the gradient of the encoder's outputs is multiplied by this."""
-    dropout: float = 0.0
-    """The share of embeddings, and of the inputs of layers, that dropout sets to zero in training."""
-    annotation: int = 64
-    """The width of an annotation vector, which describes one patch."""
-    channels: int = 32
-    """Channels of the encoder's first layer; the second has twice as many."""
-    gate: str | None = None
-    """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
-
-    def __post_init__(self) -> None:
         check_learnable(self.attention)
-        leave_out_none(self)
-        check_at_least(self, 0, {"encoder_gradient": 0.2})
-        check_at_least(self, 1, dict.fromkeys(("width", "hidden", "annotation", "channels"), 64))
-        check_at_least(self, 1, dict.fromkeys(("layers", "kernel"), 3))
-        check_share(self, {"dropout": 0.1})
         resolve(self, {"encoder_gradient": 1 / (2 * self.layers)})
-
-    def build(self, image_channels: int, vocabulary: int) -> ConvCaptioner:
-        from regard.data.text.special_tokens import PAD
-        from regard.models.conv.captioner import ConvCaptioner
-        from regard.models.show_attend_tell.encoder import AnnotationEncoder
-
-        return ConvCaptioner(
-            AnnotationEncoder(image_channels, self.annotation, width=self.channels, gate=gate_factory(self.gate)),
-            vocabulary,
-            width=self.width,
-            hidden=self.hidden,
-            layers=self.layers,
-            kernel=self.kernel,
-            attention=self.attention,
-            encoder_gradient=self.encoder_gradient,
-            dropout=self.dropout,
-            padding=PAD,
-        )
 
 
 @dataclass(frozen=True)
 class PretrainedCaptionOptions(CaptionDecoderOptions, ImageEncoderOptions):
     """A pretrained ViT, and a decoder that attends to the states of its patches for every word."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ImageEncoderOptions.__post_init__(self)
+    read_by_task: ClassVar[tuple[str, ...]] = ("layer_decay", "head_rate")
 
-    def build(self, encoder: ImageEncoder, vocabulary: int) -> ShowAttendTell:
+    def build(self, encoder: Any, vocabulary: int) -> Any:
         from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
         from regard.models.transfer.image_encoder import PatchAnnotations
 
-        model = self.build_decoder(PatchAnnotations(encoder), vocabulary)
+        model = super().build(PatchAnnotations(encoder), vocabulary)
         slow = {name: self.head_rate * rate for name, rate in model.lr_multipliers.items()}
         rates = fine_tuning_rates(model, self.layer_decay, self.head_rate, "encoder.encoder")
         model.lr_multipliers = {**rates, **slow}
@@ -175,10 +123,10 @@ class PretrainedCaptionOptions(CaptionDecoderOptions, ImageEncoderOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateCaptions:
+class EvaluateCaptions(CheckedOptions):
     """Options of `regard evaluate` for captions."""
 
-    beam: int = 5
+    beam: int = at_least(1, 5)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
     length_penalty: float = left_open(1)
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer captions."""
@@ -188,7 +136,7 @@ class EvaluateCaptions:
     """Other images with captions: one .tsv file."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         check_beam(self)
         if len(self.test) > 1:
             raise ValueError(f"--test must be one .tsv file, got {len(self.test)}; join them first")
@@ -196,14 +144,11 @@ class EvaluateCaptions:
 
 
 @dataclass(frozen=True)
-class PredictCaptions:
+class PredictCaptions(CheckedOptions):
     """Options of `regard predict` for captions."""
 
-    top: int = 1
+    top: int = at_least(1, 1)
     """Captions per image, the best first."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
@@ -258,44 +203,38 @@ class Caption(TaskConfig):
     """Images to choose the best weights by, in the format of --train; if left out, a tenth of the training images."""
     test: Path | None = option(None, metavar="FILE")
     """Images that only `regard evaluate` reads; if left out, those of --valid."""
-    size: int | None = None
+    size: int | None = at_least(1)
     """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
 
     tokens: Literal["bpe", "characters", "words"] = left_open()
     """The kind of tokens."""
-    vocabulary: int = 8000
+    vocabulary: int = at_least(1, 8000)
     """The largest number of different tokens."""
-    max_length: int = 60
+    max_length: int = at_least(1, 60)
     """Longer captions, in tokens, are dropped from training; no caption that the model writes is longer."""
 
     model: ShowAttendTellOptions | ConvCaptionOptions | PretrainedCaptionOptions = left_open()
     """A convolutional encoder or a pretrained ViT, and a recurrent or a convolutional decoder that attends."""
-    doubly: float | None = left_open("0.01")
+    doubly: float | None = left_open("0.01", minimum=0)
     """soft: λ of Σ_i (1 − Σ_t α_ti)², which makes captions attend to every patch."""
-    entropy: float | None = left_open("0.002")
+    entropy: float | None = left_open("0.002", minimum=0)
     """hard: the weight of the entropy of the attention, which keeps it undecided while it learns where to attend."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
-    batch: int = 640
+    batch: int = at_least(1, 640)
     """Tokens per batch, padding included, at most; short, middling and long captions are in separate batches."""
     bleu: Literal["13a", "char", "zh", "ja-mecab"] | None = left_open("13a; zh or char for captions without spaces")
     """The tokenisation of BLEU."""
-    valid_lines: int = 500
+    valid_lines: int = at_least(1, 500)
     """Images to validate on, at most."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines scenes, initial weights, the order of batches, sampled patches, and which images are held out."""
 
     def __post_init__(self) -> None:
-        for name in ("train", "valid", "test"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, Path(getattr(self, name)))
         super().__post_init__()
         self._check_files_given(["valid", "test", "size"], "images", "train=FILE")
         chosen = SimpleNamespace(attention=self.attention_kind, doubly=self.doubly, entropy=self.entropy)
         check_owner(chosen, "attention", {"soft": ("doubly",), "hard": ("entropy",)})
-        check_at_least(self, 0, {"doubly": 0.01, "entropy": 0.002, "seed": 0})
-        check_at_least(self, 1, dict.fromkeys(("size", "vocabulary", "max_length", "valid_lines", "batch"), 64))
-        check_share(self, {"smoothing": 0.1})
         resolve(self, _OF_ATTENTION[self.attention_kind])
 
     @property

@@ -70,7 +70,7 @@ def _frames(frames: Sequence[Clip], facts: ClipFacts) -> Tensor:  # "1 …" each
 
 def _build(facts: ClipFacts) -> nn.Module:
     if facts.size is not None:
-        return ConvNet(facts.channels, len(facts.classes), width=_WIDTH, depths=(1, 1), stem_stride=2)
+        return ConvNet(facts.channels, len(facts.classes), width=_WIDTH, depths=(1, 1), stem_stride=2, dropout=0.0)
     hidden = nn.Linear(facts.channels, _HIDDEN)
     return nn.Sequential(
         hidden, nn.ReLU(), nn.Linear(_HIDDEN, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, len(facts.classes))

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import check_at_least, check_choices, check_even_heads, check_positive, check_share
-from regard.common.options.fields import flag, left_open, resolve
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.construct import construct
+from regard.common.options.fields import at_least, flag, left_open, option, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
-from regard.tasks.shared.image_options import gate_factory, leave_out_none
-
-if TYPE_CHECKING:
-    from regard.gates.catalogue import GateFactory
-    from regard.models.clips.clip_attention import ClipAttention
-    from regard.models.clips.clip_cell import ClipCell
-    from regard.models.clips.clip_convnet import ClipConvNet
-    from regard.models.clips.clip_model import ClipModel
-    from regard.models.clips.encoders import ClipEncoder
-    from regard.models.convnet import MakeGate
-
-# the attention of Yang et al., softmax(u · tanh(W h + b)); the other names are mechanisms
-PAPER = "paper"
-# the scaled dot product, that of a Transformer's own paper
-DOT = "scaled-dot"
-
+from regard.tasks.shared.image_options import EvaluateImages, leave_out_none
 
 # frames that are encoded together
 _WINDOW = 3
@@ -42,27 +26,13 @@ def _check_window(window: int, size: tuple[int, int] | None) -> None:
 
 
 @dataclass(frozen=True)
-class EvaluateClips:
-    """Options of `regard evaluate` for clips."""
-
-    split: Literal["valid", "test"] = "test"
-    """The part of the run's own data: test, or valid, which chose the best weights."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-
-
-@dataclass(frozen=True)
-class PredictClips:
+class PredictClips(CheckedOptions):
     """Options of `regard predict` for clips."""
 
-    top: int = 1
+    top: int = at_least(1, 1)
     """Classes per clip, the likeliest first."""
     growing: bool = flag()
     """Print the class after every frame, of the clip that ends there; for models that are causal."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
@@ -71,15 +41,8 @@ class ClipModelOptions(ModelOptions):
 
     causal: bool = flag()
     """Read no step behind the present one, so that a clip can be classified while it grows."""
-    dropout: float = 0.1
+    dropout: float = share(0.1)
     """The share of features that dropout sets to zero in training."""
-
-    def __post_init__(self) -> None:
-        check_share(self, {"dropout": 0.1})
-
-    @abstractmethod
-    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipModel:
-        """`size` is the height and width of the frames, None for signals."""
 
 
 @dataclass(frozen=True)
@@ -88,146 +51,106 @@ class ConvolvedOptions(ClipModelOptions):
 
     gate: str | None = None
     """The gate at the end of every residual block, a name of `regard list gates`; if left out, none."""
-    width: int = 16
+    width: int = at_least(1, 16)
     """Channels of the first stage; every later stage has twice as many as the one before."""
     depths: tuple[int, ...] | None = left_open("1 1 for pictures, 1 1 1 for signals")
     """Residual blocks of each stage; all stages but the first halve height and width, or the samples."""
-    stem_stride: int | None = left_open("2 for pictures, 1 for signals")
+    stem_stride: int | None = left_open("2 for pictures, 1 for signals", minimum=1)
     """Pixels, or samples, from one place of the first map to the next."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         leave_out_none(self)
-        if self.depths is not None:
-            object.__setattr__(self, "depths", tuple(self.depths))
-        check_at_least(self, 1, {"width": 16, "stem_stride": 2})
-
-    def convolutions(self, dims: int) -> dict[str, Any]:
-        """The arguments of residual blocks over maps with so many axes of positions."""
-        return {
-            "width": self.width,
-            "depths": self.depths or ((1, 1, 1) if dims == 1 else (1, 1)),
-            "stem_stride": self.stem_stride or (1 if dims == 1 else 2),
-            "gate": gate_of(self.gate, dims),
-            "causal": self.causal,
-        }
 
 
 @dataclass(frozen=True)
 class FrameOptions(ConvolvedOptions):
     """Options of models that encode frames one by one."""
 
-    window: int = _WINDOW
+    part_classes: ClassVar[tuple[str, ...]] = (
+        "regard.models.clips.encoders:FrameEncoder",
+        "regard.models.clips.encoders:SignalEncoder",
+    )
+
+    window: int = at_least(1, _WINDOW)
     """Frames that are encoded together, as channels: a frame and its neighbours; 1 hides all motion. A signal has no
     frames."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"window": _WINDOW})
-
-    def encoder(self, channels: int, size: tuple[int, int] | None) -> ClipEncoder:
-        """The states of frames, or of the samples of a signal."""
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> Any:
+        """`size` is the height and width of the frames, None for signals."""
         from regard.models.clips.encoders import FrameEncoder, SignalEncoder
 
         _check_window(self.window, size)
-        if size is None:
-            return SignalEncoder(channels, **self.convolutions(1))
-        return FrameEncoder(channels, window=self.window, **self.convolutions(2))
+        encoder: Any = SignalEncoder if size is None else FrameEncoder
+        return super().build(construct(encoder, self, channels), classes)
 
 
 @dataclass(frozen=True)
 class ClipAttentionOptions(FrameOptions):
     """Frames that are encoded one by one; learned queries attend to the places of each, and to the frames."""
 
-    attention: str = PAPER
+    model_class: ClassVar[str] = "regard.models.clips.clip_attention:ClipAttention"
+
+    attention: str = "paper"
     """That of Yang et al. (paper), or a mechanism by name (see `regard list`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_clip_attention(self.attention)
 
-    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipAttention:
-        from regard.models.clips.clip_attention import ClipAttention
-
-        mechanism = None if self.attention == PAPER else self.attention
-        return ClipAttention(self.encoder(channels, size), classes, attention=mechanism, dropout=self.dropout)
-
 
 @dataclass(frozen=True)
 class ClipConvNetOptions(ConvolvedOptions):
     """3-D convolutions over frames and places, or 1-D convolutions over a signal, with a gate in every block."""
 
-    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipConvNet:
-        from regard.models.clips.clip_convnet import ClipConvNet
+    model_class: ClassVar[str] = "regard.models.clips.clip_convnet:ClipConvNet"
 
-        convolutions = self.convolutions(1 if size is None else 3)
-        return ClipConvNet(channels, classes, is_signal=size is None, dropout=self.dropout, **convolutions)
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> Any:
+        return super().build(channels, classes, is_signal=size is None)
 
 
 @dataclass(frozen=True)
 class ClipCellOptions(FrameOptions):
     """A recurrent gated attention cell that reads frame by frame and attends to the places of each."""
 
-    heads: int = 8
+    model_class: ClassVar[str] = "regard.models.clips.clip_cell:ClipCell"
+
+    heads: int = at_least(1, 8)
     """Heads of the cell."""
-    head_width: int = 16
+    head_width: int = at_least(1, 16)
     """The width of every head."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, {"heads": 8, "head_width": 16})
-
-    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipCell:
-        from regard.models.clips.clip_cell import ClipCell
-
-        encoder = self.encoder(channels, size)
-        return ClipCell(encoder, classes, heads=self.heads, head_width=self.head_width, dropout=self.dropout)
 
 
 @dataclass(frozen=True)
 class SpaceTimeOptions(ClipModelOptions):
     """A Transformer with attention over time at every place, and over the places of every frame."""
 
-    attention: str = DOT
+    model_class: ClassVar[str] = "regard.models.clips.space_time:SpaceTimeEncoder"
+
+    attention: str = "scaled-dot"
     """The attention of the heads, a mechanism by name (see `regard list`)."""
-    width: int = 48
+    width: int = at_least(1, 48)
     """The width of the states."""
-    layers: int = 2
+    layers: int = at_least(1, 2)
     """Layers, each with attention over time and over places."""
-    heads: int = 4
+    heads: int = at_least(1, 4, divides="width")
     """Heads per attention."""
-    feed: int | None = left_open("four times the width")
+    feed: int | None = left_open("four times the width", minimum=1)
     """The width of the feed-forward networks."""
-    patch: int = 4
+    patch: int = at_least(1, 4)
     """Pixels of a patch, wide and high; or samples from one state of a signal to the next."""
-    window: int = _WINDOW
+    window: int = at_least(1, _WINDOW)
     """Frames that a patch holds, as channels: a frame and its neighbours. A signal has no frames."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"width": 48, "layers": 2, "heads": 4, "feed": 192, "patch": 4, "window": _WINDOW})
-        check_even_heads(self.width, self.heads)
         resolve(self, {"feed": 4 * self.width})
 
-    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> ClipAttention:
+    def build(self, channels: int, size: tuple[int, int] | None, classes: int) -> Any:
         from regard.models.clips.clip_attention import ClipAttention
-        from regard.models.clips.space_time import SpaceTimeEncoder
 
         _check_window(self.window, size)
-        encoder = SpaceTimeEncoder(
-            channels,
-            size,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            feed=self.feed,
-            patch=self.patch,
-            window=self.window,
-            attention=None if self.attention == DOT else self.attention,
-            dropout=self.dropout,
-            causal=self.causal,
-        )
-        return ClipAttention(encoder, classes, dropout=self.dropout)
+        return ClipAttention(super().build(channels, size), classes, dropout=self.dropout)
 
 
 def check_clip_attention(attention: str) -> None:
@@ -237,12 +160,6 @@ def check_clip_attention(attention: str) -> None:
             f"attention={attention!r} has no gradient that could teach it which frames to choose; try "
             "attention='gumbel', 'straight-through' or 'sparsemax'"
         )
-
-
-def gate_of(name: str | None, dims: int) -> MakeGate | None:
-    """The factory of this gate for maps with so many axes of positions, if there is a name."""
-    make: GateFactory | None = gate_factory(name)
-    return None if make is None else partial(make, dims=dims)
 
 
 @dataclass(frozen=True)
@@ -278,35 +195,30 @@ class ClassifyClip(TaskConfig):
     run_files: ClassVar[tuple[str, ...]] = ("clips.json", EXAMPLES, "baseline.safetensors")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("clips.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("size",)
-    Evaluate: ClassVar[type] = EvaluateClips
+    Evaluate: ClassVar[type] = EvaluateImages
     Predict: ClassVar[type] = PredictClips
 
     data: Literal["directions", "meetings", "camouflage", "signals"] | None = None
     """An embedded data set that needs no file: the direction of a moving digit, whether two digits met, which digit
     moves over dots like its own, or the pattern that a signal has somewhere in noise."""
-    train: Path | None = field(default=None, metadata={"metavar": "PATH"})
+    train: Path | None = option(None, metavar="PATH")
     """Your own clips: a folder per class, of folders of numbered frames, animated GIF or PNG, or .npy; or signals, one
     per line, in .csv or .tsv, with the class first, or in .ts."""
-    size: int | None = None
+    size: int | None = at_least(1)
     """Frames are resized to this many pixels, wide and high; if left out, they must all have one size."""
     model: ClipModelOptions = left_open()
     """Frames that are encoded one by one and pooled by attention, convolutions over frames and places, a recurrent
     gated attention cell, or a Transformer over space and time."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the target's probability that is spread over all classes."""
-    batch: int = 32
+    batch: int = at_least(1, 32)
     """Clips per batch."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, dropout, and which clips are held out."""
 
     def __post_init__(self) -> None:
-        if self.train is not None:
-            object.__setattr__(self, "train", Path(self.train))
         super().__post_init__()
         self._check_files_given(["size"], "clips", "train=PATH")
-        check_at_least(self, 1, {"size": 32, "batch": 32})
-        check_at_least(self, 0, {"seed": 0})
-        check_share(self, {"smoothing": 0.1})
 
     @property
     def title(self) -> str:

@@ -27,7 +27,7 @@ from regard.tasks.classify_clip.data import (
     plan_batches,
     read_splits,
 )
-from regard.tasks.classify_clip.options import ClassifyClip, EvaluateClips
+from regard.tasks.classify_clip.options import ClassifyClip
 from regard.tasks.classify_clip.predictor import ClipClassifier
 from regard.tasks.shared.classification import (
     class_intervals,
@@ -37,6 +37,7 @@ from regard.tasks.shared.classification import (
     unseen_class_notes,
     write_baseline,
 )
+from regard.tasks.shared.image_options import EvaluateImages
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
@@ -129,7 +130,7 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
         return "test:0"
 
     def evaluate(
-        self, predictor: ClipClassifier, folder: Path, options: EvaluateClips, progress: Progress
+        self, predictor: ClipClassifier, folder: Path, options: EvaluateImages, progress: Progress
     ) -> Evaluation:
         facts = predictor.facts
         config, data = self.config, getattr(read_splits(self.config, facts.classes), options.split)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import check_at_least, check_choices, check_radius, check_share
-from regard.common.options.fields import left_open, resolve
+from regard.common.options.checks import check_radius
+from regard.common.options.fields import at_least, left_open, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
@@ -19,17 +17,8 @@ from regard.tasks.shared.image_options import (
     EvaluateImages,
     PredictImageClasses,
     ServeImages,
-    gate_factory,
     leave_out_none,
 )
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from regard.models.convnet import ConvNet
-    from regard.models.mlp import MLP
-    from regard.models.row_reader import RowReader
-    from regard.models.transfer.image_encoder import ImageEncoder, ImageEncoderClassifier
 
 
 @dataclass(frozen=True)
@@ -38,10 +27,6 @@ class ImageClassifierOptions(ModelOptions):
 
     # the names of the rows and columns of its attention maps, for figures; empty if they are patches or channels
     map_axes: ClassVar[Mapping[str, str]] = {}
-
-    @abstractmethod
-    def build(self, channels: int, size: tuple[int, int], classes: int) -> nn.Module:
-        """`size` is the height and width of an image."""
 
     def resolved_by(self, size: tuple[int, int]) -> dict[str, Any]:
         """The open fields as images of this height and width decide them."""
@@ -52,90 +37,63 @@ class ImageClassifierOptions(ModelOptions):
 class ConvNetOptions(ImageClassifierOptions):
     """Residual blocks, each with a gate at its end."""
 
+    model_class: ClassVar[str] = "regard.models.convnet:ConvNet"
+
     gate: str | None = None
     """The gate at the end of every block, a name of `regard list gates`; if left out, none."""
-    width: int = 32
+    width: int = at_least(1, 32)
     """Channels of the first stage; every later stage has twice as many as the one before."""
     depths: tuple[int, ...] = (1, 1, 1)
     """Residual blocks of each stage."""
-    stem_stride: int = 1
+    stem_stride: int = at_least(1, 1)
     """Pixels from one place of the first map to the next; 2 makes a training about four times as quick."""
-    dropout: float = 0.1
+    dropout: float = share(0.1)
     """The share of features that dropout sets to zero before the last layer in training."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         leave_out_none(self)
-        object.__setattr__(self, "depths", tuple(self.depths))
-        check_at_least(self, 1, {"width": 16, "stem_stride": 2})
-        check_share(self, {"dropout": 0.1})
 
-    def build(self, channels: int, size: tuple[int, int], classes: int) -> ConvNet:
-        from regard.models.convnet import ConvNet
-
-        return ConvNet(
-            channels,
-            classes,
-            width=self.width,
-            depths=self.depths,
-            stem_stride=self.stem_stride,
-            gate=gate_factory(self.gate),
-            dropout=self.dropout,
-        )
+    def build(self, channels: int, size: tuple[int, int], classes: int) -> Any:
+        return super().build(channels, classes)
 
 
 @dataclass(frozen=True)
 class MLPOptions(ImageClassifierOptions):
     """A multilayer perceptron of the pixels; a gate may weight the rows of the image before it."""
 
+    model_class: ClassVar[str] = "regard.models.mlp:MLP"
+
     gate: str | None = None
     """The gate on the rows of the image before the first layer, a name of `regard list gates`; if left out, none."""
     hidden: tuple[int, ...] = (128, 64)
     """The widths of the hidden layers."""
-    dropout: float = 0.1
+    dropout: float = share(0.1)
     """The share of features that dropout sets to zero before the last layer in training."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         leave_out_none(self)
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        check_share(self, {"dropout": 0.1})
-
-    def build(self, channels: int, size: tuple[int, int], classes: int) -> MLP:
-        from regard.models.mlp import MLP
-
-        make = gate_factory(self.gate)
-        gate = None if make is None else partial(make, dims=1)
-        return MLP(channels, size, classes, hidden=self.hidden, gate=gate, dropout=self.dropout)
 
 
 @dataclass(frozen=True)
 class RowReaderOptions(ImageClassifierOptions):
     """A recurrent gated attention cell that reads an image row by row."""
 
+    model_class: ClassVar[str] = "regard.models.row_reader:RowReader"
     map_axes: ClassVar[Mapping[str, str]] = {
         "queries": "rows of the picture, from the top",
         "keys": "patches of a row, from the left",
     }
 
-    width: int = 16
+    width: int = at_least(1, 16)
     """The width of every head."""
-    heads: int = 12
+    heads: int = at_least(1, 12)
     """Heads of the cell."""
-    stride: int | None = left_open("an eighth of the image")
+    stride: int | None = left_open("an eighth of the image", minimum=1)
     """Pixels from one row to the next, and from one patch of a row to the next."""
-    dropout: float = 0.1
+    dropout: float = share(0.1)
     """The share of features that dropout sets to zero before the last layer in training."""
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, {"width": 16, "heads": 12, "stride": 4})
-        check_share(self, {"dropout": 0.1})
-
-    def build(self, channels: int, size: tuple[int, int], classes: int) -> RowReader:
-        from regard.models.row_reader import RowReader
-
-        stride = self.resolved_by(size)["stride"]
-        return RowReader(
-            channels, size, classes, heads=self.heads, width=self.width, stride=stride, dropout=self.dropout
-        )
 
     def resolved_by(self, size: tuple[int, int]) -> dict[str, Any]:
         return {"stride": max(round(min(size) / 8), 1) if self.stride is None else self.stride}
@@ -145,31 +103,15 @@ class RowReaderOptions(ImageClassifierOptions):
 class PretrainedImageOptions(ImageEncoderOptions):
     """A pretrained ViT, whose class token or patches become the vector of an image  (Dosovitskiy et al. 2021)."""
 
+    model_class: ClassVar[str] = "regard.models.transfer.image_encoder:ImageEncoderClassifier"
     map_axes: ClassVar[Mapping[str, str]] = {}
 
     attention: str | None = left_open("that of the encoder")
     """Another mechanism in all heads of the encoder, by name (see `regard list`)."""
     pooling: Literal["first", "mean"] = "first"
     """The vector of an image: the state of the class token, or the mean of the states of its patches."""
-    dropout: float = 0.1
+    dropout: float = share(0.1)
     """The share of features that dropout sets to zero in training, above the encoder."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choices(self)
-        check_share(self, {"dropout": 0.1})
-
-    def build(self, encoder: ImageEncoder, classes: int) -> ImageEncoderClassifier:
-        from regard.models.transfer.image_encoder import ImageEncoderClassifier
-
-        return ImageEncoderClassifier(
-            encoder,
-            classes,
-            pooling=self.pooling,
-            dropout=self.dropout,
-            layer_decay=self.layer_decay,
-            head_rate=self.head_rate,
-        )
 
     def resolved_by(self, size: tuple[int, int]) -> dict[str, Any]:
         return {}
@@ -209,26 +151,23 @@ class ClassifyImage(LabelledImageConfig):
     model: ImageClassifierOptions | PretrainedImageOptions = left_open()
     """Residual blocks or a perceptron, which may have a gate, a gated attention cell that reads row by row, or a
     pretrained ViT."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the target's probability that is spread over all classes."""
-    shift: int = 1
+    shift: int = at_least(0, 1)
     """Training images are shifted at random by up to this many pixels each way."""
     adversary: Literal["pgd", "fgsm"] | None = None
     """Attack every training image first: by pgd, or by fgsm, one step from a random start, which is quicker."""
     eps: float | None = left_open("0.1 with --adversary")
     """The largest change of a pixel, from 0 to 1, by the adversary."""
-    attack_steps: int | None = left_open("5 with --adversary pgd")
+    attack_steps: int | None = left_open("5 with --adversary pgd", minimum=1)
     """Steps of the adversary pgd."""
-    batch: int = 64
+    batch: int = at_least(1, 64)
     """Images per batch."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, shifts, dropout, and which images are held out."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least(self, 1, {"size": 32, "batch": 64})
-        check_at_least(self, 0, {"shift": 0, "seed": 0})
-        check_share(self, {"smoothing": 0.1})
         self._check_adversary()
 
     def _check_adversary(self) -> None:
@@ -238,7 +177,6 @@ class ClassifyImage(LabelledImageConfig):
         if self.adversary != "pgd" and self.attack_steps is not None:
             raise ValueError(f"attack_steps={self.attack_steps} belongs to adversary=pgd; give it, or leave this out")
         check_radius(self, "eps")
-        check_at_least(self, 1, {"attack_steps": 5})
         if self.adversary is not None:
             resolve(self, {"eps": 0.1, **({"attack_steps": 5} if self.adversary == "pgd" else {})})
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import check_at_least, check_choices, check_positive, check_seed, check_share
-from regard.common.options.fields import left_open
+from regard.common.options.checks import CheckedOptions, check_seed
+from regard.common.options.fields import at_least, left_open, positive, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
-from regard.tasks.shared.image_options import EvaluateImages, gate_factory, leave_out_none
+from regard.tasks.shared.image_options import EvaluateImages, leave_out_none
 
-if TYPE_CHECKING:
-    from regard.models.sagan import SelfAttentionGAN
-
-# the number of the feature map that the attention block reads
-MAPS: dict[str, int | None] = {"none": None, "quarter": 0, "half": 1, "whole": 2}
 # the classifiers that judge samples: for the choice of weights, and for `regard evaluate`
 JUDGE, TEST_JUDGE = "judge.safetensors", "judge-test.safetensors"
 
@@ -26,50 +21,35 @@ JUDGE, TEST_JUDGE = "judge.safetensors", "judge-test.safetensors"
 class SAGANOptions(ModelOptions):
     """A generator and a discriminator with self-attention."""
 
+    model_class: ClassVar[str] = "regard.models.sagan:SelfAttentionGAN"
+
     attention: Literal["none", "quarter", "half", "whole"] = "whole"
     """The feature map that the attention block reads, in both networks: a quarter, half or all of the image's size."""
-    width: int = 16
+    width: int = at_least(1, 16)
     """Channels of the largest map; a map of half the size has twice as many, of a quarter four times as many."""
-    noise: int = 64
+    noise: int = at_least(1, 64)
     """Random numbers per image."""
-    faster: float = 8.0
+    faster: float = positive(8.0)
     """The learning rate of the discriminator, in multiples of --lr."""
     gate: str | None = None
     """The gate on every map of both networks, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"width": 32, "noise": 32})
-        if not self.faster > 0:
-            raise ValueError(f"faster must be positive, got {self.faster}; try faster=8")
+        super().__post_init__()
         leave_out_none(self)
-
-    def build(self, size: int, channels: int, classes: int) -> SelfAttentionGAN:
-        from regard.models.sagan import SelfAttentionGAN
-
-        return SelfAttentionGAN(
-            size,
-            channels,
-            classes,
-            noise=self.noise,
-            width=self.width,
-            place=MAPS[self.attention],
-            discriminator_lr_ratio=self.faster,
-            gate=gate_factory(self.gate),
-        )
 
 
 @dataclass(frozen=True)
-class PredictSamples:
+class PredictSamples(CheckedOptions):
     """Options of `regard predict` for generators of images."""
 
-    count: int = 10
+    count: int = at_least(1, 10)
     """Images per class."""
     seed: int | None = left_open("one more than the seed of the run")
     """The same seed samples the same images."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "count")
+        super().__post_init__()
         check_seed(self)
 
 
@@ -105,26 +85,21 @@ class GenerateImage(LabelledImageConfig):
 
     model: SAGANOptions = left_open()
     """The generator and the discriminator."""
-    keep: float = 0.995
+    keep: float = share(0.995)
     """The decay of the moving average of the generator's weights, which images are sampled with."""
-    shift: int = 0
+    shift: int = at_least(0, 0)
     """Training images are shifted at random by up to this many pixels each way; samples are then shifted as well."""
-    judge: int = 300
+    judge: int = at_least(1, 300)
     """Training steps of the classifier that recognises samples."""
-    batch: int = 32
+    batch: int = at_least(2, 32)
     """Images per batch."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, samples, and which images are held out."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.size is not None and (self.size < 4 or self.size % 4):
             raise ValueError(f"size must be a multiple of 4, got {self.size}; try size={max(4, self.size // 4 * 4)}")
-        check_at_least(self, 1, {"judge": 32})
-        if self.batch < 2:
-            raise ValueError(f"batch must be 2 or more: one image has no spread, got {self.batch}; try batch=32")
-        check_at_least(self, 0, {"shift": 0, "seed": 0})
-        check_share(self, {"keep": 0.995})
 
     @property
     def title(self) -> str:

@@ -3,90 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import check_at_least, check_choices, check_share
-from regard.common.options.fields import left_open, resolve
+from regard.common.options.fields import at_least, left_open, positive, resolve, share
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 from regard.tasks.shared.image_options import (
     AttackImages,
     EvaluateImages,
     PredictImageClasses,
     ServeImages,
-    gate_factory,
     leave_out_none,
 )
-
-if TYPE_CHECKING:
-    from regard.models.ram import RAM
 
 
 @dataclass(frozen=True)
 class RAMOptions(ModelOptions):
     """The recurrent attention model."""
 
-    glimpses: int = 6
+    model_class: ClassVar[str] = "regard.models.ram:RAM"
+    read_by_task: ClassVar[tuple[str, ...]] = ("patch", "scales")
+
+    glimpses: int = at_least(1, 6)
     """Glimpses per image."""
-    patch: int | None = left_open("8 for images of 28 and 4 at least, in a scene 12 and 6 at least")
+    patch: int | None = left_open("8 for images of 28 and 4 at least, in a scene 12 and 6 at least", minimum=1)
     """The width and height of a glimpse, in cells."""
-    scales: int | None = left_open("1, and 3 in a scene")
+    scales: int | None = left_open("1, and 3 in a scene", minimum=1)
     """Patches per glimpse; each covers twice the width of the one before, at half its resolution."""
-    what: int = 128
+    what: int = at_least(1, 128)
     """The width of the layer that reads the pixels of a glimpse."""
-    where: int = 128
+    where: int = at_least(1, 128)
     """The width of the layer that reads its location."""
-    glimpse: int = 256
+    glimpse: int = at_least(1, 256)
     """The width of the layer that joins both."""
-    hidden: int = 256
+    hidden: int = at_least(1, 256)
     """The width of the recurrent state."""
     core: Literal["rnn", "lstm"] = "rnn"
     """The recurrent cell: a plain network of rectified units, or an LSTM."""
-    std: float = 0.15
+    std: float = positive(0.15)
     """The standard deviation of sampled locations in training; the image goes from -1 to 1."""
     gate: str | None = None
     """The gate on the image before any glimpse, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        names = ("glimpses", "patch", "scales", "what", "where", "glimpse", "hidden")
-        check_at_least(self, 1, dict.fromkeys(names, 8))
-        if not self.std > 0:
-            raise ValueError(f"std must be positive, got {self.std}; try std=0.15")
+        super().__post_init__()
         leave_out_none(self)
-
-    def build(self, channels: int, classes: int, *, patch: int) -> RAM:
-        """`patch` is the size of a glimpse where it is left open."""
-        from regard.models.ram import RAM
-
-        assert self.scales is not None, "the task fills it in"
-        return RAM(
-            channels,
-            classes,
-            glimpses=self.glimpses,
-            patch=patch if self.patch is None else self.patch,
-            scales=self.scales,
-            what=self.what,
-            where=self.where,
-            glimpse=self.glimpse,
-            hidden=self.hidden,
-            core=self.core,
-            std=self.std,
-            gate=gate_factory(self.gate),
-        )
 
 
 @dataclass(frozen=True)
 class EvaluateGlimpses(EvaluateImages):
     """Options of `regard evaluate` for glimpses."""
 
-    draws: int = 10
+    draws: int = at_least(0, 10)
     """Paths that are sampled per image and averaged; 0 takes the path at the means of all locations."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.draws < 0:
-            raise ValueError(f"--draws must be 0 or more, got {self.draws}; try --draws 10")
 
 
 @dataclass(frozen=True)
@@ -112,24 +81,24 @@ class Glimpse(LabelledImageConfig):
 
     scene: Literal["plain", "translated", "cluttered"] = "plain"
     """Images as they are; each at a random place of a larger canvas; or there among pieces of other images."""
-    canvas: int | None = left_open("4 more than twice the image: 60 for 28")
+    canvas: int | None = left_open("4 more than twice the image: 60 for 28", minimum=1)
     """The width and height of the canvas, in pixels."""
-    clutter: int | None = left_open("4")
+    clutter: int | None = left_open("4", minimum=1)
     """Pieces of other images in a cluttered scene."""
-    piece: int | None = left_open("two sevenths of the image, 3 at least: 8 for 28")
+    piece: int | None = left_open("two sevenths of the image, 3 at least: 8 for 28", minimum=1)
     """The width and height of a piece, in pixels."""
 
     model: RAMOptions = left_open()
     """The recurrent attention model."""
-    draws: int = 1
+    draws: int = at_least(1, 1)
     """Paths that are sampled per training image."""
-    smoothing: float = 0.0
+    smoothing: float = share(0.0)
     """Label smoothing: the share of the target's probability that is spread over all classes."""
-    shift: int = 0
+    shift: int = at_least(0, 0)
     """Plain training images are shifted at random by up to this many pixels each way; scenes are composed anew."""
-    batch: int = 128
+    batch: int = at_least(1, 128)
     """Images per batch."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, the order of batches, scenes, sampled paths, and which images are held out."""
 
     def __post_init__(self) -> None:
@@ -141,9 +110,6 @@ class Glimpse(LabelledImageConfig):
                 raise ValueError(f"{name}={getattr(self, name)} belongs to scene='cluttered'; give that as well")
         if self.shift and self.scene != "plain":
             raise ValueError(f"shift={self.shift} belongs to scene='plain': others are composed anew; leave it out")
-        check_at_least(self, 1, dict.fromkeys(("size", "canvas", "clutter", "piece", "draws", "batch"), 8))
-        check_at_least(self, 0, {"shift": 0, "seed": 0})
-        check_share(self, {"smoothing": 0.1})
         resolve(self, {"clutter": 4} if self.scene == "cluttered" else {})
         object.__setattr__(self, "model", self.model.resolved({"scales": 1 if self.scene == "plain" else 3}))
 

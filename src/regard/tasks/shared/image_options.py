@@ -6,24 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import check_choices, check_positive, check_radius
-from regard.common.options.fields import left_open, option
-from regard.common.suggestions import known
+from regard.common.options.checks import CheckedOptions, check_radius
+from regard.common.options.fields import at_least, left_open, option
 
 if TYPE_CHECKING:
     from regard.attacks import Attack
-    from regard.gates.catalogue import GateFactory
 
 
 @dataclass(frozen=True)
-class EvaluateImages:
+class EvaluateImages(CheckedOptions):
     """Options of `regard evaluate` for images."""
 
     split: Literal["valid", "test"] = "test"
     """The part of the run's own data: test, or valid, which chose the best weights."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
 
 
 @dataclass(frozen=True)
@@ -37,19 +32,16 @@ class AttackImages(EvaluateImages):
 
     eps: float = 0.1
     """The largest change of a pixel; the curve goes from 0 to it."""
-    points: int = 5
+    points: int = at_least(2, 5)
     """Radii of the curve, 0 and eps included."""
-    steps: int | None = left_open("10 of pgd and mi-fgsm, 100 of apgd-ce and apgd-dlr")
+    steps: int | None = left_open("10 of pgd and mi-fgsm, 100 of apgd-ce and apgd-dlr", minimum=1)
     """Steps by the gradient."""
     curve: Path | None = option(None, metavar="FILE")
     """Draw the accuracy against eps; .png, .svg or .pdf."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.points < 2:
-            raise ValueError(f"--points must be 2 or more, 0 and --eps, got {self.points}; try --points 5")
         check_radius(self, "eps")
-        check_positive(self, "steps")
 
     def build(self, name: str) -> Attack:
         """The attack of this name with these options."""
@@ -66,40 +58,24 @@ class AttackImages(EvaluateImages):
 
 
 @dataclass(frozen=True)
-class PredictImageClasses:
+class PredictImageClasses(CheckedOptions):
     """Options of `regard predict` for classifiers of images."""
 
-    top: int = 1
+    top: int = at_least(1, 1)
     """Classes per image, the likeliest first."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "top")
 
 
 @dataclass(frozen=True)
-class ServeImages:
+class ServeImages(CheckedOptions):
     """Limits of `regard serve` for images."""
 
-    pixels: int | None = left_open("16,000,000")
+    pixels: int | None = left_open("16,000,000", minimum=1)
     """Pixels of all images of a request, at most; read from the first bytes of each file, before it is decoded."""
-    body: int = 8_000_000
+    body: int = at_least(1, 8_000_000)
     """Bytes per request, at most."""
 
     # no option: bodies may be large, and those of all connections are in memory
     connections: ClassVar[int] = 64
-
-    def __post_init__(self) -> None:
-        check_positive(self, "pixels", "body")
-
-
-def gate_factory(name: str | None) -> GateFactory | None:
-    """The factory of the gate of this name, which options may follow, if there is a name."""
-    from regard.gates import catalogue
-
-    if name is None:
-        return None
-    known("gate", name.partition(":")[0], ["none", *catalogue.GATES])
-    return catalogue.gate_factory(name)
 
 
 def leave_out_none(options: Any) -> None:
