@@ -46,14 +46,14 @@ class AgentOutput(NamedTuple):
 class Agent(nn.Module):
     """h = memory(max(0, W [o; last action; last reward])); π = policy(h), v = w·h.
 
-    `policy` is categorical, one of `actions` names, or gaussian, a number for each of `actions` names.
-    `memory` is none, lstm, gru, gtrxl, message, decision-transformer, or a mechanism of the catalogue, whose heads read
-    the last `window` steps of the episode. `layers` and `heads` are those of gtrxl and decision-transformer, `bits` are
-    those of a message. Without `feedback` the last action and reward are no inputs: they were another player's. With
-    `places` soft or hard, a recurrent memory attends to places of a picture instead. A hard read is an action of its
-    own; its baseline, the value, is of the state that chose the place and knows neither the place nor what is there
-    (Mnih et al. 2014, 3.1). `objects` are the sizes of an observation that describes one of several objects: those of
-    ObjectsEncoder.
+    `policy` is categorical, one of `actions` names, or gaussian, a number for each of `actions` names. `memory` is
+    none, lstm, gru, gtrxl, message, decision-transformer, or a mechanism of the catalogue, whose heads read the last
+    `window` steps of the episode, 16 unless given. `layers` and `heads` are those of gtrxl and decision-transformer,
+    `bits` are those of a message. Without `feedback` the last action and reward are no inputs: they were another
+    player's. With `places` soft or hard, a recurrent memory attends to places of a picture instead. A hard read is an
+    action of its own; its baseline, the value, is of the state that chose the place and knows neither the place nor
+    what is there (Mnih et al. 2014, 3.1). `objects` are the sizes of an observation that describes one of several
+    objects: those of ObjectsEncoder.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Agent(nn.Module):
         policy: str = "categorical",
         memory: str = GTRXL,
         width: int = 64,
-        window: int = 16,
+        window: int | None = None,
         layers: int = 2,
         heads: int = 4,
         places: str = "none",
@@ -74,6 +74,7 @@ class Agent(nn.Module):
         objects: tuple[int, int, int, int] | None = None,
     ) -> None:
         super().__init__()
+        window = 16 if window is None else window
         sizes = {"actions": actions, "width": width, "window": window, "layers": layers, "heads": heads, "bits": bits}
         checks.positive_ints("Agent", **sizes)
         checks.known("policy", policy, POLICIES)

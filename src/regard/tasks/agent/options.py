@@ -8,22 +8,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import (
-    check_at_least,
-    check_at_most,
-    check_choices,
-    check_even_heads,
-    check_inner_share,
-    check_owner,
-    check_positive,
-)
-from regard.common.options.fields import left_open
+from regard.common.options.checks import CheckedOptions, check_even_heads, check_owner
+from regard.common.options.fields import at_least, bounded, inner_share, left_open
 from regard.common.suggestions import known
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.data.environments.base import EnvironmentSpec
-    from regard.models.acting.agent import Agent
 
 # begins the name of an environment of gymnasium
 GYM = "gym:"
@@ -63,65 +54,54 @@ _BETWEEN_PLAYERS = ("message", "none")
 class AgentOptions(ModelOptions):
     """A policy and a value with a memory of the episode."""
 
+    model_class: ClassVar[str] = "regard.models.acting.agent:Agent"
+    read_by_task: ClassVar[tuple[str, ...]] = ("memory", "window", "places", "noise")
+
     memory: str = left_open("gtrxl; message with --env message, none with --env arm")
     """The memory: none, lstm, gru, gtrxl, a mechanism, such as additive, that reads the last moves of the episode,
     message: attention to a few bits that each move sends; or decision-transformer, which learns from recorded episodes
     to obtain the return that it is asked for."""
-    width: int = 64
+    width: int = at_least(1, 64)
     """The width of states."""
-    window: int | None = left_open(f"all moves of the longest episode before its last, {_WINDOW} at most")
+    window: int | None = left_open(f"all moves of the longest episode before its last, {_WINDOW} at most", minimum=1)
     """Earlier moves that attention reads."""
-    layers: int = 2
+    layers: int = at_least(1, 2)
     """Layers of gtrxl and decision-transformer."""
-    heads: int = 4
+    heads: int = at_least(1, 4)
     """Heads of gtrxl and decision-transformer."""
     places: Literal["none", "soft", "hard"] = left_open("soft for pictures with lstm or gru, otherwise none")
     """How a picture is read: as a whole, by soft attention to its places, or at one place that is drawn."""
-    channels: int = 32
+    channels: int = at_least(1, 32)
     """Features per place."""
-    bits: int = 16
+    bits: int = at_least(1, 16)
     """Bits of a message."""
-    noise: float = 1.0
+    noise: float = at_least(0, 1.0)
     """The standard deviation of the noise on messages in training."""
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        check_at_least(self, 1, {"width": 64, "window": None, "layers": 2, "heads": 4, "channels": 32, "bits": 16})
-        check_at_least(self, 0, {"noise": 1.0})
+        super().__post_init__()
         if self.memory in ("gtrxl", _DECISION):
             check_even_heads(self.width, self.heads)
 
-    def build(self, environment: EnvironmentSpec) -> Agent:
-        # numpy, torch
+    def build(self, environment: EnvironmentSpec) -> Any:
+        # numpy
         from regard.data.environments.base import ObjectEnvironment
-        from regard.models.acting.agent import Agent
 
-        return Agent(
+        return super().build(
             environment.observation,
             environment.num_actions,
             policy="gaussian" if environment.continuous else "categorical",
-            memory=self.memory,
-            width=self.width,
-            **({} if self.window is None else {"window": self.window}),
-            layers=self.layers,
-            heads=self.heads,
-            places=self.places,
-            channels=self.channels,
-            bits=self.bits,
             feedback=environment.players == 1,
             objects=environment.objects if isinstance(environment, ObjectEnvironment) else None,
         )
 
 
 @dataclass(frozen=True)
-class EvaluateAgent:
+class EvaluateAgent(CheckedOptions):
     """Options of `regard evaluate` for agents."""
 
-    episodes: int = 500
+    episodes: int = at_least(1, 500)
     """Episodes to play; none of them was trained on."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "episodes")
 
 
 @dataclass(frozen=True)
@@ -203,42 +183,44 @@ class AgentConfig(TaskConfig):
     there is one, in pixels), message (one player sees keys with values, another one is asked for them), arm (turn two
     joints until the hand reaches the named object); or gym:ID, an environment of gymnasium, gym:MODULE:ID if a module
     registers it."""
-    pairs: int | None = left_open("2, of 4 keys")
+    pairs: int | None = left_open("2, of 4 keys", minimum=1)
     """With pairs: the number of pairs to remember."""
-    back: int | None = left_open("4")
+    back: int | None = left_open("4", minimum=1, maximum=_LARGEST_GAME)
     """With repeat: how many moves ago the symbol was shown."""
-    length: int | None = left_open("5")
+    length: int | None = left_open("5", minimum=2, maximum=_LARGEST_GAME)
     """With tmaze: the cells of the corridor."""
-    distractors: int | None = left_open("3")
+    distractors: int | None = left_open("3", minimum=1, maximum=_LARGEST_GAME)
     """With target: distractors in a picture."""
-    facts: int | None = left_open("2, of 4 keys")
+    facts: int | None = left_open("2, of 4 keys", minimum=1, maximum=_LARGEST_GAME)
     """With message: keys with values that the first player sees."""
-    objects: int | None = left_open("4, of 9 kinds")
+    objects: int | None = left_open("4, of 9 kinds", minimum=1, maximum=_LARGEST_GAME)
     """With arm: objects to tell apart."""
 
     model: AgentOptions = left_open()
     """The agent."""
-    batch: int = 64
+    batch: int = at_least(1, 64)
     """Games per batch: so many are played at the same time."""
-    segment: int = left_open("32; 16 with --env target")
+    segment: int = left_open("32; 16 with --env target", minimum=1)
     """Moves of every game that are played, then learned from, before the next ones are played."""
-    passes: int = 3
+    passes: int = at_least(1, 3)
     """Passes over the moves of a segment."""
-    minibatches: int = 4
+    minibatches: int = at_least(1, 4)
     """Updates per pass; each learns from whole games, never from parts of them."""
-    discount: float = left_open("0.99; 0 with --env target, whose pictures do not depend on actions")
+    discount: float = left_open(
+        "0.99; 0 with --env target, whose pictures do not depend on actions", minimum=0, maximum=1
+    )
     """The weight of a reward per move that it is later, γ."""
-    trace: float = 0.95
+    trace: float = bounded(0.95, minimum=0, maximum=1)
     """The decay of generalised advantages, λ: 0 trusts the values, 1 the rewards."""
-    ratio: float = 0.2
+    ratio: float = inner_share(0.2)
     """The largest change of an action's probability that an update is rewarded for, PPO's clip."""
-    entropy: float = 0.01
+    entropy: float = at_least(0, 0.01)
     """The weight of the policy's entropy."""
-    recorded: int = 4000
+    recorded: int = at_least(1, 4000)
     """With the memory decision-transformer: episodes to learn from, of players who differ in skill."""
-    valid_episodes: int = 200
+    valid_episodes: int = at_least(1, 200, maximum=_MOST_EPISODES)
     """Episodes that a validation plays."""
-    seed: int = 0
+    seed: int = at_least(0, 0)
     """Determines initial weights, games, and sampled actions."""
 
     def __post_init__(self) -> None:
@@ -246,28 +228,6 @@ class AgentConfig(TaskConfig):
             known("env", self.env, (*ENVIRONMENT_NAMES, f"{GYM}ID"))
         check_owner(self, "env", _OWNERS)
         super().__post_init__()
-        least = (
-            "pairs",
-            "back",
-            "distractors",
-            "facts",
-            "objects",
-            "batch",
-            "segment",
-            "passes",
-            "minibatches",
-            "recorded",
-            "valid_episodes",
-        )
-        check_at_least(self, 1, dict.fromkeys(least, 4))
-        check_at_least(self, 2, {"length": 5})
-        check_at_most(self, _LARGEST_GAME, {"length": 5, "back": 4, "distractors": 4, "facts": 4, "objects": 4})
-        check_at_most(self, _MOST_EPISODES, {"valid_episodes": 500})
-        check_at_least(self, 0, {"entropy": 0.01, "seed": 0})
-        for name in ("discount", "trace"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be 0 to 1, got {getattr(self, name)}; try {name}=0.95")
-        check_inner_share(self, {"ratio": 0.2})
         if self.segment == 1 and self.minibatches <= self.batch < 2 * self.minibatches:
             raise ValueError(
                 f"segment=1 and minibatches={self.minibatches} of batch={self.batch} games leave an update of one "
