@@ -162,11 +162,6 @@ READ: dict[str, tuple[type[Exception], Callable[[Path], object], str]] = {
         lambda _: Glimpse(shift=1, scene="translated"),
         "shift=1 belongs to scene='plain': others are composed anew; leave it out",
     ),
-    "a path that is no tuple": (
-        TypeError,
-        lambda _: Translate.of(train="a.tsv"),  # type: ignore[arg-type]
-        "train must be a tuple of one or two paths, got 'a.tsv'; write ('a.tsv',)",
-    ),
     "an option that no task has": (
         TypeError,
         lambda _: Translate.of(colour="red"),

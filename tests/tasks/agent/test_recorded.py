@@ -137,7 +137,7 @@ def test_options_of_ppo_and_of_other_memories_give_a_warning(tmp_path: Path) -> 
             "--window 2 is less than the 3 moves before the last one of an episode, which --memory "
             "decision-transformer reads; leave it out",
         ),
-        ("--recorded 0", "--recorded must be 1 or more, got 0; try --recorded 4"),
+        ("--recorded 0", "--recorded must be 1 or more, got 0; try --recorded 4000"),
     ],
 )
 def test_bad_options(options: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_open_options_are_filled() -> None:
         ),
         (
             {"adversary": "pgd", "attack_steps": 0},
-            "attack_steps must be 1 or more, got 0; leave it out",
+            "attack_steps must be 1 or more, got 0; leave it out for a value that suits",
         ),
         ({"adversary": "pdg"}, "unknown adversary 'pdg'; did you mean 'pgd'? known are: pgd, fgsm"),
     ],

@@ -67,7 +67,7 @@ WRONG: dict[str, Any] = {
     "attention='hard-argmax' cannot be learned": lambda: Transcribe.of(attention="hard-argmax"),
     "alphabet must have one letter or more, got none": lambda: Transcribe.of(train=Path("a.tsv"), alphabet=""),
     "alphabet=abc belongs to sound of your own": lambda: Transcribe.of(alphabet="abc"),
-    "max_seconds must be more than 0 and finite, got 0": lambda: Transcribe.of(max_seconds=0),
+    "max_seconds must be positive and finite, got 0": lambda: Transcribe.of(max_seconds=0),
     "rate must be 1000 or more, got 8": lambda: Transcribe.of(rate=8),
     "--test must be one .tsv file or folder, got 2": lambda: EvaluateTranscripts(test=(Path("a"), Path("b"))),
     "--times 2 is for embedded data, and --test names files": lambda: EvaluateTranscripts(times=2, test=(Path("a"),)),
@@ -148,9 +148,9 @@ def test_letters_of_held_out_files_are_known(tmp_path: Path) -> None:
 
 
 def test_sizes_that_no_sound_needs() -> None:
-    with pytest.raises(ValueError, match="mels must be 1024 at most, got 100000; try mels=40"):
+    with pytest.raises(ValueError, match="mels must be from 1 to 1024, got 100000; try mels=40"):
         Transcribe.of(mels=100_000)
-    with pytest.raises(ValueError, match="pyramid must be 5 at most, got 30; try pyramid=2"):
+    with pytest.raises(ValueError, match="pyramid must be from 1 to 5, got 30; try pyramid=2"):
         Transcribe.of(pyramid=30)
 
 

@@ -185,11 +185,11 @@ class AgentConfig(TaskConfig):
     registers it."""
     pairs: int | None = left_open("2, of 4 keys", minimum=1)
     """With pairs: the number of pairs to remember."""
-    back: int | None = left_open("4", minimum=1, maximum=_LARGEST_GAME)
+    back: int | None = left_open(4, minimum=1, maximum=_LARGEST_GAME)
     """With repeat: how many moves ago the symbol was shown."""
-    length: int | None = left_open("5", minimum=2, maximum=_LARGEST_GAME)
+    length: int | None = left_open(5, minimum=2, maximum=_LARGEST_GAME)
     """With tmaze: the cells of the corridor."""
-    distractors: int | None = left_open("3", minimum=1, maximum=_LARGEST_GAME)
+    distractors: int | None = left_open(3, minimum=1, maximum=_LARGEST_GAME)
     """With target: distractors in a picture."""
     facts: int | None = left_open("2, of 4 keys", minimum=1, maximum=_LARGEST_GAME)
     """With message: keys with values that the first player sees."""

@@ -30,7 +30,7 @@ class CaptionDecoderOptions(ModelOptions):
 
     attention: Literal["soft", "hard"] = "soft"
     """Mix all patches by their weights (soft), or read one, sampled in training and the likeliest then (hard)."""
-    expected: float | None = left_open("0.5", minimum=0, maximum=1)
+    expected: float | None = left_open(0.5, minimum=0, maximum=1)
     """hard: the probability that the patches of a training image are mixed instead of sampled."""
     width: int = at_least(1, 64)
     """The width of embeddings."""
@@ -215,9 +215,9 @@ class Caption(TaskConfig):
 
     model: ShowAttendTellOptions | ConvCaptionOptions | PretrainedCaptionOptions = left_open()
     """A convolutional encoder or a pretrained ViT, and a recurrent or a convolutional decoder that attends."""
-    doubly: float | None = left_open("0.01", minimum=0)
+    doubly: float | None = left_open(0.01, minimum=0)
     """soft: λ of Σ_i (1 − Σ_t α_ti)², which makes captions attend to every patch."""
-    entropy: float | None = left_open("0.002", minimum=0)
+    entropy: float | None = left_open(0.002, minimum=0)
     """hard: the weight of the entropy of the attention, which keeps it undecided while it learns where to attend."""
     smoothing: float = share(0.0)
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""

@@ -83,7 +83,7 @@ class Glimpse(LabelledImageConfig):
     """Images as they are; each at a random place of a larger canvas; or there among pieces of other images."""
     canvas: int | None = left_open("4 more than twice the image: 60 for 28", minimum=1)
     """The width and height of the canvas, in pixels."""
-    clutter: int | None = left_open("4", minimum=1)
+    clutter: int | None = left_open(4, minimum=1)
     """Pieces of other images in a cluttered scene."""
     piece: int | None = left_open("two sevenths of the image, 3 at least: 8 for 28", minimum=1)
     """The width and height of a piece, in pixels."""
