@@ -282,10 +282,6 @@ def test_the_last_answer_named() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"restarts": 0}, "restarts must be 1 or more, got 0"),
-        ({"noise": 1.0}, "noise must be 0 or more and below 1, got 1.0"),
-        ({"valid_share": 0.0}, "valid_share must be above 0 and below 1, got 0.0"),
-        ({"linear_epochs": -1}, "linear_epochs must be 0 or more, got -1"),
         ({"test": ("x",)}, "belongs to stories of your own; give train as well"),
     ],
 )

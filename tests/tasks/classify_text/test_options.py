@@ -41,31 +41,19 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "attention of none": ({"model": "bag-of-words", "attention": "dot"}, "attention='dot' belongs to model="),
     "no gradient": ({"attention": "hard-argmax"}, "attention='hard-argmax' cannot be learned, since no gradient goes"),
-    "hops": ({"hops": 0}, "hops must be 1 or more, got 0; try hops=4"),
-    "hidden": ({"hidden": 0}, "hidden must be 1 or more, got 0; try hidden="),
     "std": (
         {"embedding_std": 0.0},
         "embedding_std must be positive and finite, got 0.0; try embedding_std=1.0",
     ),
-    "penalty": ({"penalty": -1.0}, "penalty must be 0 or more, got -1.0; try penalty=0.1"),
-    "bigrams": ({"model": "bag-of-words", "bigrams": -1}, "bigrams must be 0 or more, got -1; try bigrams=20000"),
-    "dropout": ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0; leave it out"),
-    "word_dropout": ({"word_dropout": 1.5}, "word_dropout must be 0 or more and below 1, got 1.5; leave it out"),
-    "smoothing": ({"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1; try smoothing=0.0"),
-    "valid_share": ({"valid_share": 1.0}, "valid_share must be above 0 and below 1, got 1.0; try valid_share=0.1"),
     "valid_share beside valid": (
         {"train": A, "valid": A, "valid_share": 0.3},
         "valid_share=0.3 is held out from the training data, and valid names other data to validate on; leave one of",
     ),
-    "batch": ({"batch": 0}, "batch must be 1 or more, got 0; leave it out"),
-    "min_count": ({"train": A, "min_count": 0}, "min_count must be 1 or more, got 0; try min_count=2"),
     "min_count of characters": (
         {"tokens": "characters", "min_count": 1},
         "min_count=1 counts words, and tokens='characters' are none; leave it out, or choose tokens='words'",
     ),
     "initial embeddings": ({"initial_embeddings": "ratios"}, "unknown initial_embeddings 'ratios'; "),
-    "max_length": ({"max_length": 0}, "max_length must be 1 or more, got 0; try max_length=400"),
-    "seed": ({"seed": -1}, "seed must be 0 or more, got -1; try seed=0"),
 }
 
 

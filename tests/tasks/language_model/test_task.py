@@ -121,7 +121,6 @@ def test_bad_input_is_one_sentence(run: Path, text: Path, tmp_path: Path, capsys
         ([*train, "--train", str(empty)], "empty.txt is empty; it must hold running text"),
         ([*train, "--train", str(text), "--segment", "9999"], "--segment 9999 tokens are more than the"),
         ([*train, "--train", str(text), "--vocabulary", "9"], "characters and 4 special numbers, got 9"),
-        ([*train, "--train", str(text), "--valid-share", "1"], "--valid-share must be above 0 and below 1"),
         ([*train, "--train", str(text), "--tokens", "words"], "unknown --tokens 'words'; known are"),
         (["evaluate", str(run), "--window", "17"], "--window 17 exceeds the context of 16 tokens"),
         (["evaluate", str(run), "--window", "4", "--stride", "5"], "--stride 5 exceeds --window 4"),

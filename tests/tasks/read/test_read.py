@@ -436,13 +436,7 @@ def test_a_run_without_history_refuses_turns(tmp_path: Path, capsys: pytest.Capt
 @for_each(
     ("options", "message"),
     [
-        ({"history": -1}, "history must be 0 or more, got -1; leave it out"),
-        ({"limit": 0}, "limit must be 1 or more, got 0; leave it out"),
-        ({"valid_share": 1.0}, "valid_share must be above 0 and below 1"),
         ({"valid": "a.json"}, "valid=a.json belongs to questions of your own"),
-        ({"highway": -1}, "highway must be 0 or more, got -1"),
-        ({"word_dropout": 1.0}, "word_dropout must be 0 or more and below 1"),
-        ({"modelling": 0}, "modelling must be 1 or more"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:

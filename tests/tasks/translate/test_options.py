@@ -113,7 +113,6 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         "dropout must be 0 or more and below 1, got 1.0; leave it out",
     ),
     "smoothed away": (ValueError, {"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1"),
-    "negative seed": (ValueError, {"seed": -3}, "seed must be 0 or more, got -3; try seed=0"),
 }
 
 
