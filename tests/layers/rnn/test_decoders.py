@@ -29,7 +29,7 @@ LENGTHS = torch.tensor([4, 7, 1])
 STEPWISE = sorted(name for name, module in MODULES.items() if hasattr(module, "project_kv"))
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
 ALL = [("fixed", ""), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
-every = for_each(("kind", "name"), ALL, ids=lambda part: part or "-")
+every = for_each(("kind", "name"), ALL, ids=lambda part: part or "-", share=0.5)
 
 
 def dims(name: str) -> tuple[int, int]:
