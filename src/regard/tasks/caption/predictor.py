@@ -15,7 +15,7 @@ from regard.attn.call import Need
 from regard.attn.terms.read import Sample
 from regard.common.eval_mode import eval_mode
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.search import Beam, Greedy, Search, run_search
+from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.predictor import Observe
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
 from regard.recording.recording import Recording
@@ -25,10 +25,12 @@ from regard.tasks.shared.image_encoder import PretrainedImageEncoder
 from regard.tasks.shared.image_predictors import ImageInput, ImagePredictor
 from regard.tasks.shared.text_generation import (
     GeneratedText,
+    TextHypotheses,
     TokenAlignment,
     between_marks,
     negative_log_likelihood,
     read_tokenizer,
+    search_texts,
     shift_right,
 )
 from regard.viz.text import labels
@@ -42,15 +44,10 @@ _BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)
-class ImageCaptions:
+class ImageCaptions(TextHypotheses):
     """The captions of one image, the best first, and the tokens of the best, with the end of the sentence."""
 
-    hypotheses: list[GeneratedText]
     tokens: list[str]
-
-    @property
-    def best(self) -> GeneratedText:
-        return self.hypotheses[0]
 
 
 def build_captioner(
@@ -115,10 +112,9 @@ class Captioner(ImagePredictor[ImageCaptions]):
                 state = self.model.init_state(x)
                 limits = torch.full((len(x),), self.max_length + 1, device=x.device)
                 numbers = range(first + start, first + start + len(x))
-                found = run_search(self.model, state, search, limits, numbers, state.state.lengths)
-                captions += [
-                    [GeneratedText.of(hypothesis, self.tokenizer) for hypothesis in hypotheses] for hypotheses in found
-                ]
+                captions += search_texts(
+                    self.model, state, self.tokenizer, search, limits, numbers, state.state.lengths
+                )
                 if done is not None:
                     done(len(captions))
         return captions

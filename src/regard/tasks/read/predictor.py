@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
 from regard.data.questions.squad import GoldAnswer, SpanQuestion, parse_question
+from regard.inference.batches import similar_batches
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe
 from regard.layers.span_search import best_spans
@@ -103,17 +104,13 @@ class ReadPredictor(ServedTextPredictor[ReadOutput]):
     ) -> list[ReadOutput]:
         """The best spans of every question, and one runner-up at least."""
         outputs: list[ReadOutput | None] = [None] * len(questions)
-        num_done = 0
         worded = split_questions(questions, self.config.num_turns)
-        for index, scores in self._batches(worded):
+        for index, scores in self._batches(worded, done):
             logs = [part.cpu().double().log_softmax(-1) for part in scores]
             # one more than is shown, for the margin
             places, values = best_spans(logs[0], logs[1], self.config.limit, max(count, 2) + 1)
             for n, spans, row in zip(index, places.tolist(), values.tolist(), strict=True):
                 outputs[n] = self._output(questions[n], worded[n], spans, row, count)
-            num_done += len(index)
-            if done is not None:
-                done(num_done)
         return [output for output in outputs if output is not None]
 
     def _output(
@@ -127,12 +124,12 @@ class ReadPredictor(ServedTextPredictor[ReadOutput]):
                 answers.append(PredictedAnswer(asked.passage[start:end], start, end, (first, last + 1), share))
         return ReadOutput(asked, tuple(answers), count, ranking_margin(shares, len(answers)))
 
-    def _batches(self, questions: Sequence[WordedQuestion]) -> Iterator[tuple[list[int], SpanLogits]]:
+    def _batches(
+        self, questions: Sequence[WordedQuestion], done: Callable[[int], object] | None
+    ) -> Iterator[tuple[list[int], SpanLogits]]:
         """The scores in batches of passages of similar length, with the numbers of their questions."""
-        order = sorted(range(len(questions)), key=lambda n: (len(questions[n].passage.words), n))
         with eval_mode(self.model):
-            for start in range(0, len(order), self.batch):
-                index = order[start : start + self.batch]
+            for index in similar_batches([len(each.passage.words) for each in questions], self.batch, done):
                 yield index, self._scores([questions[n] for n in index])
 
     def _scores(self, questions: Sequence[WordedQuestion]) -> SpanLogits:

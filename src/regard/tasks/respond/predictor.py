@@ -16,7 +16,8 @@ from regard.common.eval_mode import eval_mode
 from regard.common.wording import plural
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.decoding.paths import PathStep
-from regard.decoding.search import Greedy, Sampling, Search, hypotheses_of, num_hypotheses, run_search, search_steps
+from regard.decoding.search import Greedy, Sampling, Search, hypotheses_of, num_hypotheses, search_steps
+from regard.inference.batches import similar_batches
 from regard.inference.chat import ChatAnswer, Emit, WordWeight, joined_words
 from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.endpoint import Endpoint
@@ -28,21 +29,15 @@ from regard.recording.recording import Recording
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, ReplyBatch, history_batch
 from regard.tasks.respond.maps import draw_dialogue, label_dialogue
 from regard.tasks.respond.options import PredictReplies, RequestReplies, Respond
-from regard.tasks.shared.text_generation import GeneratedText, shift_right
+from regard.tasks.shared.text_generation import GeneratedText, TextHypotheses, search_texts, shift_right
 
 
 @dataclass(frozen=True)
-class GeneratedReplies:
+class GeneratedReplies(TextHypotheses):
     """The replies to one dialogue, the best first."""
 
     dialogue: str
     encoded: EncodedTurns
-    hypotheses: list[GeneratedText]
-    numbered: bool = False  # whether all are printed, with their ranks and scores
-
-    @property
-    def best(self) -> GeneratedText:
-        return self.hypotheses[0]
 
 
 class AttendedTurn(NamedTuple):
@@ -85,7 +80,7 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         histories = [self.reader.read(self.reader.parse(text)) for text in inputs]
         found = self.generate(histories, options.search, first=first)
         outputs = [
-            GeneratedReplies(text, history, hypotheses, options.nbest is not None)
+            GeneratedReplies(hypotheses, text, history, numbered=options.nbest is not None)
             for text, history, hypotheses in zip(inputs, histories, found, strict=True)
         ]
         if observe is not nullcontext:
@@ -108,26 +103,15 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         `first` is the number of the first dialogue, by which replies are sampled. `done` is called with the number of
         dialogues that have replies, after every batch.
         """
-        special = self.tokenizer.special
-        order = sorted(range(len(histories)), key=lambda n: sum(map(len, histories[n].turns)))
+        lengths = [sum(map(len, history.turns)) for history in histories]
         replies: list[list[GeneratedText]] = [[] for _ in histories]
         with eval_mode(self.model):
-            for start in range(0, len(order), self.batch):
-                rows = order[start : start + self.batch]
-                found = run_search(
-                    self.model,
-                    self.model.init_state(self._history([histories[n] for n in rows])),
-                    search,
-                    self._limits(len(rows)),
-                    [first + n for n in rows],
-                    bos=special.bos,
-                    eos=special.eos,
-                    forbidden=special.forbidden,
-                )
-                for n, hypotheses in zip(rows, found, strict=True):
-                    replies[n] = [GeneratedText.of(hypothesis, self.tokenizer) for hypothesis in hypotheses]
-                if done is not None:
-                    done(start + len(rows))
+            for rows in similar_batches(lengths, self.batch, done):
+                state = self.model.init_state(self._history([histories[n] for n in rows]))
+                limits, numbers = self._limits(len(rows)), [first + n for n in rows]
+                texts = search_texts(self.model, state, self.tokenizer, search, limits, numbers)
+                for n, hypotheses in zip(rows, texts, strict=True):
+                    replies[n] = hypotheses
         return replies
 
     def stream(self, dialogue: str, options: Any = None, *, first: int = 0) -> Iterator[str | GeneratedReplies]:
@@ -167,7 +151,7 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         reply = GeneratedText.of(hypothesis, self.tokenizer)
         if reply.text != released:
             yield reply.text[len(released) :]
-        yield GeneratedReplies(dialogue, history, [reply], options.nbest is not None)
+        yield GeneratedReplies([reply], dialogue, history, numbered=options.nbest is not None)
 
     def _limits(self, count: int) -> Tensor:  # -> "b"
         """The most tokens of replies, with their ends."""
@@ -177,17 +161,11 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         return history_batch(histories, self.tokenizer.special).to(self.device)
 
     def text(self, output: GeneratedReplies) -> str:
-        # a line feed in a reply would make two lines of it
-        texts = [hypothesis.text.replace("\n", " ") for hypothesis in output.hypotheses]
-        if not output.numbered:
-            return texts[0]
-        scores = [hypothesis.score for hypothesis in output.hypotheses]
-        numbered = enumerate(zip(scores, texts, strict=True), 1)
-        return "\n".join(f"{n}\t{score:.4f}\t{text}" for n, (score, text) in numbered)
+        return output.lines()
 
     def json(self, output: GeneratedReplies) -> dict[str, Any]:
         counts = {"dropped": output.encoded.num_dropped, "cut": output.encoded.num_cut}
-        return {"replies": [hypothesis.json() for hypothesis in output.hypotheses], **counts}
+        return {"replies": output.json(), **counts}
 
     def margin(self, output: GeneratedReplies) -> float:
         return output.best.margin
@@ -199,17 +177,14 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         self, replies: Sequence[EncodedReply], done: Callable[[int], object] | None = None
     ) -> list[np.ndarray[Any, np.dtype[np.float64]]]:  # "t" each
         """−log p of every token of replies, each with the turns before it."""
-        order = sorted(range(len(replies)), key=lambda n: (len(replies[n].tokens), len(replies[n].history.turns)))
-        found = [np.empty(0)] * len(replies)
+        lengths = [(len(reply.tokens), len(reply.history.turns)) for reply in replies]
+        nlls = [np.empty(0)] * len(replies)
         with eval_mode(self.model):
-            for start in range(0, len(order), self.batch):
-                rows = order[start : start + self.batch]
+            for rows in similar_batches(lengths, self.batch, done):
                 nll = self._nll(ReplyBatch.of([replies[n] for n in rows], self.tokenizer.special).to(self.device))
                 for n, each in zip(rows, nll.cpu().double().numpy(), strict=True):
-                    found[n] = each[: len(replies[n].tokens)]
-                if done is not None:
-                    done(start + len(rows))
-        return found
+                    nlls[n] = each[: len(replies[n].tokens)]
+        return nlls
 
     def _nll(self, batch: ReplyBatch) -> Tensor:  # -> "b t"
         logits = self.model(batch.history, batch.target[:, :-1])

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,8 @@ from regard.data.text.batching import source_batch
 from regard.data.text.special_tokens import EOS, OWN_TOKENS, PAD, SpecialTokens
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.protocol import Hypothesis
+from regard.decoding.protocol import Decoder, DecodingState, Hypothesis
+from regard.decoding.search import Search, run_search
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import reinforce
 from regard.losses.linear_cross_entropy import vocabulary_loss
@@ -51,6 +52,45 @@ class GeneratedText:
 
     def json(self) -> dict[str, object]:
         return {"text": self.text, "score": self.score, "log_prob": self.log_prob, "finished": self.finished}
+
+
+@dataclass(frozen=True)
+class TextHypotheses:
+    """The texts that a search has found for one input, the best first."""
+
+    hypotheses: list[GeneratedText]
+    numbered: bool = field(default=False, kw_only=True)  # whether all are printed, with their ranks and scores
+
+    @property
+    def best(self) -> GeneratedText:
+        return self.hypotheses[0]
+
+    def lines(self) -> str:
+        """The best text, or a line per text; a line feed in a text would make two lines of it."""
+        texts = [hypothesis.text.replace("\n", " ") for hypothesis in self.hypotheses]
+        if not self.numbered:
+            return texts[0]
+        scored = zip(self.hypotheses, texts, strict=True)
+        return "\n".join(f"{n}\t{hypothesis.score:.4f}\t{text}" for n, (hypothesis, text) in enumerate(scored, 1))
+
+    def json(self) -> list[dict[str, object]]:
+        return [hypothesis.json() for hypothesis in self.hypotheses]
+
+
+def search_texts(
+    model: Decoder,
+    state: DecodingState,
+    tokenizer: TextTokenizer,
+    search: Search,
+    limits: Tensor,
+    numbers: Sequence[int],
+    source_lengths: Tensor | None = None,
+) -> list[list[GeneratedText]]:
+    """The texts of `run_search`, by the special tokens of their tokenizer."""
+    special = tokenizer.special
+    marks: dict[str, Any] = {"bos": special.bos, "eos": special.eos, "forbidden": special.forbidden}
+    rows = run_search(model, state, search, limits, numbers, source_lengths, **marks)
+    return [[GeneratedText.of(hypothesis, tokenizer) for hypothesis in hypotheses] for hypotheses in rows]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """TagPredictor: text in, its words with their tags, and spans with their probabilities, out."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from regard.common.tag_schemes import OUTSIDE, TaggedSpan
 from regard.data.tagging.tagged import TaggedSentence
 from regard.data.text.subword_inputs import SubwordEncoder, SubwordInputs
 from regard.data.text.words import WordEncoder
+from regard.inference.batches import similar_batches
 from regard.inference.counted_note import EMPTY_TEXTS, CountedNote
 from regard.inference.edited_text import EditedText
 from regard.inference.margins import ranking_margin
@@ -139,34 +140,28 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
     ) -> list[Tagging]:
         """The best tags and the intent of sentences that are words already."""
         found: list[Tagging | None] = [None] * len(sentences)
-        count = 0
         with torch.no_grad():
-            for index, mask, output in self._batches(sentences):
+            for index, mask, output in self._batches(sentences, done):
                 path, _ = crf.viterbi(output.emissions.cpu(), mask, self._potentials(output, double=False))
                 intents = None if output.intents is None else output.intents.argmax(-1).tolist()
                 for row, (k, numbers) in enumerate(zip(index, path.tolist(), strict=True)):
                     tags = [self.vocabulary.tags[n] for n in numbers[: len(sentences[k])]]
                     found[k] = Tagging(tags, None if intents is None else self.vocabulary.intents[intents[row]])
-                count += len(index)
-                if done is not None:
-                    done(count)
         return [each for each in found if each is not None]
 
-    def _batches(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], Tensor, TaggerOutput]]:
+    def _batches(
+        self, sentences: Sequence[Sequence[str]], done: Callable[[int], object] | None = None
+    ) -> Iterator[tuple[list[int], Tensor, TaggerOutput]]:
         """The outputs of the model in batches of similar length, with the numbers of their sentences and their masks.
 
         A sentence without words is read as one unknown word, and its mask is empty.
         """
-        order = sorted(range(len(sentences)), key=lambda n: (len(sentences[n]), n))
-        outputs = []
         with eval_mode(self.model):
-            for start in range(0, len(order), self.batch):
-                index = order[start : start + self.batch]
+            for index in similar_batches([*map(len, sentences)], self.batch, done):
                 inputs = self.encoder.inputs([sentences[n] or _NOTHING for n in index])
                 lengths = torch.tensor([len(sentences[n]) for n in index])
                 mask = torch.arange(int(inputs.lengths.max())) < lengths.unsqueeze(1)
-                outputs.append((index, mask, self.model(inputs.to(self.device))))
-        return outputs
+                yield index, mask, self.model(inputs.to(self.device))
 
     def _potentials(self, output: TaggerOutput, double: bool = True) -> crf.Potentials:
         scores = [score.cpu() for score in self.model.potentials(output.emissions)]

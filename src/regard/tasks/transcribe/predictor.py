@@ -15,7 +15,8 @@ from regard.data.audio.log_mel import HOP, WINDOW
 from regard.data.audio.wav import Sound, read_wav
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.search import Beam, Greedy, Search, run_search
+from regard.decoding.search import Beam, Greedy, Search
+from regard.inference.batches import similar_batches
 from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
@@ -25,10 +26,12 @@ from regard.models.listening.online import HeardToken, listen, start_listening
 from regard.recording.recording import Recording
 from regard.tasks.shared.text_generation import (
     GeneratedText,
+    TextHypotheses,
     TokenAlignment,
     between_marks,
     negative_log_likelihood,
     read_tokenizer,
+    search_texts,
     shift_right,
 )
 from regard.tasks.transcribe.data import Features, SpeechFingerprint, at_rate, check_long_enough, padded
@@ -54,19 +57,14 @@ class SoundInput:
 
 
 @dataclass(frozen=True, eq=False)
-class Transcript:
+class Transcript(TextHypotheses):
     """The transcripts of one sound, the best first, and the tokens of the best, with the end of the sentence.
 
     `times` are those at which a listener wrote its letters, in seconds.
     """
 
-    hypotheses: list[GeneratedText]
     tokens: list[str]
     times: list[float] | None = None
-
-    @property
-    def best(self) -> GeneratedText:
-        return self.hypotheses[0]
 
 
 class Transcriber(Predictor[SoundInput, Transcript]):
@@ -114,19 +112,14 @@ class Transcriber(Predictor[SoundInput, Transcript]):
     ) -> list[list[GeneratedText]]:
         """The transcripts of every sound, the best first; `done` is called with the number of sounds that have one."""
         transcripts: dict[int, list[GeneratedText]] = {}
-        # the short with the short
-        order = sorted(range(len(sounds)), key=lambda n: len(sounds[n].samples))
         with eval_mode(self.model):
-            for start in range(0, len(order), _BATCH):
-                numbers = order[start : start + _BATCH]
+            for numbers in similar_batches([len(sound.samples) for sound in sounds], _BATCH, done):
                 x, lengths = self.tensor([sounds[n] for n in numbers])
                 state = self.model.init_state(x, lengths)
                 limits = torch.tensor([self._limit(len(sounds[n].samples)) for n in numbers], device=x.device)
-                found = run_search(self.model, state, search, limits, numbers, self.model.encoded_lengths(lengths))
-                for n, hypotheses in zip(numbers, found, strict=True):
-                    transcripts[n] = [GeneratedText.of(hypothesis, self.tokenizer) for hypothesis in hypotheses]
-                if done is not None:
-                    done(len(transcripts))
+                encoded = self.model.encoded_lengths(lengths)
+                texts = search_texts(self.model, state, self.tokenizer, search, limits, numbers, encoded)
+                transcripts.update(zip(numbers, texts, strict=True))
         return [transcripts[n] for n in range(len(sounds))]
 
     def tensor(self, sounds: Sequence[Sound]) -> tuple[Tensor, Tensor]:  # -> "b s m", "b"
@@ -151,7 +144,7 @@ class Transcriber(Predictor[SoundInput, Transcript]):
                 "transcript": output.best.text,
                 "letters": [{"letter": letter, "seconds": seconds} for letter, seconds in letters],
             }
-        return {"transcripts": [hypothesis.json() for hypothesis in output.hypotheses]}
+        return {"transcripts": output.json()}
 
     def margin(self, output: Transcript) -> float:
         return output.best.margin

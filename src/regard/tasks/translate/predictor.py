@@ -18,8 +18,8 @@ from regard.data.text.library_vocabulary import LibraryVocabulary, library_vocab
 from regard.data.text.special_tokens import EOS
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.protocol import Hypothesis
-from regard.decoding.search import Greedy, Search, num_hypotheses, run_search
+from regard.decoding.search import Greedy, Search, num_hypotheses
+from regard.inference.batches import similar_batches
 from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.edited_text import EditedText
 from regard.inference.endpoint import Endpoint
@@ -35,9 +35,11 @@ from regard.recording.recording import Recording
 from regard.recording.run import TextAlignment
 from regard.tasks.shared.text_generation import (
     GeneratedText,
+    TextHypotheses,
     TokenAlignment,
     between_marks,
     negative_log_likelihood,
+    search_texts,
     shift_right,
 )
 from regard.tasks.translate.attack import TranslationTarget, check_words, first_token
@@ -52,16 +54,10 @@ EXTRA_TOKENS = 5
 
 
 @dataclass(frozen=True)
-class Translation:
+class Translation(TextHypotheses):
     """The translations of one line, the best first."""
 
     source: str
-    hypotheses: list[GeneratedText]
-    numbered: bool = False  # whether all are printed, with their ranks and scores
-
-    @property
-    def best(self) -> GeneratedText:
-        return self.hypotheses[0]
 
 
 class Translator(Predictor[str, Translation]):
@@ -119,7 +115,7 @@ class Translator(Predictor[str, Translation]):
             with observe():
                 (self._remember if self.has_memory else self.align)(inputs, [several[0] for several in found])
         numbered = options.nbest is not None
-        return [Translation(line, several, numbered) for line, several in zip(inputs, found, strict=True)]
+        return [Translation(several, line, numbered=numbered) for line, several in zip(inputs, found, strict=True)]
 
     @torch.no_grad()
     def translate(
@@ -138,19 +134,18 @@ class Translator(Predictor[str, Translation]):
         search = self.search_rule(search)
         encoded = self.vocabularies.source.encode(lines)
         self._check_length(encoded, first)
-        order = sorted((n for n, line in enumerate(lines) if line.strip()), key=lambda n: len(encoded[n]))
+        filled = [n for n, line in enumerate(lines) if line.strip()]
+        num_empty = len(lines) - len(filled)
+        report = None if done is None else lambda count: done(num_empty + count)
         eos = self.vocabularies.target.special.eos
         translations = [[GeneratedText("", (), 0.0, 0.0, True, eos=eos)] for _ in lines]
         with eval_mode(self.model):
-            for start in range(0, len(order), self.batch):
-                rows = order[start : start + self.batch]
+            for places in similar_batches([len(encoded[n]) for n in filled], self.batch, report):
+                rows = [filled[place] for place in places]
                 source, lengths = self._source([encoded[n] for n in rows])
-                numbers = [first + n for n in rows]
-                for n, hypotheses in zip(rows, self._search(source, lengths, search, numbers), strict=True):
-                    target = self.vocabularies.target
-                    translations[n] = [GeneratedText.of(hypothesis, target) for hypothesis in hypotheses]
-                if done is not None:
-                    done(len(lines) - len(order) + start + len(rows))
+                texts = self._search(source, lengths, search, [first + n for n in rows])
+                for n, hypotheses in zip(rows, texts, strict=True):
+                    translations[n] = hypotheses
         return translations
 
     def _source(self, encoded: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:  # -> "b s", "b"
@@ -169,7 +164,7 @@ class Translator(Predictor[str, Translation]):
 
     def _search(
         self, source: Tensor, lengths: Tensor, search: Search, numbers: Sequence[int]
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[GeneratedText]]:
         bounds = [bound for bound in (self.longest, self.most) if bound is not None]
         if self.stretch is None:
             limits = torch.full_like(lengths, min(bounds))
@@ -178,31 +173,13 @@ class Translator(Predictor[str, Translation]):
         for bound in bounds:
             limits = limits.clamp_max(bound)
         state = self.model.init_state(source, lengths, num_hypotheses(search))
-        special = self.vocabularies.target.special
-        return run_search(
-            self.model,
-            state,
-            search,
-            limits,
-            numbers,
-            lengths,
-            bos=special.bos,
-            eos=special.eos,
-            forbidden=special.forbidden,
-        )
+        return search_texts(self.model, state, self.vocabularies.target, search, limits, numbers, lengths)
 
     def text(self, output: Translation) -> str:
-        # a line feed in a translation would make two lines of it
-        texts = [hypothesis.text.replace("\n", " ") for hypothesis in output.hypotheses]
-        if not output.numbered:
-            return texts[0]
-        scores = [hypothesis.score for hypothesis in output.hypotheses]
-        return "\n".join(
-            f"{n}\t{score:.4f}\t{text}" for n, (score, text) in enumerate(zip(scores, texts, strict=True), 1)
-        )
+        return output.lines()
 
     def json(self, output: Translation) -> dict[str, Any]:
-        return {"translations": [hypothesis.json() for hypothesis in output.hypotheses]}
+        return {"translations": output.json()}
 
     def margin(self, output: Translation) -> float:
         return output.best.margin
@@ -326,11 +303,9 @@ class Translator(Predictor[str, Translation]):
         """
         encoded = self.vocabularies.source.encode(lines)
         targets = [translation.with_eos for translation in translations]
-        order = sorted(range(len(lines)), key=lambda n: len(targets[n]))
         weights: list[Tensor] = [torch.empty(0)] * len(lines)
         with eval_mode(self.model):
-            for start in range(0, len(order), self.batch):
-                rows = order[start : start + self.batch]
+            for rows in similar_batches([*map(len, targets)], self.batch):
                 batch = self._weights([encoded[n] for n in rows], [targets[n] for n in rows])
                 for n, each in zip(rows, batch, strict=True):
                     weights[n] = each[: len(targets[n]), : len(encoded[n]) + 1]
