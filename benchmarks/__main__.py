@@ -11,7 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks import additive, crf, dot, gates, heads, maps, masks, recording, recurrent, report, sparse, startup
+from benchmarks import (
+    additive,
+    batches,
+    crf,
+    dot,
+    encode,
+    gates,
+    heads,
+    maps,
+    masks,
+    recording,
+    recurrent,
+    report,
+    sparse,
+    startup,
+)
 from benchmarks.decoding import generation, int8, page as decoding, steps, translation
 from benchmarks.report import FULL, QUICK, RESULTS
 from benchmarks.table import Case, summary
@@ -35,7 +50,8 @@ def tables(inputs: int8.Inputs) -> dict[str, Table]:
     speed = {f"{family}/{name}": case for family, module in SPEED.items() for name, case in module.CASES.items()}
     cases = {"crf": crf.CASES, "recording": recording.CASES}
     cases |= {"steps": steps.CASES, "translation": translation.CASES, "generation": generation.CASES}
-    cases["int8"] = int8.cases(inputs)
+    cases |= {"int8": int8.cases(inputs), "encode": encode.cases(inputs.encoder, inputs.texts)}
+    cases |= batches.cases(inputs.run)
     found = {"speed": Table(report.SPEED, speed, report.HOW)}
     for name, some in cases.items():
         folder = RESULTS / "decoding" if name in decoding.TITLES else RESULTS
@@ -55,9 +71,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--threads", type=_positive, help="threads for every row; with 1, CPU time is measured")
     made.add_argument("--list", action="store_true", help="print the names of the benchmarks, and stop")
     made.add_argument("--docs", action="store_true", help="write docs/speed.md and docs/decoding.md from the results")
-    made.add_argument("--run", type=Path, help="for int8: a run of translate that was validated on two files")
-    made.add_argument("--encoder", type=Path, help="for int8: a BERT in transformers' layout, such as all-MiniLM-L6-v2")
-    made.add_argument("--texts", type=Path, help="for int8: one sentence per line, for --encoder")
+    made.add_argument("--run", type=Path, help="for batches and int8: a run of translate; for requests: language-model")
+    made.add_argument("--encoder", type=Path, help="for encode and int8: a BERT in transformers' layout")
+    made.add_argument("--texts", type=Path, help="one sentence per line, for --encoder")
     return made
 
 
@@ -108,6 +124,8 @@ def main(arguments: Sequence[str] | None = None, known: Mapping[str, Table] | No
     effort = replace(effort, threads=given.threads)
     failed = False
     for table in some:
+        if not table.cases:
+            parsing.error("this table needs --run RUN, or --encoder FOLDER and --texts FILE; --help says which")
         if table in known.values():
             rows = report.save(table.path, table.cases, effort, ("ctranslate2",), table.said).rows
         else:

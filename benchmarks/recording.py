@@ -107,4 +107,30 @@ def space(effort: Effort) -> Iterator[Row]:
         )
 
 
-CASES: dict[str, Case] = {"time": time, "space": space}
+def rollout(effort: Effort) -> Iterator[Row]:
+    """the time of a recording of 30 tokens, with certificates, and of its rollout, relative to a plain pass"""
+    import transformers
+
+    sizes = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=1000, **sizes)).eval()
+    ids = torch.randint(0, 1000, (1, 30))
+
+    def record() -> regard.recording.Recording:
+        with regard.record(model) as recording:
+            model(input_ids=ids)
+        return recording
+
+    with torch.no_grad():
+        recording = record()
+        calls: dict[str, Callable[[], object]] = {
+            "plain": lambda: model(input_ids=ids),
+            "rollout": lambda: recording.rollout()[0].weights.dense(),
+            "record": record,
+            "record with certificates": lambda: record()[0].certificate,
+        }
+        timed = compare(calls, effort, threads=1)
+    for name, most in (("rollout", 0.2), ("record", 1.3), ("record with certificates", None)):
+        yield cost("BERT of the size of MiniLM, 30 tokens", timed, name, "plain", most)
+
+
+CASES: dict[str, Case] = {"time": time, "space": space, "rollout": rollout}

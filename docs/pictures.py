@@ -45,20 +45,20 @@ GUIDES = {
     "tag": ["tag"],
     "track": ["track"],
 }
-# pictures of benchmarks, by the module that trains and draws
-BENCHMARKS = {
-    "benchmarks.speech": ["transcribe"],
-    "benchmarks.vision.caption": ["caption-soft", "caption-hard"],
-    "benchmarks.vision.clips": ["clips-meeting", "clips-signal"],
-    "benchmarks.vision.gan": ["gan-samples", "gan-attention"],
+# pictures of experiments, by the name that trains and draws
+EXPERIMENTS = {
+    "spelling": ["transcribe"],
+    "caption": ["caption-soft", "caption-hard"],
+    "clips": ["clips-meeting", "clips-signal"],
+    "gan": ["gan-samples", "gan-attention"],
 }
 # pictures that need data which is not embedded, or no program, and their way
 ELSEWHERE = {
     "bahdanau-luong.svg": "a drawing, changed by hand",
-    "glimpses.png": "python -m benchmarks.vision.glimpse cluttered --mnist FOLDER --runs FOLDER",
-    "translation-bleu.png": "python -m benchmarks.translation --report, after its trainings on Multi30k",
-    "translation-loss.png": "python -m benchmarks.translation --report, after its trainings on Multi30k",
-    "translation-compare.png": "python -m benchmarks.translation --report, after its trainings on Multi30k",
+    "glimpses.png": "python -m benchmarks.experiments glimpse --data FOLDER",
+    "translation-bleu.png": "python -m benchmarks.experiments multi30k --data FOLDER",
+    "translation-loss.png": "python -m benchmarks.experiments multi30k --data FOLDER",
+    "translation-compare.png": "python -m benchmarks.experiments mechanisms --data FOLDER",
 }
 # four scripts, and a direction from right to left
 LANGUAGES = ("en", "el", "ru", "ar_EG")
@@ -106,11 +106,10 @@ def from_guide(name: str) -> Callable[[Places], None]:
     return run
 
 
-def from_benchmark(module: str) -> Callable[[Places], None]:
+def from_experiment(name: str) -> Callable[[Places], None]:
     def run(places: Places) -> None:
-        # clips writes into docs/images alone
-        out = [] if module.endswith("clips") else ["--pictures", str(places.out)]
-        subprocess.run([sys.executable, "-m", module, "--runs", str(places.runs), *out], cwd=ROOT, check=True)
+        command = [sys.executable, "-m", "benchmarks.experiments", name, "--runs", str(places.runs)]
+        subprocess.run([*command, "--pictures", str(places.out)], cwd=ROOT, check=True)
 
     return run
 
@@ -198,8 +197,9 @@ def _catalogue() -> dict[str, Source]:
 
     for name in CLAIMS:
         add([f"claims/{name}.svg"], "benchmarks/results/claims", claim_figure(name))
-    for module_name, names in BENCHMARKS.items():
-        add([f"{name}.png" for name in names], f"python -m {module_name}", from_benchmark(module_name))
+    for experiment, names in EXPERIMENTS.items():
+        source = f"python -m benchmarks.experiments {experiment}"
+        add([f"{name}.png" for name in names], source, from_experiment(experiment))
     add(["dates.png"], "regard demo", dates)
     add(["serve.png"], "regard demo", served_dates)
     add(["chat.png"], "the run of docs/guides/respond.md", chat)

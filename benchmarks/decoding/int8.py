@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 import regard
+from benchmarks import encode
 from benchmarks.decoding import generation, translation
 from benchmarks.table import Bound, Case, Row, absent, gain
-from benchmarks.text import encode
 from benchmarks.timing import Effort, Spread, compare
 from regard.data.text.pairs import read_lines
 

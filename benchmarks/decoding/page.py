@@ -10,6 +10,8 @@ TITLES = {
     "translation": "Translation against CTranslate2",
     "generation": "GPT-2 against transformers and plain torch",
     "int8": "8-bit weights",
+    "batches": "Translations in batches",
+    "requests": "Requests of a language model in one batch",
 }
 RESULTS = report.RESULTS / "decoding"
 PAGE = report.ROOT / "docs" / "decoding.md"
@@ -39,6 +41,7 @@ Commands to measure on your machine:
 python -m benchmarks steps translation generation      # about six minutes
 python -m benchmarks steps/multi-head --quick      # one case
 python -m benchmarks int8 --run RUN --encoder FOLDER --texts FILE      # 8-bit weights
+python -m benchmarks batches --run RUN      # a run of translate; requests: of language-model
 python -m benchmarks --docs      # this page
 ```
 """

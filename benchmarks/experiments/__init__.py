@@ -1,0 +1,1 @@
+"""Experiments: trainings whose scores the documentation shows. `python -m benchmarks.experiments --list`."""
