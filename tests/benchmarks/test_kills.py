@@ -71,6 +71,7 @@ def test_damage_and_difference_are_seen(tmp_path: Path) -> None:
     assert (seen.before_first, seen.broken[-1]) == (1, "kill 4: last.safetensors is gone")
 
 
+@pytest.mark.whole
 def test_a_training_that_fails_is_no_kill(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the training in .* failed with code 1; its error is above"):
         resume.Trainer(Translate.of(train=(tmp_path / "none.tsv",)), TrainingConfig(steps=2)).run(tmp_path / "run")
