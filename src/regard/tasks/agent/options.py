@@ -226,8 +226,8 @@ class AgentConfig(TaskConfig):
     def __post_init__(self) -> None:
         if not self.env.startswith(GYM):
             known("env", self.env, (*ENVIRONMENT_NAMES, f"{GYM}ID"))
-        check_owner(self, "env", _OWNERS)
         super().__post_init__()
+        check_owner(self, "env", _OWNERS)
         if self.segment == 1 and self.minibatches <= self.batch < 2 * self.minibatches:
             raise ValueError(
                 f"segment=1 and minibatches={self.minibatches} of batch={self.batch} games leave an update of one "
