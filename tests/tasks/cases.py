@@ -4,219 +4,28 @@ import base64
 import io
 import json
 from dataclasses import MISSING, fields
+from importlib import import_module
 from itertools import permutations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from tests.data.images.test_labelled import idx
+from tests.tasks.case import Case
 
 from regard.data.audio.wav import Sound, wav_bytes
 
 
-class Case(NamedTuple):
-    """`options` of `regard train` for a run of a moment, `inputs` of `regard predict`, two values to compare (none if
-    nothing can be compared), targets for `Predictor.loss`, and further arguments of `regard predict`; names in capitals
-    stand for paths of `write_files`. Small files are read faster than embedded data sets are made."""
-
-    options: str
-    inputs: tuple[str, ...]
-    varied: tuple[str, ...]
-    targets: tuple[Any, ...]
-    predict: str = ""
+def _cases() -> dict[str, Case]:
+    """{task: its case}, from tests/tasks/TASK/cases.py; a plus and a word behind the task tell further cases apart."""
+    cases = {}
+    for path in sorted(Path(__file__).parent.glob("*/cases.py")):
+        cases |= import_module(f"tests.tasks.{path.parent.name}.cases").CASES
+    return cases
 
 
-# by the name of the task; a plus and a word behind it tell further cases of a task apart
-CASES: dict[str, Case] = {
-    "classify-text+encoder": Case(
-        "--train TEXTS --encoder BERT --freeze embeddings --pooling first --batch 64",
-        ("a good film", "bad. It was long."),
-        ("dot", "entmax"),
-        ("good", "bad"),
-    ),
-    "tag+encoder": Case(
-        "--train COLUMNS --encoder BERT --freeze embeddings --batch 64",
-        ("a trip to B C", "to D"),
-        ("dot", "entmax"),
-        ("O O O B-PLACE I-PLACE", "O B-PLACE"),
-    ),
-    "caption+encoder": Case(
-        "--train CAPTIONS --tokens words --encoder VIT --freeze 1 --width 5 --hidden 7 --batch 64 --valid-lines 3",
-        ("IMAGE",) * 2,
-        ("soft", "hard"),
-        ("one", "two"),
-    ),
-    "translate": Case(
-        "--train PAIRS --tokens words --width 6 --hidden 8 --batch 64 --valid-lines 3",
-        ("a b c", "c a"),
-        ("dot", "none"),
-        ("a", "b"),
-    ),
-    "translate+conv": Case(
-        "--train PAIRS --tokens words --model conv --layers 1 --width 6 --hidden 8 --batch 64 --valid-lines 3",
-        ("a b c", "c a"),
-        ("dot", "additive"),
-        ("a", "b"),
-    ),
-    "translate+ntm": Case(
-        "--train PAIRS --tokens words --model ntm --locations 7 --memory-width 3 --width 6 --hidden 8 --batch 64 "
-        "--valid-lines 3",
-        ("a b c", "c a"),
-        (),
-        ("a", "b"),
-    ),
-    "caption+conv": Case(
-        "--train CAPTIONS --tokens words --model conv --layers 1 --gate se --annotation 6 --channels 4 "
-        "--width 6 --hidden 7 --batch 64 --valid-lines 3",
-        ("IMAGE",) * 2,
-        ("dot", "hard"),
-        ("one", "two"),
-    ),
-    "classify-image": Case(
-        "--train DIGITS --gate se --width 4 --depths 1 --batch 16", ("IMAGE",) * 2, ("none", "se"), ("0", "1")
-    ),
-    "classify-clip": Case(
-        "--train CLIPS --width 4 --depths 1 --batch 16", ("test:0", "test:1"), ("paper", "dot"), ("still", "blink")
-    ),
-    "classify-clip+transformer": Case(
-        "--train SIGNALS --model transformer --causal --width 4 --heads 2 --layers 1 --batch 16",
-        ("test:0", "test:1"),
-        ("scaled-dot", "entmax"),
-        ("up", "down"),
-    ),
-    "glimpse": Case(
-        "--train DIGITS --what 4 --where 4 --glimpse 6 --hidden 6 --glimpses 2 --gate simam --batch 16",
-        ("IMAGE",) * 2,
-        ("1", "2"),
-        ("0", "1"),
-    ),
-    "caption": Case(
-        "--train CAPTIONS --tokens words --annotation 6 --channels 4 --width 5 --hidden 7 --batch 64 --valid-lines 3",
-        ("IMAGE",) * 2,
-        ("soft", "hard"),
-        ("one", "two"),
-    ),
-    "transcribe": Case(
-        "--train SPEECH --width 6 --hidden 8 --mels 13 --rate 8000 --masks 1 --batch 400 --valid-lines 3",
-        ("SOUND",) * 2,
-        ("additive", "location-sensitive"),
-        ("ab", "c a"),
-    ),
-    "transcribe+online": Case(
-        "--train SPEECH --online --cell lstm --width 6 --hidden 8 --mels 13 --rate 8000 --batch 400 --valid-lines 3",
-        ("SOUND",) * 2,
-        ("monotonic", "mocha"),
-        ("ab", "c a"),
-    ),
-    "transcribe+transformer": Case(
-        "--train SPEECH --model transformer --width 8 --heads 2 --layers 1 --mels 13 --rate 8000 --batch 400 "
-        "--valid-lines 3",
-        ("SOUND",) * 2,
-        ("scaled-dot", "entmax"),
-        ("ab", "c a"),
-    ),
-    "generate-image": Case(
-        "--train DIGITS --gate eca --width 2 --noise 3 --judge 1 --batch 16",
-        ("0", "1"),
-        ("none", "half"),
-        ("IMAGE",) * 2,
-        "--picture OUT",
-    ),
-    "tag": Case(
-        "--train COLUMNS --embedding 5 --characters 4 --hidden 6 --batch 64",
-        ("a trip to B C", "to D"),
-        ("dot", "none"),
-        ("O O O B-PLACE I-PLACE", "O B-PLACE"),
-    ),
-    "read": Case(
-        "--train QUESTIONS --embedding 5 --characters 4 --hidden 6 --batch 256",
-        ("A b went to c. It was d.\nWhere did b go?", "b went to a\tWho went?"),
-        ("dot", "none"),
-        ("c", "b"),
-    ),
-    "classify-text": Case(
-        "--train TEXTS --width 5 --hidden 6 --hops 2 --feed 7 --batch 64",
-        ("a good film", "bad. It was long."),
-        ("dot", "entmax"),
-        ("good", "bad"),
-    ),
-    "match": Case(
-        "--train SENTENCES --embedding 5 --characters 4 --hidden 6 --batch 64",
-        ("a b c\ta c", "c a\tb b"),
-        ("dot", "additive"),
-        ("same", "other"),
-    ),
-    "answer": Case(
-        "--train STORIES --width 6 --hops 2 --restarts 2 --memory 8 --batch 16",
-        ("Al went to a.\nBo went to b.\nWhere is Al?", "Bo went to c. Al went to b. Where is Bo?"),
-        ("dot", "additive"),
-        ("a", "c"),
-    ),
-    "select-response": Case(
-        "--train DIALOGUES --embedding 5 --width 6 --levels 1 --filters 3 2 --turns 2 --words 4 --candidates 3 "
-        "--batch 8",
-        ("a b\tc\nc a\nb", "c\nb a\nc c"),
-        ("dot", "additive"),
-        ("b", "c c"),
-    ),
-    "respond": Case(
-        "--train DIALOGUES --tokens words --model hierarchical --width 6 --hidden 8 --turns 2 --words 4 --batch 64",
-        ("a b\tc", "c"),
-        ("dot", "additive"),
-        ("b", "c c"),
-    ),
-    "respond+flat": Case(
-        "--train DIALOGUES --tokens words --model flat --history bidirectional --width 8 --heads 2 --layers 1 "
-        "--turns 2 --words 4 --batch 64",
-        ("a b\tc", "c"),
-        ("dot", "entmax"),
-        ("b", "c c"),
-    ),
-    "track": Case(
-        "--train TURNS --embedding 5 --hidden 6 --batch 8",
-        ("a table\nfood?\nb food", "area?\tc\td, no wait, e"),
-        ("dot", "additive"),
-        ("food=b; phone", "area=d"),
-    ),
-    "track+recurrent": Case(
-        "--train TURNS --embedding 5 --hidden 6 --context recurrent --batch 8",
-        ("a table\nfood?\nb food", "area?\tc\td, no wait, e"),
-        ("dot", "additive"),
-        ("food=b; phone", "area=d"),
-    ),
-    "track+encoder": Case(
-        "--train TURNS --encoder BERT --freeze embeddings --hidden 6 --context attention --batch 8",
-        ("a table\nfood?\nb food", "area?\tc\td, no wait, e"),
-        ("dot", "entmax"),
-        ("food=b; phone", "area=d"),
-    ),
-    "language-model": Case(
-        "--train LINES --model transformer-xl --memory 9 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
-        ("a good film", "bad"),
-        ("dot", "entmax"),
-        (" it was", " a"),
-        "--tokens 8",
-    ),
-    "masked-lm": Case(
-        "--train LINES --tokens characters --width 8 --heads 2 --layers 1 --segment 24 --batch 3 --valid-tokens 60",
-        ("a g[MASK]od film", "ba[MASK] [MASK]"),
-        ("dot", "entmax"),
-        ("o", "d a"),
-    ),
-    "embed": Case(
-        "--train PAIRS --tokens characters --width 8 --heads 2 --layers 1 --batch 16 --valid-pairs 5",
-        ("a b c", "c a"),
-        ("dot", "entmax"),
-        ("c b a", "a c"),
-    ),
-    "agent": Case(
-        "--env pairs --memory additive --width 8 --batch 8 --segment 6 --passes 1 --minibatches 2 --valid-episodes 5",
-        ("0", "3"),
-        ("none", "additive"),
-        ("1 0 2 3", "0 0"),
-    ),
-}
+CASES = _cases()
 
 
 def required_options(model: type, encoder: Path = Path("/encoder")) -> dict[str, Any]:
