@@ -99,7 +99,7 @@ def test_steps_and_tolerance() -> None:
         ValueError, match=r"^steps must be a whole number, 1 or more, for IntegratedGradients, got 0; try steps=8$"
     ):
         IntegratedGradients(steps=0)
-    with pytest.raises(ValueError, match=r"^steps must be at most most=1600, got 1601; raise most$"):
+    with pytest.raises(ValueError, match=r"^steps must be at most max_steps=1600, got 1601; raise max_steps$"):
         IntegratedGradients(steps=1601)
     with pytest.raises(ValueError, match=r"^tolerance must be positive, got 0; try tolerance=0.01$"):
         IntegratedGradients(tolerance=0)

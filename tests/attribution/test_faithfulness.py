@@ -65,8 +65,10 @@ def test_removal_scores_are_those_of_a_loop(name: str) -> None:
 def test_nothing_removed_changes_nothing(removal: str) -> None:
     predictor, given = made("encoder")
     explained = explained_logit(predictor, given, 0)
-    torch.testing.assert_close(REMOVALS[removal](explained, [set(), set()])[1], explained.own_logits, atol=1e-6, rtol=0)
-    assert not torch.allclose(REMOVALS[removal](explained, [{1, 2}])[0], explained.own_logits, atol=1e-4)
+    torch.testing.assert_close(
+        REMOVALS[removal](explained, [set(), set()])[1], explained.input_logits, atol=1e-6, rtol=0
+    )
+    assert not torch.allclose(REMOVALS[removal](explained, [{1, 2}])[0], explained.input_logits, atol=1e-4)
 
 
 @for_each("name", EMBEDDED)
@@ -151,7 +153,7 @@ def test_another_map_keeps_the_output(name: str) -> None:
     predictor, given = made(name)
     explained = explained_logit(predictor, given, None)
     found = adversarial_map(explained, steps=60, tolerance=0.02)
-    own = explained.own_logits.softmax(-1)
+    own = explained.input_logits.softmax(-1)
     with torch.no_grad(), regard.intervene(predictor.model, found.replacement(), layers=found.layer):
         other = predictor.token_logits([explained.tokens])[0].double().softmax(-1)
     change = float((other - own).abs().sum() / 2)
@@ -170,7 +172,7 @@ def test_a_model_whose_output_is_its_weights_has_no_other_map() -> None:
     assert (found.distance, found.change) == (0.0, 0.0)
     with torch.no_grad(), regard.intervene(predictor.model, found.replacement(), layers=found.layer):
         other = predictor.token_logits([explained.tokens])[0].double()
-    torch.testing.assert_close(other, explained.own_logits, atol=1e-5, rtol=0)
+    torch.testing.assert_close(other, explained.input_logits, atol=1e-5, rtol=0)
 
 
 def test_the_divergence_is_bounded() -> None:

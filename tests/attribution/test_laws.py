@@ -58,7 +58,7 @@ def test_every_method_scores_every_token(name: str, method: str) -> None:
 @for_each("name", EMBEDDED)
 def test_integrated_gradients_are_complete(name: str) -> None:
     predictor, given = made(name)
-    result = regard.attribute(predictor, given, 2, IntegratedGradients(tolerance=1e-3, most=12800))
+    result = regard.attribute(predictor, given, 2, IntegratedGradients(tolerance=1e-3, max_steps=12800))
     assert result.completeness.is_reached
     assert result.warnings == ()
     total = float(result.scores.double().sum())
@@ -84,7 +84,7 @@ def test_long_texts_are_integrated_a_few_points_at_a_time(monkeypatch: pytest.Mo
 
 def test_an_error_of_completeness_is_reported() -> None:
     predictor, given = made("esim")
-    result = regard.attribute(predictor, given, 2, IntegratedGradients(steps=2, most=2, tolerance=1e-6))
+    result = regard.attribute(predictor, given, 2, IntegratedGradients(steps=2, max_steps=2, tolerance=1e-6))
     error, difference = result.completeness.error, result.completeness.difference
     (warning,) = result.warnings
     assert warning == (

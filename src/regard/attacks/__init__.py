@@ -6,14 +6,13 @@ result = regard.attack(regard.load("runs/topics"), texts, classes, regard.attack
 
 from regard.attacks.apgd import APGD
 from regard.attacks.attack import AttackResult
-from regard.attacks.balls import L2, Ball, Linf
+from regard.attacks.balls import L2, Ball, Linf, Start, SurfaceStart, UniformStart
 from regard.attacks.base import Attack
 from regard.attacks.catalogue import ATTACKS, TEXT_ATTACKS
 from regard.attacks.curve import AccuracyCurve, accuracy_curve
 from regard.attacks.gradient_attacks import FGSM, MIFGSM, PGD
 from regard.attacks.objectives import DLR, AttackLoss, CrossEntropy, Margin, TargetedDLR
 from regard.attacks.square import Square
-from regard.attacks.starts import Start, SurfaceStart, UniformStart
 from regard.attacks.text.base import TextAttack, TextAttackResult
 from regard.attacks.text.character_edits import CharacterEdits
 from regard.attacks.text.constraints import Constraint, CosineSimilarity, EditDistance, SameStart

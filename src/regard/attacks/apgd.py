@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from regard.attacks.balls import Start, SurfaceStart
 from regard.attacks.base import Candidates
 from regard.attacks.draws import Draws
 from regard.attacks.gradient_attacks import GradientAttack, ascend
-from regard.attacks.starts import Start, SurfaceStart
 from regard.attacks.victim import LossGradient, Victim
 from regard.common import checks
 
@@ -42,14 +42,14 @@ class APGD(GradientAttack):
             if not (rows := holds.nonzero().flatten()).numel():
                 break
             before = victim.passes
-            x, own_labels = clean[rows], labels[rows]
-            objective = self.loss.of(own_labels, logits[rows])
-            walk = _AdaptiveWalk(self, x, own_labels)
+            x, row_labels = clean[rows], labels[rows]
+            objective = self.loss.of(row_labels, logits[rows])
+            walk = _AdaptiveWalk(self, x, row_labels)
             point = self.start_point(self.start, x, draws[rows.cpu()].restarted(restart))
             last = ascend(victim, point, objective, walk, self.steps, note=not restart)
             walk.take_wrong(last, victim.logits(last))
-            found = rows[walk.is_wrong]
-            best[found], holds[found] = walk.wrong[walk.is_wrong], False
+            broken = rows[walk.is_wrong]
+            best[broken], holds[broken] = walk.wrong[walk.is_wrong], False
             queries[rows] += victim.passes - before
         return Candidates(best, queries)
 

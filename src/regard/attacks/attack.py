@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from regard.attacks.base import Attack
 from regard.attacks.diagnostics import warnings_of
-from regard.attacks.draws import Draws
-from regard.attacks.random_numbers import own_random_numbers
+from regard.attacks.draws import Draws, seeded_model
 from regard.attacks.text.attack import attack_texts
 from regard.attacks.text.base import TextAttack, TextAttackResult, share_right
 from regard.attacks.victim import Victim
@@ -120,12 +119,12 @@ def attack_logits(
     victim = Victim(logits, attack.samples, int(labels.max()))
     parts: list[tuple[Tensor, ...]] = []
     warnings: dict[str, None] = {}
-    with eval_mode(network), own_random_numbers(clean.device, seed):
+    with eval_mode(network), seeded_model(clean.device, seed):
         for start in range(0, len(clean), batch):
             x, y = clean[start : start + batch], labels[start : start + batch]
             noted = len(victim.first_steps)
             run = attack.run(victim, x, y, Draws(seed, torch.arange(first + start, first + start + len(x))))
-            # of several attacks the first one starts on all inputs
+            # the first one of several attacks starts on all inputs
             del victim.first_steps[noted + 1 :]
             before = victim.passes
             verdict = victim.logits(run.inputs)
@@ -142,7 +141,7 @@ def adversarial_inputs(
     network: nn.Module, logits: Callable[[Tensor], Tensor], clean: Tensor, labels: Tensor, attack: Attack, seed: int
 ) -> Tensor:
     """The inputs of `attack_logits` without their verdict, which adversarial training has no use for."""
-    with eval_mode(network), own_random_numbers(clean.device, seed):
+    with eval_mode(network), seeded_model(clean.device, seed):
         victim = Victim(logits, attack.samples, int(labels.max()))
         return attack.run(victim, clean, labels, Draws(seed, torch.arange(len(clean)))).inputs
 

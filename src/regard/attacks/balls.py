@@ -108,3 +108,26 @@ class L2(Ball):
 
 def _column(values: Tensor, like: Tensor) -> Tensor:  # "b" -> "b 1 ..."
     return values.view(-1, *(1,) * (like.ndim - 1))
+
+
+class Start(ABC):
+    """A random point of the ball, in the box."""
+
+    @abstractmethod
+    def point(self, clean: Tensor, ball: Ball, eps: float, draws: Draws) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class UniformStart(Start):
+    """Anywhere in the ball  (Madry et al. 2018)."""
+
+    def point(self, clean: Tensor, ball: Ball, eps: float, draws: Draws) -> Tensor:
+        return (clean + ball.inside(draws, clean, eps)).clamp(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class SurfaceStart(Start):
+    """On the surface of the ball  (Croce & Hein 2020)."""
+
+    def point(self, clean: Tensor, ball: Ball, eps: float, draws: Draws) -> Tensor:
+        return (clean + ball.surface(draws, clean, eps)).clamp(0.0, 1.0)

@@ -1,5 +1,8 @@
-"""Draws: random numbers of an attack, by the number of the example, so that a batch draws as its examples do alone."""
+"""Draws: random numbers of an attack, by the number of the example, so that a batch draws as its examples do alone;
+and those of a stochastic model under attack."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,18 +36,28 @@ class Draws:
     def uniform(self, like: Tensor, low: float, high: float, stream: int = 0) -> Tensor:  # "b ..."
         """Numbers from low to high, in the shape of `like`."""
         rows = torch.empty(self._count, *like.shape[1:], dtype=like.dtype)
-        return self._own(rows.uniform_(low, high, generator=self.generator(stream)), like)
+        return self._rows(rows.uniform_(low, high, generator=self.generator(stream)), like)
 
     def normal(self, like: Tensor, stream: int = 0) -> Tensor:  # "b ..."
         """Numbers of a normal distribution, in the shape of `like`."""
         width = like[0].numel()
         padded = -(-width // _BLOCK) * _BLOCK
         rows = torch.empty(self._count, padded, dtype=like.dtype).normal_(generator=self.generator(stream))
-        return self._own(rows[:, :width], like).view_as(like)
+        return self._rows(rows[:, :width], like).view_as(like)
 
     @property
     def _count(self) -> int:
         return int(self.numbers.max()) + 1 if len(self.numbers) else 0
 
-    def _own(self, rows: Tensor, like: Tensor) -> Tensor:
+    def _rows(self, rows: Tensor, like: Tensor) -> Tensor:
         return rows[self.numbers].to(like.device)
+
+
+@contextmanager
+def seeded_model(device: torch.device, seed: int) -> Iterator[None]:
+    """Random numbers of a stochastic model come from the seed, and those of the caller go on afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        yield

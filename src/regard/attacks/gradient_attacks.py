@@ -12,10 +12,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from regard.attacks.balls import Start
 from regard.attacks.base import Attack, Candidates, check_step
 from regard.attacks.draws import Draws
 from regard.attacks.objectives import AttackLoss, CrossEntropy, Objective
-from regard.attacks.starts import Start
 from regard.attacks.victim import LossGradient, Victim
 from regard.common import checks
 

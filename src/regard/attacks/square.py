@@ -57,9 +57,9 @@ class Square(Attack):
             candidate = best[rows]
             if query:
                 candidate = self._with_square(candidate, clean[rows], query, generator)
-            found = class_margin(victim.logits(candidate), labels[rows])
-            better = found > margins[rows] if query else torch.ones_like(rows, dtype=torch.bool)
-            best[rows[better]], margins[rows[better]] = candidate[better], found[better]
+            new_margins = class_margin(victim.logits(candidate), labels[rows])
+            better = new_margins > margins[rows] if query else torch.ones_like(rows, dtype=torch.bool)
+            best[rows[better]], margins[rows[better]] = candidate[better], new_margins[better]
             queries[rows] += victim.samples
         resists = (margins < 0).view(-1, 1, 1, 1)
         return Candidates(torch.where(resists, clean, best), queries)

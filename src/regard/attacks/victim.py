@@ -75,7 +75,7 @@ class Victim:
         with torch.enable_grad():
             logits = self._forward(x)
             loss = objective(logits)
-            # of the inputs alone: the gradients of the parameters are neither computed nor changed
+            # gradients of the inputs alone: those of the parameters are neither computed nor changed
             gradient = torch.autograd.grad(loss.sum(), x, allow_unused=True)[0] if loss.requires_grad else None
         if gradient is None and torch.is_inference_mode_enabled():
             raise ValueError(

@@ -21,7 +21,7 @@ _PENALTY, _RATE = 500.0, 0.2
 class AdversarialMap:
     """Other weights of one layer that keep the output of the model."""
 
-    layer: str  # of `regard.intervene`
+    layer: str  # as `regard.intervene` names it
     weights: tuple[Tensor, ...]  # "b *h q k" of each call of the layer
     distance: float  # the Jensen–Shannon divergence from the model's own weights, mean over rows; at most ln 2
     change: float  # ½ Σ |p̃ − p| of the classes: at most the tolerance
@@ -44,7 +44,7 @@ class _LearnedWeights:
     def __init__(self, starts: int, seed: int, rows: list[int] | None) -> None:
         self.starts, self.generator = starts, torch.Generator().manual_seed(seed)
         self.rows = rows  # the queries that the classes are read from; None: all
-        self.own: list[Tensor] = []
+        self.original: list[Tensor] = []
         self.logits: list[Tensor] = []
         self.call = 0
 
@@ -54,25 +54,26 @@ class _LearnedWeights:
             # the first start is near the model's own weights, the others go further away
             scale = torch.linspace(0.1, 3.0, self.starts).repeat_interleave(len(weights) // self.starts)
             scale = scale.to(weights).reshape(-1, *[1] * (weights.ndim - 1))
-            self.own.append(weights.detach())
+            self.original.append(weights.detach())
             self.logits.append((weights.detach().clamp_min(1e-6).log() + scale * noise).requires_grad_())
         self.call += 1
         return self.replaced(self.call - 1)
 
     def replaced(self, call: int) -> Tensor:
-        own = self.own[call]
+        original = self.original[call]
         # a key without weight may be masked, so it gets none; the sum of a row stays
-        return self.logits[call].masked_fill(own == 0, -torch.inf).softmax(-1).nan_to_num() * own.sum(-1, keepdim=True)
+        weights = self.logits[call].masked_fill(original == 0, -torch.inf).softmax(-1).nan_to_num()
+        return weights * original.sum(-1, keepdim=True)
 
     def distance(self) -> Tensor:  # -> "starts"
         """The mean divergence from the model's own weights, of the rows that the classes are read from."""
         rows = slice(None) if self.rows is None else self.rows
-        parts = [divergence(self.replaced(n), own)[..., rows] for n, own in enumerate(self.own)]
+        parts = [divergence(self.replaced(n), original)[..., rows] for n, original in enumerate(self.original)]
         return torch.cat([part.reshape(self.starts, -1) for part in parts], 1).mean(1)
 
     def of_start(self, n: int) -> tuple[Tensor, ...]:
         """The weights of every call of one start."""
-        return tuple(self.replaced(call).detach().chunk(self.starts)[n] for call in range(len(self.own)))
+        return tuple(self.replaced(call).detach().chunk(self.starts)[n] for call in range(len(self.original)))
 
 
 class GivenMaps:
@@ -108,7 +109,7 @@ def adversarial_map(
     last = record_maps(explained)[-1]
     layer, count = last.name, len(explained.tokens)
     rows = reading_rows(classifier) if last.shape[-2] == count else None
-    own_output = explained.own_logits.softmax(-1)
+    output_before = explained.input_logits.softmax(-1)
     learned = _LearnedWeights(starts, seed, rows)
     copies = [explained.tokens] * starts
     best: tuple[float, float, tuple[Tensor, ...]] | None = None
@@ -117,7 +118,7 @@ def adversarial_map(
         for _ in range(steps):
             learned.call = 0
             output = classifier.token_logits(copies).double().softmax(-1)
-            change = (output - own_output).abs().sum(-1) / 2
+            change = (output - output_before).abs().sum(-1) / 2
             distance = learned.distance()
             best = _better(best, learned, distance, change, tolerance)
             if optimizer is None:
@@ -128,7 +129,7 @@ def adversarial_map(
                 logits.grad = gradient
             optimizer.step()
     if best is None:
-        return AdversarialMap(layer, tuple(own.chunk(starts)[0] for own in learned.own), 0.0, 0.0, rows)
+        return AdversarialMap(layer, tuple(each.chunk(starts)[0] for each in learned.original), 0.0, 0.0, rows)
     return AdversarialMap(layer, best[2], best[0], best[1], rows)
 
 

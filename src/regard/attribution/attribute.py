@@ -80,7 +80,7 @@ def attribute_logit(explained: ExplainedLogit, method: AttributionMethod, name: 
             f"the scores miss f(x) − f(x') = {result.completeness.difference:.3g} by {result.completeness.error:.3g} "
             f"after {result.completeness.steps:,} steps, so read them as approximate"
         )
-    logits, scores = explained.own_logits, result.scores.detach().float().cpu()
+    logits, scores = explained.input_logits, result.scores.detach().float().cpu()
     classifier = explained.classifier
     return Attribution(
         explained.tokens.names,
@@ -101,8 +101,8 @@ def explained_logit(
 ) -> ExplainedLogit:
     """The logit to explain; raises for a predictor without tokens or classes, and for a target that is no class."""
     if isinstance(predictor, PictureClassifier):
-        given = predictor.read(str(input)) if isinstance(input, str | Path) else input
-        picture = PatchedPicture(predictor, given)
+        value = predictor.read(str(input)) if isinstance(input, str | Path) else input
+        picture = PatchedPicture(predictor, value)
         return _explained(picture, picture.tokens(), target)
     if not isinstance(predictor, EmbeddedClassifier | StructuredPredictor):
         raise TypeError(
@@ -127,10 +127,10 @@ def _explained_part(predictor: StructuredPredictor, text: str, target: str | int
             f"target must name a part of the output, got {target!r}; write words of it, such as target='Paris'"
         )
     explained = ExplainedLogit(*predictor.output_part(text, target), 0)
-    if not explained.own_logits.isfinite().all():
+    if not explained.input_logits.isfinite().all():
         raise ValueError(
-            f"the target {target!r} has the probability {explained.own_logits.softmax(-1)[0]:.0f} in every text, so no "
-            "word explains it; name another one"
+            f"the target {target!r} has the probability {explained.input_logits.softmax(-1)[0]:.0f} in every text, so "
+            "no word explains it; name another one"
         )
     return explained
 
@@ -138,7 +138,7 @@ def _explained_part(predictor: StructuredPredictor, text: str, target: str | int
 def _explained(predictor: EmbeddedClassifier, tokens: TokenInput, target: str | int | None) -> ExplainedLogit:
     if target is not None:
         return ExplainedLogit(predictor, tokens, _class_number(target, predictor.classes))
-    logits = ExplainedLogit(predictor, tokens, 0).own_logits
+    logits = ExplainedLogit(predictor, tokens, 0).input_logits
     return ExplainedLogit(predictor, tokens, int(logits.argmax()))
 
 

@@ -39,12 +39,12 @@ class ExplainedLogit:
         return self.logits(variants)[:, self.target]
 
     @cached_property
-    def own_logits(self) -> Tensor:  # "k"
+    def input_logits(self) -> Tensor:  # "k"
         return self.logits([self.tokens])[0]
 
     @property
     def output(self) -> Tensor:
-        return self.own_logits[self.target]
+        return self.input_logits[self.target]
 
 
 class Completeness(NamedTuple):

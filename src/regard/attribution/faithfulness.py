@@ -200,10 +200,10 @@ def faithfulness(
             f"predictor must classify texts or pictures, got {type(predictor).__name__}, whose outputs have parts; "
             "explain one of them by regard.attribute"
         )
-    given = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
-    if not given:
+    values = list(inputs) if isinstance(inputs, Sequence) and not isinstance(inputs, str) else [inputs]
+    if not values:
         raise ValueError("inputs must hold at least one input, got none; give a list of texts or pictures")
-    explained = [explained_logit(predictor, each, target) for each in given]
+    explained = [explained_logit(predictor, each, target) for each in values]
     return FaithfulnessReport(tuple(_measure(each, methods, removal, seed) for each in explained))
 
 
@@ -214,7 +214,7 @@ def _measure(explained: ExplainedLogit, methods: Sequence[str] | None, removal: 
         try:
             attributions[name] = attribute_logit(explained, METHODS[name], name)
         except (ValueError, ImportError) as error:
-            # of all methods those that apply are taken; a method that was asked for must apply
+            # without a choice, methods that do not apply are skipped; a method that was asked for must apply
             if methods is not None:
                 raise
             skipped[name] = str(error)
@@ -269,9 +269,9 @@ def _removal_scores(
     removed += [set(order[count:]) for count in counts]
     removed += [set(order[:count]) for count in curve]
     p = _probabilities(REMOVALS[removal](explained, removed), explained.target)
-    own = float(_probabilities(explained.own_logits[None], explained.target)[0])
+    whole = float(_probabilities(explained.input_logits[None], explained.target)[0])
     n = len(counts)
-    return RemovalScores(own - float(p[:n].mean()), own - float(p[n : 2 * n].mean()), tuple(p[2 * n :].tolist()))
+    return RemovalScores(whole - float(p[:n].mean()), whole - float(p[n : 2 * n].mean()), tuple(p[2 * n :].tolist()))
 
 
 def _probabilities(logits: Tensor, target: int) -> Tensor:  # "b k" -> "b"
@@ -279,13 +279,13 @@ def _probabilities(logits: Tensor, target: int) -> Tensor:  # "b k" -> "b"
 
 
 def _attention_test(explained: ExplainedLogit, seed: int) -> AttentionTest:
-    own = explained.own_logits.softmax(-1)
+    before = explained.input_logits.softmax(-1)
 
     def change(weights: Replacement) -> float:
         model = explained.classifier.model
         with torch.no_grad(), eval_mode(model), intervene(model, weights):
             logits = explained.classifier.token_logits([explained.tokens])[0].double()
-        return float((logits.softmax(-1) - own).abs().sum() / 2)
+        return float((logits.softmax(-1) - before).abs().sum() / 2)
 
     permuted = [change(Permutation(seed + n)) for n in range(_PERMUTATIONS)]
     return AttentionTest(change(uniform), median(permuted), adversarial_map(explained, seed=seed))
@@ -301,8 +301,8 @@ def _verdict(measured: Faithfulness) -> str:
         reasons = [measured.skipped[name] for name in ("attention", _OTHER_ATTENTION) if name in measured.skipped]
         reason = reasons[0] if reasons else "it is not among the methods"
         return f"The attention of this model was not measured: {reason}."
-    own = measured.scores["attention"].comprehensiveness
-    beats_random = own > measured.random_comprehensiveness
+    drop = measured.scores["attention"].comprehensiveness
+    beats_random = drop > measured.random_comprehensiveness
     reference = "leave-one-out" if "leave-one-out" in measured.scores else None
     tau = None if reference is None else measured.agreement["attention", reference]
     agrees = not measured.can_be_ranked or (tau is not None and tau >= 0.5)
@@ -314,7 +314,7 @@ def _verdict(measured: Faithfulness) -> str:
         trust = "The attention of this model is a fair guide here"
     ranked = "more than" if beats_random else "no more than"
     parts = [
-        f"removing the {measured.units} that it ranks highest lowers the probability by {own:.2f}, {ranked} random "
+        f"removing the {measured.units} that it ranks highest lowers the probability by {drop:.2f}, {ranked} random "
         f"{measured.units} ({measured.random.comprehensiveness:.2f})"
     ]
     if not measured.can_be_ranked:

@@ -38,12 +38,12 @@ class IntegratedGradients(AttributionMethod):
 
     steps: int = _POINTS
     tolerance: float = 0.01
-    most: int = 1600
+    max_steps: int = 1600
 
     def __post_init__(self) -> None:
-        checks.positive_ints("IntegratedGradients", steps=self.steps, most=self.most)
-        if self.steps > self.most:
-            raise ValueError(f"steps must be at most most={self.most}, got {self.steps}; raise most")
+        checks.positive_ints("IntegratedGradients", steps=self.steps, max_steps=self.max_steps)
+        if self.steps > self.max_steps:
+            raise ValueError(f"steps must be at most max_steps={self.max_steps}, got {self.steps}; raise max_steps")
         if not self.tolerance > 0:
             raise ValueError(f"tolerance must be positive, got {self.tolerance}; try tolerance=0.01")
 
@@ -58,7 +58,7 @@ class IntegratedGradients(AttributionMethod):
             total = steps * panels
             error = abs(float(scores.double().sum()) - difference)
             completeness = Completeness(difference, error, total, self.tolerance)
-            if completeness.is_reached or 2 * total > self.most:
+            if completeness.is_reached or 2 * total > self.max_steps:
                 return ScoredTokens(scores, completeness)
             panels *= 2
 

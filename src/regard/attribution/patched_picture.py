@@ -32,9 +32,9 @@ class PatchedPicture:
     model without such an attention is cut into at most 16 × 16 patches.
     """
 
-    def __init__(self, predictor: PictureClassifier, given: Any) -> None:
+    def __init__(self, predictor: PictureClassifier, picture: Any) -> None:
         self.predictor, self.model, self.classes = predictor, predictor.model, predictor.classes
-        self.pixels = predictor.bounded_inputs([given])[0].to(predictor.device, predictor.dtype)  # "c h w"
+        self.pixels = predictor.bounded_inputs([picture])[0].to(predictor.device, predictor.dtype)  # "c h w"
         attended = self._patch_map()
         height, width = self.pixels.shape[-2:]
         if attended is None or attended.grid is None:

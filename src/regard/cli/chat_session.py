@@ -39,7 +39,7 @@ class ChatSession:
         self.is_typed = sys.stdin.isatty()
         self.colour = has_colour()
         self.is_over = False
-        self.notes: tuple[str, ...] = ()  # of the last answer, which are not repeated
+        self.notes: tuple[str, ...] = ()  # notes of the last answer, which are not repeated
         self.finished: list[dict[str, Any]] = []  # the turns of earlier conversations
         self.number = 1
 

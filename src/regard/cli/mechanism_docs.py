@@ -56,12 +56,12 @@ def terms(module: nn.Module) -> list[Term]:
 
 
 def _parts(module: nn.Module) -> list[tuple[Term, object]]:
-    own = [] if isinstance(module, Attention) else [("mechanism", module)]
+    whole = [] if isinstance(module, Attention) else [("mechanism", module)]
     inner = getattr(module, "attention", getattr(getattr(module, "pool", None), "attention", module))
     parts = {role: getattr(inner, role, None) for role in ("score", "bias", "mask", "normalize", "read")}
     parts |= {role: getattr(module, role, None) for role in ("place", "chunk", "rotate")}
-    found = own + [(role, part) for role, part in parts.items() if part is not None]
-    return [(_term(role, part), part) for role, part in found]
+    roles = whole + [(role, part) for role, part in parts.items() if part is not None]
+    return [(_term(role, part), part) for role, part in roles]
 
 
 def documentation(module: nn.Module) -> str:

@@ -20,7 +20,7 @@ def silent(sentence: str) -> None:
 class AttackedRun(ABC):
     """The accuracy of a run under an attack."""
 
-    unit: ClassVar[str]  # of one input, in words
+    unit: ClassVar[str]  # the noun of one input
 
     loaded: LoadedRun
     attack: str

@@ -43,9 +43,9 @@ def measured_properties(task: Task[Any, Any], predictor: Predictor[Any, Any], ru
         _, recording = predict_recorded(predictor, [given])
         for recorded_map in recording:
             if KINDS[recorded_map.kind].has_entropy and len(recorded_map.shape) > 3 and recorded_map.shape[-3] > 1:
-                found = diversity(recorded_map)
-                columns["heads disagree"].append(float(found.disagreement.mean()))
-                columns["effective heads"].append(float(found.heads_rank.mean()))
+                heads = diversity(recorded_map)
+                columns["heads disagree"].append(float(heads.disagreement.mean()))
+                columns["effective heads"].append(float(heads.heads_rank.mean()))
             share = None if truth is None else _share(recorded_map, truth)
             if truth is not None and share is not None:
                 columns["selectivity, %"].append(share)

@@ -47,8 +47,8 @@ class ComparedRun:
     done: bool
     diverged: bool
     peak_bytes: int | None
-    scores: dict[str, float]  # of the best validation, and of attacks and properties if they were measured
-    step: int | None  # of the best validation
+    scores: dict[str, float]  # the best validation, and attacks and properties if they were measured
+    step: int | None  # the step of the best validation
     tokens_per_second: float | None  # the median
     parameters: int
     seconds: float | None

@@ -68,7 +68,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "distance": (
         lambda: EditDistance(0),
-        "most must be a whole number, 1 or more, for EditDistance, got 0; try most=8",
+        "edits must be a whole number, 1 or more, for EditDistance, got 0; try edits=8",
     ),
     "several words": (
         lambda: TargetWord("two words"),

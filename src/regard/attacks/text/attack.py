@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from regard.attacks.random_numbers import own_random_numbers
+from regard.attacks.draws import seeded_model
 from regard.attacks.text.base import TextAttack, TextAttackResult
 from regard.attacks.text.victim import TextVictim
 from regard.common.eval_mode import eval_mode
@@ -29,15 +29,15 @@ def attack_texts(
 ) -> TextAttackResult:
     """`regard.attack` on texts; targets None are the model's own predictions."""
     _check(predictor, texts, targets)
-    with eval_mode(predictor.model), own_random_numbers(predictor.device, seed):
+    with eval_mode(predictor.model), seeded_model(predictor.device, seed):
         resolved = predictor.attack_targets(texts, targets)
         victim = TextVictim(predictor, batch)
-        found = attack.run(victim, texts, resolved, seed, first)
+        attacked = attack.run(victim, texts, resolved, seed, first)
         clean = victim.scores([EditedText(text) for text in texts], resolved)
-        verdict = victim.scores([each.text for each in found], resolved)
+        verdict = victim.scores([each.text for each in attacked], resolved)
         is_reread = [
             attack.chooses_tokens and _is_reread(predictor, text, each.text)
-            for text, each in zip(texts, found, strict=True)
+            for text, each in zip(texts, attacked, strict=True)
         ]
     warnings = []
     if bool(clean.is_wrong.all()):
@@ -49,12 +49,12 @@ def attack_texts(
             "the model; use HotFlip(k=None), which evaluates every flip, or CharacterEdits(), which uses no gradient"
         )
     return TextAttackResult(
-        [each.text for each in found],
+        [each.text for each in attacked],
         clean.is_wrong,
         verdict.is_wrong,
         verdict.loss,
-        torch.tensor([each.distance for each in found]),
-        torch.tensor([each.queries + 1 for each in found]),
+        torch.tensor([each.distance for each in attacked]),
+        torch.tensor([each.queries + 1 for each in attacked]),
         torch.tensor(is_reread),
         tuple(warnings),
     )

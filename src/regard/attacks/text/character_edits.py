@@ -21,9 +21,9 @@ _WORDS = 4
 class CharacterEdits(TextAttack):
     """Up to `edits` letters of a text inserted, deleted, substituted, or swapped with the next.
 
-    A misspelled word is other tokens, often an unknown one, to which no gradient by the old tokens leads; so the
-    search asks for scores alone. A step makes one random edit in every word, and `k` more, in turn in the four words
-    where the loss rose most; the `beam` best texts go on.
+    A misspelled word is other tokens, often an unknown one, to which no gradient with respect to the old tokens leads;
+    so the search asks for scores alone. A step makes one random edit in every word, and `k` more, in turn in the four
+    words where the loss rose most; the `beam` best texts go on.
     """
 
     chooses_tokens: ClassVar[bool] = False
@@ -39,15 +39,15 @@ class CharacterEdits(TextAttack):
     def run(
         self, victim: TextVictim, texts: Sequence[str], targets: Sequence[Any], seed: int, first: int
     ) -> list[AttackedText]:
-        found = []
+        attacked = []
         for n, (text, target) in enumerate(zip(texts, targets, strict=True), first):
 
             def misspell(state: EditedText, losses: LossOf, n: int = n) -> Iterator[EditedText]:
-                # of the text as well, so that the states of a beam do not depend on each other
+                # seeded by the text as well, so that the states of a beam do not depend on each other
                 return self._edits(state, losses, random.Random(f"{seed} {n} {state.text}"))
 
-            found.append(search_edits(victim, text, target, self.edits, self.beam, misspell))
-        return found
+            attacked.append(search_edits(victim, text, target, self.edits, self.beam, misspell))
+        return attacked
 
     def _edits(self, state: EditedText, losses: LossOf, rng: random.Random) -> Iterator[EditedText]:
         by_word = [[*_edits_of(state, *span)] for span in _word_spans(state.text)]

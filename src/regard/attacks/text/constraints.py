@@ -45,16 +45,16 @@ class CosineSimilarity(Constraint):
 class EditDistance(Constraint):
     """At most `most` characters are inserted, deleted or substituted  (Levenshtein 1966)."""
 
-    most: int = 2
+    edits: int = 2
 
     def __post_init__(self) -> None:
-        checks.positive_ints("EditDistance", most=self.most)
+        checks.positive_ints("EditDistance", edits=self.edits)
 
     def allowed(
         self, vocabulary: VocabularyTexts, vectors: Tensor, tokens: Sequence[int], written: Sequence[str]
     ) -> Tensor:
         texts = [text or "" for text in vocabulary.texts]
-        rows = {word: edit_distances(word, texts) <= self.most for word in dict.fromkeys(written)}
+        rows = {word: edit_distances(word, texts) <= self.edits for word in dict.fromkeys(written)}
         return torch.from_numpy(np.stack([rows[word] for word in written])).to(vectors.device)
 
 

@@ -1,7 +1,8 @@
-"""HotFlip: replaces tokens, of which the gradient by their vectors names the best replacements."""
+"""HotFlip: replaces tokens by those that the gradient with respect to the token vectors ranks highest."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,16 +40,14 @@ class HotFlip(TextAttack):
         self, victim: TextVictim, texts: Sequence[str], targets: Sequence[Any], seed: int, first: int
     ) -> list[AttackedText]:
         vectors = victim.vectors("HotFlip")
-        found = []
-        for text, target in zip(texts, targets, strict=True):
+        return [
+            search_edits(victim, text, target, self.flips, self.beam, partial(self._flips, victim, vectors, target))
+            for text, target in zip(texts, targets, strict=True)
+        ]
 
-            def flips(state: EditedText, losses: LossOf, target: Any = target) -> Iterable[EditedText]:
-                return self._flips(victim, vectors, state, target)
-
-            found.append(search_edits(victim, text, target, self.flips, self.beam, flips))
-        return found
-
-    def _flips(self, victim: TextVictim, vectors: Tensor, state: EditedText, target: Any) -> Iterable[EditedText]:
+    def _flips(
+        self, victim: TextVictim, vectors: Tensor, target: Any, state: EditedText, losses: LossOf
+    ) -> Iterable[EditedText]:
         """The best flips of a text, the best first."""
         if self.k is None:
             places = victim.predictor.token_places(state.text)

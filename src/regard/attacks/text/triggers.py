@@ -38,7 +38,7 @@ class Triggers(TextAttack):
         groups: dict[Hashable, list[int]] = {}
         for n, target in enumerate(targets):
             groups.setdefault(victim.predictor.target_group(target), []).append(n)
-        found = [AttackedText(EditedText(text), 0, 1) for text in texts]
+        results = [AttackedText(EditedText(text), 0, 1) for text in texts]
         for rows in groups.values():
             first_words = [next(iter(victim.vocabulary.numbers))] * self.words
             # a text that leaves no room for words before it stays as it is
@@ -54,8 +54,8 @@ class Triggers(TextAttack):
             is_wrong = victim.scores(triggered, [targets[n] for n in attacked]).is_wrong.tolist()
             for n, text, wrong in zip(attacked, triggered, is_wrong, strict=True):
                 queries = 2 + (spent if n in few else 0)
-                found[n] = AttackedText(text, self.words, queries) if wrong else found[n]._replace(queries=queries)
-        return found
+                results[n] = AttackedText(text, self.words, queries) if wrong else results[n]._replace(queries=queries)
+        return results
 
     def _search(
         self,
@@ -98,7 +98,7 @@ class Triggers(TextAttack):
         trigger: Sequence[str],
         word: int,
     ) -> Tensor:  # -> "d"
-        """The mean gradient by the vector of one word of the trigger; of its first token, if it is read as several."""
+        """The mean gradient with respect to the vector of a word of the trigger, or of the first token of the word."""
         start = sum(len(each) + 1 for each in trigger[:word])
         total = torch.zeros_like(vectors[0])
         for text, target in zip(texts, targets, strict=True):

@@ -30,15 +30,15 @@ def format_help(
 ) -> str:
     """The usage, the description, and a block of options per section and per model."""
     positionals = [option for option in table if option.positional]
-    own = [option for option in table if not option.section and not option.positional]
+    verb_options = [option for option in table if not option.section and not option.positional]
     blocks = {
         "positional arguments": [_row(option, defaults) for option in positionals],
-        "options": [_Row("-h, --help", "Show this help."), *(_row(option, defaults) for option in own)],
+        "options": [_Row("-h, --help", "Show this help."), *(_row(option, defaults) for option in verb_options)],
     }
     for key in sections:
         blocks |= _section_blocks(key, table, sections, defaults)
     width = max(shutil.get_terminal_size().columns, 50)
-    required = [f"{option.flag} {option.metavar(None)}" for option in own if option.required]
+    required = [f"{option.flag} {option.metavar(None)}" for option in verb_options if option.required]
     usage = ["usage:", prog, "[-h]", "[OPTIONS]", *required, *map(_usage_word, positionals)]
     description = inspect.cleandoc(options.__doc__ or "").split("\n\n")
     paragraphs = [_fill(text, width) for text in [" ".join(usage), *description]]
@@ -82,7 +82,7 @@ def _section_blocks(
         model_defaults = {"name": option.choices[0], **defaults.get("model", {})}
         shared, others = _model_rows(option.choices, key, table, sections, defaults.get("model", {}))
         rows += [_row(option, {"model": model_defaults["name"]}), *shared]
-    titles = {f"options of --model {model}": own for model, own in others.items()}
+    titles = {f"options of --model {model}": model_rows for model, model_rows in others.items()}
     return {f"{key.replace('_', ' ')} options": rows, **titles}
 
 
@@ -97,16 +97,16 @@ def _model_rows(
     rows: dict[str, dict[str, _Row]] = {}
     for model in models:
         defaults = model_defaults if model_defaults.get("name", model) == model else {}
-        own = [option for option in table if (option.section, option.model) == (key, model)]
-        rows[model] = {option.name: _row(option, defaults, sections) for option in own}
+        options = [option for option in table if (option.section, option.model) == (key, model)]
+        rows[model] = {option.name: _row(option, defaults, sections) for option in options}
     shared = []
     for name in list(rows[models[0]]):
-        alike = [own[name] for own in rows.values() if name in own]
+        alike = [by_name[name] for by_name in rows.values() if name in by_name]
         if len(alike) == len(models) and len({row[:2] for row in alike}) == 1:
-            default = {model: own.pop(name).default for model, own in rows.items()}
+            default = {model: by_name.pop(name).default for model, by_name in rows.items()}
             each = ", ".join(f"{text} for {model}" for model, text in default.items() if text)
             shared.append(alike[0]._replace(default=each if len(set(default.values())) > 1 else default[models[0]]))
-    return shared, {model: list(own.values()) for model, own in rows.items()}
+    return shared, {model: list(by_name.values()) for model, by_name in rows.items()}
 
 
 def _row(option: Option, defaults: Mapping[str, Any], sections: Mapping[str, Any] = {}) -> _Row:

@@ -24,8 +24,8 @@ def _inputs_of(folder: Path) -> dict[str, list[Path | str]]:
     """The files of a run or of a model's folder, and those of its data."""
     record = folder / "run.json"
     # everything below a run belongs to it; a model may lie in a working directory beside unrelated folders
-    own = folder.rglob("*") if record.exists() else folder.glob("*")
-    return {f"a file of {folder}": [path for path in own if path.is_file()], f"data of {folder}": _data_files(record)}
+    paths = folder.rglob("*") if record.exists() else folder.glob("*")
+    return {f"a file of {folder}": [path for path in paths if path.is_file()], f"data of {folder}": _data_files(record)}
 
 
 def _data_files(record: Path) -> list[Path | str]:

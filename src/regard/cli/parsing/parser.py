@@ -121,9 +121,9 @@ def _split(args: Sequence[str], count: Callable[[str], int | None]) -> Iterator[
             rest = [] if word == "--" else rest
             continue
         flag, equals, value = word.partition("=")
-        most = 0 if equals else count(flag)
+        limit = 0 if equals else count(flag)
         values = [value] if equals else []
-        while rest and (most is None or len(values) < most) and rest[0] != "--" and not _is_option(rest[0]):
+        while rest and (limit is None or len(values) < limit) and rest[0] != "--" and not _is_option(rest[0]):
             values.append(rest.pop(0))
         yield flag, values
 
@@ -222,9 +222,9 @@ def _positional_values(prog: str, options: Sequence[Option], words: Sequence[str
             f"{required[len(words)]} is missing: {prog} {' '.join(required)}; {prog} --help lists the options"
         )
     if len(words) > len(options) and all(option.count is not None for option in options):
-        most = f"{len(options)} word{'' if len(options) == 1 else 's'}" if options else "no words"
+        limit = f"{len(options)} word{'' if len(options) == 1 else 's'}" if options else "no words"
         way = "quote a text that has spaces" if options else f"give {words[0]!r} behind an option; --help lists them"
-        raise ValueError(f"{prog} takes {most} beside its options, got {len(words)}; {way}")
+        raise ValueError(f"{prog} takes {limit} beside its options, got {len(words)}; {way}")
     values = {}
     rest = list(words)
     for option in options:
@@ -258,20 +258,20 @@ def _model_defaults(
     named: Mapping[str, Option], table: Sequence[Option], model: str, defaults: Mapping[str, Any], file: Any
 ) -> dict[str, Any]:
     """The defaults of the options of a model; those of another model are kept if this one has the option too."""
-    of_model = dict(defaults.get("model", {})) if model else {}
-    owner = of_model.pop("name", model)
+    values = dict(defaults.get("model", {})) if model else {}
+    owner = values.pop("name", model)
     # an option of another model that is None says nothing
-    of_model = {n: value for n, value in of_model.items() if value is not None or named[n].model in ("", model)}
+    values = {n: value for n, value in values.items() if value is not None or named[n].model in ("", model)}
     if owner != model:
-        foreign = [name for name in of_model if named[name].model not in ("", model)]
-        of_model = {name: value for name, value in of_model.items() if name not in foreign}
+        foreign = [name for name in values if named[name].model not in ("", model)]
+        values = {name: value for name, value in values.items() if name not in foreign}
         if foreign and is_main_process():
             verbs = ("belongs", "is") if len(foreign) == 1 else ("belong", "are")
             note(f"{', '.join(foreign)} of {file} {verbs[0]} to model {owner} and {verbs[1]} left out")
-    for name, value in of_model.items():
+    for name, value in values.items():
         texts = [str(each) for each in (value if isinstance(value, tuple) else [value])]
         _check_owner(named[name], texts, table, model)
-    return of_model
+    return values
 
 
 def _without_replaced(
@@ -286,11 +286,11 @@ def _without_replaced(
         # an option that repeats the file changes nothing; one of the command itself hides that of the file
         if value in (None, ()) or (named[name].section and value == flat.get(name)):
             continue
-        replaced = [other for hook in hooks for other in hook(name, value, flat)]
-        given = [other for other in replaced if other not in values and flat.get(other) not in (None, ())]
-        if given and is_main_process():
-            note(f"{dashed(name)} replaces {', '.join(given)} of {values.get('config', 'the file')}")
-        dropped |= set(given)
+        candidates = [other for hook in hooks for other in hook(name, value, flat)]
+        replaced = [other for other in candidates if other not in values and flat.get(other) not in (None, ())]
+        if replaced and is_main_process():
+            note(f"{dashed(name)} replaces {', '.join(replaced)} of {values.get('config', 'the file')}")
+        dropped |= set(replaced)
     kept = {name: value for name, value in defaults.items() if name not in dropped}
     return kept | ({"model": {n: value for n, value in model.items() if n not in dropped}} if model else {})
 

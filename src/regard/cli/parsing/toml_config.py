@@ -77,8 +77,10 @@ def _entries(
             if not isinstance(value, dict):
                 yield place, options, name, value
             elif key and name == "model" and models_of(sections[key]):
-                of_model = {"name": options["model"]} | {n: option for n, option in options.items() if option.model}
-                yield from ((f"[{key}.model] of {path}", of_model, n, choice) for n, choice in value.items())
+                model_options = {"name": options["model"]} | {
+                    n: option for n, option in options.items() if option.model
+                }
+                yield from ((f"[{key}.model] of {path}", model_options, n, choice) for n, choice in value.items())
             elif key:
                 yield place, options, name, value
 

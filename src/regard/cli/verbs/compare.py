@@ -94,17 +94,17 @@ def _has_positions(config: type[TaskConfig]) -> bool:
 def varied_values(options: Any, base: TaskConfig) -> tuple[TaskConfig, dict[str, TaskConfig]]:
     """The task with the options of one value, and its variants by the values of the other."""
     names = [base.varies, _POSITIONS] if _has_positions(type(base)) else [base.varies]
-    given = {name: split_values(name, value) for name in names if (value := getattr(options, name)) is not None}
+    typed = {name: split_values(name, value) for name in names if (value := getattr(options, name)) is not None}
     flags = [f"--{name.replace('_', '-')}" for name in names]
-    if not given:
+    if not typed:
         raise ValueError(f"nothing to compare; name the values of {' or '.join(flags)}, separated by commas")
-    if len(given) > 1 and all(len(values) > 1 for values in given.values()):
+    if len(typed) > 1 and all(len(values) > 1 for values in typed.values()):
         raise ValueError(f"{' and '.join(flags)} both name several values; vary one, and give the other one value")
-    varied = max(given, key=lambda name: len(given[name]))
-    for name, values in given.items():
+    varied = max(typed, key=lambda name: len(typed[name]))
+    for name, values in typed.items():
         if name != varied:
             base = _variants(base, name, values)[values[0]]
-    return base, _variants(base, varied, given[varied])
+    return base, _variants(base, varied, typed[varied])
 
 
 def _variants(base: TaskConfig, option: str, values: Sequence[str]) -> dict[str, TaskConfig]:

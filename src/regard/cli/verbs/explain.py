@@ -75,7 +75,7 @@ def run(args: Sequence[str]) -> int:
     backends = f"{type(module).__name__.removeprefix('_')} does not report the backends of its parts."
     if hasattr(module, "explain"):
         backends = module.explain(q, k, mask=mask, need=need)
-    found = {
+    description = {
         "mechanism": options.mechanism,
         "equation": "weights = normalize(score(q, k) + bias, mask);  out = read(weights, v)",
         "terms": [term._asdict() for term in terms(module)],
@@ -83,11 +83,12 @@ def run(args: Sequence[str]) -> int:
         "backends": backends,
         "page": page(options.mechanism),
     }
-    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else _as_text(found))
+    print(json.dumps(description, indent=2, ensure_ascii=False) if options.json else _as_text(description))
     return 0
 
 
-def _as_text(found: dict[str, Any]) -> str:
-    terms = [f"  {term['role']:10} {term['code']}\n{'':13}{term['formula']}" for term in found["terms"]]
-    parts = [found["mechanism"], f"  {found['equation']}", "\n".join(terms), found["documentation"], found["backends"]]
-    return "\n\n".join([*filter(None, parts), f"More: {found['page']}"])
+def _as_text(description: dict[str, Any]) -> str:
+    terms = [f"  {term['role']:10} {term['code']}\n{'':13}{term['formula']}" for term in description["terms"]]
+    parts = [description["mechanism"], f"  {description['equation']}", "\n".join(terms)]
+    parts += filter(None, [description["documentation"], description["backends"]])
+    return "\n\n".join([*parts, f"More: {description['page']}"])

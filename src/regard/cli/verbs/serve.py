@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.serve.served_model import ServedModel
     from regard.tasks.base import TaskConfig
 
-# of a service that other machines reach, without a token and with one
+# warnings about a service that other machines reach, without a token and with one
 _WARNINGS = (
     "lets in everyone who reaches this machine, without a password and unencrypted; "
     "put a proxy with both in front of it",
@@ -122,15 +122,15 @@ def _models(options: ServeOptions, configs: "Sequence[TaskConfig]") -> "list[Ser
     """The runs with their weights; several have the names of their folders."""
     from regard.serve.served_model import ServedModel, check_names
 
-    # a link has its own name, and "." that of the folder
+    # a link has its names_of_options name, and "." that of the folder
     names = [os.path.basename(os.path.abspath(folder)) for folder in options.run]
     if len(names) > 1:
         check_names(names)
     models = []
     for folder, name, config in zip(options.run, names, configs, strict=True):
-        own = {item.name for item in fields(config.Serve)}
-        of_task = config.Serve(**{key: value for key, value in options.task.items() if key in own})
-        limits = _limits(options, of_task)
+        fields_of_task = {item.name for item in fields(config.Serve)}
+        task_options = config.Serve(**{key: value for key, value in options.task.items() if key in fields_of_task})
+        limits = _limits(options, task_options)
         loaded = run_options.load(folder, options.load)
         endpoint = loaded.predictor.endpoint(limits, run=name, step=loaded.step)
         models.append(ServedModel(endpoint, limits, name if len(names) > 1 else ""))
@@ -149,12 +149,12 @@ def _read_token(options: ServeOptions) -> str | None:
         ) from error
 
 
-def _limits(options: ServeOptions, of_task: Any) -> "Limits":
+def _limits(options: ServeOptions, task_options: Any) -> "Limits":
     """The limits that were typed, or that the task gives; otherwise the defaults of Limits."""
     from regard.inference.limits import Limits
 
     names = [item.name for item in fields(Limits)]
-    values = {name: getattr(of_task, name, getattr(options, name, None)) for name in names}
+    values = {name: getattr(task_options, name, getattr(options, name, None)) for name in names}
     return Limits(**{name: value for name, value in values.items() if value is not None})
 
 

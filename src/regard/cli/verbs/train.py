@@ -88,23 +88,23 @@ def _with_initial_options(
 ) -> dict[str, Any]:
     """The options, and those of an earlier run that its weights depend on; `model` is the one that was typed."""
     initial = config_from_record(read_initial_record(run, config.name), run)
-    of_model = options.get("model", {})
-    if (name := model or of_model.get("name", initial.model_name)) != initial.model_name:
+    model_options = options.get("model", {})
+    if (name := model or model_options.get("name", initial.model_name)) != initial.model_name:
         raise ValueError(
             f"--model {name} conflicts with --model {initial.model_name} of {run}, whose weights the run starts with; "
             "leave it out, or train from scratch"
         )
-    of_run = {name: getattr(initial, name) for name in initial.weight_fields}
-    return {**of_run, **options, "model": {"name": initial.model_name, **vars(initial.model), **of_model}}
+    run_options = {name: getattr(initial, name) for name in initial.weight_fields}
+    return {**run_options, **options, "model": {"name": initial.model_name, **vars(initial.model), **model_options}}
 
 
-def check_paths_exist(config: TaskConfig, *, of_model: bool = True) -> TaskConfig:
+def check_paths_exist(config: TaskConfig, *, with_model: bool = True) -> TaskConfig:
     """The options, if the files that they name exist: raises before anything slow is imported.
 
-    `of_model`: also the paths of the model, such as a pretrained encoder.
+    `with_model`: also the paths of the model, such as a pretrained encoder.
     """
     options = [(config, item) for item in fields(config)]  # type: ignore[arg-type]
-    options += [(config.model, item) for item in fields(config.model)] if of_model else []
+    options += [(config.model, item) for item in fields(config.model)] if with_model else []
     for owner, item in options:
         value = getattr(owner, item.name)
         noun = "folder" if item.metadata.get("metavar") == "FOLDER" else "file"
@@ -132,7 +132,7 @@ def _new(config_class: type[TaskConfig], args: Sequence[str]) -> int:
     options = parse_task(TrainOptions, f"regard train {config_class.name}", config_class, args)
     # the weights of an encoder are in the run to start from, so its folder may be gone
     is_initial = options.init_from is not None
-    config = check_paths_exist(config_class(**options.task).with_absolute_paths(), of_model=not is_initial)
+    config = check_paths_exist(config_class(**options.task).with_absolute_paths(), with_model=not is_initial)
     if options.init_from is not None:
         recorded = read_initial_record(options.init_from, config_class.name).options
         check_same_options(recorded, config.weight_options(), options.init_from)
