@@ -9,7 +9,7 @@ from regard.data.dialogues import Dialogue, read_dialogues
 from regard.data.embedded import bookings
 from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.sentence_pairs import count_words
-from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart
+from regard.inference.evaluation_split import EvaluationSplit, SplitOptions
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
 
@@ -30,15 +30,6 @@ class DialogueOptions(Protocol):
     def max_length(self) -> int: ...
     @property
     def seed(self) -> int: ...
-
-
-class DialogueEvaluation(Protocol):
-    """The options of `regard evaluate` that name dialogues."""
-
-    @property
-    def split(self) -> HeldOutPart: ...
-    @property
-    def test(self) -> Path | None: ...
 
 
 class DialogueSplits(NamedTuple):
@@ -93,7 +84,7 @@ def contents(dialogues: Sequence[Dialogue]) -> list[str]:
 
 
 def evaluation_dialogues(
-    config: DialogueOptions, folder: Path, options: DialogueEvaluation
+    config: DialogueOptions, folder: Path, options: SplitOptions
 ) -> EvaluationSplit[Sequence[Dialogue]]:
     """The dialogues that a run is scored on."""
     return EvaluationSplit[Sequence[Dialogue]].of(

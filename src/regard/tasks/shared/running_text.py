@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from regard.data.text.running_text import TextSplits, hold_out_end, read_documents, token_stream
 from regard.data.text.tokenizer import Tokenizer
-from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_splits
+from regard.inference.evaluation_split import EvaluationSplit, Parts, SplitOptions, record_splits
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.training.protocol import Batch, Model, TrainingProblem
@@ -42,15 +42,6 @@ class RunningTextOptions(Protocol):
     @property
     def segment(self) -> int: ...
     def embedded_splits(self) -> TextSplits: ...
-
-
-class EvaluationOptions(Protocol):
-    """The options of `regard evaluate` that name a text."""
-
-    @property
-    def split(self) -> HeldOutPart: ...
-    @property
-    def test(self) -> tuple[Path, ...]: ...
 
 
 def read(config: RunningTextOptions) -> TextSplits:
@@ -192,9 +183,7 @@ def _check_end(config: RunningTextOptions, documents: Sequence[str], folder: Pat
     )
 
 
-def evaluation_documents(
-    config: RunningTextOptions, folder: Path, options: EvaluationOptions
-) -> EvaluationSplit[list[str]]:
+def evaluation_documents(config: RunningTextOptions, folder: Path, options: SplitOptions) -> EvaluationSplit[list[str]]:
     """The documents that a run is scored on."""
     return EvaluationSplit[list[str]].of(
         config,
