@@ -244,7 +244,7 @@ def predict_recorded(
 
 def labelled_recording(
     predictor: Predictor[Input, Output],
-    given: Input,
+    example: Input,
     options: Any = None,
     layers: Sequence[str] = (),
     *,
@@ -252,9 +252,9 @@ def labelled_recording(
     **about: str,
 ) -> tuple[Output, Recording]:
     """The output for one input, and the recording with its labels; `about` is added to the facts of the recording."""
-    (output,), recording = predict_recorded(predictor, [given], options, layers=layers, gates=gates)
-    recording = predictor.label(recording, given, output)
-    text = {"text": given} if isinstance(given, str) else {}
+    (output,), recording = predict_recorded(predictor, [example], options, layers=layers, gates=gates)
+    recording = predictor.label(recording, example, output)
+    text = {"text": example} if isinstance(example, str) else {}
     return output, replace(recording, about={**text, **recording.about, **about})
 
 

@@ -224,35 +224,35 @@ class TaskConfig(ABC):
 
         Translate.of(data="dates", model="transformer", heads=2)
         """
-        own = {item.name for item in fields(cls)} - {"model"}  # type: ignore[arg-type]
+        task_fields = {item.name for item in fields(cls)} - {"model"}  # type: ignore[arg-type]
         chosen = [model for option, model in cls.chosen_by.items() if options.get(option) is not None]
         name = options.get("model") or next(iter([*chosen, *cls.models]))
         known("model", name, cls.models)
-        mine = {item.name for item in fields(cls.models[name])}
+        model_fields = {item.name for item in fields(cls.models[name])}
         for option, value in options.items():
-            if option not in own | mine | {"model"} and value is not None:
+            if option not in task_fields | model_fields | {"model"} and value is not None:
                 owners = [other for other, model in cls.models.items() if option in {f.name for f in fields(model)}]
                 if owners:
                     raise ValueError(
                         f"{option}={value!r} belongs to model='{owners[0]}', not to '{name}'; "
                         "leave it out or choose the other model"
                     )
-                names = sorted(own | mine)
+                names = sorted(task_fields | model_fields)
                 near = suggestion(option, names)
                 raise TypeError(f"{cls.name} has no option {option}={value!r}; {near}its options are {names}")
-        of_model = {option: value for option, value in options.items() if option in mine}
-        of_task = {option: value for option, value in options.items() if option in own}
+        model_options = {option: value for option, value in options.items() if option in model_fields}
+        task_options = {option: value for option, value in options.items() if option in task_fields}
         needed = [f.name for f in fields(cls.models[name]) if f.default is MISSING and f.default_factory is MISSING]
-        if missing := [option for option in needed if of_model.get(option) is None]:
+        if missing := [option for option in needed if model_options.get(option) is None]:
             raise ValueError(f"model='{name}' needs {missing[0]}; give {missing[0]}=… as well")
-        return cls(**{**of_task, "model": cls.models[name](**of_model)})
+        return cls(**{**task_options, "model": cls.models[name](**model_options)})
 
     def with_options(self, **options: Any) -> Self:
         """The same with other values of these options, its own or its model's."""
-        own = {item.name for item in fields(self)}  # type: ignore[arg-type]
-        model = replace(self.model, **{name: value for name, value in options.items() if name not in own})
-        of_task = {name: value for name, value in options.items() if name in own}
-        return replace(self, **{"model": model, **of_task})  # type: ignore[type-var]
+        task_fields = {item.name for item in fields(self)}  # type: ignore[arg-type]
+        model = replace(self.model, **{name: value for name, value in options.items() if name not in task_fields})
+        task_options = {name: value for name, value in options.items() if name in task_fields}
+        return replace(self, **{"model": model, **task_options})  # type: ignore[type-var]
 
     def to_json(self) -> dict[str, Any]:
         """All options as values of JSON; those of the model are nested, with its name."""
@@ -278,9 +278,9 @@ class TaskConfig(ABC):
             raise ValueError(f"model must be options with a name, got {model!r}")
         model = {option: value for option, value in model.items() if option != "name"}
         known("model", name, cls.models)
-        of_task = {option: value for option, value in options.items() if option != "model"}
+        task_options = {option: value for option, value in options.items() if option != "model"}
         built = cls.models[name](**fields_from_json(cls.models[name], model))
-        return cls(**{**fields_from_json(cls, of_task), "model": built})
+        return cls(**{**fields_from_json(cls, task_options), "model": built})
 
     # For comparisons
 
@@ -292,8 +292,8 @@ class TaskConfig(ABC):
 
     def cli_arguments(self) -> list[str]:
         """The arguments of a command line that select this variant."""
-        own = {item.name for item in fields(self)}  # type: ignore[arg-type]
-        owner = self if self.varies in own else self.model
+        task_fields = {item.name for item in fields(self)}  # type: ignore[arg-type]
+        owner = self if self.varies in task_fields else self.model
         return [f"--{self.varies.replace('_', '-')}", str(getattr(owner, self.varies))]
 
     # For training
@@ -301,8 +301,8 @@ class TaskConfig(ABC):
     def with_absolute_paths(self) -> Self:
         """The same with absolute paths: a run is resumed from any working directory."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
-        of_model = {item.name: _absolute(getattr(self.model, item.name)) for item in fields(self.model)}
-        values["model"] = replace(self.model, **of_model)
+        model_options = {item.name: _absolute(getattr(self.model, item.name)) for item in fields(self.model)}
+        values["model"] = replace(self.model, **model_options)
         return replace(self, **{name: _absolute(value) for name, value in values.items()})  # type: ignore[type-var]
 
     def preparation_notice(self, folder: Path, new: bool) -> str:

@@ -151,13 +151,13 @@ def _largest(value: Any) -> Any:
     return max(value) if isinstance(value, tuple) and value and all(type(n) is int for n in value) else value
 
 
-def _with_defaults(options: Any, **given: Any) -> Any:
+def _with_defaults(options: Any, **values: Any) -> Any:
     """A dataclass with its defaults and these values; options without a default, such as a folder, stay as they are."""
     if not is_dataclass(options):
         return None
     kind: Any = type(options)
     names = {item.name for item in fields(options)}
-    return kind(**_required(options) | {name: value for name, value in given.items() if name in names and value})
+    return kind(**_required(options) | {name: value for name, value in values.items() if name in names and value})
 
 
 def _required(options: Any) -> dict[str, Any]:

@@ -83,9 +83,9 @@ class StoryFacts(DataFingerprint):
         words, answers = ([], []) if known is None else (known.words, known.answers)
         if known is None:
             for names in [list(splits)] if joint else [[name] for name in splits]:
-                found = _vocabulary(names, [splits[name] for name in names])
-                words.append(found[0])
-                answers.append(found[1])
+                vocabulary = _vocabulary(names, [splits[name] for name in names])
+                words.append(vocabulary[0])
+                answers.append(vocabulary[1])
         elif known.tasks != list(splits):
             raise ValueError(
                 f"the run starts from one of the tasks {', '.join(known.tasks)}, and has {', '.join(splits)}; give "

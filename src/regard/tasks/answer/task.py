@@ -95,9 +95,11 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     def load_batch(self, planned: PlannedQuestions, rank: int, world: int) -> StoryBatch | None:
         parts = []
         for number, (rows, questions) in enumerate(zip(planned.rows, self.train, strict=True)):
-            own = rows[rank::world]
+            shard = rows[rank::world]
             rng = np.random.default_rng([*planned.seed, number, rank])
-            parts.append((questions.inputs(own, self.config.noise, rng), questions.targets(own)) if len(own) else None)
+            parts.append(
+                (questions.inputs(shard, self.config.noise, rng), questions.targets(shard)) if len(shard) else None
+            )
         return StoryBatch(tuple(parts), planned.linear) if any(part is not None for part in parts) else None
 
     def num_terms(self, batch: StoryBatch) -> int:
@@ -126,8 +128,8 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
         }
         chosen = {}
         for number in range(len(model)):
-            own = [scores[name] for name in self.facts.tasks if self.facts.network(name) == number]
-            errors, losses = (torch.stack(each).mean(0) for each in zip(*own, strict=True))
+            parts = [scores[name] for name in self.facts.tasks if self.facts.network(name) == number]
+            errors, losses = (torch.stack(each).mean(0) for each in zip(*parts, strict=True))
             chosen[number] = model.choose_restart(number, errors, losses)
         values = np.array(
             [[float(each[chosen[self.facts.network(name)]]) for each in scores[name]] for name in self.facts.tasks]
@@ -299,12 +301,12 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
 
         def read_files(paths: tuple[Path, ...]) -> dict[str, Sequence[Question]]:
             files = match_files(facts.tasks, paths, "valid" if paths == config.valid else "test")
-            found: dict[str, Sequence[Question]] = {}
+            questions: dict[str, Sequence[Question]] = {}
             for name, path in files.items():
-                found[name] = read_babi(path, config.max_length)
-                answers = (question.answer for question in found[name])
+                questions[name] = read_babi(path, config.max_length)
+                answers = (question.answer for question in questions[name])
                 check_any_known("answer", answers, predictor.encoders[facts.network(name)].answers, path)
-            return found
+            return questions
 
         return EvaluationSplit[dict[str, Sequence[Question]]].of(
             config,

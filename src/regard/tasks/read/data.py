@@ -43,15 +43,15 @@ def read(config: ReadConfig) -> SpanQuestionSplits:
 
 def read_file(config: ReadConfig, path: Path) -> SpanQuestions:
     """The questions of one file, none about a passage without words or with too many."""
-    found = read_questions(path)
+    questions = read_questions(path)
     checked: set[str] = set()
-    for question in found.questions:
+    for question in questions.questions:
         if question.passage not in checked:
             check_words(question.passage, f"the passage of {question.id}", config.max_length, f"{path}: ")
             checked.add(question.passage)
         check_words(question.question, f"the question {question.id}", config.max_length, f"{path}: ")
         check_turns(question, config.num_turns, f"before the question {question.id}", config.max_length, f"{path}: ")
-    return found
+    return questions
 
 
 def check_words(text: str, name: str, most: int, place: str = "") -> None:
@@ -107,7 +107,7 @@ class WordedQuestion(NamedTuple):
 def split_questions(questions: Iterable[SpanQuestion], history: int) -> list[WordedQuestion]:
     """The words of questions; each distinct passage is split once."""
     passages: dict[str, SplitPassage] = {}
-    found = []
+    worded = []
     for question in questions:
         passage = passages.get(question.passage)
         if passage is None:
@@ -115,8 +115,8 @@ def split_questions(questions: Iterable[SpanQuestion], history: int) -> list[Wor
         texts = [*(text for turn in question.recent(history) for text in turn), question.question]
         words = tuple(word for text in texts for word in split_words(text, "marks")[0])
         spans = (passage.span(answer) for answer in question.answers)
-        found.append(WordedQuestion(passage, words, next((span for span in spans if span is not None), None)))
-    return found
+        worded.append(WordedQuestion(passage, words, next((span for span in spans if span is not None), None)))
+    return worded
 
 
 @dataclass(frozen=True, kw_only=True)

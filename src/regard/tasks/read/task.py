@@ -137,7 +137,7 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
         self, predictor: ReadPredictor, folder: Path, options: EvaluateTextFile, progress: Progress
     ) -> Evaluation:
         split = self._questions(folder, options)
-        found, questions = split.data, split.data.questions
+        data, questions = split.data, split.data.questions
         outputs, seconds = timed(lambda done: predictor.answer(questions, done=done), len(questions), progress)
         texts = [output.best.text for output in outputs]
         result = score(texts, questions)
@@ -149,12 +149,12 @@ class ReadTask(Task[ReadConfig, ReadPredictor]):
             notes.append(f"{long}, so that they cannot be matched")
         if count := sum(each.span is None for each in worded):
             notes.append(f"{plural(count, 'question')} cannot be matched: no word begins or ends where the answers do")
-        if found.num_impossible:
-            left_out = plural(found.num_impossible, "question")
+        if data.num_impossible:
+            left_out = plural(data.num_impossible, "question")
             notes.append(f"{left_out} left out, because they have no answer and this reader always answers")
         facts = {
             "baselines": {name: _named(each) for name, each in baselines.items()},
-            "impossible": found.num_impossible,
+            "impossible": data.num_impossible,
         }
         scores = _named(result)
         intervals = {"exact match": result.exact_match_interval, "f1": result.f1_interval}

@@ -100,7 +100,7 @@ class DialogueReader:
         """
         most = self.turns if turns is None else min(turns, self.turns)
         reader, eos = DialogueReader(self.tokenizer, most, self.words), self.tokenizer.special.eos
-        found = []
+        replies = []
         for number, dialogue in enumerate(dialogues):
             encoded = self.tokenizer.encode(dialogue)
             for n in range(1, len(dialogue), 1 if which == "all" else 2):
@@ -108,8 +108,8 @@ class DialogueReader:
                 if encoded[n] and any(history.turns):
                     is_cut = len(encoded[n]) > self.words
                     tokens = tuple(encoded[n][: self.words]) if is_cut else (*encoded[n], eos)
-                    found.append(EncodedReply(history, tokens, is_cut, number, n))
-        return found
+                    replies.append(EncodedReply(history, tokens, is_cut, number, n))
+        return replies
 
 
 class PlannedReplies(NamedTuple):

@@ -205,13 +205,13 @@ class RespondTask(Task[Respond, RespondPredictor]):
         start = time.perf_counter()
         nlls = predictor.token_nlls(replies, lambda done: progress(done, 2 * len(replies)))
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
-        found = predictor.generate(
+        hypotheses = predictor.generate(
             [reply.history for reply in replies],
             search,
             done=lambda done: progress(len(replies) + done, 2 * len(replies)),
         )
         seconds = time.perf_counter() - start
-        texts = [best.text for best, *_ in found]
+        texts = [best.text for best, *_ in hypotheses]
         nll, baseline = float(np.concatenate(nlls).mean()), unigram_nll(facts.counts, replies)
         variety = reply_scores(texts)
         scores = {"perplexity": _perplexity(nll), "nll": nll, **variety.scores}

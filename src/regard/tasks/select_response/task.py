@@ -243,14 +243,14 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
 def ranking_scores(scores: NDArray[np.float64]) -> dict[str, float]:  # "n c", the right candidate first
     """Recall at k and the mean reciprocal rank in percent, ties counted as wrong, and −log softmax of the right one."""
     places = ranks(scores, np.zeros(len(scores), np.int64))
-    found = {f"recall at {k}": recall_at(places, k) for k in _RECALLS if k < scores.shape[1]}
-    return {**found, "mrr": mean_reciprocal_rank(places), "nll": float(_nats(scores).mean())}
+    recalls = {f"recall at {k}": recall_at(places, k) for k in _RECALLS if k < scores.shape[1]}
+    return {**recalls, "mrr": mean_reciprocal_rank(places), "nll": float(_nats(scores).mean())}
 
 
 def ranking_intervals(scores: NDArray[np.float64]) -> dict[str, tuple[float, float]]:  # "n c"
     places = ranks(scores, np.zeros(len(scores), np.int64))
-    found = {f"recall at {k}": recall_interval(places, k) for k in _RECALLS if k < scores.shape[1]}
-    return {**found, "mrr": reciprocal_rank_interval(places), "nll": nats_interval(_nats(scores))}
+    recalls = {f"recall at {k}": recall_interval(places, k) for k in _RECALLS if k < scores.shape[1]}
+    return {**recalls, "mrr": reciprocal_rank_interval(places), "nll": nats_interval(_nats(scores))}
 
 
 def _nats(scores: NDArray[np.float64]) -> NDArray[np.float64]:  # "n c" -> "n"

@@ -95,8 +95,8 @@ class TagProblem(BatchedByLength[Tagger, TagBatch]):
 
     def validate(self, model: Tagger) -> ValidationResult:
         predictor = TagPredictor(model, self.vocabulary, self.config, self.encoder)
-        found = predictor.tag_words([sentence.words for sentence in self.valid])
-        scores, _ = score(found, self.valid, self.vocabulary.tag_scheme)
+        taggings = predictor.tag_words([sentence.words for sentence in self.valid])
+        scores, _ = score(taggings, self.valid, self.vocabulary.tag_scheme)
         scores["nll"] = predictor.mean_nll(self.valid)
         sample = predictor.text(predictor.outputs([self.valid[0].text])[0])
         return ValidationResult(scores, "strict f1", True, sample)
@@ -200,25 +200,25 @@ class TagTask(Task[Tag, TagPredictor]):
     ) -> Evaluation:
         split, stray = self._sentences(predictor, folder, options)
         sentences = split.data
-        found, seconds = timed(
+        taggings, seconds = timed(
             lambda done: predictor.tag_words([sentence.words for sentence in sentences], done), len(sentences), progress
         )
         scheme = predictor.vocabulary.tag_scheme
-        scores, intervals = score(found, sentences, scheme)
+        scores, intervals = score(taggings, sentences, scheme)
         known = [sentence for sentence in sentences if predictor.vocabulary.knows(sentence)]
         if known:
             scores["nll"] = predictor.mean_nll(known)
-        malformed = count_malformed([each.tags for each in found], scheme)
+        malformed = count_malformed([each.tags for each in taggings], scheme)
         notes = [
             "strict f1 leaves malformed spans out, lenient f1 reads them as conlleval; precision and recall are strict",
-            f"{malformed:,} of {len(found):,} predicted sequences {'is' if malformed == 1 else 'are'} malformed",
+            f"{malformed:,} of {len(taggings):,} predicted sequences {'is' if malformed == 1 else 'are'} malformed",
         ]
         if stray is not None:
             notes.append(stray)
         left_out = plural(len(sentences) - len(known), "sentence")
         notes += unseen_notes("tags or intents", predictor.vocabulary.unknown(sentences), left_out)
-        predictions = [" ".join(each.tags) for each in found]
-        samples = [_sample(sentences[n], found[n], scheme) for n in sample_rows(len(found))]
+        predictions = [" ".join(each.tags) for each in taggings]
+        samples = [_sample(sentences[n], taggings[n], scheme) for n in sample_rows(len(taggings))]
         facts = {"malformed": malformed, "scheme": predictor.vocabulary.scheme}
         evaluation = Evaluation(
             scores, len(sentences), "sentences", split.name, seconds, predictions, samples, notes, facts, intervals
@@ -261,10 +261,10 @@ class TagTask(Task[Tag, TagPredictor]):
 
 
 def score(
-    found: Sequence[Tagging], sentences: Sequence[TaggedSentence], scheme: TagScheme
+    taggings: Sequence[Tagging], sentences: Sequence[TaggedSentence], scheme: TagScheme
 ) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
     """Span scores, the accuracy of tags and that of intents, in percent, and 95 % intervals."""
-    predicted, right = [each.tags for each in found], [sentence.tags for sentence in sentences]
+    predicted, right = [each.tags for each in taggings], [sentence.tags for sentence in sentences]
     strict, lenient = (span_scores(predicted, right, scheme, reading) for reading in ("strict", "lenient"))
     flat, gold = np.concatenate([*map(np.array, predicted)]), np.concatenate([*map(np.array, right)])
     scores = {
@@ -275,7 +275,9 @@ def score(
         "accuracy": accuracy(flat, gold),
     }
     intervals = {"strict f1": strict.interval, "lenient f1": lenient.interval}
-    intents = [(each.intent, sentence.intent) for each, sentence in zip(found, sentences, strict=True) if each.intent]
+    intents = [
+        (each.intent, sentence.intent) for each, sentence in zip(taggings, sentences, strict=True) if each.intent
+    ]
     if intents:
         guesses, truths = zip(*intents, strict=True)
         scores["intent accuracy"] = accuracy(guesses, truths)
@@ -283,11 +285,11 @@ def score(
     return scores, intervals
 
 
-def _sample(sentence: TaggedSentence, found: Tagging, scheme: TagScheme) -> str:
+def _sample(sentence: TaggedSentence, tagging: Tagging, scheme: TagScheme) -> str:
     def named(tags: Sequence[str]) -> str:
         spans = scheme.spans(tags)
         return ", ".join(f"{label}: {' '.join(sentence.words[a:b])}" for a, b, label in spans) or "no spans"
 
-    got, want = named(found.tags), named(sentence.tags)
+    got, want = named(tagging.tags), named(sentence.tags)
     text = sentence.text if len(sentence.text) <= 100 else sentence.text[:99] + "…"
     return f"{text} → {got}" + ("" if got == want else f"   right: {want}")

@@ -202,7 +202,7 @@ class TrackTask(Task[Track, TrackPredictor]):
         encoded = encode_all(predictor.encoder, dialogues)
         count = sum(map(len, encoded))
         tracked, seconds = timed(lambda done: track_dialogues(predictor, dialogues, encoded, done), count, progress)
-        found = tracked.labels
+        labels = tracked.labels
         of_baseline, _ = tracking_scores(matched_labels(dialogues, ontology), right_labels(dialogues))
         named = ", ".join(f"{name} {value:.2f}" for name, value in of_baseline.items())
         definitions = {name: definition for name, definition in DEFINITIONS.items() if name in tracked.scores}
@@ -212,8 +212,8 @@ class TrackTask(Task[Track, TrackPredictor]):
             *([corrections] if corrections else []),
             *unseen_value_notes(dialogues, ontology),
         ]
-        samples = [_sample(dialogues[n], found[n]) for n in sample_rows(len(dialogues))]
-        predictions = [_written(state) for dialogue in found for state in states(dialogue)]
+        samples = [_sample(dialogues[n], labels[n]) for n in sample_rows(len(dialogues))]
+        predictions = [_written(state) for dialogue in labels for state in states(dialogue)]
         evaluation = Evaluation(
             tracked.scores,
             count,
@@ -308,8 +308,8 @@ def _written(state: dict[str, str]) -> str:
     return "; ".join(f"{slot}={value}" for slot, value in sorted(state.items()))
 
 
-def _sample(dialogue: TrackedDialogue, found: Sequence[TurnLabels]) -> str:
-    got, want = _written(states(found)[-1]) or "no slots", _written(dict(dialogue.turns[-1].state)) or "no slots"
+def _sample(dialogue: TrackedDialogue, labels: Sequence[TurnLabels]) -> str:
+    got, want = _written(states(labels)[-1]) or "no slots", _written(dict(dialogue.turns[-1].state)) or "no slots"
     said = dialogue.turns[-1].user
     text = said if len(said) <= 80 else said[:79] + "…"
     return f"{text} → {got}" + ("" if got == want else f"   right: {want}")
