@@ -25,8 +25,9 @@ from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
 from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches, read
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
-from regard.tasks.classify_text.task import ClassifyTextProblem, PlannedTexts, evidence_attention
+from regard.tasks.classify_text.task import ClassifyTextProblem, evidence_attention
 from regard.tasks.shared import classification
+from regard.tasks.shared.row_batches import SeededRows
 from regard.tasks.shared.text_options import EvaluateLabelledTexts
 
 every_model = pytest.mark.parametrize("model", SMALL)
@@ -194,7 +195,7 @@ def test_hard_attention_learns_by_its_rewards(model: str, tmp_path: Path) -> Non
     problem = prepared(tmp_path, model, attention="hard", batch=90, **options)
     made = model_of(problem)
     # a batch of texts of one sentence cannot teach which sentence to attend to
-    planned = PlannedTexts((0, 0, 0), np.concatenate([each.rows for each in problem.plan_epoch(0)]))
+    planned = SeededRows((0, 0, 0), np.concatenate([each.rows for each in problem.plan_epoch(0)]))
     batch = problem.load_batch(planned, 0, 1)
     assert batch is not None
     queries = [p for name, p in made.named_parameters() if name.endswith("query")]
