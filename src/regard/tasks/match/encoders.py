@@ -14,9 +14,8 @@ from regard.inference.token_places import TokenPlace, VocabularyTexts, token_pla
 from regard.models.matching.encoded_pair import EncodedPairModel, JoinedTexts, TokenizedPairs, VectorPairs
 from regard.models.matching.word_matcher import PairModel
 from regard.tasks.match.readers import PairReader
-from regard.tasks.shared.encoder import PretrainedEncoder, pad_texts
+from regard.tasks.shared.encoder import MOST_BYTES, FrozenStates, PretrainedEncoder, pad_texts, smallest_pretrained
 from regard.tasks.shared.encoder_options import EncoderOptions
-from regard.tasks.shared.frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks.shared.pretrained_part import levels_of
 from regard.training.run_folder import LAST
 

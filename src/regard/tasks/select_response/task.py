@@ -40,9 +40,8 @@ from regard.tasks.select_response.options import SelectResponse
 from regard.tasks.select_response.predictor import SelectResponsePredictor
 from regard.tasks.select_response.readers import TurnReader, TurnTokenReader, TurnWordReader, dialogue_inputs
 from regard.tasks.shared.dialogue_data import contents, evaluation_dialogues, read
-from regard.tasks.shared.encoder import PretrainedEncoder
+from regard.tasks.shared.encoder import MOST_BYTES, FrozenStates, PretrainedEncoder, smallest_pretrained
 from regard.tasks.shared.encoder_options import FrozenEncoderOptions
-from regard.tasks.shared.frozen_states import MOST_BYTES, FrozenStates, smallest_pretrained
 from regard.tasks.shared.row_batches import RowProblem
 from regard.tasks.shared.text_options import EvaluateTextFile
 from regard.training.protocol import BaselineReport, LabelledBatch, Loss, ValidationResult

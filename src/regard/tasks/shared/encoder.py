@@ -1,4 +1,4 @@
-"""A pretrained encoder of texts in a task, and texts as tensors.
+"""A pretrained encoder of texts in a task, texts as tensors, and the states of an encoder that is not trained.
 
     tokens, lengths, types = pad_texts(encoder.tokenizer.encode(texts, encoder.longest), encoder.tokenizer.pad)
 
@@ -6,7 +6,7 @@ A run has encoder.json, the sizes of the encoder and the fingerprint of its firs
 tokenizer; its checkpoints have all weights.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -14,9 +14,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.common import atomic_files
 from regard.common.dataclass_json import dataclass_from_file
+from regard.common.eval_mode import eval_mode
 from regard.common.position_names import BOUNDED_POSITIONS
 from regard.data.text.subwords import (
     EncodedText,
@@ -25,6 +27,7 @@ from regard.data.text.subwords import (
     SubwordTokenizer,
     read_subwords,
 )
+from regard.data.text.tokenizer import Tokenizer
 from regard.models.bert import BERT
 from regard.models.pretrained.architecture import ACTIVATIONS
 from regard.models.pretrained.folder import CheckpointConfig
@@ -44,6 +47,10 @@ from regard.training import checkpoint
 from regard.training.run_folder import RunRecord
 
 _FACTS, _TOKENS = ENCODER_FILES
+# texts whose states are computed together
+_GROUP = 32
+# bytes of states that are kept; if there are more, they are computed again in every step
+MOST_BYTES = 2 << 30
 _MASKED_LM = "masked-lm"
 # the names of an encoder's weights in a checkpoint begin with one of these
 _PLACES = ("model.encoder.bert.", "model.vectors.encoder.bert.")
@@ -248,3 +255,46 @@ def pad_texts(texts: Sequence[EncodedText], pad: int) -> PaddedTexts:
         tokens[n, : len(text)] = text.ids
         types[n, : len(text)] = text.types
     return PaddedTexts(*map(torch.from_numpy, (tokens, lengths, types)))
+
+
+def smallest_pretrained(layers: int = 1) -> PretrainedEncoder:
+    """An encoder and a tokenizer for a first call of a model, before anything is read."""
+    return PretrainedEncoder(replace(SMALLEST, layers=layers), RunSubwords(Tokenizer.train("characters", ["x y"], 9)))
+
+
+class FrozenStates:
+    """The states of distinct texts by one frozen encoder, computed in groups when they are first read.
+
+    A group depends on the texts alone, so that states have the same bits in any order of batches.
+    """
+
+    def __init__(self, texts: Iterable[tuple[int, ...]], pad: int) -> None:
+        ordered = sorted({*texts}, key=lambda ids: (len(ids), ids))
+        self.groups = [ordered[n : n + _GROUP] for n in range(0, len(ordered), _GROUP)]
+        self.group_of = {ids: n for n, group in enumerate(self.groups) for ids in group}
+        self.pad = pad
+        self.states: dict[tuple[int, ...], Tensor] = {}
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(map(len, self.group_of))
+
+    def read(self, encoder: TextEncoder, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b t d"
+        """The states of texts that are padded behind their lengths, zeros behind the end."""
+        rows = [tuple(row[:n]) for row, n in zip(tokens.tolist(), lengths.tolist(), strict=True)]
+        for ids in rows:
+            if ids and ids not in self.states:
+                self._compute(encoder, self.groups[self.group_of[ids]], tokens.device)
+        nothing = torch.zeros(0, encoder.width, device=tokens.device)
+        return pad_sequence([self.states[ids] if ids else nothing for ids in rows], batch_first=True)
+
+    @torch.no_grad()
+    def _compute(self, encoder: TextEncoder, group: Sequence[tuple[int, ...]], device: torch.device) -> None:
+        lengths = torch.tensor([len(ids) for ids in group], device=device)
+        tokens = torch.full((len(group), max(map(len, group))), self.pad, device=device)
+        for n, ids in enumerate(group):
+            tokens[n, : len(ids)] = torch.tensor(ids, device=device)
+        with eval_mode(encoder):
+            states = encoder(tokens, lengths)
+        for n, ids in enumerate(group):
+            self.states[ids] = states[n, : len(ids)].clone()

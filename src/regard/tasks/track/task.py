@@ -24,9 +24,8 @@ from regard.metrics.tracking import DEFINITIONS, TurnLabels, states, tracking_sc
 from regard.models.tracking.inputs import TrackingInputs
 from regard.models.tracking.slot_tracker import SlotTracker
 from regard.tasks.base import Task
-from regard.tasks.shared.encoder import PretrainedEncoder
+from regard.tasks.shared.encoder import PretrainedEncoder, smallest_pretrained
 from regard.tasks.shared.encoder_options import EncoderOptions
-from regard.tasks.shared.frozen_states import smallest_pretrained
 from regard.tasks.shared.row_batches import RowProblem
 from regard.tasks.track.candidates import SlotCandidates, TurnDecision
 from regard.tasks.track.data import (
