@@ -13,5 +13,5 @@ PositionName = Literal[
     "transformer-xl",
     "none",
 ]
-# those of a fixed number of positions
+# encodings that have a fixed number of positions
 BOUNDED_POSITIONS = ("learned", "half-wave")

@@ -126,7 +126,7 @@ class DecoderGraph(nn.Module):
         model, past = self.model, past_keys.shape[3]
         mask = torch.cat([past_mask, attention_mask], 1)
         places = torch.arange(mask.shape[1], device=input_ids.device)
-        # not places[past:], which a tracer takes as shorter than places
+        # a tracer would take places[past:] as shorter than places
         own_places = torch.arange(input_ids.shape[1], device=input_ids.device) + past
         positions = (mask.cumsum(1) - 1).clamp_min(0).index_select(1, own_places)
         visible = (places[None, :] <= own_places[:, None])[None, None] & mask.bool()[:, None, None, :]

@@ -135,7 +135,7 @@ class TokenGradients(NamedTuple):
     calls: list[EmbeddingCall]
 
 
-# of the number of a call, its layer and the vectors: the vectors in their place
+# takes the number of a call, its layer and its vectors, and returns the vectors in their place
 VectorEdit = Callable[[int, TokenLayer, Tensor], Tensor]
 
 

@@ -25,7 +25,7 @@ class TokenGradient(NamedTuple):
     gradient: Tensor  # "n d"
 
 
-# of the embedding that was called, its arguments and its output: the vectors in the place of the output
+# takes the embedding that was called, its arguments and its output, and returns the vectors in place of the output
 OutputEdit = Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor]
 
 

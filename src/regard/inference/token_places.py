@@ -12,7 +12,7 @@ from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.text.words import WordEncoder
 
-# what sub-word vocabularies put before a piece that begins a word, and before one that continues it
+# marks of sub-word vocabularies before a piece that begins a word, and before one that continues it
 _BEGINS, _CONTINUES = ("▁", "Ġ"), "##"
 
 

@@ -27,7 +27,7 @@ from regard.interop.swapped_terms import SwappedTerms
 from regard.interop.undo import Undo
 from regard.recording.capture.module_stack import checked_patterns
 
-# where a model keeps its swaps
+# the attribute in which a model keeps its swaps
 _SWAPS = "_regard_swaps"
 
 

@@ -28,9 +28,9 @@ from regard.interop.transformers_masks import dense_mask_with_rules, rules_of
 from regard.interop.undo import Undo
 
 NAME = "regard"
-# where a module keeps the terms that were swapped
+# the attribute in which a module keeps the terms that were swapped
 TERMS = "_regard_terms"
-# what models hand to the attention that changes its result and has no term here, by its name
+# arguments of models that change the result of attention and have no term here, by their names
 _UNSUPPORTED = {
     "block_indices": "the blocks of keys that an indexer selected",
     "cache": "a paged cache",

@@ -18,7 +18,7 @@ Cut = Literal["13a", "char", "zh", "ja-mecab"]
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _KANA = "\u3041-\u3096\u30a1-\u30fa\uff66-\uff9d"
 _OTHERS = "\u0e01-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
-# in such text spaces separate phrases; text that is split into words has one every two to six letters
+# spaces separate phrases in such text; text that is split into words has one every two to six letters
 _SPARSE = 8
 
 

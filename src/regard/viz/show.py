@@ -81,7 +81,7 @@ class View(ABC):
             try:
                 bundle[mime_type] = render()
             except ImportError as error:
-                # without matplotlib a notebook still shows the page, and the text explains the missing image
+                # a notebook still shows the page without matplotlib, and the text explains the missing image
                 bundle["text/plain"] = f"{bundle.get('text/plain', '')}\n\n{error}".strip()
         return bundle
 

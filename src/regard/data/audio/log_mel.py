@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-# in seconds
+# durations in seconds
 WINDOW, HOP = 0.025, 0.010
 # energies below this count as silence
 _FLOOR = 1e-10

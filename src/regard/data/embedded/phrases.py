@@ -90,7 +90,7 @@ def _patterns(library: Any, language: str) -> dict[str, tuple[str, tuple[int, ..
     patterns: dict[str, tuple[str, tuple[int, ...]]] = {}
     for section in _SECTIONS:
         for key, text in _strings(data[section]):
-            # which kind of space stands somewhere would give a language away
+            # the kind of a space would give a language away
             pattern = " ".join(text.split())
             words = " ".join(re.sub(r"\{0\}|\d+", "", pattern).split()).casefold()
             numbers = tuple(by_plural.get(str(key), ())) if "{0}" in pattern else ()

@@ -82,7 +82,7 @@ def splits(seed: int = 0, train: int = 6_000, valid: int = 600, test: int = 1_20
     twins: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
     while len(twins) < (train + valid + test) // 2:
         twin = _noun_twin(rng) if rng.random() < 0.75 else _swap_twin(rng)
-        # both pairs have the same words, so that the words tell twins apart
+        # the two pairs have the same words, so that the words distinguish twins
         (first, second, _), _ = twin
         twins.setdefault((*sorted(first.split()), "/", *sorted(second.split())), twin)
     pairs = list(chain.from_iterable(twins.values()))

@@ -138,7 +138,7 @@ def split_of(arrangement: Arrangement, seed: int = 0) -> Split:
 
 def sentences(arrangement: Arrangement) -> tuple[str, ...]:
     """All captions of an arrangement; digits are always named in reading order."""
-    # not "a": "an" would reveal an eight before it is named
+    # the article is never "a": "an" would reveal an eight before it is named
     phrases = [f"the {NAMES[digit]}" for _, digit in arrangement]
     placed = [f"{phrase} {PLACES[place]}" for phrase, (place, _) in zip(phrases, arrangement, strict=True)]
     rows, columns = ([divide(place, 3) for place, _ in arrangement] for divide in (int.__floordiv__, int.__mod__))

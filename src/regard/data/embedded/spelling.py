@@ -33,7 +33,7 @@ _HELD_OUT = {"valid": 0.1, "test": 0.2}
 # the bands of a range that a split draws from, by their number modulo 4
 _BANDS, _BAND_NUMBERS = 16, {"train": (0, 2), "valid": (1,), "test": (3,)}
 
-# in hertz
+# frequencies in hertz
 _FIRST, _SECOND = (300.0, 550.0, 850.0), (1200.0, 1800.0, 2600.0)
 _BANDWIDTHS = (90.0, 140.0)
 # the factors by which the second formant moves during a letter: it stays, rises or falls
@@ -41,7 +41,7 @@ _GLIDES = (1.0, 1.35, 0.74)
 _PITCH = (90.0, 250.0)
 # the decibels of the voice above the noise, and the exponent of the noise's spectrum: 0 is white, 2 brown
 _LEVEL, _COLOUR = (10.0, 30.0), (0.0, 2.0)
-# in seconds, before the speed of the speaker
+# durations in seconds, before the speed of the speaker
 _LETTER, _PAUSE, _WORD_PAUSE, _EDGE = (0.09, 0.15), (0.03, 0.06), (0.14, 0.2), (0.05, 0.15)
 _SPEED, _TRACT, _VOLUME = (0.8, 1.25), (0.93, 1.07), (0.05, 0.3)
 # the time in which a letter fades in and out, in seconds

@@ -154,7 +154,7 @@ def _sheet_rows(
     rows = sheet.rows[has_header:]
     if not rows:
         raise ValueError(f"{path} has a header and no texts; it must hold {_HOLDS}")
-    # without a header the text behind the first tab may hold tabs
+    # the text behind the first tab may hold tabs if there is no header
     is_pair = sheet.delimiter == "\t" and not has_header and not columns.is_set
     if is_pair:
         label, text = 0, 1

@@ -34,7 +34,7 @@ from regard.data.unseen_labels import extend_classes
 
 _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the keys gold_label, sentence1, sentence2"
 _NAME = "name both texts and the label, such as --columns sentence1,sentence2,gold_label, or number them from 1"
-# both texts and the label, of three columns without a header
+# columns of the two texts and the label in a file of three columns without a header
 _PLACES = ((1, 2, 0), (0, 1, 2))
 # the label of a pair about which the annotators did not agree
 NO_LABEL = "-"

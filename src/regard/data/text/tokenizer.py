@@ -84,7 +84,7 @@ class Tokenizer:
                 raise ValueError(
                     f"vocabulary must be more than {SPECIAL + 1} for words, got {vocabulary}; try vocabulary=8000"
                 )
-            # between two spaces is a word of no letters: with it, white space is restored exactly
+            # a word of no letters stands between two spaces, so that white space is restored exactly
             counts.pop("", None)
             texts = ["", *sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary - SPECIAL - 1]]
         if not counts:

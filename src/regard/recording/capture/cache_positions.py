@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap, DenseMap
 
-# this many numbers tell one sample of a batch from the others
+# count of numbers that distinguish one sample of a batch from the others
 _FINGERPRINT = 64
 
 

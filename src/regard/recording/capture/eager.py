@@ -78,7 +78,7 @@ class EagerTracker:
         self._exponentials: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self.uses = SoftmaxUses(self._weights)
         self._parameters: set[int] | None = None  # where the parameters of the model are in memory
-        # what there is to follow, by the tensors that hold it
+        # tables of the facts that are followed, by their tensors
         self.followed = (self._scores.data, self._weights.data, self.uses.traces.data, self._logarithms.data)
 
     @property

@@ -111,7 +111,7 @@ class Recorder:
             yield
         finally:
             self._steps = None
-        # not after an error: an alignment needs all its steps
+        # an alignment needs all its steps, so there is none after an error
         for name in dict.fromkeys(step.name for step in steps):
             self._append(self._join_steps([step for step in steps if step.name == name]))
 

@@ -23,7 +23,7 @@ from regard.recording.storage import map_codec
 
 FORMAT = 2
 SUFFIX = ".safetensors"
-# in a folder the recording is this file
+# the file of a recording in a folder
 NAME = f"recording{SUFFIX}"
 _KEY = "regard.recording"
 

@@ -101,7 +101,7 @@ def spell_missing(text: str, missing: frozenset[str]) -> str:
     for is_missing, run in itertools.groupby(text, missing.__contains__):
         first, *rest = run
         if is_missing:
-            # without the circle that carried an accent
+            # the mark alone, without the circle that carried an accent
             spelt = spelt.removesuffix("◌") + f"[U+{ord(first):04X}{'…' if rest else ''}]"
         else:
             spelt = "".join((spelt, first, *rest))

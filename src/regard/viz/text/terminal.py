@@ -14,7 +14,7 @@ _CIVIDIS = (
     (0, 34, 78), (26, 56, 111), (67, 78, 108), (97, 101, 111), (125, 124, 120),
     (155, 148, 118), (188, 174, 108), (222, 201, 88), (254, 232, 56),
 )  # fmt: skip
-# and its PuOr_r (Brewer 2003), purple below zero and orange above, for differences
+# matplotlib's PuOr_r (Brewer 2003), purple below zero and orange above, for differences
 _DIVERGING = (
     (45, 0, 75), (95, 58, 145), (153, 144, 191), (207, 207, 229), (247, 247, 246),
     (254, 213, 159), (238, 155, 57), (189, 97, 9), (127, 59, 8),

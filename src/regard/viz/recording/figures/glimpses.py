@@ -77,7 +77,7 @@ def _draw_path(axes: Any, grids: Tensor, size: tuple[float, float]) -> None:
     for line_width, colour in ((2.4, RIM_COLOUR), (1.1, FRAME_COLOUR)):
         axes.plot(xs, ys, "-", color=colour, linewidth=line_width)
     axes.plot(xs, ys, "o", color=FRAME_COLOUR, markeredgecolor=RIM_COLOUR, markersize=_DOT)
-    # in points from the left and from the top
+    # points from the left and from the top
     points = [((x + 0.5) / width * size[0] * 72, (y + 0.5) / height * size[1] * 72) for x, y in centres]
     groups = group_points(points)
     names = [", ".join(str(numbered[n][0]) for n in group) for group in groups]

@@ -251,7 +251,7 @@ def hops_figure(recording: Recording, path: str | Path, *, sample: int = 0, quer
         raise ValueError(f"hops must read one memory, got memories of {sorted(slots)} slots; pass recording['name']")
     if query is None and len(maps) > 1 and max(selected.map.shape[0] for selected in maps) > 1:
         raise ValueError(f"query must pick one of the {maps[0].map.shape[0]} queries of every hop; try query=0")
-    # with a query, every map is a hop; without one, every row of the only map is
+    # every map is a hop if there is a query; otherwise every row of the only map is one
     cells = torch.cat([_hop_rows(selected, query) for selected in maps])
     return _draw_hops(cells, maps, path, selection.prediction_note(recording, sample))
 

@@ -70,7 +70,7 @@ def query_grids(
 
 
 def _draw(found: Saliency, grids: list[tuple[str, Tensor]], path: Path, image: Tensor, title: str) -> Path:
-    # in the size of the picture: a place of a coarse map is the upper left of the pixels that it stands for
+    # maps are as large as the picture: a place of a coarse map is the upper left of the pixels that it stands for
     large = found.enlarged()
     maps: list[tuple[str, Tensor]] = [
         ("saliency", large.map),
