@@ -36,18 +36,6 @@ class AttackedImages(AttackedRun):
     images: Tensor  # "b c h w", before the attack
     curve: AccuracyCurve
 
-    @property
-    def accuracy(self) -> float:
-        return self.curve.accuracies[-1]
-
-    @property
-    def count(self) -> int:
-        return len(self.images)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return self.curve.warnings
-
     def explain(self) -> str:
         rows = [
             f"{eps:<10.4g}{accuracy:<10.2f}{'█' * round(accuracy / 4)}".rstrip()
@@ -110,7 +98,8 @@ def attack_images(
     report(f"{attack} on {plural(len(images), 'image')}, {len(epsilons)} radii")
     start = time.perf_counter()
     curve = accuracy_curve(predictor, images, labels[rows], built, epsilons, seed)
-    return AttackedImages(loaded, attack, split, seed, time.perf_counter() - start, images, curve)
+    about = loaded, attack, split, seed, time.perf_counter() - start, len(images), curve.accuracies[-1]
+    return AttackedImages(*about, curve.warnings, images, curve)
 
 
 def _readings(predictor: Any, x: Tensor) -> list[tuple[int, float, dict[str, Tensor]]]:

@@ -1,7 +1,7 @@
 """AttackedRun: inputs of a run under an attack; of images and of texts in files of their own."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,21 +27,9 @@ class AttackedRun(ABC):
     split: str  # the data, in words
     seed: int
     seconds: float
-
-    @property
-    @abstractmethod
-    def accuracy(self) -> float:
-        """The share of inputs that the model still gets right, in percent."""
-
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """The number of inputs."""
-
-    @property
-    @abstractmethod
-    def warnings(self) -> Sequence[str]:
-        """Reasons to doubt the accuracy."""
+    count: int  # inputs
+    accuracy: float  # the share of inputs that the model still gets right, in percent
+    warnings: tuple[str, ...]  # reasons to doubt the accuracy
 
     @abstractmethod
     def explain(self) -> str:

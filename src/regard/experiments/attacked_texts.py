@@ -40,18 +40,6 @@ class AttackedTexts(AttackedRun):
     texts: list[str]  # before the attack
     result: TextAttackResult
 
-    @property
-    def accuracy(self) -> float:
-        return self.result.accuracy
-
-    @property
-    def count(self) -> int:
-        return len(self.texts)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return self.result.warnings
-
     def explain(self) -> str:
         return "\n".join(map(self._outcome, range(self.count)) if self.split == TYPED else self._table())
 
@@ -96,7 +84,7 @@ class AttackedTexts(AttackedRun):
         rows = self._newly_broken
         return {
             "clean_accuracy": self.result.clean_accuracy,
-            "accuracy": self.result.accuracy,
+            "accuracy": self.accuracy,
             "flips": float(self.result.distance[rows].double().mean()) if rows else 0.0,
             "queries": float(self.result.queries.double().mean()),
             "unreachable": int(self.result.is_reread.sum()),
@@ -164,7 +152,8 @@ def attack_texts(
         report(f"{attack} on {plural(len(texts), 'text')}")
     start = time.perf_counter()
     result = run_attack(predictor, texts, targets, built, seed)
-    return AttackedTexts(loaded, attack, split, seed, time.perf_counter() - start, texts, result)
+    about = loaded, attack, split, seed, time.perf_counter() - start, len(texts), result.accuracy
+    return AttackedTexts(*about, result.warnings, texts, result)
 
 
 def _held_out(loaded: LoadedRun, options: AttackTexts, count: int, report: Report) -> tuple[list[str], list[Any], str]:

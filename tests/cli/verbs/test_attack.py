@@ -88,7 +88,7 @@ def test_glimpses(regard: Regard, tmp_path: Path) -> None:
             "--eps must be more than 0 and at most 1, as pixels are from 0 to 1, got 8; 8 of 255 grey levels are --eps "
             "0.0314",
         ),
-        (["--points", "1"], "--points must be 2 or more, 0 and --eps, got 1; try --points 5"),
+        (["--points", "1"], "--points must be 2 or more, got 1; try --points 5"),
         (["--count", "0"], "--count must be 1 or more, got 0; leave it out"),
         (["--steps", "0"], "--steps must be 1 or more, got 0; leave it out"),
         (
