@@ -22,7 +22,6 @@ from benchmarks import (
     maps,
     masks,
     recording,
-    recurrent,
     report,
     sparse,
     startup,
@@ -33,7 +32,7 @@ from benchmarks.table import Case, summary
 from benchmarks.zoo import interface_speed
 
 SPEED = {"dot": dot, "heads": heads, "additive": additive, "sparse": sparse, "masks": masks, "gates": gates}
-SPEED |= {"map": maps, "recurrent": recurrent, "start": startup}
+SPEED |= {"map": maps, "start": startup}
 
 
 @dataclass(frozen=True)

@@ -163,9 +163,13 @@ def damage_file(kind: str, folder: Path, run: Path, draw: random.Random, seconds
     return None if fault is None else f"{damage}: {fault}"
 
 
-def failures(count: int, seed: int, seconds: float | None = None) -> list[str]:
-    """The faults of all bombs, and of damages of all kinds in turn, `count` trials; `seconds` bounds each trial."""
+def failures(count: int, seed: int, seconds: float | None = None, bombs: int = len(BOMBS)) -> list[str]:
+    """The faults of bombs, and of damages of all kinds in turn, `count` trials; `seconds` bounds each trial.
+
+    `bombs` are drawn where these are fewer than all.
+    """
     draw = random.Random(seed)
+    exploded = draw.sample(list(BOMBS), bombs)
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as name:
         parent = Path(name)
@@ -182,8 +186,8 @@ def failures(count: int, seed: int, seconds: float | None = None) -> list[str]:
         for number in range(count):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             folder = parent / str(number)
-            if number < len(BOMBS):
-                title = list(BOMBS)[number]
+            if number < bombs:
+                title = exploded[number]
                 fault = detonate(title, folder, trained.folder, seconds)
             else:
                 title = list(KINDS)[number % len(KINDS)]

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from benchmarks import __main__ as command, memory, recurrent, report, timing
+from benchmarks import __main__ as command, memory, report, timing
 from benchmarks.measured import About
 from benchmarks.table import Bound, Row, absent, amount, cost, gain, line, markdown, summary
 from benchmarks.timing import Effort, Spread, Timed, backward, both_ways, compare, spread
-
-from regard.layers.rnn.cells import CELLS
 
 TOY = Effort(repeat=3, least=1, budget=0.1, block=1e-4, threads=1)
 
@@ -167,12 +165,3 @@ def test_a_case_that_fails_leaves_the_others(capsys: pytest.CaptureFixture[str])
     assert first.note == "ValueError: no such kernel"
     assert second.measured is not None
     assert "not measured" in capsys.readouterr().out
-
-
-@pytest.mark.whole
-def test_every_cell_of_an_encoder_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "BATCH", 2)
-    monkeypatch.setattr(recurrent, "STEPS", 3)
-    monkeypatch.setattr(recurrent, "WIDTH", 4)
-    rows = list(recurrent.encoder(Effort(repeat=1, least=1, budget=0.0, block=0.0, quick=True)))
-    assert len(rows) == 2 * len(CELLS)
