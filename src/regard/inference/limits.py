@@ -8,11 +8,11 @@ class Limits:
     """The limits of requests; `GET /v1/model` reports them."""
 
     texts: int = 32  # or images, in one request
-    characters: int = 4000  # of a text
-    tokens: int | None = None  # of a text; None: as many as the longest that was trained on
+    characters: int = 4000  # per text
+    tokens: int | None = None  # per text; None: as many as the longest that was trained on
     beam: int = 10
     pictures: int = 16  # alignments in one answer, or images with maps
-    pixels: int = 16_000_000  # of all images of a request together, before they are resized for the model
+    pixels: int = 16_000_000  # all images of a request together, before they are resized for the model
     sound: float = 60.0  # seconds of all sounds of a request together
     body: int = 1_000_000  # bytes of a request
     batch: int = 64  # sentences or images per batch of the model

@@ -23,7 +23,7 @@ class TextPredictor(Predictor[str, Output]):
     served_as: ClassVar[str]  # POST /v1/NAME
     page_title: ClassVar[str]  # {run} stands for the name of the model
     request_options: ClassVar[type | None] = None
-    text_schema: ClassVar[Mapping[str, str]] = MappingProxyType({})  # of JSON Schema: the texts that it reads
+    text_schema: ClassVar[Mapping[str, str]] = MappingProxyType({})  # JSON Schema of the texts that it reads
     model_noun: ClassVar[str] = "this model"  # in sentences about a model without attention
 
     def read(self, argument: str) -> str:

@@ -47,15 +47,15 @@ class Batcher:
     def __init__(self, endpoint: Endpoint, metrics: ModelMetrics, *, batch: int, waiting: int) -> None:
         self.endpoint, self.metrics, self.batch, self.max_waiting = endpoint, metrics, batch, waiting
         self.waiting = 0  # sentences or images
-        self._unpacking = 0  # of those that wait
+        self._unpacking = 0  # sentences or images that are being decoded
         self._jobs: deque[Job] = deque()
-        self._running: list[Job] = []  # that the thread answers now
-        self._streams: list[tuple[Job, Iterator[dict[str, object]]]] = []  # of the thread
+        self._running: list[Job] = []  # jobs that the thread answers now
+        self._streams: list[tuple[Job, Iterator[dict[str, object]]]] = []  # answers that the thread streams
         self._ready = threading.Condition()
         self._is_stopping = False
         self.has_failed = False  # whether the thread ended by an error
         self.on_failure: Callable[[], object] = lambda: None  # called by the thread when it ends by an error
-        self._expected_requests, self._max_wait = 1, 0.0  # in the next batch; and in seconds
+        self._expected_requests, self._max_wait = 1, 0.0  # requests in the next batch; seconds to wait for them
         self._thread = threading.Thread(target=self._run, name="regard-model", daemon=True)
 
     def __enter__(self) -> "Batcher":

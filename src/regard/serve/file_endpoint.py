@@ -20,7 +20,7 @@ NamedFile = tuple[str, str]
 class FileEndpoint(ModelEndpoint):
     """Answers of `Predictor.predict`, many requests at a time; those with attention one input at a time."""
 
-    attention_field: ClassVar[str]  # of a body: whether to give the attention
+    attention_field: ClassVar[str]  # the field of a body that asks for the attention
     summary: ClassVar[str]
     answer_type: ClassVar[type[AnswerModel]]
 

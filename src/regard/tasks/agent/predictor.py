@@ -29,7 +29,7 @@ from regard.tasks.agent.options import AgentConfig, PredictAgent
 from regard.tasks.agent.playing import Episode, is_hard, lead, play_episodes
 from regard.viz.episode.episode_view import AttendedObject, EpisodeView
 
-# of the games that are neither trained on nor validated on
+# the number of the games that are neither trained on nor validated on, beside the seed
 _HELD_OUT = 2
 
 

@@ -120,13 +120,13 @@ class AnswerPredictor(ServedTextPredictor[StoryAnswer]):
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[StoryAnswer]:
         parsed = [self._parse(text) for text in inputs]
-        found: list[StoryAnswer | None] = [None] * len(inputs)
+        answers: list[StoryAnswer | None] = [None] * len(inputs)
         with observe():
             for name in dict.fromkeys(task for task, _ in parsed):
                 rows = [n for n, (task, _) in enumerate(parsed) if task == name]
                 for n, answer in zip(rows, self.answer(name, [parsed[n][1] for n in rows]), strict=True):
-                    found[n] = answer
-        return [answer for answer in found if answer is not None]
+                    answers[n] = answer
+        return [answer for answer in answers if answer is not None]
 
     @torch.no_grad()
     def answer(self, task: str, questions: Sequence[Question]) -> list[StoryAnswer]:
@@ -135,7 +135,7 @@ class AnswerPredictor(ServedTextPredictor[StoryAnswer]):
         encoder, network = self.encoders[number], self.model[number]
         encoded = EncodedQuestions(questions, encoder, network.memory)
         order = np.argsort(encoded.lengths, kind="stable")
-        found: list[StoryAnswer | None] = [None] * len(questions)
+        answers: list[StoryAnswer | None] = [None] * len(questions)
         with eval_mode(self.model):
             for start in range(0, len(order), self.batch):
                 rows = order[start : start + self.batch]
@@ -146,8 +146,8 @@ class AnswerPredictor(ServedTextPredictor[StoryAnswer]):
                 weights = output.weights[0].cpu().double().numpy()  # "b h m"
                 for n, row in enumerate(rows.tolist()):
                     length = int(encoded.lengths[row])
-                    found[row] = self._output(questions[row], shares[n], weights[n, :, :length][:, ::-1], number)
-        return [answer for answer in found if answer is not None]
+                    answers[row] = self._output(questions[row], shares[n], weights[n, :, :length][:, ::-1], number)
+        return [answer for answer in answers if answer is not None]
 
     def _output(self, question: Question, shares: np.ndarray, weights: np.ndarray, number: int) -> StoryAnswer:
         encoder = self.encoders[number]

@@ -52,7 +52,7 @@ class TextVector:
     neighbours: tuple[Neighbour, ...] | None = None
     num_unknown: int = 0  # sub-words that are not in the vocabulary
     is_empty: bool = False
-    margin: float = field(default=math.inf, compare=False)  # of the order of its neighbours
+    margin: float = field(default=math.inf, compare=False)  # that of the order of its neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,14 +217,14 @@ def _with_neighbours(output: TextVector, vector: Tensor, index: LineIndex, top: 
     products = torch.cat([(rows * query).sum(-1) for rows in index.vectors.split(_ROWS)])
     cosines = products / (index.norms * query.norm()).clamp_min(1e-300)
     order = cosines.argsort(descending=True, stable=True)[: top + 1].tolist()
-    found = tuple(Neighbour(index.lines[n][0], index.lines[n][1], float(cosines[n])) for n in order[:top])
-    return replace(output, neighbours=found, margin=ranking_margin([float(cosines[n]) for n in order], top))
+    neighbours = tuple(Neighbour(index.lines[n][0], index.lines[n][1], float(cosines[n])) for n in order[:top])
+    return replace(output, neighbours=neighbours, margin=ranking_margin([float(cosines[n]) for n in order], top))
 
 
 class EmbeddingSession(PredictionSession):
     """Draws the neighbours of a text, or the attention behind its vector."""
 
-    neighbours: tuple[Neighbour, ...] | None = None  # of the first text
+    neighbours: tuple[Neighbour, ...] | None = None  # those of the first text
 
     def add(self, inputs: Sequence[str], outputs: Sequence[TextVector], first: int) -> None:
         super().add(inputs, outputs, first)

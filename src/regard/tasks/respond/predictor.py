@@ -78,10 +78,10 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
     ) -> list[GeneratedReplies]:
         options = PredictReplies() if options is None else options
         histories = [self.reader.read(self.reader.parse(text)) for text in inputs]
-        found = self.generate(histories, options.search, first=first)
+        replies = self.generate(histories, options.search, first=first)
         outputs = [
             GeneratedReplies(hypotheses, text, history, numbered=options.nbest is not None)
-            for text, history, hypotheses in zip(inputs, histories, found, strict=True)
+            for text, history, hypotheses in zip(inputs, histories, replies, strict=True)
         ]
         if observe is not nullcontext:
             with observe():

@@ -96,7 +96,7 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
     def outputs(self, texts: Sequence[str], paths: int = 1) -> list[TagOutput]:
         """The output of every text."""
         split = [self.split(text) for text in texts]
-        found: list[TagOutput | None] = [None] * len(texts)
+        outputs: list[TagOutput | None] = [None] * len(texts)
         for index, mask, output in self._batches([words for words, _ in split]):
             emissions, potentials = output.emissions.cpu().double(), self._potentials(output)
             # one path more than asked for, for the margin
@@ -120,7 +120,7 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
                     for path, share, score in zip(*(part[row].tolist() for part in (best, shares, scores)), strict=True)
                     if score > -math.inf
                 ]
-                found[k] = TagOutput(
+                outputs[k] = TagOutput(
                     words,
                     offsets,
                     tuple(named[row]),
@@ -133,21 +133,21 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
                     tuple(several) if paths > 1 else (),
                     min(margins[row], math.inf if intents is None else _margin(intents[row])),
                 )
-        return [each for each in found if each is not None]
+        return [each for each in outputs if each is not None]
 
     def tag_words(
         self, sentences: Sequence[Sequence[str]], done: Callable[[int], object] | None = None
     ) -> list[Tagging]:
         """The best tags and the intent of sentences that are words already."""
-        found: list[Tagging | None] = [None] * len(sentences)
+        taggings: list[Tagging | None] = [None] * len(sentences)
         with torch.no_grad():
             for index, mask, output in self._batches(sentences, done):
                 path, _ = crf.viterbi(output.emissions.cpu(), mask, self._potentials(output, double=False))
                 intents = None if output.intents is None else output.intents.argmax(-1).tolist()
                 for row, (k, numbers) in enumerate(zip(index, path.tolist(), strict=True)):
                     tags = [self.vocabulary.tags[n] for n in numbers[: len(sentences[k])]]
-                    found[k] = Tagging(tags, None if intents is None else self.vocabulary.intents[intents[row]])
-        return [each for each in found if each is not None]
+                    taggings[k] = Tagging(tags, None if intents is None else self.vocabulary.intents[intents[row]])
+        return [each for each in taggings if each is not None]
 
     def _batches(
         self, sentences: Sequence[Sequence[str]], done: Callable[[int], object] | None = None
@@ -182,8 +182,8 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
         belongs = [[label == of_tag for of_tag in of_tags] for label in labels]
         member = torch.tensor(belongs, dtype=torch.float64)  # l k
         asked: list[list[TaggedSpan]] = []
-        found = [self.scheme.spans(row) for row in tags]
-        for row, spans in enumerate(found):
+        predicted = [self.scheme.spans(row) for row in tags]
+        for row, spans in enumerate(predicted):
             asked.append([])
             for span in spans:
                 # the labels whose tags have most of the probability of these words
@@ -192,7 +192,7 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
                 asked[-1] += [span, *(span._replace(label=label) for label in [*outside, *likely[:_RIVALS]])]
         values = span_probabilities(emissions, asked, mask, potentials, self.scheme)
         answers = []
-        for spans, queried, probabilities in zip(found, asked, values, strict=True):
+        for spans, queried, probabilities in zip(predicted, asked, values, strict=True):
             pairs = list(zip(queried, probabilities, strict=True))
             size = len(pairs) // len(spans) if spans else 0
             groups = [pairs[n * size : (n + 1) * size] for n in range(len(spans))]
@@ -211,7 +211,7 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
         return "\t".join(parts) or "no spans"
 
     def json(self, output: TagOutput) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        written: dict[str, Any] = {
             "words": [
                 {"word": word, "start": start, "end": end, "tag": tag, "probability": share}
                 for word, (start, end), tag, share in zip(
@@ -231,10 +231,10 @@ class TagPredictor(ServedTextPredictor[TagOutput]):
             ],
         }
         if output.intent is not None:
-            found["intent"] = {"label": output.intent[0], "probability": output.intent[1]}
+            written["intent"] = {"label": output.intent[0], "probability": output.intent[1]}
         if output.paths:
-            found["paths"] = [{"tags": list(tags), "probability": share} for tags, share in output.paths]
-        return found
+            written["paths"] = [{"tags": list(tags), "probability": share} for tags, share in output.paths]
+        return written
 
     def margin(self, output: TagOutput) -> float:
         return min([output.margin, *(span.margin for span in output.spans)])

@@ -186,13 +186,13 @@ class TrackPredictor(ConversationPredictor[TrackOutput]):
 
     def with_ontology(self, ontology: Ontology) -> "TrackPredictor":
         """The same model with other values to choose from, of the same slots and requests."""
-        own = self.candidates.ontology
+        trained = self.candidates.ontology
         for slot in ontology.slots:
-            known("slot of the ontology", slot, own.slots)
-        if missing := [slot for slot in own.slots if slot not in ontology.slots]:
+            known("slot of the ontology", slot, trained.slots)
+        if missing := [slot for slot in trained.slots if slot not in ontology.slots]:
             raise ValueError(f"the ontology has no slot {missing[0]!r}, which this run tracks; give it values")
-        slots = {slot: ontology.slots[slot] for slot in own.slots}
-        candidates = SlotCandidates(Ontology(slots, own.requests))
+        slots = {slot: ontology.slots[slot] for slot in trained.slots}
+        candidates = SlotCandidates(Ontology(slots, trained.requests))
         return TrackPredictor(self.model, self.encoder.with_candidates(candidates), batch=self.batch)
 
     # The attention behind a state
@@ -264,7 +264,7 @@ class TrackPredictor(ConversationPredictor[TrackOutput]):
 
 def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, str | None, int]]:
     """Every slot and request with its value and turn; if there are none, every slot without a value, last turn."""
-    found: list[tuple[str, str | None, int]] = [
+    rows: list[tuple[str, str | None, int]] = [
         row
         for n, turn in enumerate(output.turns)
         for row in (
@@ -272,7 +272,7 @@ def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, st
             *((name, "", n) for name in turn.requests),
         )
     ]
-    return found or [(slot, None, len(output.turns) - 1) for slot in candidates.slots]
+    return rows or [(slot, None, len(output.turns) - 1) for slot in candidates.slots]
 
 
 def _starts(turns: Sequence[EncodedTurn]) -> list[tuple[int, int]]:

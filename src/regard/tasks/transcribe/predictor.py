@@ -99,8 +99,8 @@ class Transcriber(Predictor[SoundInput, Transcript]):
             outputs = [self._transcript(list(self.listen(given.sound)), given.sound) for given in inputs]
         else:
             search = Greedy() if options.beam == 1 else Beam(options.beam, nbest=options.top)
-            found = self.transcribe([given.sound for given in inputs], search)
-            outputs = [Transcript(texts, self.tokenizer.pieces(texts[0].with_eos)) for texts in found]
+            transcripts = self.transcribe([given.sound for given in inputs], search)
+            outputs = [Transcript(texts, self.tokenizer.pieces(texts[0].with_eos)) for texts in transcripts]
         if observe is not nullcontext:
             with observe():
                 self.align([given.sound for given in inputs], [output.best for output in outputs])

@@ -289,11 +289,13 @@ class TranslateEndpoint(ModelEndpoint):
             group = [n for n, request in enumerate(requests) if request.search == search]
             if isinstance(search, Sampling):
                 # a sample depends on the number of its line in the request, and is computed line by line
-                found = iter([self._sample(line, search, i) for n in group for i, line in enumerate(requests[n].lines)])
+                hypotheses_of_lines = iter(
+                    [self._sample(line, search, i) for n in group for i, line in enumerate(requests[n].lines)]
+                )
             else:
-                found = iter(self._translate([line for n in group for line in requests[n].lines], search))
+                hypotheses_of_lines = iter(self._translate([line for n in group for line in requests[n].lines], search))
             for n in group:
-                answers[n] = list(self._texts(requests[n], found))
+                answers[n] = list(self._texts(requests[n], hypotheses_of_lines))
         return [{"answers": each} for each in answers]
 
     def _sample(self, line: str, search: Sampling, number: int) -> list[GeneratedText]:
@@ -302,23 +304,26 @@ class TranslateEndpoint(ModelEndpoint):
 
     def _translate(self, texts: Sequence[str], search: Search) -> list[list[GeneratedText]]:
         """The translations of each text, computed alone where a decision of the search was within the noise."""
-        found = self.predictor.translate(texts, search)
+        hypotheses_of_lines = self.predictor.translate(texts, search)
         return [
             hypotheses if hypotheses[0].margin > NOISE else self.predictor.translate([text], search)[0]
-            for text, hypotheses in zip(texts, found, strict=True)
+            for text, hypotheses in zip(texts, hypotheses_of_lines, strict=True)
         ]
 
     def _texts(
-        self, request: TranslateRequest, found: Iterator[Sequence[GeneratedText]]
+        self, request: TranslateRequest, hypotheses_of_lines: Iterator[Sequence[GeneratedText]]
     ) -> Iterator[dict[str, object]]:
         """The answer of each text of a request, from the translations of its lines."""
         if not request.segments:
             for text in request.texts:
-                yield self._answer(text, next(found), request.search, request.alignment)
+                yield self._answer(text, next(hypotheses_of_lines), request.search, request.alignment)
             return
         for text, segments in zip(request.texts, request.segments, strict=True):
             answers: list[dict[str, Any]] = [
-                {"before": segment.before, **self._answer(segment.text, next(found), request.search, request.alignment)}
+                {
+                    "before": segment.before,
+                    **self._answer(segment.text, next(hypotheses_of_lines), request.search, request.alignment),
+                }
                 for segment in segments
             ]
             best = [answer["translations"][0] for answer in answers]

@@ -110,12 +110,14 @@ class Translator(Predictor[str, Translation]):
     ) -> list[Translation]:
         check_texts(inputs)
         options = PredictTranslations() if options is None else options
-        found = self.translate(inputs, options.search, first=first)
+        translations = self.translate(inputs, options.search, first=first)
         if observe is not nullcontext:
             with observe():
-                (self._remember if self.has_memory else self.align)(inputs, [several[0] for several in found])
+                (self._remember if self.has_memory else self.align)(inputs, [several[0] for several in translations])
         numbered = options.nbest is not None
-        return [Translation(several, line, numbered=numbered) for line, several in zip(inputs, found, strict=True)]
+        return [
+            Translation(several, line, numbered=numbered) for line, several in zip(inputs, translations, strict=True)
+        ]
 
     @torch.no_grad()
     def translate(
