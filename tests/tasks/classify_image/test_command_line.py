@@ -157,7 +157,6 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
             ["predict", "RUN", "a.png", "--seed", "3"],
             "--seed is an option of translate, generate-image, .*, not of this task; ",
         ),
-        (["predict", "RUN", "a.png", "--top", "0"], "--top must be 1 or more, got 0; try --top 1"),
         (["predict", "RUN", "a.png", "--picture", "nix/p.png"], "--picture nix/p.png: there is no folder nix; make it"),
         (["train", "classify-image", "--gate", "simm"], "unknown --gate 'simm'; did you mean 'simam'"),
         (["train", "classify-image", "--size", "9"], "--size 9 belongs to .*; give --train FOLDER as well"),

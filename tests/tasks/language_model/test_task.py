@@ -126,7 +126,6 @@ def test_bad_input_is_one_sentence(run: Path, text: Path, tmp_path: Path, capsys
         (["evaluate", str(run), "--window", "4", "--stride", "5"], "--stride 5 exceeds --window 4"),
         (["evaluate", str(run), "--stride", "17"], "--stride 17 exceeds the window of 16 tokens"),
         (["evaluate", str(run), "--memory", "5"], "--memory 5 is for models with a memory"),
-        (["generate", str(run), "a", "--top-p", "2"], "--top-p must be above 0 and at most 1"),
         (["translate", str(run), "a"], "is a run of language-model, and regard translate is for runs of translate"),
     ]
     capsys.readouterr()

@@ -69,13 +69,11 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         "attention='dot,additive' names one per head, and a conv has no heads; name one, or take model=",
     ),
     "kernel of seq2seq": (ValueError, {"kernel": 5}, "kernel=5 belongs to model='conv', not to 'seq2seq'"),
-    "no kernel": (ValueError, {"model": "conv", "kernel": 0}, "kernel must be 1 or more, got 0"),
     "attention of none": (
         ValueError,
         {"decoder": "fixed", "attention": "dot"},
         "attention='dot' has no place in decoder='fixed', which does not attend; leave one out",
     ),
-    "no width": (ValueError, {"width": 0}, "width must be 1 or more, got 0; leave it out for a value that suits"),
     "no bleu": (
         ValueError,
         {"data": "dates", "bleu": "char"},
@@ -86,8 +84,6 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         {"model": "ntm", "attention": "dot"},
         "attention='dot' has no place in model='ntm', which reads its memory; leave it out, or take model='seq2seq'",
     ),
-    "no locations": (ValueError, {"model": "ntm", "locations": 0}, "locations must be 1 or more, got 0"),
-    "negative reach": (ValueError, {"model": "ntm", "reach": -1}, "reach must be 0 or more, got -1; try reach=1"),
     "locations of seq2seq": (ValueError, {"locations": 9}, "locations=9 belongs to model='ntm', not to 'seq2seq'"),
     "longest of dates": (
         ValueError,
@@ -99,20 +95,16 @@ WRONG: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
         {"data": "copy", "repeats": 3},
         "repeats=3 belongs to data='repeat-copy', not to copy; leave it out",
     ),
-    "no letters": (ValueError, {"data": "copy", "longest": 0}, "longest must be 1 or more, got 0"),
     "many repeats": (
         ValueError,
         {"data": "repeat-copy", "repeats": 10},
         "repeats must be from 1 to 9, which is a digit, got 10; try repeats=5",
     ),
-    "no lines": (ValueError, {"valid_lines": -1}, "valid_lines must be 1 or more, got -1"),
-    "no words": (ValueError, {"vocabulary": 0}, "vocabulary must be 1 or more, got 0"),
     "all dropped": (
         ValueError,
         {"dropout": 1.0},
         "dropout must be 0 or more and below 1, got 1.0; leave it out",
     ),
-    "smoothed away": (ValueError, {"smoothing": -0.1}, "smoothing must be 0 or more and below 1, got -0.1"),
 }
 
 
