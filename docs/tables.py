@@ -209,11 +209,36 @@ def reference(*spaces: str) -> Callable[[], Iterator[str]]:
     return lines
 
 
+# {kind: (its purpose, its namespace, words behind its members)}
+KINDS = {
+    "score": ("compares a query with a key", "scores", ""),
+    "bias": ("adds a preference for positions", "biases", ", or a tensor"),
+    "mask": ("hides keys from queries", "masks", ", combined by `&` `\\|` `~`"),
+    "normalizer": ("turns scores into weights", "normalizers", ""),
+    "read": ("combines or selects values by weight", "reads", ""),
+    "layer": ("provides queries, keys and values", "layers", ""),
+    "position": ("encodes positions", "positions", ""),
+    "gate": ("weights a feature map", "gates", ": [gates](../gates/index.md)"),
+}
+
+
+def namespaces() -> Iterator[str]:
+    """The members of every kind; names that the root has, too, come first."""
+    yield from (row("kind", "purpose", "namespace", "members"), "|---|---|---|---|")
+    for kind, (purpose, space, words) in KINDS.items():
+        module = getattr(regard, space)
+        names = [name for name in getattr(module, "__all__", dir(module)) if name[0] != "_"]
+        members = sorted(names, key=lambda name: (name not in regard.__all__, name.lower()))
+        listed = " ".join(f"`{name}`" for name in members if name.lower() != kind)
+        yield row(kind, purpose, f"`regard.{space}`", listed + words)
+
+
 # {file: {list: its lines}}
 LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     "mkdocs.yml": {"pages": navigation},
     "docs/index.md": {"guides": guides},
     "docs/applications.md": {"applications": applications, "tasks": tasks},
+    "docs/guides/choose.md": {"kinds": namespaces},
     "docs/mechanisms/index.md": {"mechanisms": lambda: page_rows(MECHANISM_PAGES(), "term")},
     "docs/gates/index.md": {"gates": lambda: page_rows(GATE_PAGES(), "weights over")},
     "docs/reference/models.md": {"models": models},

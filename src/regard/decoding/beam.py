@@ -58,7 +58,7 @@ def beam(
     """
     _check(size, length_penalty, coverage, source_lengths, nbest)
     rules = (length_penalty, coverage, source_lengths)
-    return _CoverageBeam(decoder, state, bos, eos, limits, size, nbest, forbidden, *rules).run()
+    return _CoverageSearch(decoder, state, bos, eos, limits, size, nbest, forbidden, *rules).run()
 
 
 @torch.no_grad()
@@ -85,11 +85,11 @@ def normalized_beam(
     checks.positive_ints("normalized_beam", size=size, nbest=nbest)
     checks.number("length_penalty", length_penalty, "normalized_beam")
     _check_sizes(size, nbest)
-    search = _NormalizedBeam(decoder, state, bos, eos, limits, size, size, forbidden, length_penalty)
+    search = _NormalizedSearch(decoder, state, bos, eos, limits, size, size, forbidden, length_penalty)
     return [hypotheses[:nbest] for hypotheses in search.run()]
 
 
-class _Continuations(NamedTuple):
+class _ChosenTokens(NamedTuple):
     """The hypotheses of the next step: log p, the slot that each continues, and its token, "r n" each."""
 
     log_prob: Tensor
@@ -118,7 +118,7 @@ class _BeamSearch(ABC):
     way_out: ClassVar[str]
 
     @abstractmethod
-    def choose(self, step: Step, alive: Tensor | None, t: int) -> _Continuations | None:
+    def choose(self, step: Step, alive: Tensor | None, t: int) -> _ChosenTokens | None:
         """Adds the sentences that end at step t to `finished`, and chooses the hypotheses that go on, None if none."""
 
     def step(self) -> Step:
@@ -160,7 +160,7 @@ class _BeamSearch(ABC):
         return self.finished.hypotheses(history, self.eos, self.margins)
 
 
-class _CoverageBeam(_BeamSearch):
+class _CoverageSearch(_BeamSearch):
     """The search of `beam`."""
 
     way_out: ClassVar[str] = "take a smaller beam, such as 5"
@@ -176,7 +176,7 @@ class _CoverageBeam(_BeamSearch):
         self.covered = before + step.weights
         return step
 
-    def choose(self, step: Step, alive: Tensor | None, t: int) -> _Continuations | None:
+    def choose(self, step: Step, alive: Tensor | None, t: int) -> _ChosenTokens | None:
         # as many candidates of each hypothesis as could be kept, if all were its own: the greedy one, the end and the
         # others; and the next one, for the margin
         log_p, candidates, end = self.top_tokens(step, alive, t, self.size + 2)
@@ -202,7 +202,7 @@ class _CoverageBeam(_BeamSearch):
         # as long as no sentence is finished, only the impossible ones are given up
         if finished.is_empty and not has_impossible:
             self.margins.add(rows, *decisions)
-            return _Continuations(going, slot, token, None)
+            return _ChosenTokens(going, slot, token, None)
         longest = self.longest[rows].clamp(min=_penalty(t + 1, self.length_penalty))
         bound = going / longest.unsqueeze(-1)
         possible = bound > finished.score[rows, -1:]
@@ -214,15 +214,15 @@ class _CoverageBeam(_BeamSearch):
         self.greedy_first = self.greedy_first and columns[0]
         if not all(columns):
             log_prob, slot, token = (part[:, columns] for part in (log_prob, slot, token))
-        return _Continuations(log_prob, slot, token, possible.any(1))
+        return _ChosenTokens(log_prob, slot, token, possible.any(1))
 
 
-class _NormalizedBeam(_BeamSearch):
+class _NormalizedSearch(_BeamSearch):
     """The search of `normalized_beam`."""
 
     way_out: ClassVar[str] = "take a smaller beam, such as 4"
 
-    def choose(self, step: Step, alive: Tensor | None, t: int) -> _Continuations | None:
+    def choose(self, step: Step, alive: Tensor | None, t: int) -> _ChosenTokens | None:
         # the most that could be kept, of which half end, and the next one, for the margin
         count, size, rows = 2 * self.size + 1, self.size, self.rows
         log_p, candidates, _ = self.top_tokens(step, alive, t, count)
@@ -248,7 +248,7 @@ class _NormalizedBeam(_BeamSearch):
         if not bool(goes_on.any()):
             return None
         log_prob = log_prob.masked_fill(~goes_on.unsqueeze(-1), -torch.inf)
-        return _Continuations(log_prob, slot.gather(1, order), token.gather(1, order), goes_on)
+        return _ChosenTokens(log_prob, slot.gather(1, order), token.gather(1, order), goes_on)
 
 
 class FinishedHypotheses:
