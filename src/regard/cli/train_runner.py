@@ -11,7 +11,6 @@ from regard.common.wording import number
 from regard.tasks.base import TaskConfig
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
-from regard.training.events import Stopped
 from regard.training.fit import Diverged, fit
 from regard.training.run_folder import BEST, RECORD, SAMPLES
 from regard.training.runtime.signals import terminable
@@ -34,7 +33,8 @@ def train(
     quoted = shlex.quote(str(run))
     resume_command = f"regard train --resume {quoted}" if command is None else command
     try:
-        stopped = run_fit(config, run, training, resume, init_from, note)
+        with terminable(), screen(sys.stdout) as shown:
+            stopped = show_events(fit(config, run, training, resume, init_from), shown, note)
     except Diverged as error:
         text = with_cli_option_names(sentence(error), [TrainingConfig])
         print_error(f"{text}: regard train --resume {quoted} --lr {training.lr / 2:g}")
@@ -66,16 +66,3 @@ def train(
     if command is None:
         print(f"Next: {config.next_command(quoted)}, or regard evaluate {quoted}")
     return 0
-
-
-def run_fit(
-    config: TaskConfig,
-    run: Path,
-    training: TrainingConfig,
-    resume: bool,
-    init_from: Path | None = None,
-    note: str = "",
-) -> Stopped | None:
-    """The training with its events on the screen; its last event, or None in a process that prints nothing."""
-    with terminable(), screen(sys.stdout) as shown:
-        return show_events(fit(config, run, training, resume, init_from), shown, note)
