@@ -135,24 +135,6 @@ def check_numbers(options: Any, values: Mapping[str, Any]) -> None:
             raise TypeError(f"{name} must be {noun}, got {value!r}; write it in digits, such as {name}=1")
 
 
-def check_at_least(options: Any, least: int, examples: Mapping[str, float | None]) -> None:
-    """Raises for a number that is too small or not finite; `examples` names the fields, with a value to try or None."""
-    for name, example in examples.items():
-        value = getattr(options, name)
-        if value is not None and not least <= value < math.inf:
-            way = "leave it out for a value that suits" if example is None else f"try {name}={example}"
-            finite = "" if math.isfinite(value) else " and finite"
-            raise ValueError(f"{name} must be {least} or more{finite}, got {value}; {way}")
-
-
-def check_at_most(options: Any, most: int, examples: Mapping[str, int]) -> None:
-    """Raises if one of these options is given and greater than `most`."""
-    for name, example in examples.items():
-        value = getattr(options, name)
-        if value is not None and value > most:
-            raise ValueError(f"{name} must be {most} at most, got {value}; try {name}={example}")
-
-
 def check_even_heads(width: int | None, heads: int | None, whole: str = "width", part: str = "heads") -> None:
     """Raises unless the width splits evenly over the heads; None is not checked. `whole` and `part` are their names."""
     if width is not None and heads is not None and width % heads:
@@ -160,22 +142,6 @@ def check_even_heads(width: int | None, heads: int | None, whole: str = "width",
             f"{whole} must split evenly over {part}, got {whole}={width} and {part}={heads}; "
             f"try {whole}={width - width % heads or heads}, or another number of {part}"
         )
-
-
-def check_share(options: Any, examples: Mapping[str, float]) -> None:
-    """Raises for a number that is not from 0 to below 1."""
-    for name, example in examples.items():
-        value = getattr(options, name)
-        if value is not None and not 0 <= value < 1:
-            raise ValueError(f"{name} must be 0 or more and below 1, got {value}; try {name}={example}")
-
-
-def check_inner_share(options: Any, examples: Mapping[str, float]) -> None:
-    """Raises for a number that is not above 0 and below 1."""
-    for name, example in examples.items():
-        value = getattr(options, name)
-        if not 0 < value < 1:
-            raise ValueError(f"{name} must be above 0 and below 1, got {value}; try {name}={example}")
 
 
 def check_owner(options: Any, chooser: str, owners: Mapping[str, tuple[str, ...]]) -> None:
