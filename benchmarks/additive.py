@@ -95,10 +95,7 @@ def decode(effort: Effort) -> Iterator[Row]:
     with torch.no_grad():
         kept = layer.project_kv(k)
     mine = "regard.Attention(Additive), kept keys"
-    calls = {
-        mine: lambda: layer(q, kept),
-        BROADCAST: lambda: broadcast(score.query(q), kept.keys, score.energy, k),
-    }
+    calls = {mine: lambda: layer(q, kept), BROADCAST: lambda: broadcast(score.query(q), kept.keys, score.energy, k)}
     timed = compare(calls, effort, agree=[BROADCAST], threads=1)
     yield gain("Additive decoding step (32,1,50,256)", timed, mine, BROADCAST, 2)
 

@@ -233,16 +233,7 @@ DIVERSITY = Claim(
         "batch": 32,
         "lr": 4e-3,
     },
-    {
-        "heads": [2, 4],
-        "width": 8,
-        "distance": 5,
-        "train": 20,
-        "test": 20,
-        "recorded": 3,
-        "steps": 1,
-        "batch": 2,
-    },
+    {"heads": [2, 4], "width": 8, "distance": 5, "train": 20, "test": 20, "recorded": 3, "steps": 1, "batch": 2},
     differing,
     {
         "disagreement": Panel("heads", "disagreement of two heads", log_x=True, digits=2),

@@ -94,10 +94,7 @@ ORDER = Claim(
     {"width": 32, "length": 12, "train": 4000, "test": 1000, "steps": 400, "batch": 64, "lr": 2e-3},
     {"width": 8, "length": 5, "train": 20, "test": 20, "steps": 1, "batch": 2},
     told_order,
-    {
-        "accuracy": Panel("encoder", "accuracy, %"),
-        "difference": Panel("encoder", "difference", log_y=True, digits=6),
-    },
+    {"accuracy": Panel("encoder", "accuracy, %"), "difference": Panel("encoder", "difference", log_y=True, digits=6)},
     [
         Criterion(
             "without positions the difference is rounding, below 1e-5, and with them it is above 0.1",
@@ -114,8 +111,7 @@ ORDER = Claim(
             ),
         ),
         Criterion(
-            "with positions it is told in at least 95 %",
-            lambda r: r.at("accuracy", "accuracy", "positions").low >= 95,
+            "with positions it is told in at least 95 %", lambda r: r.at("accuracy", "accuracy", "positions").low >= 95
         ),
         Criterion(
             "with a causal mask and no positions it is told in at least 95 %",

@@ -115,10 +115,7 @@ def call(effort: Effort) -> Iterator[Row]:
     q, k, v = (torch.randn(1, 1, 8, 8) for _ in range(3))
     dot = regard.Dot()
     mine, bare = "regard.attention(score=Dot())", "SDPA"
-    calls = {
-        mine: lambda: regard.attention(q, k, v, score=dot),
-        bare: lambda: F.scaled_dot_product_attention(q, k, v),
-    }
+    calls = {mine: lambda: regard.attention(q, k, v, score=dot), bare: lambda: F.scaled_dot_product_attention(q, k, v)}
     timed = compare(calls, effort, agree=[bare], threads=1)
     yield cost("call on (1,1,8,8)", timed, mine, bare, CALL)
 

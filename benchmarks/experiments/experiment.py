@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.training import Goal
-from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
 from regard.training.config import TrainingConfig
 
@@ -111,9 +110,7 @@ class Experiment:
 
     def training_of(self, name: str, config: Any, changes: Options) -> TrainingConfig:
         """The training of a variant; `changes` are typed."""
-        defaults = {}
-        if isinstance(config, TaskConfig):
-            defaults = type(config).training_defaults(config.model, config.dataset)
+        defaults = type(config).training_defaults(config.model, config.dataset)
         chosen = {**self.training, **self.variants[name].training}
         if self.goal:
             chosen["steps"] = 10**6  # more than any budget allows

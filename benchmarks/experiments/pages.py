@@ -54,9 +54,7 @@ and the steps that were repeated after an interruption: an hour on two cores has
 finished one is only evaluated. `--commands` prints the trainings as commands of `regard train`.
 """,
 )
-_PEER = (
-    "python -m benchmarks.peers.joeynmt --peer ENVIRONMENT --source train.en.gz --target train.de.gz   # --setup first"
-)
+_PEER = "python -m benchmarks.peers.joeynmt --peer ENVIRONMENT --source train.en.gz --target train.de.gz"
 
 
 def write() -> list[Path]:

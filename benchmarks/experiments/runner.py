@@ -12,7 +12,6 @@ import torch
 
 from benchmarks.experiments.experiment import Experiment, Inputs, function
 from benchmarks.training import Say, cpu_seconds, train
-from regard.tasks.base import TaskConfig
 from regard.tasks.loading import LoadedRun, load_run
 from regard.training import checkpoint
 from regard.training.config import TrainingConfig
@@ -104,14 +103,13 @@ class Runner:
     def values(self, run: TrainedRun) -> dict[str, Any]:
         """The values of all evaluations; those of a named one are nested."""
         experiment, values = self.experiment, dict[str, Any]()
-        if isinstance(run.config, TaskConfig):
-            for name, options in experiment.evaluate.items():
-                evaluation = run.config.load().evaluate(
-                    run.predictor, run.folder, type(run.config).Evaluate(**options), lambda done, count: None
-                )
-                facts = {"count": evaluation.count, "intervals": dict(evaluation.intervals)}
-                found = {**evaluation.facts, **evaluation.scores, **facts}
-                values |= {name: found} if name else found
+        for name, options in experiment.evaluate.items():
+            evaluation = run.config.load().evaluate(
+                run.predictor, run.folder, type(run.config).Evaluate(**options), lambda done, count: None
+            )
+            facts = {"count": evaluation.count, "intervals": dict(evaluation.intervals)}
+            found = {**evaluation.facts, **evaluation.scores, **facts}
+            values |= {name: found} if name else found
         values |= {"cpu": cpu_seconds(run.folder), "step": checkpoint.read(run.folder / BEST).facts["step"]}
         if experiment.goal:
             goal = experiment.goal_of(run.config, {})

@@ -139,12 +139,7 @@ class Peer:
         done = list(itertools.islice(self.steps, steps))
         seconds = time.process_time() - start
         tokens, places, losses = zip(*done, strict=True)
-        return {
-            "tokens": sum(tokens),
-            "places": sum(places),
-            "cpu_seconds": seconds,
-            "loss": sum(losses) / len(losses),
-        }
+        return {"tokens": sum(tokens), "places": sum(places), "cpu_seconds": seconds, "loss": sum(losses) / len(losses)}
 
     def decode(self, start: int, stop: int, beam: int, alpha: float, longest: int) -> Answer:
         args = self.args.test._replace(beam_size=beam, beam_alpha=alpha, max_output_length=longest)

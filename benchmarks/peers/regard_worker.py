@@ -168,11 +168,7 @@ class Regard:
         self.model = self.problem.translator
         return {
             "parameters": sum(p.numel() for p in self.model.parameters()),
-            "versions": {
-                "regard": regard.__version__,
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
+            "versions": {"regard": regard.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
 
     def train(self, steps: int) -> Answer:

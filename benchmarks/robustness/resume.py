@@ -29,26 +29,13 @@ if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
 TRAINING = TrainingConfig(
-    steps=300,
-    lr=3e-3,
-    warmup=20,
-    validate_every=40,
-    save_every=7,
-    log_every=10,
-    average=3,
-    threads=1,
-    device="cpu",
+    steps=300, lr=3e-3, warmup=20, validate_every=40, save_every=7, log_every=10, average=3, threads=1, device="cpu"
 )
 # A training is killed within SHARE of the time of an uninterrupted one, counted from its first step or, for the share
 # EARLY of the kills, from the start of its process, while it still reads its data.
 SHARE, EARLY = 0.2, 0.15
 # the imports of a training, early or late; torch's optimizers import its compiler
-_PRELOADED = [
-    "regard.training.fit",
-    "sacrebleu.metrics",
-    "safetensors.torch",
-    "torch._dynamo",
-]
+_PRELOADED = ["regard.training.fit", "sacrebleu.metrics", "safetensors.torch", "torch._dynamo"]
 # the fields of metrics.jsonl that may differ: times
 _TIMES = ("tokens_per_second", "elapsed", "seconds")
 

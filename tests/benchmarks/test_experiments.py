@@ -92,23 +92,6 @@ def test_dates_are_those_of_the_demo() -> None:
     }
 
 
-def test_the_convnet_has_what_ram_has() -> None:
-    """As many parameters, as many numbers to read, the same scenes and trainings."""
-    from regard.tasks.glimpse.task import build_ram
-    from regard.tasks.shared.image_data import ImageStats
-
-    experiment = find("glimpse")
-    ram, crop = (experiment.config(name, 0, INPUTS) for name in ("cluttered", "crop"))
-    assert crop.scenes == ram
-    assert type(crop)(crop.scenes.to_json(), crop.side) == crop
-    trainings = [experiment.training_of(name, ram, {}) for name in ("cluttered", "crop")]
-    assert trainings[0] == trainings[1]
-    assert ram.model.glimpses * (ram.model.scales or 0) * (ram.model.patch or 0) ** 2 == crop.side**2
-    stats = ImageStats(1, 28, 28, [str(n) for n in range(10)], 0.1, 0.3, "")
-    counts = [sum(p.numel() for p in model.parameters()) for model in (build_ram(ram, stats), crop.build(stats))]
-    assert counts[1] == pytest.approx(counts[0], rel=0.01)
-
-
 # Rows
 
 
@@ -232,7 +215,6 @@ def test_words_that_are_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path
         (["mlp", "--set", "steps"], 2, "--set takes option=value, got 'steps'; try --set steps=100"),
         (["mlp"], 1, "mlp needs --data, the folder of ."),
         (["trec-encoder", "--data", "x"], 1, "trec-encoder needs --encoder, the folder of a pretrained encoder"),
-        (["xquad"], 1, "xquad needs --data, a file in the layout of SQuAD"),
         (["dates", "--report"], 1, "has no run of dates; leave out --report"),
     ):
         if code == 2:

@@ -1,40 +1,19 @@
-"""Glimpses over scenes, beside a ConvNet that reads their middle."""
+"""The picture of glimpses over scenes."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.experiments.extras.crop import Crop
 from benchmarks.experiments.runner import TrainedRun
 from regard.recording.record import record
-from regard.tasks.glimpse.options import Glimpse
-from regard.tasks.glimpse.task import path_probabilities, read_scenes, scene_stats
-from regard.tasks.shared.image_data import class_probabilities, classification_scores, image_tensor, read_stats
-from regard.training import checkpoint
-from regard.training.run_folder import LAST
+from regard.tasks.glimpse.task import path_probabilities, read_scenes
+from regard.tasks.shared.image_data import image_tensor
 from regard.viz.recording.figures import draw_recording
 
 # scenes in the picture, and side by side: the numbers of more could not be read on a page
 _DRAWN, _ACROSS = 4, 2
-
-
-def crop(side: int, **options: Any) -> Crop:
-    return Crop(Glimpse.of(**options), side)
-
-
-def values(run: TrainedRun) -> dict[str, float]:
-    """The scores of the ConvNet; those of RAM are in its evaluation."""
-    if not isinstance(run.config, Crop):
-        return {}
-    model = run.config.load_model(run.folder).eval()
-    checkpoint.load(model, run.folder / LAST)
-    scenes = run.config.scenes
-    stats, test = scene_stats(scenes, read_stats(run.folder)), read_scenes(scenes, "test")
-    probabilities = class_probabilities(model, model, run.config.cropped(test).pixels, stats)
-    return {"count": len(test), **classification_scores(probabilities, test.labels)}
 
 
 def draw(run: TrainedRun, path: Path) -> None:
