@@ -59,7 +59,7 @@ def _check_bounds(options: Any, item: "Field[Any]") -> None:
         if not isinstance(number, Real):
             continue
         if not (math.isfinite(number) and all(_HOLDS[key](number, limit) for key, limit in bounds.items())):
-            raise ValueError(f"{item.name} must be {_range(bounds, number)}, got {value}; {_way(item)}")
+            raise ValueError(f"{item.name} must be {_range(bounds, float(number))}, got {value}; {_way(item)}")
     if (whole := item.metadata.get("divides")) is not None:
         check_even_heads(getattr(options, whole), value, whole, item.name)
 
@@ -74,7 +74,7 @@ _HOLDS = {
 
 
 # bounds that are easier to read as powers
-_LARGE = {2**63: "2^63"}
+_LARGE: dict[float, object] = {2**63: "2^63"}
 
 
 def _range(bounds: Mapping[str, float], number: float) -> str:
