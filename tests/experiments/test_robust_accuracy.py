@@ -12,3 +12,13 @@ def test_the_attack_fits_the_inputs() -> None:
     assert choose_attack("runs/a", ClassifyText.of(), "triggers") == "triggers"
     with pytest.raises(ValueError, match="and runs/a is a run of classify-image; use attack=pgd or"):
         choose_attack("runs/a", ClassifyImage.of(), "hotflip")
+
+
+def test_an_attack_that_no_task_has_is_named() -> None:
+    with pytest.raises(ValueError, match="unknown attack 'pgdd'; did you mean 'pgd'"):
+        choose_attack("runs/a", ClassifyImage.of(), "pgdd")
+
+
+def test_a_task_of_images_attacks_no_texts() -> None:
+    with pytest.raises(ValueError, match="runs/a is a run of classify-image, which reads no texts; leave 'a cat' out"):
+        choose_attack("runs/a", ClassifyImage.of(), None, ["a cat"])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from regard.common import atomic_files, json_files
 from regard.common.wording import clock, number
@@ -119,7 +118,6 @@ def with_seeds(variants: Mapping[str, TaskConfig], seeds: int) -> dict[str, Task
 
 def check(variants: Mapping[str, TaskConfig]) -> None:
     """Raises before any training if a variant cannot be trained."""
-    torch.set_num_threads(1)  # a dry run is small, and each training is a process of its own
     for name, config in variants.items():
         try:
             config.load().check_options()

@@ -1,9 +1,9 @@
-"""attack_run: the accuracy of a run under an attack on its held-out inputs, or what an attack makes of typed texts."""
+"""attack_run and robust_accuracy: the accuracy of a run under an attack on held-out inputs, or on given texts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.experiments.attackable_tasks import choose_attack
 from regard.experiments.attacked_images import AttackedImages, attack_images
@@ -29,7 +29,7 @@ def attack_run(
     `report` receives a line about the progress.
     """
     loaded = run if isinstance(run, LoadedRun) else load_run(Path(run))
-    name = choose_attack("the run" if run is loaded else str(run), loaded.config, attack)
+    name = choose_attack("the run" if run is loaded else str(run), loaded.config, attack, texts)
     choices = loaded.config.Attack() if options is None else options
     if loaded.config.input_kind == "image":
         return attack_images(loaded, name, choices, count, seed, report)
@@ -37,9 +37,15 @@ def attack_run(
 
 
 def robust_accuracy(run: Path, attack: str, eps: float | None = None, report: Report = silent) -> float:
-    """The accuracy of the best weights of a run on its test data under an attack, in percent; `eps` is for images."""
+    """The accuracy of the best weights of a run on its test data under an attack, in percent.
+
+    `eps` is the radius of an attack on images, None that of the task; texts have none.
+    """
     loaded = load_run(run)
-    options: Any = loaded.config.Attack()
-    if eps is None:
-        return attack_texts(loaded, attack, options, (), None, 0, report).accuracy
-    return attack_images(loaded, attack, replace(options, eps=eps), None, 0, silent, [eps]).accuracy
+    name, options = choose_attack(run, loaded.config, attack), cast(Any, loaded.config.Attack())
+    if loaded.config.input_kind == "image":
+        options = options if eps is None else replace(options, eps=eps)
+        return attack_images(loaded, name, options, None, 0, silent, [options.eps]).accuracy
+    if eps is not None:
+        raise ValueError(f"eps={eps:g} is the change of a pixel, and {run} reads texts; leave it out")
+    return attack_texts(loaded, name, options, (), None, 0, report).accuracy

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from regard.common.dataclass_json import fields_from_json, parse_number, to_json
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import CheckedOptions, check_fields
+from regard.common.options.checks import CheckedOptions, check_fields, dashed
 from regard.common.options.construct import construct
 from regard.common.options.fields import at_least, resolve
 from regard.common.suggestions import known, suggestion
@@ -54,7 +54,7 @@ class ModelOptions(CheckedOptions, ABC):
     # Where a model differs from the task's other models
     training: ClassVar[dict[str, Any]] = {}  # defaults of TrainingConfig that suit it
     task_defaults: ClassVar[dict[str, Any]] = {}  # values of open fields, the task's and its own, for any data set
-    # those that matter in training alone, so that trained weights do not depend on them
+    # options that matter in training alone, so that trained weights do not depend on them
     training_only: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
@@ -294,7 +294,7 @@ class TaskConfig(ABC):
         """The arguments of a command line that select this variant."""
         task_fields = {item.name for item in fields(self)}  # type: ignore[arg-type]
         owner = self if self.varies in task_fields else self.model
-        return [f"--{self.varies.replace('_', '-')}", str(getattr(owner, self.varies))]
+        return [dashed(self.varies), str(getattr(owner, self.varies))]
 
     # For training
 

@@ -52,12 +52,8 @@ class AttackOptions(CheckedOptions):
 
 def run(args: Sequence[str]) -> int:
     options, config = parse_with_run(AttackOptions, "attack", args, attackable_tasks())
-    name = choose_attack(options.run, config, options.attack)
+    name = choose_attack(options.run, config, options.attack, options.texts)
     task_options: Any = config.Attack(**options.task)
-    if config.input_kind == "image" and options.texts:
-        raise ValueError(
-            f"{options.run} is a run of {config.name}, which reads no texts; leave {options.texts[0]!r} out"
-        )
     typed = {"count": options.count, **options.task}
     if options.texts and (choice := next((key for key in ("count", "split", "test") if typed.get(key)), None)):
         raise ValueError(

@@ -10,7 +10,7 @@ from regard.cli.main import choose, print_error
 from regard.cli.output import note
 from regard.cli.verbs.attack import ImageAttackName
 from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
-from regard.common.options.checks import check_radius
+from regard.common.options.checks import check_radius, dashed
 from regard.common.options.fields import flag, left_open, option, resolve
 from regard.experiments.attackable_tasks import attackable_tasks
 from regard.tasks.base import TaskConfig
@@ -95,7 +95,7 @@ def varied_values(options: Any, base: TaskConfig) -> tuple[TaskConfig, dict[str,
     """The task with the options of one value, and its variants by the values of the other."""
     names = [base.varies, _POSITIONS] if _has_positions(type(base)) else [base.varies]
     typed = {name: split_values(name, value) for name in names if (value := getattr(options, name)) is not None}
-    flags = [f"--{name.replace('_', '-')}" for name in names]
+    flags = [dashed(name) for name in names]
     if not typed:
         raise ValueError(f"nothing to compare; name the values of {' or '.join(flags)}, separated by commas")
     if len(typed) > 1 and all(len(values) > 1 for values in typed.values()):
@@ -129,8 +129,11 @@ def run(args: Sequence[str]) -> int:
     base = check_paths_exist(config(**options.task).with_absolute_paths())
     training, end = training_config(options.training, base)
     base, variants = varied_values(options, base)
+    import torch
+
     from regard.experiments.comparison import TrainingFailed, compare, holds_comparison, with_seeds
 
+    torch.set_num_threads(1)  # attacks and properties are measured as on any machine; a training is another process
     variants = with_seeds(variants, options.seeds)
     holds_comparison(out, base, training)  # raises for the folder of another one before anything is printed
     if end:
