@@ -87,6 +87,16 @@ def test_vectors_of_a_file(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
             np.testing.assert_allclose(vectors[row], alone.vector, rtol=1e-5, atol=1e-6)
 
 
+def test_vectors_of_a_column(folder: Path, tmp_path: Path) -> None:
+    sheet, out = tmp_path / "sheet.csv", tmp_path / "vectors.npy"
+    sheet.write_text(f"number,line\n1,{LINES[0]}\n2,{LINES[3]}\n", encoding="utf-8")
+    run = folder / "run"
+    assert main(["embed", str(run), "--file", str(sheet), "--text-column", "line", "--out", str(out)]) == 0
+    vectors = np.load(out, allow_pickle=False)
+    outputs = regard.load(run, device="cpu").predict([LINES[0], LINES[3]])
+    np.testing.assert_allclose(vectors, np.stack([output.vector for output in outputs]), rtol=1e-5, atol=1e-6)
+
+
 def test_bad_input(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, bert, lines, out = folder / "run", folder / "bert", folder / "lines.txt", tmp_path / "vectors.npy"
     (tmp_path / "empty.txt").touch()

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from regard.cli.input_lines import input_lines
 from regard.cli.output import check_writable, note
 from regard.cli.parsing.output_paths import not_an_input
-from regard.cli.verbs.predict import PredictOptions, predict
+from regard.cli.verbs.predict import PredictOptions, input_chunks, predict
 from regard.common.options.fields import option, positional
+from regard.tasks.base import TaskConfig
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class WatchOptions:
         return (str(self.episode),)
 
 
-def _stream_prompt(predictor: Any, options: GenerateOptions, task_options: Any) -> bool:
+def _stream_prompt(predictor: Any, options: GenerateOptions, config: TaskConfig, task_options: Any) -> bool:
     """Prints a single prompt and its continuation as it is sampled."""
     is_single = len(options.inputs) == 1 and options.inputs != ("-",) and options.file is None
     if not is_single or options.json or task_options.count > 1:
@@ -118,7 +118,7 @@ def _stream_prompt(predictor: Any, options: GenerateOptions, task_options: Any) 
     return True
 
 
-def _write_vectors(predictor: Any, options: EmbedOptions, task_options: Any) -> bool:
+def _write_vectors(predictor: Any, options: EmbedOptions, config: TaskConfig, task_options: Any) -> bool:
     """Writes the vectors of all lines into the file of --out."""
     if options.out is None:
         return False
@@ -127,7 +127,7 @@ def _write_vectors(predictor: Any, options: EmbedOptions, task_options: Any) -> 
     from regard.common import atomic_files
     from regard.tasks.embed.predictor import EMPTY_VECTORS
 
-    outputs = [output for lines in input_lines(options.inputs, options.file) for output in predictor.predict(lines)]
+    outputs = [output for lines in input_chunks(options, config) for output in predictor.predict(lines)]
     vectors = np.stack([output.vector for output in outputs]) if outputs else np.zeros((0, predictor.model.width), "f4")
     content = io.BytesIO()
     np.save(content, vectors)
@@ -138,7 +138,7 @@ def _write_vectors(predictor: Any, options: EmbedOptions, task_options: Any) -> 
     return True
 
 
-def _print_episode(predictor: Any, options: WatchOptions, task_options: Any) -> bool:
+def _print_episode(predictor: Any, options: WatchOptions, config: TaskConfig, task_options: Any) -> bool:
     view, outcome = predictor.watch(options.episode, task_options)
     print("\n".join([view.title, *view.lines(), outcome]))
     if options.picture is not None:
@@ -151,7 +151,7 @@ class Alias(NamedTuple):
 
     task: str
     options: type
-    output: Callable[[Any, Any, Any], bool] | None = None
+    output: Callable[[Any, Any, TaskConfig, Any], bool] | None = None
 
 
 ALIASES = {

@@ -57,11 +57,12 @@ def predict(
     verb: str,
     args: Sequence[str],
     task: str | None = None,
-    output: Callable[[Any, Any, Any], bool] | None = None,
+    output: Callable[[Any, Any, TaskConfig, Any], bool] | None = None,
 ) -> int:
     """Runs `regard predict`, or a verb that does the same for the runs of one task.
 
-    `output`, with the predictor, the options and those of the task, may print in its own way; then it returns True.
+    `output` receives the predictor, the options, the task and its options, and may print in its own way; then it
+    returns True.
     """
     tasks = TASKS if task is None else {task: TASKS[task]}
     options, config = parse_with_run(options_type, verb, args, tasks)
@@ -74,7 +75,7 @@ def predict(
     _check_inputs(options, config)
     predictor = run_options.load(options.run, options.load).predictor
     print_utf8()
-    if output is None or not output(predictor, options, task_options):
+    if output is None or not output(predictor, options, config, task_options):
         _print_predictions(predictor, options, config, task_options)
     return 0
 
@@ -83,7 +84,7 @@ def _print_predictions(predictor: Any, options: Any, config: TaskConfig, task_op
     """Prints a line per input, and notes about all of them at the end."""
     session = predictor.session(task_options, options.picture)
     first = 0
-    for arguments in _chunks(options, config):
+    for arguments in input_chunks(options, config):
         inputs = [predictor.read(argument) for argument in arguments]
         session.check(first + len(inputs))
         streams = [] if options.json else [predictor.stream_text(given, task_options) for given in inputs]
@@ -123,7 +124,7 @@ def _print_pieces(argument: str, pieces: Generator[str, None, Any]) -> Any:
         sys.stdout.flush()
 
 
-def _chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
+def input_chunks(options: PredictOptions, config: TaskConfig) -> Iterator[list[str]]:
     """The arguments that name inputs, in chunks that are predicted together."""
     if config.input_kind.is_text:
         if options.file is not None:
