@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.for_each import for_each
 
-from regard.training.config import SCHEDULES, TrainingConfig, lasting
+from regard.common.options.checks import literal_choices
+from regard.training.config import TrainingConfig, lasting
 from regard.training.messages import stopped
 from regard.training.state import TrainingState
 
@@ -68,7 +69,7 @@ def test_what_cannot_be_is_said(fields: dict[str, Any], message: str) -> None:
         TrainingConfig(**{"steps": 10, **fields})
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", literal_choices(TrainingConfig)["schedule"])
 def test_every_schedule_can_be_chosen(schedule: Any) -> None:
     assert TrainingConfig(epochs=1.5, schedule=schedule).schedule == schedule
 

@@ -31,7 +31,7 @@ class ReleasedTask:
     """How the released models of a task are used; those without `evaluate` cannot be scored on files."""
 
     predictor: Callable[[PretrainedModel], Predictor[Any, Any]]
-    # of the predictor and the options of `regard evaluate`, which name files
+    # takes the predictor, the options of `regard evaluate`, which name files, and the progress
     evaluate: Callable[[Any, Any, Progress], Evaluation] | None = None
 
 

@@ -7,7 +7,6 @@ from typing import Literal
 from regard.common.options.checks import check_fields
 from regard.common.options.fields import at_least, left_open, positive, resolve, share
 
-SCHEDULES = ("constant", "inverse-sqrt", "cosine", "linear", "plateau")
 # schedules that depend on the number of steps
 PLANNED = ("cosine", "linear")
 # the options that end a training

@@ -427,7 +427,7 @@ class _Trainer:
             assert self.metrics is not None
             assert model is not None
             self.folder.check_in_place()
-            # with the buffers that the validation has changed
+            # the weights are collected now, with the buffers that the validation has changed
             stored = checkpoint.collect(model)
             facts = {**_facts(state.step, score), "averaged": state.validated}
             checkpoint.write(self.run / AVERAGE, stored, facts)

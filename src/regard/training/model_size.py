@@ -92,7 +92,7 @@ def check_model_fits(
         with torch.device("meta"), torch.random.fork_rng(devices=[]):
             with _counted(count):
                 model = build()
-            # as it is in the end: weights that are shared count once
+            # the finished model is counted: weights that are shared count once
             tensors = parameters = parameter_bytes = other_bytes = 0
             for tensor in (*model.parameters(), *model.buffers()):
                 count(tensor)

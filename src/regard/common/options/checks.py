@@ -107,7 +107,7 @@ def literal_choices(options: Any) -> dict[str, tuple[str, ...]]:
 
 
 def check_choices(options: Any) -> None:
-    """Raises for a word that is none of those that its field takes."""
+    """Raises for a word that is not a choice of its field."""
     kind: Any = type(options)
     for name, words in literal_choices(kind).items():
         if (value := getattr(options, name)) is not None:

@@ -11,8 +11,8 @@ T = TypeVar("T")
 def construct(model: Callable[..., T], options: Any, *args: Any, **from_data: Any) -> T:
     """`model(*args, **from_data)` with the fields of the dataclass `options` whose names its parameters have.
 
-    construct(BERT, options, len(tokenizer), longest=512) passes options.width as `width`; the arguments themselves are
-    those that the data decides, and come before a field of the same name.
+    construct(BERT, options, len(tokenizer), longest=512) passes options.width as `width`. The caller passes arguments
+    that the data decides; they win over fields of the same name.
     """
     signature = inspect.signature(model)
     names = signature.parameters.keys() - signature.bind_partial(*args, **from_data).arguments.keys()

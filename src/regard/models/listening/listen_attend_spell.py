@@ -25,7 +25,7 @@ def _stopping(query: int, key: int, chunk: bool = False) -> Monotonic:
     return Monotonic(NormedAdditive(query, key, query), chunk=window, offset=-2.0, noise=3.0)
 
 
-# in place of those of MECHANISMS
+# mechanisms that replace the entries of MECHANISMS
 _ATTENTIONS: dict[str, Factory] = {"monotonic": _stopping, "mocha": functools.partial(_stopping, chunk=True)}
 # two numbers decide how sure all stops are, and must move as far as whole matrices do
 _FAST = 20.0

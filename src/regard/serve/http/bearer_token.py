@@ -21,6 +21,6 @@ class BearerToken:
             raise RequestError(
                 401, "the service asks for a token; send the header Authorization: Bearer TOKEN", challenge="Bearer"
             )
-        # in a time that does not depend on the number of characters that are right
+        # the comparison takes a time that does not depend on the number of right characters
         if not hmac.compare_digest(credentials.credentials.encode(), self._token):
             raise RequestError(401, "the token is not that of this service", challenge='Bearer error="invalid_token"')

@@ -31,7 +31,7 @@ from regard.training.protocol import Loss, TrainingProblem, ValidationResult
 from regard.training.run_folder import initial_folder
 
 FILE = "environment.json"
-# of the games that are trained on, and of those that a validation plays
+# streams of random numbers: of the games to train on, and of the games that a validation plays
 _TRAINING, _VALIDATION = 0, 1
 _SAMPLES = 3
 # games that an evaluation plays at once

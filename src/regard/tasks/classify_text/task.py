@@ -72,7 +72,7 @@ from regard.training.protocol import BaselineReport, Loss, TrainingProblem, Vali
 _TOKENS = "tokens.json"
 _BASELINE_TOKENS = "baseline-tokens.json"
 _NAIVE_BAYES = "naive-bayes.safetensors"
-# by their names in JSON
+# the baselines in words, by their names in JSON
 _BASELINES = {"baseline": "bag of words, the baseline", "naive_bayes": "naive Bayes, the baseline by counts alone"}
 # the weight of the entropy of a hard attention, which keeps it undecided while it learns where to attend
 _ENTROPY = 0.05

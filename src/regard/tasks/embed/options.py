@@ -157,8 +157,5 @@ class Embed(TextFilesConfig):
     valid_pairs: int = at_least(1, 1000)
     """Without --valid: one in ten pairs is held out to validate on, at most this many."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-
     def next_command(self, run: str) -> str:
         return f"regard embed {run} --file FILE --out vectors.npy"

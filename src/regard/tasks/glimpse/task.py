@@ -78,7 +78,7 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
         size = self.source_stats.height, self.source_stats.width
         options: dict[str, Any] = {"model": {"patch": self.config.patch_size(*size)}}
         height, width = self.config.canvas_size(*size)
-        # of images that are no squares the canvas is no square, which one number cannot say
+        # the canvas of images that are no squares is no square either, and the option has one number
         if self.config.scene != "plain" and height == width:
             options["canvas"] = height
         if self.config.scene == "cluttered":

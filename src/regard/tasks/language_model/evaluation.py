@@ -14,7 +14,7 @@ from regard.tasks.language_model.scoring import answer_nll, loss_by_context, sco
 from regard.viz.plots.curve import curve
 from regard.viz.plots.figure_file import check_figure_path
 
-# of a sample: characters of the held-out text, and tokens that continue them
+# the sizes of a sample: characters of the held-out text, and tokens that continue them
 PROMPT, SAMPLE = 40, 60
 
 

@@ -19,7 +19,7 @@ from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.tasks.shared.pretrained_part import levels_of
 from regard.training.run_folder import LAST
 
-# of an encoder in a first call
+# layers of an encoder in a first call, at most
 _MOST_LAYERS = 64
 
 # the encoder of options: of the first texts, or by the name of its folder in the run of the second ones

@@ -185,9 +185,6 @@ class CoEncoderOptions(LevelEncoderOptions, PairModelOptions):
     dropout: float = share()
     """The share of activations that dropout sets to zero in the layers above the encoders."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-
     @property
     def has_encoder(self) -> bool:
         return True

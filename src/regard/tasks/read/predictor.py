@@ -28,7 +28,7 @@ from regard.tasks.read.options import PredictSpans, ReadConfig
 from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.recording.figures.flow import flow_figure
 
-# for GET / of a service, and to find out whether a model attends
+# a passage and a question, for GET / of a service, and to see whether a model attends
 EXAMPLE = "The express to Elmwick leaves at 7.40.\nWhen does the express leave?"
 
 

@@ -33,7 +33,7 @@ class ReplyFacts(DialogueFingerprint):
 class EncodedTurns(NamedTuple):
     """The turns before a reply as the model reads them, the oldest first, and counts for notes."""
 
-    # with BOS behind turns of the other speaker and EOS behind those of the replying one; one without words has neither
+    # BOS ends a turn of the other speaker and EOS one of the replying speaker; a turn without words has neither
     turns: tuple[tuple[int, ...], ...]
     num_dropped: int = 0  # turns before those that the model reads
     num_cut: int = 0  # turns that are longer than the model reads

@@ -126,7 +126,7 @@ class PredictReplies(SearchOptions):
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
 
 
-# of probabilities, temperatures and seeds that a request may ask for; a schema states them
+# bounds of probabilities, temperatures and seeds that a request may ask for; a schema states them
 _LEAST_SHARE, _MOST_TEMPERATURE, _MOST_SEED = 0.01, 100.0, 2**63 - 1
 
 

@@ -65,7 +65,7 @@ class RespondProblem(TrainingProblem[Responder, ReplyBatch]):
 
     def plan_epoch(self, epoch: int) -> Sequence[PlannedReplies]:
         draws = np.random.default_rng([self.config.seed, epoch, 1]).random(len(self.replies))
-        # by the lengths of whole histories, so that an epoch has as many steps with fewer turns
+        # batches are planned by the lengths of whole histories, so that fewer turns do not change the steps per epoch
         batches = plan_batches(token_lengths(self.replies), self.config.batch, self.config.seed, epoch)
         turns = self.config.turns_in(epoch)
         return [PlannedReplies(rows, draws[rows], turns) for rows in batches]

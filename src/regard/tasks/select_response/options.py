@@ -61,9 +61,6 @@ class DeepAttentionOptions(SelectorOptions):
     filters: tuple[int, int] = at_least(1, (16, 16))
     """Filters of the two convolutions over turns, words of a turn and words of the response."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-
 
 @dataclass(frozen=True)
 class JoinedESIMOptions(SelectorOptions):
@@ -149,6 +146,3 @@ class SelectResponse(TextFileConfig):
 
     batch: int = at_least(1, 16)
     """Contexts per batch; each is read with its right response and the wrong ones."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()

@@ -149,7 +149,7 @@ class SelectResponsePredictor(ServedTextPredictor[RankedResponses]):
     def label(self, recording: Recording, given: str, output: RankedResponses) -> Recording:
         """One map per turn: its words attend to the best candidate; rows are the words of all turns."""
         group = self._parse(given)
-        # those of the best candidate are shown, a row of one of the batches
+        # the maps of the best candidate are shown: one row of one of the batches
         best = group.candidates.index(output.candidates[0][0])
         batch, row = divmod(best, self.batch)
         turns = [*[""] * (self.turns - len(group.turns)), *group.turns[-self.turns :]]

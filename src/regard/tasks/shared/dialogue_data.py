@@ -62,8 +62,8 @@ def read(config: DialogueOptions, num_bookings: int = 1_500) -> DialogueSplits:
 
 def read_file(config: DialogueOptions, path: Path) -> tuple[list[Dialogue], int]:
     """The dialogues of a file, and the number of those without a response, which are left out."""
-    found = read_dialogues(path, config.max_length, count_words)
-    return found.dialogues, found.num_short
+    file = read_dialogues(path, config.max_length, count_words)
+    return file.dialogues, file.num_short
 
 
 @dataclass(frozen=True, kw_only=True)

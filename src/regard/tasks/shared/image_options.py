@@ -25,7 +25,7 @@ class EvaluateImages(CheckedOptions):
 class AttackImages(EvaluateImages):
     """Options of `regard attack` for classifiers of images."""
 
-    # those of `regard attack`, the default first
+    # the names of `regard attack --attack`, the default first
     attacks: ClassVar[tuple[str, ...]] = ("pgd", "fgsm", "mi-fgsm", "apgd-ce", "apgd-dlr", "square", "worst")
     changes: ClassVar[str] = "changes the pixels of images"
     _with_steps: ClassVar[tuple[str, ...]] = ("pgd", "mi-fgsm", "apgd-ce", "apgd-dlr")

@@ -64,7 +64,7 @@ class EvaluateTextFiles(EvaluateSplit):
 class AttackTexts(EvaluateSplit):
     """Options of `regard attack` for predictors of texts."""
 
-    # those of `regard attack`, the default first
+    # the names of `regard attack --attack`, the default first
     attacks: ClassVar[tuple[str, ...]] = ("hotflip", "triggers", "characters")
     changes: ClassVar[str] = "changes the words of texts"
     _owners: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -189,7 +189,7 @@ class SearchOptions(CheckedOptions):
         searched = {"beam": self.default_beam, **self.of_search}
         for name in searched if self.sample else self.of_samples:
             if (value := getattr(self, name)) is not None:
-                typed = f"--{name.replace('_', '-')} {value}"
+                typed = f"{dashed(name)} {value}"
                 way = "leave one of them out" if self.sample else "add --sample or leave it out"
                 raise ValueError(f"{typed} means nothing {'with' if self.sample else 'without'} --sample; {way}")
         beam = self.beam or self.default_beam

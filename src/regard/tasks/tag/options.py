@@ -208,8 +208,8 @@ class Tag(TextFileConfig):
         model = self.model
         if isinstance(model, EncoderOptions):
             return attending
-        own = WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
-        return {**attending, WINDOW: replace(self, model=own)}
+        window = WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
+        return {**attending, WINDOW: replace(self, model=window)}
 
     def cli_arguments(self) -> list[str]:
         return ["--model", WINDOW] if self.model_name == WINDOW else super().cli_arguments()

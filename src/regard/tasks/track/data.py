@@ -62,9 +62,9 @@ def read(config: Track) -> OntologySplits:
 
 
 def _ontology(config: Track, dialogues: Sequence[TrackedDialogue]) -> Ontology:
-    found = Ontology.of(dialogues) if config.ontology is None else read_ontology(config.ontology)
+    ontology = Ontology.of(dialogues) if config.ontology is None else read_ontology(config.ontology)
     # the file of MultiWOZ names no requests
-    return found if found.requests else replace(found, requests=Ontology.of(dialogues).requests)
+    return ontology if ontology.requests else replace(ontology, requests=Ontology.of(dialogues).requests)
 
 
 def contents(dialogues: Sequence[TrackedDialogue]) -> list[str]:
