@@ -183,7 +183,10 @@ def test_every_option_refuses_a_number_beside_its_bounds() -> None:
                     each.name: "x" for each in fields(options) if each.default is MISSING is each.default_factory
                 }
                 try:
-                    options(**required | {item.name: (value,) if isinstance(item.default, tuple) else value})
+                    options(
+                        **required
+                        | {item.name: (value,) * len(item.default) if isinstance(item.default, tuple) else value}
+                    )
                 except ValueError as error:
                     # an option of another environment is refused whatever its number
                     sentences = (f"{item.name} must be ", f"{item.name}={value} belongs to ")

@@ -35,11 +35,11 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_model_is_refused_before_it_is_built(task: str, model: str, encoder: Path) -> None:
     required = required_options(TASKS[task].models[model], encoder)
     name = next(name for name in SIZES if hasattr(TASKS[task].models[model](**required), name))
-    for size in (10**8, 10**30):
+    for size in (10**8, 2**50):
         config = TASKS[task].of(model=model, **{**required, name: size})
         with pytest.raises(ValueError, match=rf"^{name}={size} makes a model .*; try {name}=\d+$") as caught:
             config.load().check_options()
-        assert ("B of memory, and" in str(caught.value)) == (size == 10**8)
+        assert "B of memory, and" in str(caught.value) or size > 10**8
 
 
 def test_the_largest_of_several_widths_is_named() -> None:

@@ -1,7 +1,6 @@
 """The hyper-parameters of a training. No torch here: the command line reads this file to print its help."""
 
-import reprlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from regard.common.options.checks import check_fields
@@ -12,8 +11,6 @@ PLANNED = ("cosine", "linear")
 # the options that end a training
 ENDS = ("steps", "epochs", "minutes")
 PLATEAU_FACTOR, PLATEAU_PATIENCE = 0.5, 2
-# the largest whole number: every smaller one is a float64
-_LARGEST = 1 << 53
 # far beyond any machine
 MAX_THREADS = 65_536
 
@@ -79,12 +76,6 @@ class TrainingConfig:
             raise ValueError("steps, epochs and minutes are all None, so training would never end; try steps=10000")
         if self.clip == float("inf"):
             object.__setattr__(self, "clip", None)
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if type(value) is int and abs(value) > _LARGEST:
-                raise ValueError(
-                    f"{item.name} must be at most {_LARGEST}, got {reprlib.repr(value)}; try a smaller one"
-                )
         check_fields(self)
         if self.schedule == "inverse-sqrt" and self.warmup == 0:
             raise ValueError(

@@ -1,11 +1,13 @@
 """Checks of the options of tasks and models: one sentence with the option, the value and the way out. No torch here."""
 
 import math
+import reprlib
 from collections.abc import Mapping
-from dataclasses import Field, fields
+from dataclasses import MISSING, Field, fields
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from regard.common.options.fields import as_paths, resolve
@@ -15,12 +17,14 @@ from regard.common.suggestions import known
 def check_fields(options: Any) -> None:
     """Raises for a value that its field does not take: another type, another word, nan, or a number out of bounds.
 
-    Texts in fields of paths become paths. None, an open field, is not checked. A frozen dataclass calls it in its
-    `__post_init__`; TaskConfig, ModelOptions and CheckedOptions do.
+    Texts in fields of paths become paths, and lists of numbers tuples. None is a value of open fields alone, and not
+    checked there. A frozen dataclass calls it in its `__post_init__`; TaskConfig, ModelOptions and CheckedOptions do.
     """
     _convert_paths(options)
+    _check_given(options)
     check_choices(options)
     check_numbers(type(options), vars(options))
+    _check_tuples(options)
     for item in fields(options):
         if getattr(options, item.name) is not None:
             _check_bounds(options, item)
@@ -51,6 +55,36 @@ def _convert_paths(options: Any) -> None:
             object.__setattr__(options, name, Path(value))
 
 
+def _check_given(options: Any) -> None:
+    """Raises for None in a field that has a default and does not take None."""
+    kind: Any = type(options)
+    for item in fields(options):
+        is_open = item.default in (None, MISSING) or NoneType in get_args(_hints(kind)[item.name])
+        if getattr(options, item.name) is None and not is_open:
+            raise TypeError(f"{item.name} must have a value, got None; leave it out for {item.default!r}")
+
+
+def _check_tuples(options: Any) -> None:
+    """Makes tuples of lists in fields of several numbers; raises for another value, another number or another count."""
+    kind: Any = type(options)
+    tuples = _tuple_fields(kind)
+    for item in fields(options):
+        value = getattr(options, item.name)
+        if item.name not in tuples or value is None:
+            continue
+        number_type, count = tuples[item.name]
+        number_class, noun = _NUMBERS[number_type]
+        numbers = tuple(value) if isinstance(value, list) else value
+        if (
+            not isinstance(numbers, tuple)
+            or any(isinstance(number, bool) or not isinstance(number, number_class) for number in numbers)
+            or count not in (None, len(numbers))
+        ):
+            nouns = f"{'' if count is None else f'{count} '}{noun.removeprefix('a ')}s"
+            raise TypeError(f"{item.name} must be a tuple of {nouns}, got {value!r}; {_way(item)}")
+        object.__setattr__(options, item.name, numbers)
+
+
 def _check_bounds(options: Any, item: "Field[Any]") -> None:
     """Raises for a number, or one of a tuple, that is not within the bounds of its field."""
     bounds = {key: limit for key, limit in item.metadata.items() if key in _HOLDS and limit is not None}
@@ -58,12 +92,30 @@ def _check_bounds(options: Any, item: "Field[Any]") -> None:
     for number in value if isinstance(value, tuple) else (value,):
         if not isinstance(number, Real):
             continue
-        if not (math.isfinite(number) and all(_HOLDS[key](number, limit) for key, limit in bounds.items())):
-            raise ValueError(f"{item.name} must be {_range(bounds, float(number))}, got {value}; {_way(item)}")
+        if isinstance(number, Integral) and abs(int(number)) > _LARGEST and not bounds.keys() & {"maximum", "below"}:
+            raise ValueError(f"{item.name} must be at most {_LARGEST}, got {reprlib.repr(value)}; try a smaller one")
+        is_finite = _is_finite(number)
+        if not (is_finite and all(_HOLDS[key](number, limit) for key, limit in bounds.items())):
+            raise ValueError(f"{item.name} must be {_range(bounds, is_finite)}, got {_shown(value)}; {_way(item)}")
     if (whole := item.metadata.get("divides")) is not None:
         check_even_heads(getattr(options, whole), value, whole, item.name)
 
 
+def _is_finite(number: Any) -> bool:
+    """Whether a number is one that a float can be: a whole number of 400 digits is not."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _shown(value: Any) -> str:
+    """A value in an error; of a whole number beyond 64 bits the first and the last digits."""
+    return reprlib.repr(value) if isinstance(value, Integral) and abs(int(value)) >> 64 else str(value)
+
+
+# the largest whole number where a field has no bound of its own: every smaller one is a float64, and torch takes it
+_LARGEST = 1 << 53
 # the bounds of a field, and whether a number is within one
 _HOLDS = {
     "minimum": lambda number, limit: number >= limit,
@@ -77,7 +129,7 @@ _HOLDS = {
 _LARGE: dict[float, object] = {2**63: "2^63"}
 
 
-def _range(bounds: Mapping[str, float], number: float) -> str:
+def _range(bounds: Mapping[str, float], is_finite: bool) -> str:
     """Bounds in words; those of a number that is not finite say so."""
     if not bounds:
         return "a finite number"
@@ -86,7 +138,7 @@ def _range(bounds: Mapping[str, float], number: float) -> str:
     if bounds == {"above": 0}:
         return "positive and finite"
     words = {"minimum": "{} or more", "above": "above {}", "maximum": "at most {}", "below": "below {}"}
-    finite = [] if math.isfinite(number) else ["finite"]
+    finite = [] if is_finite else ["finite"]
     return " and ".join([*(words[key].format(_LARGE.get(limit, limit)) for key, limit in bounds.items()), *finite])
 
 
@@ -119,6 +171,18 @@ _NUMBERS: dict[Any, tuple[type, str]] = {
     **dict.fromkeys((int, int | None), (Integral, "a whole number")),
     **dict.fromkeys((float, float | None), (Real, "a number")),
 }
+
+
+@cache
+def _tuple_fields(options: Any) -> dict[str, tuple[type, int | None]]:
+    """The fields of a dataclass that take several numbers, with the type of these and their count, None for any."""
+    tuples = {}
+    for name, hint in _hints(options).items():
+        for part in (hint, *get_args(hint)):
+            types = get_args(part)
+            if get_origin(part) is tuple and types[0] in _NUMBERS:
+                tuples[name] = types[0], None if ... in types else len(types)
+    return tuples
 
 
 @cache
