@@ -173,8 +173,9 @@ def test_init_from_starts_with_the_weights_of_an_earlier_run(
     source, once, twice = tmp_path / "source", tmp_path / "once", tmp_path / "twice"
     shutil.copytree(trained(name), source)
     given = with_paths(CASES[name].options, folder)
-    data = given[:2] if given[0] == "--train" else []
-    options = ["--batch", "32", *data, "--init-from", str(source), *STEPS]
+    # data, and the length of a training that precedes the first step
+    kept = [word for n in range(0, len(given), 2) if given[n] in ("--train", "--judge") for word in given[n : n + 2]]
+    options = ["--batch", "32", *kept, "--init-from", str(source), *STEPS]
     for out, steps in ((once, 2), (twice, 1)):
         assert main(["train", task_of(name), *options, "--steps", str(steps), "--out", str(out)]) == 0
     record = RunRecord.read(once)
@@ -201,7 +202,8 @@ def test_init_from_starts_with_the_weights_of_an_earlier_run(
     assert torch.equal(*losses)
     shutil.rmtree(source)
     assert main(["train", "--resume", str(twice), "--steps", "2"]) == 0
-    assert all(torch.equal(t, weights(once)[key]) for key, t in weights(twice).items())
+    expected = weights(once)
+    assert all(torch.equal(t, expected[key]) for key, t in weights(twice).items())
     assert main(["evaluate", str(twice)]) == 0
 
 
