@@ -82,16 +82,15 @@ class Runner:
         if kept and (self.report or kept["made_by"] == made_by):
             self.say(f"{label}: scores are kept in {folder}")
             return run
-        parameters = 0
         if not self.report:
             init_from = self.folder(variant.init, seed) if variant.init else None
             goal = experiment.goal_of(config, self.inputs.changes)
-            started, _ = train(label, config, training, folder, self.say, init_from, goal)
-            parameters = started.parameters
+            train(label, config, training, folder, self.say, init_from, goal)
         elif not (folder / BEST).exists():
             return None
         if not variant.scored:
             return run
+        parameters = sum(p.numel() for p in run.predictor.model.parameters())
         run.values.update(self.values(run), parameters=parameters)
         if experiment.values:
             run.values.update(function(experiment.values)(run))
