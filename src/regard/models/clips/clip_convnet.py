@@ -37,13 +37,17 @@ class ClipConvNet(ClipModel):
                 "or causal"
             )
         self.channels, self.is_signal, self.causal = channels, is_signal, causal
+        if depths is None:
+            depths = (1, 1, 1) if is_signal else (1, 1)
+        if stem_stride is None:
+            stem_stride = 1 if is_signal else 2
         self.net = ConvNet(
             channels,
             classes,
             dims=1 if is_signal else 3,
             width=width,
-            depths=depths or ((1, 1, 1) if is_signal else (1, 1)),
-            stem_stride=stem_stride or (1 if is_signal else 2),
+            depths=depths,
+            stem_stride=stem_stride,
             gate=gate,
             dropout=dropout,
             causal=causal,

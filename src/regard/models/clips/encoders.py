@@ -76,9 +76,9 @@ class FrameEncoder(ClipEncoder):
         super().__init__()
         checks.positive_ints("FrameEncoder", channels=channels, window=window)
         self.channels, self.window, self.causal = channels, window, causal
-        self.net = ConvNet(
-            window * channels, 1, width=width, depths=depths or (1, 1), stem_stride=stem_stride or 2, gate=gate
-        )
+        depths = (1, 1) if depths is None else depths
+        stem_stride = 2 if stem_stride is None else stem_stride
+        self.net = ConvNet(window * channels, 1, width=width, depths=depths, stem_stride=stem_stride, gate=gate)
         self.out_features = self.net.head.in_features
         self.net.head = nn.Identity()  # type: ignore[assignment]
 
@@ -108,7 +108,8 @@ class SignalEncoder(ClipEncoder):
         super().__init__()
         checks.positive_ints("SignalEncoder", channels=channels)
         self.channels, self.causal = channels, causal
-        depths, stem_stride = depths or (1, 1, 1), stem_stride or 1
+        depths = (1, 1, 1) if depths is None else depths
+        stem_stride = 1 if stem_stride is None else stem_stride
         self.net = ConvNet(
             channels, 1, dims=1, width=width, depths=depths, stem_stride=stem_stride, gate=gate, causal=causal
         )

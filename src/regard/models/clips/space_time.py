@@ -28,10 +28,8 @@ class SpaceTimeLayer(nn.Module):
         self, dim: int, heads: int, feed: int, *, attention: str | None, is_signal: bool, causal: bool, dropout: float
     ) -> None:
         super().__init__()
-        self.time = MultiHead(dim, heads, attention=head_attention(attention, heads, dim // heads))
-        self.space = (
-            None if is_signal else MultiHead(dim, heads, attention=head_attention(attention, heads, dim // heads))
-        )
+        self.time = MultiHead(dim, heads, attention=head_attention(attention, dim // heads))
+        self.space = None if is_signal else MultiHead(dim, heads, attention=head_attention(attention, dim // heads))
         self.feed = FeedForward(dim, feed, dropout=dropout, activation=F.gelu)
         self.around_time, self.around_feed = (Sublayer(dim, norm_first=True, dropout=dropout) for _ in range(2))
         self.around_space = None if is_signal else Sublayer(dim, norm_first=True, dropout=dropout)
