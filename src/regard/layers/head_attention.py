@@ -13,7 +13,7 @@ from regard.common import checks
 
 
 def head_attention(
-    attention: str | Sequence[str] | None, heads: int, dim: int, bias: Bias | None = None
+    attention: str | Sequence[str] | None, dim: int, bias: Bias | None = None
 ) -> Attention | list[Attention] | None:
     """The attention of all heads of width `dim`, or one per head; None is the scaled dot product.
 

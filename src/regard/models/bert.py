@@ -72,7 +72,7 @@ class BERT(nn.Module):
             heads_layer = MultiHead(
                 width,
                 heads,
-                attention=head_attention(attention, heads, width // heads, self.positions.bias()),
+                attention=head_attention(attention, width // heads, self.positions.bias()),
                 rotate=self.positions.rotary(),
             )
             return EncoderLayer(

@@ -86,7 +86,7 @@ class GPT2(TransformerLanguageModel):
         self.dropout = Dropout(dropout)
 
         def multi_head() -> MultiHead:
-            attention_layer = head_attention(attention, heads, width // heads, choice.bias())
+            attention_layer = head_attention(attention, width // heads, choice.bias())
             return MultiHead(width, heads, attention=attention_layer, rotate=choice.rotary())
 
         self.stack = gpt2_stack(

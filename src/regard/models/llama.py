@@ -65,7 +65,7 @@ class Llama(TransformerLanguageModel):
                 heads,
                 kv_heads=kv_heads,
                 head_dim=dim,
-                attention=head_attention(attention, heads, dim),
+                attention=head_attention(attention, dim),
                 rotate=Rotary(dim, base=base, scaling=scaling),
                 bias=bias,
             )

@@ -94,7 +94,7 @@ class RecurrentLanguageModel(LanguageModel):
                     f"try hidden={hidden - hidden % 3 + 3}"
                 )
             part = hidden // 3
-            layer = head_attention(attention, 1, part) if attention else Attention(Additive(part, part, part))
+            layer = head_attention(attention, part) if attention else Attention(Additive(part, part, part))
             assert isinstance(layer, Attention)
             self.attention = KeyValue(layer, parts=3)
             self.read = nn.Linear(part, width, bias=False)

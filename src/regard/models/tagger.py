@@ -204,7 +204,7 @@ class TransformerTagger(WordTagger):
                 MultiHead(
                     width,
                     heads,
-                    attention=head_attention(attention, heads, width // heads, self.positions.bias()),
+                    attention=head_attention(attention, width // heads, self.positions.bias()),
                     rotate=self.positions.rotary(),
                 ),
                 norm_first=True,

@@ -116,7 +116,7 @@ class Transformer(EncoderDecoder):
 
         def multi_head(choice: PositionChoice | None) -> MultiHead:
             bias, rotary = (None, None) if choice is None else (choice.bias(), choice.rotary())
-            layer = head_attention(attention, heads, width // heads, bias)
+            layer = head_attention(attention, width // heads, bias)
             return MultiHead(width, heads, attention=layer, rotate=rotary)
 
         self.source_place, self.target_place = (choice.added() or nn.Identity() for choice in choices)

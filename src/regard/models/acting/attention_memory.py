@@ -73,7 +73,7 @@ class GatedLayer(MemoryLayer):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         bias = RelativeXL(width, heads, width // heads)
-        self.heads = MultiHead(width, heads, attention=head_attention(None, heads, width // heads, bias), bias=False)
+        self.heads = MultiHead(width, heads, attention=head_attention(None, width // heads, bias), bias=False)
         self.norm, self.feed_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.gate, self.feed_gate = GRUGate(width), GRUGate(width)
         self.feed = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
@@ -183,7 +183,7 @@ def memory_heads(name: str, width: int, window: int) -> MultiHead:
         return mechanism
     if reason := unsupported_reason(mechanism):
         raise ValueError(f"memory={name!r} cannot read past steps: {reason}; try memory='additive'")
-    attention = head_attention(name, 1, width, Shaw(width, clip=window))
+    attention = head_attention(name, width, Shaw(width, clip=window))
     if isinstance(attention, Attention) and isinstance(attention.read, Gumbel):
         raise ValueError(
             f"memory={name!r} samples the steps that it reads, so it would not learn from those that it played with; "

@@ -42,8 +42,7 @@ class FrameConvolutions(nn.Module):
 class SpeechTransformer(Listener):
     """p(y_t | y_<t, x) of frames x "b s m", by convolutions and a Transformer  (Dong et al. 2018).
 
-    `attention` is a name of MECHANISMS for all heads. Every 2^`convolutions` frames are
-    one vector.
+    `attention` is a name of MECHANISMS for all heads. Every 2^`convolutions` frames are one vector.
     """
 
     def __init__(
