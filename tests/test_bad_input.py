@@ -203,7 +203,7 @@ BAD: dict[str, tuple[type[Exception], Callable[[], object], list[str]]] = {
     "an argument that nothing has": (
         TypeError,
         lambda: regard.explain(t(5, 8), t(5, 8), beam=3),
-        ["explain has no argument beam; help(regard.explain) lists those it has"],
+        ["explain has no argument beam; help(explain) lists those it has"],
     ),
     "a term of the equation": (
         TypeError,

@@ -37,7 +37,7 @@ _EQUIVALENTS = {
 def refuse_arguments(owner: str, names: Iterable[str]) -> NoReturn:
     """Raises for arguments that `owner` does not have, and names the equivalent of those of torch's attentions."""
     name = next(iter(names))
-    hint = _equivalent(owner, name) or f"help(regard.{owner}) lists those it has"
+    hint = _equivalent(owner, name) or f"help({owner}) lists those it has"
     raise TypeError(f"{owner} has no argument {name}; {hint}")
 
 
