@@ -77,7 +77,7 @@ def test_data_that_is_unknown_or_given_twice(name: str) -> None:
     train: Any = ("x",) if name == "translate" else "x"
     with pytest.raises(ValueError, match=f"data='{embedded}' and train=x exclude each other; give one of them"):
         TASKS[name].of(data=embedded, train=train)
-    with pytest.raises(ValueError, match="seed must be 0 or more, got -1; try seed="):
+    with pytest.raises(ValueError, match=r"seed must be 0 or more and below 2\^63, got -1; try seed="):
         TASKS[name].of(seed=-1)
 
 

@@ -12,7 +12,6 @@ from regard.cli.parsing.help import field_docs
 from regard.cli.parsing.option import options_of
 from regard.cli.parsing.option_names import with_cli_option_names
 from regard.cli.parsing.parser import parse, positionals, unchecked_values
-from regard.common.options.checks import check_finite, check_positive, check_seed
 from regard.common.options.fields import flag, left_open, option, positional
 
 
@@ -455,20 +454,6 @@ def test_docs_of_a_subclass() -> None:
         """The a of the subclass."""
 
     assert field_docs(Sub) == {"a": "The a of the subclass.", "b": "The b of the base."}
-
-
-def test_checks_name_the_option_and_the_remedy() -> None:
-    check_positive(Translating(Path()), "beam")
-    check_seed(Translating(Path()))
-    with pytest.raises(ValueError, match="^--beam must be 1 or more, got 0; try --beam 5$"):
-        check_positive(Translating(Path(), beam=0), "beam")
-    with pytest.raises(ValueError, match="^--coverage must be a finite number, got nan; leave it out$"):
-        check_finite(Translating(Path(), coverage=float("nan")), "coverage")
-    with pytest.raises(ValueError, match=r"^--log-every must be 1 or more, got 0; try --log-every 50$"):
-        check_positive(Training(log_every=0), "log_every")
-    for seed in (-1, 2**63):
-        with pytest.raises(ValueError, match=rf"^--seed must be 0 or more and below 2\^63, got {seed}; try --seed 1$"):
-            check_seed(Translating(Path(), seed=seed))
 
 
 @for_each(

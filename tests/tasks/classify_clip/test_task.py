@@ -181,5 +181,5 @@ def test_attention_that_learns_nothing(attention: str) -> None:
 def test_a_comparison_varies_attention() -> None:
     variants = ClassifyClip.of(model="transformer").variants(["scaled-dot", "entmax"])
     assert [task.model.attention for task in variants.values()] == ["scaled-dot", "entmax"]  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="--attention belongs to --model frames or transformer, not to cell; leave"):
+    with pytest.raises(ValueError, match="--attention belongs to --model frames or transformer, not to cell; choose"):
         ClassifyClip.of(model="cell").variants(["dot"])

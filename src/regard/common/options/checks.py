@@ -228,22 +228,6 @@ def dashed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def check_positive(options: Any, *names: str) -> None:
-    """Raises for a whole number below one; None is not checked."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{dashed(name)} must be 1 or more, got {value}; {_remedy(options, name)}")
-
-
-def check_finite(options: Any, *names: str) -> None:
-    """Raises for nan and infinity; None is not checked."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not math.isfinite(value):
-            raise ValueError(f"{dashed(name)} must be a finite number, got {value}; {_remedy(options, name)}")
-
-
 def check_radius(options: Any, name: str) -> None:
     """Raises for a radius of an attack that is not in the box of pixels; None is not checked."""
     value = getattr(options, name)
@@ -254,23 +238,8 @@ def check_radius(options: Any, name: str) -> None:
         )
 
 
-def check_seed(options: Any) -> None:
-    """Raises for a `seed` that torch does not take; None is not checked."""
-    if options.seed is not None and not 0 <= options.seed < 2**63:
-        raise ValueError(f"--seed must be 0 or more and below 2^63, got {options.seed}; try --seed 1")
-
-
-def _remedy(options: Any, name: str) -> str:
-    """The default as an example, if it is a number."""
-    (item,) = (item for item in fields(options) if item.name == name)
-    default = item.metadata.get("open", item.default)
-    return f"try {dashed(name)} {default}" if isinstance(default, int | float) else "leave it out"
-
-
 def check_beam(options: Any) -> None:
-    """Raises for a beam below one, and for a length penalty without a beam; fills in the penalty."""
-    check_positive(options, "beam")
-    check_finite(options, "length_penalty")
+    """Raises for a length penalty without a beam; fills in the penalty."""
     if options.beam == 1 and options.length_penalty is not None:
         raise ValueError(f"--length-penalty {options.length_penalty} means nothing to --beam 1; raise --beam")
     resolve(options, {"length_penalty": 1.0})

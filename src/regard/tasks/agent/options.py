@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_even_heads, check_owner
-from regard.common.options.fields import at_least, bounded, inner_share, left_open
+from regard.common.options.fields import at_least, bounded, inner_share, left_open, random_seed
 from regard.common.suggestions import known
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 
@@ -220,7 +220,7 @@ class AgentConfig(TaskConfig):
     """With the memory decision-transformer: episodes to learn from, of players who differ in skill."""
     valid_episodes: int = at_least(1, 200, maximum=_MOST_EPISODES)
     """Episodes that a validation plays."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, games, and sampled actions."""
 
     def __post_init__(self) -> None:

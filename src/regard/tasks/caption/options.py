@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_owner, check_split
 from regard.common.options.construct import construct
-from regard.common.options.fields import at_least, left_open, option, resolve, share
+from regard.common.options.fields import at_least, left_open, option, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
@@ -227,7 +227,7 @@ class Caption(TaskConfig):
     """The tokenisation of BLEU."""
     valid_lines: int = at_least(1, 500)
     """Images to validate on, at most."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines scenes, initial weights, the order of batches, sampled patches, and which images are held out."""
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.construct import construct
-from regard.common.options.fields import at_least, flag, left_open, option, resolve, share
+from regard.common.options.fields import at_least, flag, left_open, option, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.image_options import EvaluateImages, leave_out_none
@@ -213,7 +213,7 @@ class ClassifyClip(TaskConfig):
     """Label smoothing: the share of the target's probability that is spread over all classes."""
     batch: int = at_least(1, 32)
     """Clips per batch."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, dropout, and which clips are held out."""
 
     def __post_init__(self) -> None:
@@ -229,7 +229,7 @@ class ClassifyClip(TaskConfig):
         """The same with each of these attentions."""
         if not hasattr(self.model, "attention"):
             raise ValueError(
-                f"--attention belongs to --model frames or transformer, not to {self.model_name}; leave it"
+                f"--attention belongs to --model frames or transformer, not to {self.model_name}; choose one of them"
             )
         return super().variants(values)
 

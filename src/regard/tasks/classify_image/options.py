@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import check_radius
-from regard.common.options.fields import at_least, left_open, resolve, share
+from regard.common.options.fields import at_least, left_open, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
@@ -163,7 +163,7 @@ class ClassifyImage(LabelledImageConfig):
     """Steps of the adversary pgd."""
     batch: int = at_least(1, 64)
     """Images per batch."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, shifts, dropout, and which images are held out."""
 
     def __post_init__(self) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import CheckedOptions, check_seed
-from regard.common.options.fields import at_least, left_open, positive, share
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import at_least, left_open, positive, random_seed, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 from regard.tasks.shared.image_options import EvaluateImages, leave_out_none
@@ -45,12 +45,8 @@ class PredictSamples(CheckedOptions):
 
     count: int = at_least(1, 10)
     """Images per class."""
-    seed: int | None = left_open("one more than the seed of the run")
+    seed: int | None = left_open("one more than the seed of the run", minimum=0, below=2**63)
     """The same seed samples the same images."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_seed(self)
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ class GenerateImage(LabelledImageConfig):
     """Training steps of the classifier that recognises samples."""
     batch: int = at_least(2, 32)
     """Images per batch."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, samples, and which images are held out."""
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.fields import at_least, left_open, positive, resolve, share
+from regard.common.options.fields import at_least, left_open, positive, random_seed, resolve, share
 from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
 from regard.tasks.shared.image_options import (
     AttackImages,
@@ -98,7 +98,7 @@ class Glimpse(LabelledImageConfig):
     """Plain training images are shifted at random by up to this many pixels each way; scenes are composed anew."""
     batch: int = at_least(1, 128)
     """Images per batch."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, scenes, sampled paths, and which images are held out."""
 
     def __post_init__(self) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from regard.common.options.checks import CheckedOptions, check_seed
-from regard.common.options.fields import at_least, bounded, left_open, option, positive, resolve, share
+from regard.common.options.checks import CheckedOptions
+from regard.common.options.fields import at_least, bounded, left_open, option, positive, random_seed, resolve, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
@@ -161,12 +161,11 @@ class GenerateText(CheckedOptions):
     """Divides positive logits of tokens that the text has already, and multiplies negative ones; 1 changes nothing."""
     stop: tuple[str, ...] = ()
     """Words that end a text; they are not part of it."""
-    seed: int = 0
+    seed: int = random_seed(0)
     """Determines, with the number of the prompt, which tokens are sampled."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_seed(self)
         if "" in self.stop:
             raise ValueError("--stop '' would end every text at once; name a word, or leave it out")
 

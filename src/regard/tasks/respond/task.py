@@ -140,8 +140,8 @@ class RespondTask(Task[Respond, RespondPredictor]):
             tokenizer = read_tokenizer(folder / _TOKENS)
         reader = DialogueReader(tokenizer, config.turns, config.words)
         replies, valid = (reader.replies(part, config.replies) for part in (splits.train, splits.valid))
-        for name, found in (("train", replies), ("valid", valid)):
-            if not found:
+        for name, part in (("train", replies), ("valid", valid)):
+            if not part:
                 raise ValueError(
                     f"{name} has no reply with words in the turns={config.turns} before it, so there is nothing to "
                     "learn; give more turns, or other dialogues"

@@ -16,7 +16,7 @@ from regard.common.options.checks import (
     check_split,
     dashed,
 )
-from regard.common.options.fields import at_least, bounded, flag, inner_share, left_open, resolve
+from regard.common.options.fields import at_least, bounded, flag, inner_share, left_open, random_seed, resolve
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.tasks.base import TaskConfig
 
@@ -269,7 +269,7 @@ class TextFileConfig(TextConfig):
     """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
     valid_share: float = inner_share(0.1)
     """Without --valid: the share of the training {content} that is held out to validate on."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
 
     def __post_init__(self) -> None:
@@ -289,7 +289,7 @@ class TextFilesConfig(TextConfig):
     """The {content} to choose the best checkpoint by; if left out, some of the training {content}."""
     test: tuple[Path, ...] = ()
     """The {content} that only `regard evaluate` reads; if left out, those of --valid."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, dropout and other draws, and which {content} are held out."""
 
 
@@ -312,7 +312,7 @@ class RunningTextConfig(TextFilesConfig):
     """Tokens of the held-out text that validations in training read; `regard evaluate` reads all."""
     batch: int = at_least(1, 16)
     """Rows of text per batch."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, dropout and other draws."""
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_split
-from regard.common.options.fields import at_least, flag, left_open, option, positive, resolve, share
+from regard.common.options.fields import at_least, flag, left_open, option, positive, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import check_learnable
@@ -223,7 +223,7 @@ class Transcribe(TaskConfig):
     """Frames per batch, one per 10 ms, padding included, at most."""
     valid_lines: int = at_least(1, 200)
     """Utterances to validate on, at most."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines voices, initial weights, the order of batches, masks, and which files are held out."""
 
     def __post_init__(self) -> None:

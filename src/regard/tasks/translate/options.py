@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_split, dashed
-from regard.common.options.fields import at_least, left_open, option, resolve, share
+from regard.common.options.fields import at_least, left_open, option, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import AttackTextFiles, SearchOptions
@@ -231,7 +231,7 @@ class Translate(TaskConfig):
     """The tokenisation of BLEU."""
     valid_lines: int = at_least(1, 1000)
     """Pairs to validate on, at most; without --valid also at most a fiftieth of --train."""
-    seed: int = at_least(0, 0)
+    seed: int = random_seed(0)
     """Determines initial weights, the order of batches, dropout, and which pairs are sampled or held out."""
 
     def __post_init__(self) -> None:
