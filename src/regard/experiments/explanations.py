@@ -70,6 +70,10 @@ class ExplainedInputs:
     report: FaithfulnessReport
     images: tuple[torch.Tensor | None, ...]  # "c h w" from 0 to 1; None of a text
 
+    def explain(self) -> str:
+        """The measures of every method as a table."""
+        return self.report.explain()
+
     def write_page(self, path: Path) -> None:
         """Writes the page of the first input: tinted by every method, with curves, agreement and a verdict."""
         write_page(faithfulness_page(self.report.inputs[0], self.images[0]), path)

@@ -60,7 +60,7 @@ def run(args: Sequence[str]) -> int:
         for text, measured in zip(options.texts, explained.report.inputs, strict=True):
             print(json.dumps({"text": text, **measured.to_json()}, ensure_ascii=False))
     else:
-        print(explained.report.explain())
+        print(explained.explain())
         warn(explained.report.notes)
     if options.page is not None:
         explained.write_page(options.page)
