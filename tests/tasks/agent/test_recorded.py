@@ -54,7 +54,7 @@ def test_an_episode_is_watched_and_recorded(run: Path, capsys: pytest.CaptureFix
     assert [item.shape for item in recording] == [(1, 2, 6, 6)]
     assert recording.queries[:2] == ("→ none", "R 1.00")
     assert main(["predict", str(run), "0", "--wanted", "nan"]) == 2
-    assert capsys.readouterr().err.strip() == "regard: --wanted must be a return, got nan; try --wanted 1"
+    assert capsys.readouterr().err.strip() == "regard: --wanted must be a finite number, got nan; try --wanted 1"
 
 
 def test_other_agents_are_asked_for_no_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -105,15 +104,11 @@ class EvaluateAgent(CheckedOptions):
 
 
 @dataclass(frozen=True)
-class PredictAgent:
+class PredictAgent(CheckedOptions):
     """Options of `regard predict` and `regard watch` for agents."""
 
-    wanted: float | None = left_open("the greatest return")
+    wanted: float | None = left_open("the greatest return", example=1)
     """The return that an agent with the memory decision-transformer is asked for."""
-
-    def __post_init__(self) -> None:
-        if self.wanted is not None and not math.isfinite(self.wanted):
-            raise ValueError(f"wanted must be a return, got {self.wanted}; try wanted=1")
 
 
 @dataclass(frozen=True)

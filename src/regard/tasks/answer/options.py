@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from regard.common.options.fields import at_least, inner_share, left_open, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

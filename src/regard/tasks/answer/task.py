@@ -206,7 +206,7 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
             for name, each in splits.items()
         }
         longest = max(len(question.sentences) for part in trained for question in part)
-        summary = f"{facts.train:,} questions of {plural(len(facts.tasks), 'config')} to train on, {facts.valid:,} to "
+        summary = f"{facts.train:,} questions of {plural(len(facts.tasks), 'task')} to train on, {facts.valid:,} to "
         summary += f"validate, stories of up to {plural(longest, 'sentence')}, "
         summary += f"{plural(len(encoders), 'network')} with {plural(config.restarts, 'restart')}"
         name, first = next(iter(splits.items()))

@@ -57,7 +57,6 @@ _RATE = 0.1
 _GROUPS = 3
 # images per forward pass of a validation
 _BATCH = 128
-# captions that an evaluation shows
 
 
 @dataclass(frozen=True, eq=False)

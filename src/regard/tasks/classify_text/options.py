@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from regard.common.options.fields import at_least, inner_share, left_open, positive, share
 from regard.data.spreadsheets.input_texts import InputColumn
@@ -21,9 +21,6 @@ from regard.tasks.shared.text_options import (
     RecallOptions,
     TextFileConfig,
 )
-
-if TYPE_CHECKING:
-    pass
 
 BAG_OF_WORDS = "bag-of-words"
 # the kinds of tokens that are words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, left_open, option, share
@@ -13,9 +13,6 @@ from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES
 from regard.tasks.shared.text_options import TextFileConfig
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

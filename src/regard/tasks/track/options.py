@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from regard.common.options.fields import at_least, left_open, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
 from regard.tasks.shared.text_options import EvaluateTextFile, TextFileConfig
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
