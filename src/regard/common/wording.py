@@ -6,9 +6,14 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
+def clipped(text: str, most: int) -> str:
+    """The text, cut off after `most` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def shortened(text: str, most: int = 60) -> str:
     """The text in quotes, cut off after `most` characters."""
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
+    return repr(clipped(text, most))
 
 
 def number(value: float) -> str:

@@ -136,7 +136,7 @@ def test_nothing_broken_is_no_picture(regard: Regard, topics: Path, tmp_path: Pa
             ["--attack", "triggers", "--beam", "2"],
             "--beam 2 means nothing to --attack triggers; leave it out, or use --attack hotflip or characters",
         ),
-        (["--cosine", "2"], "--cosine must be from -1 to 1, got 2.0; leave it out"),
+        (["--cosine", "2"], "--cosine must be from -1 to 1, got 2.0; try --cosine 0.5"),
         ([" "], "inputs must be texts with a token at least, and text 1 is ' '; leave it out"),
         (
             ["good", "--count", "3"],

@@ -122,7 +122,7 @@ def _models(options: ServeOptions, configs: "Sequence[TaskConfig]") -> "list[Ser
     """The runs with their weights; several have the names of their folders."""
     from regard.serve.served_model import ServedModel, check_names
 
-    # a link has its names_of_options name, and "." that of the folder
+    # a link has its own name, and "." that of the folder
     names = [os.path.basename(os.path.abspath(folder)) for folder in options.run]
     if len(names) > 1:
         check_names(names)

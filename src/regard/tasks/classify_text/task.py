@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.attn.call import Need
-from regard.common.wording import plural
+from regard.common.wording import clipped, plural
 from regard.data.embedded import recall
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.batching import long_sample_warnings, plan_batches
@@ -179,7 +179,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         ids = next(filter(None, self.texts[index[0]]))
         reader = self.tokenizer
         text = reader.decode(ids) if isinstance(reader, Tokenizer) else " ".join(reader.pieces(ids))
-        start = _shortened(text, 60)
+        start = clipped(text, 60)
         return f"{len(index)} texts of {self.config.dataset_label}, the first of them {start!r}"
 
 
@@ -408,8 +408,4 @@ def _hard_attention_loss(output: TextClassifierOutput, labels: Tensor) -> Tensor
 
 def _sample(data: LabelledTexts, probabilities: NDArray[np.float64], n: int) -> str:
     predicted, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
-    return f"{_shortened(data.texts[n], 100)} → {predicted}" + ("" if predicted == right else f"   right: {right}")
-
-
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return f"{clipped(data.texts[n], 100)} → {predicted}" + ("" if predicted == right else f"   right: {right}")

@@ -88,7 +88,7 @@ class TransformerXLOptions(LanguageModelOptions):
     """Tokens before a segment that it attends to; 0 has none."""
     same_length: bool = False
     """Whether every token attends to as many tokens, those of the memory."""
-    clamp: int | None = at_least(1)
+    clamp: int | None = at_least(1, example=400)
     """Longer distances count as this one."""
     norm: Literal["post", "pre"] = "post"
     """Layer norm behind each sublayer, as in the paper, or before it."""
@@ -151,13 +151,13 @@ class GenerateText(CheckedOptions):
     """Texts per prompt."""
     temperature: float = at_least(0, 0.8)
     """Divides the logits; below 1 is more certain, 0 takes the likeliest token."""
-    top_k: int | None = at_least(1)
+    top_k: int | None = at_least(1, example=50)
     """Sample from this many likeliest tokens."""
-    top_p: float | None = bounded(above=0, maximum=1)
+    top_p: float | None = bounded(above=0, maximum=1, example=0.9)
     """Sample from the fewest likeliest tokens that have this probability together."""
-    min_p: float | None = bounded(above=0, maximum=1)
+    min_p: float | None = bounded(above=0, maximum=1, example=0.05)
     """Sample from tokens with at least this share of the probability of the likeliest."""
-    repetition_penalty: float | None = positive()
+    repetition_penalty: float | None = positive(example=1.1)
     """Divides positive logits of tokens that the text has already, and multiplies negative ones; 1 changes nothing."""
     stop: tuple[str, ...] = ()
     """Words that end a text; they are not part of it."""

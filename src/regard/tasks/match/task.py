@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.common.wording import plural, shortened
+from regard.common.wording import clipped, plural, shortened
 from regard.data.text.sentence_pairs import LabelledPairs
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
@@ -218,5 +218,5 @@ class MatchTask(Task[Match, MatchPredictor]):
 
 def _sample(data: LabelledPairs, probabilities: NDArray[np.float64], n: int) -> str:
     predicted, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
-    texts = [text if len(text) <= 80 else text[:79] + "…" for text in (data.first[n], data.second[n])]
+    texts = [clipped(text, 80) for text in (data.first[n], data.second[n])]
     return " | ".join(texts) + f" → {predicted}" + ("" if predicted == right else f"   right: {right}")

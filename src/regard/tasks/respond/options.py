@@ -58,7 +58,7 @@ class FlatOptions(ResponderOptions):
     output: Literal["softmax", "pointer-generator"] = "softmax"
     """The distribution of the next token: a softmax over the vocabulary, or one that also copies words of the history
     (See et al. 2017)."""
-    turn_window: int | None = at_least(1)
+    turn_window: int | None = at_least(1, example=3)
     """The turns before its own that a token attends to in the layers; none given: all. A pointer reads all turns."""
 
     def build(self, vocabulary: int, *, longest: int) -> Any:
@@ -104,7 +104,7 @@ class DecoderOptions(ModelOptions):
 class EvaluateReplies(EvaluateTextFile):
     """Options of `regard evaluate` for response generation."""
 
-    turns: int | None = at_least(1)
+    turns: int | None = at_least(1, example=1)
     """Read at most this many turns before each reply, fewer than the run was trained with; 1 is the last turn alone."""
     beam: int = at_least(1, 1)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""

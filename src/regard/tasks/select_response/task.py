@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.common.wording import plural
+from regard.common.wording import clipped, plural
 from regard.data.dialogues import CandidateGroup, Context, contexts_of
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
@@ -264,5 +264,5 @@ def _best(scores: NDArray[np.float64]) -> int:  # "c"
 
 def _sample(group: CandidateGroup, scores: NDArray[np.float64]) -> str:
     chosen, right = group.candidates[_best(scores)], group.candidates[0]
-    turn = group.turns[-1] if len(group.turns[-1]) <= 80 else group.turns[-1][:79] + "…"
+    turn = clipped(group.turns[-1], 80)
     return f"{turn} → {chosen[:80]}" + ("" if chosen == right else f"   right: {right[:80]}")

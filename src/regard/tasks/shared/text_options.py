@@ -82,9 +82,9 @@ class AttackTexts(EvaluateSplit):
     """Candidates that are evaluated at every step: the best by the gradient, or by the words that matter most."""
     beam: int | None = left_open(5, minimum=1)
     """With hotflip and characters: texts that go on to the next step."""
-    cosine: float | None = bounded(minimum=-1, maximum=1)
+    cosine: float | None = bounded(minimum=-1, maximum=1, example=0.5)
     """With hotflip: the least cosine between the model's own vectors of a token and of its replacement."""
-    edit_distance: int | None = at_least(1)
+    edit_distance: int | None = at_least(1, example=2)
     """With hotflip: the most letters in which a token and its replacement differ."""
     words: int | None = left_open(3, minimum=1)
     """With triggers: words before all texts of a class."""
@@ -169,7 +169,7 @@ class SearchOptions(CheckedOptions):
 
     beam: int = left_open(5, minimum=1)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    nbest: int | None = at_least(1)
+    nbest: int | None = at_least(1, example=5)
     """Print this many texts per line: number, score, text, separated by tabs."""
     length_penalty: float = left_open(1)
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer texts."""
@@ -177,9 +177,9 @@ class SearchOptions(CheckedOptions):
     """Sample texts instead of searching for the best."""
     temperature: float = left_open(1, above=0)
     """With --sample: below 1 likely tokens are sampled more often, above 1 less."""
-    top_k: int | None = at_least(1)
+    top_k: int | None = at_least(1, example=50)
     """With --sample: sample from this many of the likeliest tokens."""
-    top_p: float | None = bounded(above=0, maximum=1)
+    top_p: float | None = bounded(above=0, maximum=1, example=0.9)
     """With --sample: sample from the likeliest tokens that have this probability together."""
     seed: int = left_open(0, minimum=0, below=2**63)
     """With --sample: the same seed samples the same texts."""

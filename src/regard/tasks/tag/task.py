@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.common.tag_schemes import TagScheme
-from regard.common.wording import plural
+from regard.common.wording import clipped, plural
 from regard.data.tagging.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
 from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
@@ -291,5 +291,5 @@ def _sample(sentence: TaggedSentence, tagging: Tagging, scheme: TagScheme) -> st
         return ", ".join(f"{label}: {' '.join(sentence.words[a:b])}" for a, b, label in spans) or "no spans"
 
     got, want = named(tagging.tags), named(sentence.tags)
-    text = sentence.text if len(sentence.text) <= 100 else sentence.text[:99] + "…"
+    text = clipped(sentence.text, 100)
     return f"{text} → {got}" + ("" if got == want else f"   right: {want}")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.common.wording import plural
+from regard.common.wording import clipped, plural
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
@@ -309,6 +309,5 @@ def _written(state: dict[str, str]) -> str:
 
 def _sample(dialogue: TrackedDialogue, labels: Sequence[TurnLabels]) -> str:
     got, want = _written(states(labels)[-1]) or "no slots", _written(dict(dialogue.turns[-1].state)) or "no slots"
-    said = dialogue.turns[-1].user
-    text = said if len(said) <= 80 else said[:79] + "…"
+    text = clipped(dialogue.turns[-1].user, 80)
     return f"{text} → {got}" + ("" if got == want else f"   right: {want}")
