@@ -134,7 +134,8 @@ def test_the_record_and_the_config_hold_every_option(name: str, trained: Callabl
     args = ["train", task_of(name), "--config", str(run / "config.toml"), "--out", str(out)]
     assert main(args) == 0
     assert RunRecord.read(out).options == record.options
-    assert all(torch.equal(t, weights(run)[key]) for key, t in weights(out).items())
+    expected = weights(run)
+    assert all(torch.equal(t, expected[key]) for key, t in weights(out).items())
 
 
 @every_task
