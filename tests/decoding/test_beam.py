@@ -10,7 +10,7 @@ from tests.decoding.toy import BOS, EOS, LIMITS, SENTENCES, Standing, Toy, every
 from tests.for_each import for_each
 from torch import Tensor
 
-from regard.decoding.beam import beam
+from regard.decoding.beam import beam, normalized_beam
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis, Step
 from regard.decoding.search import Sampling, run_search
@@ -246,3 +246,11 @@ def test_samples_that_cannot_fit_are_refused() -> None:
     for count in (10**9, 10**15):
         with pytest.raises(ValueError, match=f"sampling {count:,} sentences .*; sample fewer, such as 5"):
             run_search(toy, toy.init_state([3, 5]), Sampling(count), limits, [0, 1], bos=BOS, eos=EOS, forbidden=())
+
+
+@pytest.mark.parametrize("method", [beam, normalized_beam])
+@pytest.mark.parametrize("alpha", [1e308, -1e308, 400])
+def test_a_penalty_beyond_floats_is_one_sentence(method: Any, alpha: float) -> None:
+    toy, limits = Toy.random(5, 7), torch.tensor([900])
+    with pytest.raises(ValueError, match=r"^length_penalty=\S+ leaves the range of floats at 900 tokens; try 1.0$"):
+        method(toy, toy.init_state([1], [3]), bos=BOS, eos=EOS, limits=limits, length_penalty=alpha)

@@ -121,6 +121,10 @@ class _BeamSearch(ABC):
     def choose(self, step: Step, alive: Tensor | None, t: int) -> _ChosenTokens | None:
         """Adds the sentences that end at step t to `finished`, and chooses the hypotheses that go on, None if none."""
 
+    @abstractmethod
+    def penalty(self, length: int) -> float:
+        """The number that divides log p of so many tokens."""
+
     def step(self) -> Step:
         return self.decoder.step(self.tokens, self.state)
 
@@ -131,6 +135,7 @@ class _BeamSearch(ABC):
         check_arguments(self.limits, self.eos, self.forbidden)
         self.spans: list[int] = self.limits.tolist()
         b, device, longest = len(self.spans), self.limits.device, max(self.spans)
+        self._check_penalty(longest)
         self.rows = torch.arange(b, device=device)  # the sentence of each row of the batch
         self.tokens, self.log_prob = first_tokens(self.bos, self.limits), torch.zeros(b, 1, device=device)
         self.margins, alive = Margins(b, device), None  # alive: all
@@ -159,12 +164,26 @@ class _BeamSearch(ABC):
             self.tokens, alive = token, None if goes_on is None else self.log_prob > -torch.inf
         return self.finished.hypotheses(history, self.eos, self.margins)
 
+    def _check_penalty(self, longest: int) -> None:
+        """Raises if the penalty of the longest sentence is no float."""
+        try:
+            is_float = self.penalty(longest + 1) > 0  # the bound of a sentence looks one token ahead
+        except OverflowError:
+            is_float = False
+        if not is_float:
+            raise ValueError(
+                f"length_penalty={self.length_penalty:g} leaves the range of floats at {longest:,} tokens; try 1.0"
+            )
+
 
 class _CoverageSearch(_BeamSearch):
     """The search of `beam`."""
 
     way_out: ClassVar[str] = "take a smaller beam, such as 5"
     greedy_first = True  # whether slot 0 is that of the greedy hypothesis
+
+    def penalty(self, length: int) -> float:
+        return ((5 + length) / 6) ** self.length_penalty
 
     def step(self) -> Step:
         if not self.coverage:
@@ -185,9 +204,9 @@ class _CoverageSearch(_BeamSearch):
         )
         rows, finished = self.rows, self.finished
         if t == 1:
-            self.longest = going.new_tensor([_penalty(n, self.length_penalty) for n in self.spans])
+            self.longest = going.new_tensor([self.penalty(n) for n in self.spans])
         decisions = []
-        penalty = _penalty(t, self.length_penalty)
+        penalty = self.penalty(t)
         bonus = None if self.covered is None else self.coverage * _coverage(self.covered, self.source_lengths, rows)
         if has_ends:
             slots = torch.arange(ends.shape[1], device=self.limits.device).expand_as(ends)
@@ -203,7 +222,7 @@ class _CoverageSearch(_BeamSearch):
         if finished.is_empty and not has_impossible:
             self.margins.add(rows, *decisions)
             return _ChosenTokens(going, slot, token, None)
-        longest = self.longest[rows].clamp(min=_penalty(t + 1, self.length_penalty))
+        longest = self.longest[rows].clamp(min=self.penalty(t + 1))
         bound = going / longest.unsqueeze(-1)
         possible = bound > finished.score[rows, -1:]
         self.margins.add(rows, *decisions, (bound, finished.score[rows, -1:]))
@@ -222,6 +241,9 @@ class _NormalizedSearch(_BeamSearch):
 
     way_out: ClassVar[str] = "take a smaller beam, such as 4"
 
+    def penalty(self, length: int) -> float:
+        return float(length**self.length_penalty)
+
     def choose(self, step: Step, alive: Tensor | None, t: int) -> _ChosenTokens | None:
         # the most that could be kept, of which half end, and the next one, for the margin
         count, size, rows = 2 * self.size + 1, self.size, self.rows
@@ -230,7 +252,7 @@ class _NormalizedSearch(_BeamSearch):
         sums, index = (part[:, :count] for part in sums.sort(dim=1, descending=True, stable=True))
         slot, token = index // k, candidates.flatten(1).gather(1, index)
 
-        penalty = t**self.length_penalty
+        penalty = self.penalty(t)
         is_end = token == self.eos
         decisions = [consecutive(sums[:, size - 1 :], 1)]
         is_over = (self.limits[rows] == t).unsqueeze(-1)
@@ -303,10 +325,6 @@ class FinishedHypotheses:
                 raise impossible()
             hypotheses.append(some)
         return hypotheses
-
-
-def _penalty(length: int, alpha: float) -> float:
-    return ((5 + length) / 6) ** alpha
 
 
 def _coverage(covered: Tensor, lengths: Tensor | None, rows: Tensor) -> Tensor:  # "r n s", "b", "r" -> "r n"

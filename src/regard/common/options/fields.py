@@ -69,6 +69,11 @@ def random_seed(default: int | None = None) -> Any:
     return bounded(default, minimum=0, below=2**63)
 
 
+def length_exponent() -> Any:
+    """The exponent of the length in the score of a beam, 1 if it is left out; larger ones leave the range of floats."""
+    return left_open(1, minimum=-10, maximum=10)
+
+
 def left_open(description: object = "", *, metavar: str | None = None, **bounds: Any) -> Any:
     """A field that is None until it is resolved; `description` says in the help what it becomes."""
     return bounded(None, open=description, metavar=metavar, **bounds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.options.checks import check_beam
 from regard.common.options.construct import construct
-from regard.common.options.fields import at_least, bounded, left_open, option, positive, share
+from regard.common.options.fields import at_least, bounded, left_open, length_exponent, option, positive, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
@@ -108,7 +108,7 @@ class EvaluateReplies(EvaluateTextFile):
     """Read at most this many turns before each reply, fewer than the run was trained with; 1 is the last turn alone."""
     beam: int = at_least(1, 1)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    length_penalty: float = left_open(1)
+    length_penalty: float = length_exponent()
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer replies."""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,16 @@ from regard.common.options.checks import (
     check_split,
     dashed,
 )
-from regard.common.options.fields import at_least, bounded, flag, inner_share, left_open, random_seed, resolve
+from regard.common.options.fields import (
+    at_least,
+    bounded,
+    flag,
+    inner_share,
+    left_open,
+    length_exponent,
+    random_seed,
+    resolve,
+)
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.tasks.base import TaskConfig
 
@@ -171,7 +180,7 @@ class SearchOptions(CheckedOptions):
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
     nbest: int | None = at_least(1, example=5)
     """Print this many texts per line: number, score, text, separated by tabs."""
-    length_penalty: float = left_open(1)
+    length_penalty: float = length_exponent()
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer texts."""
     sample: bool = flag()
     """Sample texts instead of searching for the best."""

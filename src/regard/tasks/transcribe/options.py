@@ -9,7 +9,17 @@ from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_split
-from regard.common.options.fields import at_least, flag, left_open, option, positive, random_seed, resolve, share
+from regard.common.options.fields import (
+    at_least,
+    flag,
+    left_open,
+    length_exponent,
+    option,
+    positive,
+    random_seed,
+    resolve,
+    share,
+)
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import check_learnable
@@ -95,7 +105,7 @@ class EvaluateTranscripts(CheckedOptions):
 
     beam: int = at_least(1, 5)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    length_penalty: float = left_open(1)
+    length_penalty: float = length_exponent()
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer transcripts."""
     split: Literal["valid", "test"] = left_open("test")
     """The part of the run's own data; without test files, test is the same as valid."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_split, dashed
-from regard.common.options.fields import at_least, left_open, option, random_seed, resolve, share
+from regard.common.options.fields import at_least, left_open, length_exponent, option, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import AttackTextFiles, SearchOptions
@@ -84,7 +84,7 @@ class EvaluateTranslations(CheckedOptions):
 
     beam: int = at_least(1, 5)
     """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    length_penalty: float = left_open(1)
+    length_penalty: float = length_exponent()
     """α of log p / ((5 + length) / 6)^α: a larger α favours longer translations."""
     split: Literal["valid", "test"] = left_open("test")
     """The part of the run's own data; without test files, test is the same as valid."""
