@@ -44,29 +44,20 @@ class Goal:
 
 def train(
     name: str,
-    task: TrainableConfig,
+    config: TrainableConfig,
     training: TrainingConfig,
     run: Path,
     say: Say,
     init_from: Path | None = None,
     goal: Goal | None = None,
-) -> tuple[Started, bool]:
-    """Starts or resumes the run; returns its first event, and whether it made a step.
-
-    `init_from` is the run whose best weights a new one starts with.
-    """
+) -> None:
+    """Starts or resumes the run; `init_from` is the run whose best weights a new one starts with."""
     meter = Meter(run)
-    started: Started | None = None
-    stepped = validated = False
+    validated = False
     try:
         resume = (run / RECORD).exists()
-        for event in fit(task, run, training, resume, None if resume else init_from):
-            seconds = 0.0
-            if isinstance(event, Started):
-                started = event
-            elif isinstance(event, StepLogged | Validated | Saved):
-                stepped = True
-                seconds = meter.note(event.step)
+        for event in fit(config, run, training, resume, None if resume else init_from):
+            seconds = meter.note(event.step) if isinstance(event, StepLogged | Validated | Saved) else 0.0
             validated |= isinstance(event, Validated)
             if (text := _event_text(event)) is not None:
                 say(f"{name}: {text}" + (f", {seconds:,.0f} s of CPU" if isinstance(event, StepLogged) else ""))
@@ -76,8 +67,6 @@ def train(
                 break
     finally:
         meter.close()
-    assert started is not None
-    return started, stepped
 
 
 def _event_text(event: Event) -> str | None:

@@ -128,3 +128,10 @@ def test_any_mechanism_reads_clips(name: str, attention: str) -> None:
 def test_a_learned_query_has_no_position(attention: str) -> None:
     with pytest.raises(ValueError, match=f"attention='{attention}' weighs keys by their distance from the query"):
         build("frames", attention=attention)
+
+
+def test_a_stride_of_zero_is_not_taken_for_none() -> None:
+    with pytest.raises(ValueError, match="stem_stride must be"):
+        ClipConvNet(CHANNELS, CLASSES, stem_stride=0)
+    with pytest.raises(ValueError, match=r"depths must be blocks of each stage, 1 or more, got \(\)"):
+        ClipConvNet(CHANNELS, CLASSES, depths=())
