@@ -19,9 +19,9 @@ from regard.decoding.search import Beam, Greedy, Search
 from regard.tasks.loading import load
 from regard.tasks.registry import TASKS
 from regard.tasks.shared.text_generation import GeneratedText, TokenAlignment
+from regard.tasks.translate.notes_and_alignments import _ordinal
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
-from regard.tasks.translate.session import _ordinal
 from regard.viz.alignment import alignment, figure
 from regard.viz.text import fonts
 

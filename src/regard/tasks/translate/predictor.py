@@ -44,8 +44,8 @@ from regard.tasks.shared.text_generation import (
 )
 from regard.tasks.translate.attack import TranslationTarget, check_words, first_token
 from regard.tasks.translate.explained_words import ExplainedWords, word_steps
+from regard.tasks.translate.notes_and_alignments import TranslationSession
 from regard.tasks.translate.options import PredictTranslations, Translate
-from regard.tasks.translate.session import TranslationSession
 from regard.tasks.translate.vocabularies import Vocabularies
 
 _UNFINISHED = CountedNote("translation", "came to no end and was cut off", "came to no end and were cut off")
