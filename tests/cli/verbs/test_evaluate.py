@@ -57,7 +57,7 @@ def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
             ["--draws", "5"],
             "--draws is an option of glimpse, not of this task; regard evaluate --help lists the",
         ),
-        (["--length-penalty", "inf"], "--length-penalty must be a finite number, got inf; try --length-penalty 1"),
+        (["--length-penalty", "inf"], "--length-penalty must be from -10 to 10, got inf; try --length-penalty 1"),
         (["--split", "valid", "--test", "x"], "--split valid and --test x exclude each other; give one of them"),
         (["--beam", "1", "--length-penalty", "2"], "--length-penalty 2.0 means nothing to --beam 1; raise --beam"),
         (["--test", "nix"], "there is no file nix"),

@@ -324,8 +324,8 @@ def test_a_note_about_one_is_in_the_singular(regard: Regard, trained: Path, monk
         (["a", "--beam", "0"], "--beam must be 1 or more, got 0; try --beam 5"),
         (["a", "--nbest", "0"], "--nbest must be 1 or more, got 0; try --nbest 5"),
         (["a", "--sample", "--seed", "-1"], "--seed must be 0 or more and below 2^63, got -1; try --seed 0"),
-        (["a", "--length-penalty", "nan"], "--length-penalty must be a finite number, got nan; try --length-penalty 1"),
-        (["a", "--length-penalty", "inf"], "--length-penalty must be a finite number, got inf; try --length-penalty 1"),
+        (["a", "--length-penalty", "nan"], "--length-penalty must be from -10 to 10, got nan; try --length-penalty 1"),
+        (["a", "--length-penalty", "inf"], "--length-penalty must be from -10 to 10, got inf; try --length-penalty 1"),
         (["a", "--coverage", "nan"], "--coverage must be a finite number, got nan; try --coverage 0"),
         (
             ["a", "--sample", "--temperature", "0"],
