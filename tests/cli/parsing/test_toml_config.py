@@ -92,6 +92,7 @@ def test_tables_or_none_and_names_as_typed() -> None:
             "unknown table in own.toml: 'trainin'; did you mean 'training'\\? known are: task, training",
         ),
         ('lr = "x"', "lr in own.toml must be a number, got 'x'; write it such as 0.5"),
+        ("lr = 1" + "0" * 400, "lr in own.toml must be a number that is a float, got 1000000.*; write it such as 0.5"),
         ("steps = 1.5", "steps in own.toml must be a whole number, got 1.5; write it such as 10"),
         ("steps = true", "steps in own.toml must be a whole number, got True"),
         ("tensorboard = 1", "tensorboard in own.toml must be true or false, got 1; write it such as true"),

@@ -9,6 +9,7 @@ to the folder of the file. "None" stands for no value.
 """
 
 import re
+import reprlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -105,7 +106,12 @@ def _single(value: Any, option: Option, name: str) -> Any:
     if option.kind is Path and isinstance(value, str):
         return Path(value)
     if option.kind is float and type(value) in (int, float):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError(
+                f"{name} must be a number that is a float, got {reprlib.repr(value)}; write it such as 0.5"
+            ) from error
     if type(value) is option.kind:
         return value
     kind, example = {
