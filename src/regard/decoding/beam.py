@@ -196,8 +196,7 @@ class _CoverageSearch(_BeamSearch):
         return step
 
     def choose(self, step: Step, alive: Tensor | None, t: int) -> _ChosenTokens | None:
-        # as many candidates of each hypothesis as could be kept, if all were its own: the greedy one, the end and the
-        # others; and the next one, for the margin
+        # candidates per hypothesis: as many as a beam could keep, the end, and the next one, for the margin
         log_p, candidates, end = self.top_tokens(step, alive, t, self.size + 2)
         ends, going, slot, token, margin, has_ends, has_impossible = continuations(
             log_p, candidates, end, self.log_prob, self.eos, self.size - 1, self.greedy_first

@@ -46,11 +46,11 @@ class ControlledAttention(nn.Module):
         super().__init__()
         checks.positive_ints("ControlledAttention", dim=dim, heads=heads, d=d)
         self.dim, self.heads, self.d = dim, heads, d
-        self.key = nn.Linear(3 * dim, heads * d, bias=False)  # of x, x̄ and y
+        self.key = nn.Linear(3 * dim, heads * d, bias=False)  # reads x, x̄ and y
         self.scores = UnitScores(dim, heads, d)
-        self.update = nn.Linear(2 * dim, dim)  # of x and y
+        self.update = nn.Linear(2 * dim, dim)  # reads x and y
         self.output_gate = nn.Parameter(torch.zeros(dim))  # c_o
-        self.control = nn.Linear(2 * dim, heads)  # of x and y
+        self.control = nn.Linear(2 * dim, heads)  # reads x and y
         self.select = Softmax() if select is None else select
         self.dropout = nn.Dropout(dropout)
 

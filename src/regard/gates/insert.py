@@ -145,7 +145,7 @@ class _Loading:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             warnings.warn(
                 f"the state_dict has no {', '.join(missing[:3])}{more}: the inserted gates keep their present weights",
-                stacklevel=5,  # that of load_state_dict
+                stacklevel=5,  # the caller of load_state_dict
             )
 
 

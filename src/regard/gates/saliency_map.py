@@ -37,7 +37,7 @@ class Saliency:
     colour: Tensor
     orientation: Tensor
     size: tuple[int, int]  # height and width of the picture
-    level: int  # of the pyramid: a place of the maps is 2^level pixels
+    level: int  # level of the pyramid: a place of the maps is 2^level pixels
 
     def enlarged(self) -> "Saliency":
         """The same maps in the size of the picture, interpolated linearly."""

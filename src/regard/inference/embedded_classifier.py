@@ -28,7 +28,7 @@ class TokenInput:
     ids: tuple[int, ...]  # rows of the embedding
     is_special: tuple[bool, ...]  # tokens of no text, such as [CLS], which stay when others are left out
     sizes: tuple[int, ...]  # tokens per sentence, or per text of a pair
-    types: tuple[int, ...]  # of every token; 0 where there are none
+    types: tuple[int, ...]  # one type per token; 0 where there are none
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -32,9 +32,9 @@ class CausalState:
     own past: selecting hypotheses copies a few bits, never keys.
     """
 
-    pasts: tuple[KVCache | None, ...]  # of every layer, "b h m d"
-    positions: Tensor  # of the keys, "m"; "b m" if the prompts differ in length
-    next_position: Tensor  # of the next token, "1" or "b 1"
+    pasts: tuple[KVCache | None, ...]  # one per layer, "b h m d"
+    positions: Tensor  # positions of the keys, "m"; "b m" if the prompts differ in length
+    next_position: Tensor  # position of the next token, "1" or "b 1"
     allowed: Tensor | None  # bool "b n m"; None: all keys
     count: int  # n
 

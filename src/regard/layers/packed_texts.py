@@ -19,7 +19,7 @@ class PackedTexts:
     """The tokens of texts in one row, without padding; no text is empty."""
 
     tokens: Tensor  # "n"
-    lengths: tuple[int, ...]  # of every text, their sum is n
+    lengths: tuple[int, ...]  # one per text, their sum is n
 
     @staticmethod
     def of(texts: Sequence[Sequence[int]]) -> "PackedTexts":

@@ -80,7 +80,7 @@ class TaskConfig(ABC):
     unit: ClassVar[str]  # the plural of what rates count
     input_kind: ClassVar[InputKind]  # what `regard predict` is given
     embedded: ClassVar[str]  # the embedded data set that is taken where none is named
-    budgets: ClassVar[dict[str, Budget]]  # by data set
+    budgets: ClassVar[dict[str, Budget]]  # one per data set
     metrics: ClassVar[dict[str, bool]]  # whether more is better; the first decides which weights are best
     varies: ClassVar[str]  # the option that `regard compare` varies
     varies_help: ClassVar[str]
@@ -88,7 +88,7 @@ class TaskConfig(ABC):
     reads_empty_texts: ClassVar[bool] = True  # whether a typed text may be empty, as the prompt of a language model
     chosen_by: ClassVar[dict[str, str]] = {}  # the model of an option that chooses its model where none is typed
     run_files: ClassVar[tuple[str, ...]]  # files that it leaves in the folder of a run
-    vocabulary_files: ClassVar[tuple[str, ...]]  # those of them that decide inputs and outputs of the model
+    vocabulary_files: ClassVar[tuple[str, ...]]  # run files that decide inputs and outputs of the model
     # its own options that weights depend on, beside those of the model; `regard train --init-from` keeps them
     weight_fields: ClassVar[tuple[str, ...]]
     # Where a task differs from most
@@ -96,10 +96,10 @@ class TaskConfig(ABC):
     data_training: ClassVar[dict[str, dict[str, Any]]] = {}  # the same where they differ, by data set
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
     has_line_breaks: ClassVar[bool] = False  # whether an input of text may have several lines
-    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # of `regard predict --picture`
+    picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # endings that --picture takes
     # what `regard chat` shows beside each turn: a reply, the state of the dialogue, or None for a task without chat
     chats: ClassVar[Literal["reply", "state"] | None] = None
-    is_served: ClassVar[bool] = False  # by `regard serve`; the endpoint of its predictor has the path
+    is_served: ClassVar[bool] = False  # whether `regard serve` takes it; its predictor's endpoint has the path
     # Further options of `regard evaluate`, `regard attack`, `regard predict` and `regard serve`
     Evaluate: ClassVar[type] = NoOptions
     Attack: ClassVar[type] = NoOptions  # with none, it cannot be attacked

@@ -23,7 +23,7 @@ from regard.training.state import TrainingState
 
 FORMAT = 2
 _KEY = "regard"
-_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of AdamW
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # the state of AdamW per parameter
 
 
 @dataclass(frozen=True)

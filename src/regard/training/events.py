@@ -23,7 +23,7 @@ class Prepared:
     parameters: int
     device: str
     threads: Sequence[int]
-    summary: str = ""  # of the data
+    summary: str = ""  # summary of the data
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Started:
     steps: int | None
     batches: int
     resumed: bool
-    summary: str = ""  # of the data
+    summary: str = ""  # summary of the data
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class StepLogged:
     elapsed: float
     remaining: float | None
     values: Mapping[str, float] = field(default_factory=dict)
-    unit: str = "tokens"  # that tokens_per_second counts
+    unit: str = "tokens"  # the unit that tokens_per_second counts
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ class LockedFolder:
 
     path: Path
     descriptor: int | None = None
-    created: bool = False  # by this training
+    created: bool = False  # whether this training created the folder
 
     @property
     def is_in_place(self) -> bool:

@@ -53,7 +53,7 @@ class InitialRun:
 
     run: str
     weights: str
-    checksum: str  # of the weights
+    checksum: str  # checksum of the weights
     files: dict[str, str]  # checksums of the vocabularies, by name
 
 

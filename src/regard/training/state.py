@@ -23,7 +23,7 @@ class LogWindow:
     total: float = 0.0
     count: int = 0
     steps: int = 0
-    norm: float = 0.0  # of the last step
+    norm: float = 0.0  # norm of the gradient of the last step
     sums: Mapping[str, float] = field(default_factory=dict)
 
     def add(self, total: float, count: int, norm: float, sums: Mapping[str, float]) -> "LogWindow":

@@ -19,7 +19,7 @@ from regard.training.state import derive_seed
 class Diverged(RuntimeError):
     """The loss or the gradient is not finite. Weights and checkpoints are unchanged."""
 
-    exit_code = 3  # of a process; 1 is Python's own, for any failure
+    exit_code = 3  # exit code of the process; 1 is Python's own, for any failure
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _differentiable(q: Tensor, p: Tensor, r: Tensor, k: Tensor, v: Tensor, grad:
     leaves = [t.view_as(t) for t in (q, p, r, k, v)]
     q, p, r, k, v = leaves
     n, m = q.shape[2], k.shape[2]
-    index = torch.arange(m) - torch.arange(n).unsqueeze(-1) + n - 1  # of the distance
+    index = torch.arange(m) - torch.arange(n).unsqueeze(-1) + n - 1  # index of the distance
     by_distance = (p @ r.transpose(-1, -2)).gather(-1, index.clamp_max(m - 1).expand(*q.shape[:2], -1, -1))
     s = (q @ k.transpose(-1, -2) + by_distance).masked_fill(index >= m, -torch.inf)
     needed = [t for t in leaves if t.requires_grad]

@@ -287,7 +287,7 @@ class Lengths(Mask):
 
     def __init__(self, lengths: Tensor | Sequence[int]) -> None:
         self.moves = isinstance(lengths, Sequence)  # to the device of the queries
-        self.longest = 0  # of a list
+        self.longest = 0  # length of the longest list
         if isinstance(lengths, Sequence) and all(isinstance(n, int) and not isinstance(n, bool) for n in lengths):
             self.longest = max(lengths, default=0)
             lengths = torch.tensor(lengths, dtype=torch.long)

@@ -14,7 +14,7 @@ from regard.common import checks
 
 __all__ = ["HalfWave", "LearnedPositions", "Rotary", "RotaryScaling", "Sinusoidal"]
 
-Positions = tuple[Tensor, Tensor]  # of the queries "*b q" and of the keys "*b k"
+Positions = tuple[Tensor, Tensor]  # positions of queries "*b q" and of keys "*b k"
 
 
 def default_positions(queries: int, keys: int, device: torch.device) -> Positions:

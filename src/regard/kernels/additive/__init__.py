@@ -89,7 +89,7 @@ class _Inputs(NamedTuple):
     v: Tensor | None  # n k v
     allowed: Tensor | None  # n q k, any axis may be 1
     lead: tuple[int, ...]
-    dtype: torch.dtype  # of the returned tensors
+    dtype: torch.dtype  # dtype of the returned tensors
 
 
 def _prepare(a: Tensor, b: Tensor, w: Tensor, v: Tensor | None, allowed: Tensor | None) -> _Inputs:

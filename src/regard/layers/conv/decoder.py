@@ -44,9 +44,9 @@ class ConvState:
     """
 
     lengths: Tensor  # "b"
-    memories: tuple[KVCache, ...]  # of every layer, "b s …", the keys and values of the source
-    windows: tuple[Tensor, ...]  # of every layer, "b n (k-1)·c"
-    attention_states: tuple[Any, ...]  # of every layer: the step number, or tensors "b n …"
+    memories: tuple[KVCache, ...]  # one per layer, "b s …", the keys and values of the source
+    windows: tuple[Tensor, ...]  # one per layer, "b n (k-1)·c"
+    attention_states: tuple[Any, ...]  # one per layer: the step number, or tensors "b n …"
     matrices: tuple[LayerMatrices, ...]
     time: int
 

@@ -58,8 +58,8 @@ class Player:
         self.games, self.memory = games, memory
         count = len(games.rows)
         self.actions, self.rewards = games.environment.no_actions(count), np.zeros(count, np.float32)
-        self.returns = np.zeros(count, np.float32)  # of the episodes that go on
-        self.mean_return = 0.0  # of the episodes that ended last
+        self.returns = np.zeros(count, np.float32)  # returns of the episodes that go on
+        self.mean_return = 0.0  # mean of the episodes that ended last
 
     def state_dict(self) -> dict[str, Tensor]:
         own = {"actions": self.actions, "rewards": self.rewards, "returns": self.returns}

@@ -61,8 +61,8 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
     config: Answer
     facts: StoryFacts
     encoders: Sequence[StoryEncoder]
-    train: Sequence[EncodedQuestions]  # of every network
-    valid: dict[str, EncodedQuestions]  # of every task
+    train: Sequence[EncodedQuestions]  # questions per network
+    valid: dict[str, EncodedQuestions]  # questions per task
     example: str
     longest: int  # sentences of a story to train on
     summary: str

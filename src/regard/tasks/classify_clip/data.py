@@ -124,7 +124,7 @@ class ClipFacts(DataFingerprint):
     channels: int
     size: tuple[int, int] | None  # height and width of the frames; None for signals
     classes: tuple[str, ...]
-    mean: tuple[float, ...]  # of every channel
+    mean: tuple[float, ...]  # one mean per channel
     spread: tuple[float, ...]
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ def clip_maps(recording: Recording, model: ClipModel, length: int, size: tuple[i
     gates = [item for item in recording if item.kind == "gate" and item.shape[-1] > 1]
     if not gates:
         return ClipMaps(None, None, True)
-    weights = _mean(gates[-1]).mean(0)  # of all channels, "t·h·w"
+    weights = _mean(gates[-1]).mean(0)  # mean over the channels, "t·h·w"
     over_time = weights.unflatten(0, (length, -1)) if not len(weights) % length else None
     if size is None or over_time is None:
         return ClipMaps(None, None, True)

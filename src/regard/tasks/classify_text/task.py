@@ -88,7 +88,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
 
     config: ClassifyText
     classes: Sequence[str]
-    tokenizer: Tokenizer | SubwordTokenizer  # of the model
+    tokenizer: Tokenizer | SubwordTokenizer  # tokenizer of the model
     texts: Sequence[Sentences]
     labels: NDArray[np.int64]  # "n"
     valid: LabelledTexts

@@ -52,7 +52,7 @@ class TextVector:
     neighbours: tuple[Neighbour, ...] | None = None
     num_unknown: int = 0  # sub-words that are not in the vocabulary
     is_empty: bool = False
-    margin: float = field(default=math.inf, compare=False)  # that of the order of its neighbours
+    margin: float = field(default=math.inf, compare=False)  # margin of the order of its neighbours
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +224,7 @@ def _with_neighbours(output: TextVector, vector: Tensor, index: LineIndex, top: 
 class EmbeddingSession(PredictionSession):
     """Draws the neighbours of a text, or the attention behind its vector."""
 
-    neighbours: tuple[Neighbour, ...] | None = None  # those of the first text
+    neighbours: tuple[Neighbour, ...] | None = None  # neighbours of the first text
 
     def add(self, inputs: Sequence[str], outputs: Sequence[TextVector], first: int) -> None:
         super().add(inputs, outputs, first)

@@ -109,7 +109,7 @@ class RealImageStats:
 
     judge: ReferenceClassifier
     spread: float
-    features: list[Moments]  # of every class
+    features: list[Moments]  # moments per class
 
     @staticmethod
     def of(judge: ReferenceClassifier, images: Images) -> "RealImageStats":

@@ -61,7 +61,7 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
     config: Glimpse
     train: Images  # as they were read; scenes are composed batch by batch
     valid: Images  # scenes
-    source_stats: ImageStats  # of the images as they were read
+    source_stats: ImageStats  # statistics of the images as they were read
     summary: str = ""
     shared: Sequence[str] = ()
     unit: str = "images"

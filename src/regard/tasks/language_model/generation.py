@@ -26,9 +26,9 @@ class Continuation:
 
     text: str
     tokens: tuple[int, ...]
-    log_prob: float  # of the tokens, under the model's own distribution
+    log_prob: float  # log-probability of the tokens under the model's own distribution
     finished: bool  # whether a stop word or the end of a document ended it, not the limit
-    margin: float = field(default=math.inf, compare=False)  # of the closest choice of a token, see `Margins`
+    margin: float = field(default=math.inf, compare=False)  # margin of the closest choice, see `Margins`
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PromptRow(NamedTuple):
     """One text to generate: a row of a batch, which depends on no other row."""
 
     prompt: EncodedPrompt
-    seed: tuple[int, ...]  # of the generator that samples its tokens
+    seed: tuple[int, ...]  # seed of the generator that samples its tokens
     options: GenerateText
 
     @property

@@ -47,7 +47,7 @@ class FilledText:
     encoded: EncodedMasks
     candidates: tuple[tuple[Candidate, ...], ...]
     filled: str
-    margin: float = field(default=math.inf, compare=False)  # that of the closest ranking of candidates
+    margin: float = field(default=math.inf, compare=False)  # margin of the closest ranking of candidates
 
 
 class MaskedLMPredictor(ServedTextPredictor[FilledText]):

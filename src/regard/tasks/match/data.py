@@ -127,5 +127,5 @@ def parse_pair(text: str, max_length: int) -> tuple[str, str]:
 class MatchBatch(LabelledBatch):
     """Pairs as a model reads them, and their classes."""
 
-    inputs: Any  # of the reader
+    inputs: Any  # inputs of the reader
     labels: Tensor  # "b"

@@ -51,11 +51,11 @@ class MatchProblem(BatchedByLength[PairModel, MatchBatch]):
     config: Match
     facts: PairFacts
     parts: PairParts
-    tokens: Sequence[Any]  # of every pair to train on
+    tokens: Sequence[Any]  # tokens of each pair to train on
     train: LabelledPairs
     valid: LabelledPairs
     valid_tokens: Sequence[Any]
-    vectors: FrozenVectors | None  # of the texts, where a frozen encoder reads them
+    vectors: FrozenVectors | None  # vectors of the texts, where a frozen encoder reads them
     summary: str
     folder: Path
     shared: Sequence[str] = ()  # warnings about pairs that files share

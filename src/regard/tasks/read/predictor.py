@@ -50,7 +50,7 @@ class ReadOutput:
     asked: SpanQuestion
     answers: tuple[PredictedAnswer, ...]
     count: int  # answers that were asked for; the others are runners-up
-    margin: float = field(default=math.inf, compare=False)  # that of the ranking, relative to the probabilities
+    margin: float = field(default=math.inf, compare=False)  # margin of the ranking, relative to the probabilities
 
     @property
     def best(self) -> PredictedAnswer:

@@ -35,7 +35,7 @@ class GeneratedText:
     log_prob: float
     score: float
     finished: bool  # whether it ended within the limit of tokens
-    margin: float = field(default=math.inf, compare=False)  # that of the closest decision of its search
+    margin: float = field(default=math.inf, compare=False)  # margin of the closest decision
     eos: int = EOS  # the token that ends a sentence
 
     @staticmethod

@@ -73,7 +73,7 @@ class TagVocabulary(DataFingerprint):
     intents: list[str]
     words: list[str]
     characters: list[str]
-    affixes: WordAffixes = field(default_factory=WordAffixes)  # that --words file splits off
+    affixes: WordAffixes = field(default_factory=WordAffixes)  # affixes that --words file splits off
 
     @staticmethod
     def digest(sentences: Sequence[TaggedSentence]) -> str:

@@ -43,7 +43,7 @@ class TagOutput:
     spans: tuple[PredictedSpan, ...]
     intent: tuple[str, float] | None = None
     paths: tuple[tuple[tuple[str, ...], float], ...] = ()
-    margin: float = field(default=math.inf, compare=False)  # of the closest decision, relative to its scores
+    margin: float = field(default=math.inf, compare=False)  # margin of the closest decision, relative to scores
 
 
 def placed_span(

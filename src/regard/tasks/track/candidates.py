@@ -15,7 +15,7 @@ class TurnDecision(NamedTuple):
 
     informs: Mapping[str, tuple[str, float]]
     requests: Mapping[str, float]
-    margin: float  # of the closest decision, relative to its scores
+    margin: float  # margin of the closest decision, relative to its scores
 
 
 class SlotCandidates:

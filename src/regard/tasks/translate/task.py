@@ -56,7 +56,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
     corpus: Corpus
     valid: Pairs
     valid_corpus: Corpus
-    stretch: float  # of the corpus
+    stretch: float  # stretch of the corpus
     summary: str
     unit: str = "tokens"
     bleu: Cut = "13a"
