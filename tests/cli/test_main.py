@@ -11,9 +11,10 @@ from tests.cli.conftest import Regard
 from tests.for_each import for_each
 
 import regard as package
-from regard.cli.main import VERBS, _options, main, sentence
+from regard.cli.main import _ALIASES, VERBS, _options, main, sentence
 from regard.cli.parsing.option_names import with_cli_option_names
 from regard.cli.run_options import load
+from regard.cli.verbs.aliases import ALIASES
 from regard.tasks.translate.options import Translate
 from regard.training.config import TrainingConfig
 
@@ -278,3 +279,8 @@ def test_a_run_uses_no_more_threads_than_there_are_cores(
     monkeypatch.setattr("torch.set_num_threads", threads.append)
     load(Path("run"), {})
     assert threads == [expected]
+
+
+def test_the_aliases_of_predict_are_those_of_their_module() -> None:
+    """They are named twice, because `regard --help` imports no verb."""
+    assert set(_ALIASES) == set(ALIASES)
