@@ -87,10 +87,9 @@ def compare(
 ) -> Comparison:
     """Trains the variants, each in a process of its own, into folders of their names in `out`.
 
-    Variants differ in options that `TaskConfig.variants` or `with_seeds` changed; `base`, the first of them if it is
-    None, has the options that they share. A folder that holds a comparison with the same options is continued: runs
-    that are finished stay. `attack` and `eps` add the accuracy under an attack to the scores, `properties` measures of
-    the attention. `report` receives lines about the progress.
+    `base`, the first variant if it is None, names the comparison in the table and in the folder. A folder that holds a
+    comparison with the same options is continued: runs that are finished stay. `attack` and `eps` add the accuracy
+    under an attack to the scores, `properties` measures of the attention. `report` receives lines about the progress.
     """
     base = next(iter(variants.values())) if base is None else base
     is_new = not holds_comparison(out, base, training)
@@ -99,7 +98,7 @@ def compare(
         out.mkdir(parents=True, exist_ok=True)
         write_config(out / _CONFIG, base, training)
     for name, config in variants.items():
-        _train(name, config, out, report)
+        _train(name, config, training, out, report)
     return write_results(base, out, training, attack, eps, properties=properties, report=report)
 
 
@@ -144,11 +143,8 @@ def holds_comparison(out: Path, base: TaskConfig, training: TrainingConfig) -> b
     return True
 
 
-def _train(name: str, config: TaskConfig, out: Path, report: Report) -> None:
-    """Trains a variant or resumes its training, unless it is finished; raises TrainingFailed if the process fails.
-
-    The folder's compare.toml has the options that all variants share; `config.cli_arguments()` selects the variant.
-    """
+def _train(name: str, config: TaskConfig, training: TrainingConfig, out: Path, report: Report) -> None:
+    """Trains a variant or resumes its training, unless it is finished; raises TrainingFailed if the process fails."""
     results = _read(out)
     if results.get(name, {}).get("done"):
         report(f"{name} is trained already")
@@ -159,10 +155,9 @@ def _train(name: str, config: TaskConfig, out: Path, report: Report) -> None:
         trusted = [word for module in config.modules(config.to_json()) for word in ("--trust-module", module)]
         options = ["--resume", str(folder), *trusted]
     else:
-        positions = getattr(config.model, "positions", None)
-        arguments = [*config.cli_arguments(), *(["--positions", positions] if positions else [])]
-        shared = ["--config", str(out / _CONFIG), "--out", str(folder)]
-        options = [config.name, *shared, *arguments, "--seed", str(config.seed)]
+        path = out / f"{name}.options.toml"
+        write_config(path, config, training)
+        options = [config.name, "--config", str(path), "--out", str(folder)]
     code = _process(["train", *options])
     diverged = code == Diverged.exit_code
     result = {"done": diverged or code == 0, "diverged": diverged, "peak_bytes": peak_memory.read(folder)}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from regard.common.dataclass_json import fields_from_json, parse_number, to_json
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import CheckedOptions, check_fields, dashed
+from regard.common.options.checks import CheckedOptions, check_fields
 from regard.common.options.construct import construct
 from regard.common.options.fields import at_least, resolve
 from regard.common.suggestions import known, suggestion
@@ -289,12 +289,6 @@ class TaskConfig(ABC):
         names = {item.name for item in fields(self)}  # type: ignore[arg-type]
         owner = type(self if self.varies in names else self.model)
         return {value: self.with_options(**{self.varies: parse_number(owner, self.varies, value)}) for value in values}
-
-    def cli_arguments(self) -> list[str]:
-        """The arguments of a command line that select this variant."""
-        task_fields = {item.name for item in fields(self)}  # type: ignore[arg-type]
-        owner = self if self.varies in task_fields else self.model
-        return [dashed(self.varies), str(getattr(owner, self.varies))]
 
     # For training
 

@@ -131,19 +131,29 @@ def test_heads_of_a_transformer() -> None:
     check(tasks)
 
 
-def recreated(base: TaskConfig, variant: TaskConfig, config: Path) -> TaskConfig:
-    """The variant as `regard train` makes it of the file of the base and of the arguments of the variant."""
-    write_config(config, base, TrainingConfig(steps=1))
-    args = ["--config", str(config), *variant.cli_arguments(), "--seed", str(variant.seed)]
-    return type(base)(**parse_task(TrainOptions, f"regard train {base.name}", type(base), args).task)
+def recreated(variant: TaskConfig, path: Path) -> TaskConfig:
+    """The variant as `regard train` makes it of its file of options."""
+    write_config(path, variant, TrainingConfig(steps=1))
+    prog = f"regard train {variant.name}"
+    return type(variant)(**parse_task(TrainOptions, prog, type(variant), ["--config", str(path)]).task)
 
 
-def test_arguments_recreate_a_variant(tmp_path: Path) -> None:
+def test_a_file_of_options_recreates_a_variant(tmp_path: Path) -> None:
     seq2seq = Translate.of(data="reverse", width=6, hidden=8, decoder="luong", attention="dot")
     transformer = Translate.of(data="reverse", model="transformer", heads=2, width=8)
-    for base, values in ((seq2seq, "additive,none"), (transformer, "dot+entmax,additive")):
-        for variant in with_seeds(base.variants(split_values("attention", values)), 2).values():
-            assert recreated(base, variant, tmp_path / "compare.toml") == variant
+    compared: list[tuple[TaskConfig, str]] = [(seq2seq, "additive,none"), (transformer, "dot+entmax,additive")]
+    compared += [
+        (TASKS["agent"].of(env="pairs"), "lstm,dot,none"),
+        (TASKS["caption"].of(), "soft,hard"),
+        (TASKS["classify-image"].of(), "se,none"),
+        (TASKS["classify-text"].of(), "dot,bag-of-words"),
+        (TASKS["generate-image"].of(), "half,none"),
+        (TASKS["glimpse"].of(), "2,4"),
+        (TASKS["tag"].of(), "dot,none"),
+    ]
+    for base, values in compared:
+        for variant in with_seeds(base.variants(split_values(base.varies, values)), 2).values():
+            assert recreated(variant, tmp_path / "variant.toml") == variant
 
 
 class TranslateWithBaseline(Translate):
@@ -153,13 +163,6 @@ class TranslateWithBaseline(Translate):
         baseline = TranslateWithBaseline.of(data="reverse", model="transformer", heads=2, width=self.model.width)
         return {**super().variants(values), "baseline": baseline}
 
-    def cli_arguments(self) -> list[str]:
-        return (
-            super().cli_arguments()
-            if self.model_name == "seq2seq"
-            else ["--model", "transformer", "--heads", "2", "--width", "6", "--layers", "3"]
-        )
-
 
 def test_a_baseline_is_a_row_of_the_table(
     tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -167,7 +170,7 @@ def test_a_baseline_is_a_row_of_the_table(
     base = TranslateWithBaseline.of(data="reverse", width=6, hidden=8)
     variants = base.variants(["dot"])
     for variant in variants.values():
-        assert recreated(base, variant, tmp_path / "compare.toml") == variant
+        assert recreated(variant, tmp_path / "variant.toml") == variant
     monkeypatch.setitem(TASKS, "translate", TranslateWithBaseline)
     monkeypatch.setattr(comparison, "_process", train_in_process)
     sizes = ["--width", "6", "--hidden", "8", "--batch", "96", "--threads", "1", "--tokens", "words"]

@@ -120,8 +120,6 @@ def test_a_comparison_trains_the_variants_that_it_checks() -> None:
         variants = small(env="target", places=chosen).variants(["lstm", "gru", "dot", "none"])
         places = {"lstm": expected, "gru": expected, "dot": "none", "none": "none"}
         assert {name: task.model.places for name, task in variants.items()} == places
-        for name, task in variants.items():
-            assert task.cli_arguments() == ["--memory", name, "--places", places[name]]
     assert small(env="pairs").variants(["lstm"])["lstm"].model.places == "none"
     # a window is of those that attend to moves
     windows = {name: task.model.window for name, task in small(window=2).variants(["gru", "dot"]).items()}

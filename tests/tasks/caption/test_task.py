@@ -199,8 +199,6 @@ def test_the_task_is_known_and_its_versions_differ() -> None:
     variants = Caption.of().variants(["soft", "hard"])
     assert variants == {"soft": Caption.of(), "hard": Caption.of(attention="hard")}
     # a file of options may hold those of the other attention
-    assert variants["soft"].cli_arguments() == ["--attention", "soft", "--expected", "None", "--entropy", "None"]
-    assert variants["hard"].cli_arguments() == ["--attention", "hard", "--doubly", "None"]
     with pytest.raises(ValueError, match="doubly=0.5 belongs to attention='soft', not to 'hard'"):
         Caption.of(doubly=0.5).variants(["hard"])
     task.load().sketch()

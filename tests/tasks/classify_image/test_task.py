@@ -304,8 +304,6 @@ def test_an_unknown_gate_is_told_the_nearest() -> None:
 def test_variants() -> None:
     task = ClassifyImage.of(train=Path("x"), **SMALL)
     assert [variant.model.gate for variant in task.variants(["none", "se"]).values()] == [None, "se"]
-    assert task.variants(["se"])["se"].cli_arguments() == ["--gate", "se"]
-    assert task.cli_arguments() == []
     assert task.title == "a network on x"
     with pytest.raises(ValueError, match="--gate belongs to --model convnet or mlp, not to rows; leave --model out"):
         ClassifyImage.of(model="rows").variants(["se"])

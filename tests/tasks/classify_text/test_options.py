@@ -113,8 +113,6 @@ def test_a_comparison_has_a_bag_of_words() -> None:
     assert variants["dot"].model == ClassifyText.of(model="hierarchical", attention="dot").model
     assert variants["bag-of-words"].model == BagOfWordsOptions()
     assert list(task.variants(["bag-of-words", "dot"])) == ["dot", "bag-of-words"]
-    assert variants["dot"].cli_arguments() == ["--attention", "dot"]
-    assert variants["bag-of-words"].cli_arguments() == ["--model", "bag-of-words"]
     with pytest.raises(
         ValueError,
         match="does not attend, so there is nothing to compare; leave --model out: a bag of words is always compared",

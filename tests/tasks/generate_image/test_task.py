@@ -342,7 +342,6 @@ def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
 def test_variants() -> None:
     task = GenerateImage.of(train=Path("x"), **SMALL)
     assert [variant.model.attention for variant in task.variants(["none", "half"]).values()] == ["none", "half"]
-    assert task.variants(["half"])["half"].cli_arguments() == ["--attention", "half"]
     assert task.title == "a generator on x"
     assert (task.metric, task.model.width) == ("distance", 4)
     assert (task.metrics["distance"], task.metrics["recognised"]) == (False, True)

@@ -225,8 +225,6 @@ def test_variants_of_a_comparison() -> None:
     variants = Translate().variants(["additive", "none"])
     assert variants["additive"] == Translate.of(attention="additive")
     assert variants["none"] == Translate.of(decoder="fixed")
-    assert variants["additive"].cli_arguments() == ["--attention", "additive"]
-    assert variants["none"].cli_arguments() == ["--attention", "None", "--decoder", "fixed"]
     heads = Translate.of(model="transformer", heads=2).variants(["dot+entmax"])
     assert heads["dot+entmax"].model.attention == "dot,entmax"
     nothing = "--decoder fixed does not attend, so there is nothing to compare; name it none in --attention, which is"

@@ -323,9 +323,6 @@ class AgentConfig(TaskConfig):
         module = env.removeprefix(GYM).rpartition(":")[0] if isinstance(env, str) and env.startswith(GYM) else ""
         return (module,) if module else ()
 
-    def cli_arguments(self) -> list[str]:
-        return [*super().cli_arguments(), "--places", self.model.places]
-
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
         if option == "memory" and value in _FIXED_WINDOW:

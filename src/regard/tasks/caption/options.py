@@ -265,13 +265,6 @@ class Caption(TaskConfig):
         opened = {name: None for name, value in defaults.items() if options.get(name) == value}
         return {value: self.with_options(attention=value, **opened) for value in values}
 
-    def cli_arguments(self) -> list[str]:
-        """Also the options of the other attention, which a file of options may give."""
-        (other,) = set(_OF_ATTENTION) - {self.attention_kind}
-        names = [name for name in _OF_ATTENTION[other] if hasattr(self, name) or hasattr(self.model, name)]
-        opened = [word for name in names for word in (f"--{name}", "None")]
-        return [*super().cli_arguments(), *opened]
-
     def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE --picture words.png"
 

@@ -195,9 +195,5 @@ class ClassifyImage(LabelledImageConfig):
             raise ValueError(f"--gate belongs to --model convnet or mlp, not to {self.model_name}; leave --model out")
         return super().variants(values)
 
-    def cli_arguments(self) -> list[str]:
-        gate = getattr(self.model, "gate", None)
-        return [] if gate is None else ["--gate", gate]
-
     def next_command(self, run: str) -> str:
         return f"regard predict {run} PICTURE"

@@ -259,9 +259,6 @@ class ClassifyText(RecallOptions, TextFileConfig):
             return attending
         return {**attending, BAG_OF_WORDS: replace(self, model=BagOfWordsOptions())}
 
-    def cli_arguments(self) -> list[str]:
-        return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()
-
     def preparation_notice(self, folder: Path, new: bool) -> str:
         size = 0.0 if self.train is None or not self.train.is_file() else self.train.stat().st_size / 1e6
         # two seconds or so per megabyte

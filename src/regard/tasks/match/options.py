@@ -333,9 +333,6 @@ class Match(TextFileConfig):
         attending = super().variants([value for value in values if value != BAG_OF_WORDS])
         return {**attending, BAG_OF_WORDS: replace(self, model=BagOfPairsOptions(), word_dropout=0.0)}
 
-    def cli_arguments(self) -> list[str]:
-        return ["--model", BAG_OF_WORDS] if self.model_name == BAG_OF_WORDS else super().cli_arguments()
-
     @classmethod
     def join_texts(cls, texts: Sequence[str]) -> Sequence[str]:
         """Two arguments without a tab or a line break are the texts of a pair, in this order."""

@@ -210,6 +210,3 @@ class Tag(TextFileConfig):
             return attending
         window = WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
         return {**attending, WINDOW: replace(self, model=window)}
-
-    def cli_arguments(self) -> list[str]:
-        return ["--model", WINDOW] if self.model_name == WINDOW else super().cli_arguments()

@@ -308,11 +308,6 @@ class Translate(TaskConfig):
         options = {name: none if name == "none" else {"attention": name.replace("+", ",")} for name in values}
         return {name: self.with_options(**each) for name, each in options.items()}
 
-    def cli_arguments(self) -> list[str]:
-        return super().cli_arguments() + (
-            [] if self.model.attends else ["--decoder", getattr(self.model, "decoder", "fixed")]
-        )
-
     def next_command(self, run: str) -> str:
         return f"regard translate {run}"
 
