@@ -12,8 +12,8 @@ import regard
 from regard import Attention, KVCache, Learnable, MultiHead, Need
 from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.losses import Baseline, doubly_stochastic, frobenius_penalty, linear_cross_entropy, reinforce
-from regard.losses.adaptive_softmax import AdaptiveSoftmax
-from regard.losses.info_nce import info_nce
+from regard.losses.functional import info_nce
+from regard.losses.vocabulary import AdaptiveSoftmax
 from regard.training.runtime.distributed import join
 
 

@@ -13,7 +13,7 @@ from benchmarks.claims.claim import Claim, Criterion, Measured, Number, Panel, P
 from benchmarks.claims.strings import CLASSES, VOCABULARY, Strings, strings
 from benchmarks.claims.training import minimise
 from regard import Argmax, Need
-from regard.losses.reinforce import Baseline, reinforce
+from regard.losses.policy_gradient import Baseline, reinforce
 from regard.models.self_attentive import SelfAttentive
 
 _ENTROPY = 0.02

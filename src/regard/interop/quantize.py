@@ -19,7 +19,7 @@ from regard.common import checks
 from regard.kernels.int8_linear import Int8Matrix, native_reason, quantize_matrix
 from regard.kernels.native_library import instruction_set
 from regard.layers.adaptive_embedding import AdaptiveEmbedding
-from regard.losses.adaptive_softmax import AdaptiveSoftmax
+from regard.losses.vocabulary import AdaptiveSoftmax
 
 ACTIVATIONS = ("int8", "float32")
 # fewest elements of a weight in 8 bits: smaller ones save no memory, and often decide a class

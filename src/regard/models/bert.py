@@ -13,7 +13,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
-from regard.losses.linear_cross_entropy import vocabulary_loss
+from regard.losses.vocabulary import vocabulary_loss
 from regard.models.language_model import init_weights
 
 NORMS = ("pre", "post")

@@ -14,8 +14,7 @@ from regard.attn.terms.mask import Documents, Mask
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalStack, CausalState, Memory
 from regard.layers.transformer import EncoderLayer, FeedForward, GatedFeedForward
-from regard.losses.adaptive_softmax import AdaptiveSoftmax
-from regard.losses.linear_cross_entropy import vocabulary_loss
+from regard.losses.vocabulary import AdaptiveSoftmax, vocabulary_loss
 
 
 class LanguageModelOutput(NamedTuple):

@@ -15,7 +15,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import check_heads
 from regard.layers.transformer import EncoderLayer
-from regard.losses.adaptive_softmax import AdaptiveSoftmax, cluster_bounds, cluster_widths
+from regard.losses.vocabulary import AdaptiveSoftmax, cluster_bounds, cluster_widths
 from regard.models.language_model import TransformerLanguageModel, init_weights
 
 NORMS = ("pre", "post")

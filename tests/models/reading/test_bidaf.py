@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attn.catalogue import MECHANISMS
 from regard.data.text.words import WordEncoder, WordInputs
-from regard.losses.span import span_nll
+from regard.losses.functional import span_nll
 from regard.models.reading.bidaf import BiDAF, ReaderSizes
 from regard.models.reading.passage_flow import FLOWS
 from regard.recording.record import record

@@ -14,7 +14,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalState, StackOutput
 from regard.layers.pointer_generator import CopyMixture, CopySource, PointerGenerator
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.losses.linear_cross_entropy import vocabulary_loss
+from regard.losses.vocabulary import vocabulary_loss
 from regard.models.language_model import TransformerLanguageModel
 from regard.models.responding.flat_history import REPLYING, FlatHistory, join_turns
 from regard.models.responding.responder import History, Responder

@@ -21,7 +21,7 @@ from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.stack import Bridge, Stack
-from regard.losses.linear_cross_entropy import vocabulary_loss
+from regard.losses.vocabulary import vocabulary_loss
 from regard.models.encoder_decoder import embeddings
 from regard.models.responding.responder import History, Responder, is_predicted
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.data.environments.base import Actions
 from regard.data.environments.games import VectorGames
-from regard.losses.ppo import generalized_advantages
+from regard.losses.policy_gradient import generalized_advantages
 from regard.models.acting.agent import Agent, AgentInputs, AgentOutput
 from regard.models.acting.memory import MemoryState
 from regard.models.acting.message_memory import MessageMemory

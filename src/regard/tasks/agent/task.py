@@ -18,7 +18,7 @@ from regard.common.wording import plural
 from regard.data.environments.base import AnsweredEnvironment, EnvironmentSpec, ObjectEnvironment
 from regard.data.environments.catalogue import begin_games
 from regard.inference.evaluation import Evaluation, Progress
-from regard.losses.ppo import ppo_terms
+from regard.losses.policy_gradient import ppo_terms
 from regard.models.acting.agent import Agent, AgentInputs
 from regard.models.acting.memory import MemoryState
 from regard.models.acting.places_memory import FeatureMap

@@ -12,7 +12,7 @@ from torch import nn
 from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation, Progress
-from regard.losses.hinge import hinge
+from regard.losses.functional import hinge
 from regard.models.sagan import SelfAttentionGAN
 from regard.tasks.base import Task
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier

@@ -19,7 +19,7 @@ from regard.inference.batches import similar_batches
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe
 from regard.layers.span_search import best_spans
-from regard.losses.span import span_nll
+from regard.losses.functional import span_nll
 from regard.models.reading.bidaf import BiDAF, SpanLogits
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording

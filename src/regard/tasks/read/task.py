@@ -14,7 +14,7 @@ from regard.data.questions.squad import SpanQuestion, SpanQuestions, write_quest
 from regard.data.text.words import WordEncoder
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
-from regard.losses.span import span_nll
+from regard.losses.functional import span_nll
 from regard.metrics.answers import AnswerScores, answer_scores, exact_match
 from regard.metrics.intervals import nats_interval
 from regard.models.reading.bidaf import BiDAF, ReaderSizes

@@ -22,7 +22,7 @@ from regard.decoding.protocol import Decoder, DecodingState, Hypothesis
 from regard.decoding.search import Search, run_search
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses import reinforce
-from regard.losses.linear_cross_entropy import vocabulary_loss
+from regard.losses.vocabulary import vocabulary_loss
 from regard.training.run_folder import initial_folder
 
 

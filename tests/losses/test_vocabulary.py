@@ -1,21 +1,21 @@
-"""The vocabulary layer with its cross-entropy, held to torch's own."""
+"""The vocabulary layer with its cross-entropy, and AdaptiveSoftmax, held to torch's."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.losses import linear_cross_entropy
+from regard.layers.adaptive_embedding import AdaptiveEmbedding
+from regard.losses import AdaptiveSoftmax, linear_cross_entropy
+from regard.losses.vocabulary import cluster_widths
 
 # sizes that share no factor: a swapped axis must fail
 N, D, V = 7, 5, 11
-
 Given = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
 
@@ -37,8 +37,7 @@ def theirs(states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
 def test_value_and_gradient_are_those_of_torch(
     bias: bool, smoothing: float, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # by sys.modules: the package has the function under the name of its module
-    monkeypatch.setattr(sys.modules["regard.losses.linear_cross_entropy"], "_MAX_LOGITS", room)
+    monkeypatch.setattr("regard.losses.vocabulary._MAX_LOGITS", room)
     states, weight, offset, targets = given(bias)
     inputs = [t for t in (states, weight, offset) if t is not None]
     total, nll = linear_cross_entropy(states, weight, targets, bias=offset, smoothing=smoothing)
@@ -51,25 +50,6 @@ def test_value_and_gradient_are_those_of_torch(
     got = torch.autograd.grad(total * 0.37, inputs)
     for one, other in zip(got, torch.autograd.grad(want * 0.37, inputs), strict=True):
         torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
-def test_the_gradient_is_the_slope(smoothing: float) -> None:
-    """gradcheck takes two backward passes; here one is all there is."""
-    states, weight, bias, targets = given()
-    inputs = [t for t in (states, weight, bias) if t is not None]
-    slopes = torch.autograd.grad(
-        linear_cross_entropy(states, weight, targets, bias=bias, smoothing=smoothing)[0], inputs
-    )
-    for t, slope in zip(inputs, slopes, strict=True):
-        way = torch.randn_like(t)
-
-        def at(step: float, t: Tensor = t, way: Tensor = way) -> Tensor:
-            moved = [other + step * way if other is t else other for other in inputs]
-            return linear_cross_entropy(moved[0], moved[1], targets, bias=moved[2], smoothing=smoothing)[0]
-
-        with torch.no_grad():
-            torch.testing.assert_close((slope * way).sum(), (at(1e-5) - at(-1e-5)) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 2])
@@ -207,52 +187,79 @@ def test_inputs_are_not_mutated() -> None:
         assert torch.equal(one, other)
 
 
-def test_a_second_backward_is_an_error() -> None:
-    states, weight, bias, targets = given()
-    total, _ = linear_cross_entropy(states, weight, targets, bias=bias)
-    total.backward(retain_graph=True)
-    with pytest.raises(
-        RuntimeError, match="linear_cross_entropy has one backward pass, .* call linear_cross_entropy again"
-    ):
-        total.backward()
+# sizes of the adaptive softmax
+ROWS, WIDTH, WORDS = 17, 8, 23
 
 
-def test_a_second_derivative_is_refused_with_the_way_out() -> None:
-    """A gradient penalty through the states would silently lack terms."""
-    x, weight = torch.randn(5, 4, requires_grad=True), torch.randn(7, 4)
-    loss, _ = linear_cross_entropy(torch.tanh(x), weight, torch.tensor([0, 1, 2, 3, 4]))
-    with pytest.raises(
-        RuntimeError, match="linear_cross_entropy has no second derivative here.*or use F.cross_entropy"
-    ):
-        torch.autograd.grad(loss, x, create_graph=True)
+def pair(cutoffs: list[int], div: int) -> tuple[AdaptiveSoftmax, nn.AdaptiveLogSoftmaxWithLoss]:
+    """Both with the same weights; torch's tails have no bias."""
+    ours = AdaptiveSoftmax(WIDTH, WORDS, cutoffs, div=div).double()
+    theirs = nn.AdaptiveLogSoftmaxWithLoss(WIDTH, WORDS, cutoffs, div_value=div, head_bias=True).double()
+    with torch.no_grad():
+        theirs.head.weight.copy_(torch.cat([ours.shortlist.weight, ours.clusters.weight]))
+        theirs.head.bias.copy_(torch.cat([ours.shortlist.bias, ours.clusters.bias]))
+        for n, (projection, tail) in enumerate(zip(ours.projections, ours.tails, strict=True)):
+            theirs.tail[n][0].weight.copy_(projection.T)
+            theirs.tail[n][1].weight.copy_(tail.weight)
+            nn.init.zeros_(tail.bias)
+    return ours, theirs
 
 
-def test_what_is_wrong_is_told() -> None:
-    states, weight, _, targets = given()
-    with pytest.raises(
-        ValueError, match=r"states must be as wide as weight, got \(7, 5\) and \(11, 4\); .*Linear\(5, 11\)"
-    ):
-        linear_cross_entropy(states, weight[:, :4], targets)
-    for size in ((10,), (1,), (1, 11)):
-        with pytest.raises(
-            ValueError, match=r"bias must be one number per word of weight, got .* \(11, 5\); .*\(5, 11\)"
-        ):
-            linear_cross_entropy(states, weight, targets, bias=torch.zeros(size))
-    with pytest.raises(
-        ValueError, match=r"targets must be one per row of states, got \(6\) .*\(7, 5\).*states\[keep\]"
-    ):
-        linear_cross_entropy(states, weight, targets[:6])
-    with pytest.raises(ValueError, match=r"targets must be one per row of states, got \(1, 7\) .*\(1, 7, 5\)"):
-        linear_cross_entropy(states[None], weight, targets[None])
-    with pytest.raises(TypeError, match=r"targets must be int64, the numbers of words, got torch.int32; .*\.long\(\)"):
-        linear_cross_entropy(states, weight, targets.int())
-    for wrong in (-100, V):
-        targets[2] = wrong
-        with pytest.raises(
-            ValueError, match=rf"targets must be words 0 to 10 of weight, got {wrong}; .*targets\[keep\]"
-        ):
-            linear_cross_entropy(states, weight, targets)
-    targets[2] = 0
-    for smoothing in (-0.1, 1.0):
-        with pytest.raises(ValueError, match=f"smoothing must be 0 or more and below 1, got {smoothing}; try 0.1"):
-            linear_cross_entropy(states, weight, targets, smoothing=smoothing)
+@pytest.mark.parametrize(("cutoffs", "div"), [([5], 2), ([5, 11], 2), ([1, 2, 20], 2), ([22], 1)], ids=str)
+@pytest.mark.parametrize("chosen", ["all", "shortlist", "last"])
+def test_the_adaptive_softmax_is_that_of_torch(cutoffs: list[int], div: int, chosen: str) -> None:
+    ours, theirs = pair(cutoffs, div)
+    states = torch.randn(ROWS, WIDTH, dtype=torch.float64, requires_grad=True)
+    targets = {
+        "all": torch.arange(ROWS) * 7 % WORDS,
+        "shortlist": torch.arange(ROWS) % cutoffs[0],
+        "last": torch.full((ROWS,), WORDS - 1),
+    }[chosen]
+    torch.testing.assert_close(ours(states), theirs.log_prob(states))
+    total, nll = ours.token_loss(states, targets)
+    want = theirs(states, targets)
+    torch.testing.assert_close(nll, -want.output.detach())
+    torch.testing.assert_close(total, -want.output.sum())
+    (got,) = torch.autograd.grad(total, states, retain_graph=True)
+    torch.testing.assert_close(got, torch.autograd.grad(want.loss * ROWS, states)[0])
+    ours.zero_grad()
+    ours.token_loss(states, targets)[0].backward()
+    (theirs(states, targets).loss * ROWS).backward()
+    torch.testing.assert_close(
+        torch.cat([ours.shortlist.weight.grad, ours.clusters.weight.grad]), theirs.head.weight.grad
+    )
+    for n, tail in enumerate(ours.tails):
+        if tail.weight.grad is not None:
+            torch.testing.assert_close(tail.weight.grad, theirs.tail[n][1].weight.grad)
+            torch.testing.assert_close(ours.projections[n].grad.T, theirs.tail[n][0].weight.grad)
+
+
+def test_probabilities_sum_to_one_with_every_bias() -> None:
+    layer = AdaptiveSoftmax(WIDTH, WORDS, [5, 11]).double()
+    for tail in layer.tails:
+        nn.init.normal_(tail.bias)
+    states, targets = torch.randn(2, ROWS, WIDTH, dtype=torch.float64), torch.randint(0, WORDS, (ROWS,))
+    log_p = layer(states)
+    assert log_p.shape == (2, ROWS, WORDS)
+    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(2, ROWS, dtype=torch.float64))
+    nll = layer.token_loss(states[0], targets)[1]
+    torch.testing.assert_close(nll, -log_p[0].gather(-1, targets.unsqueeze(-1)).squeeze(-1).detach())
+    assert repr(layer).startswith("AdaptiveSoftmax(\n  8, 23, cutoffs=[5, 11]")
+
+
+def test_the_embedding_is_a_table_of_projected_vectors() -> None:
+    sizes, widths = [5, 6, 12], cluster_widths(WIDTH, 2, 2)
+    assert widths == [8, 4, 2]
+    layer = AdaptiveEmbedding(sizes, widths).double()
+    tables = [table.weight for table in layer.tables]
+    whole = torch.cat([tables[0], *(t @ p.T for t, p in zip(tables[1:], layer.projections, strict=True))])
+    tokens = torch.randint(0, WORDS, (2, 3, ROWS))
+    torch.testing.assert_close(layer(tokens), whole[tokens])
+
+    def run(*parameters: Tensor) -> Tensor:
+        return torch.func.functional_call(
+            layer, dict(zip(dict(layer.named_parameters()), parameters, strict=True)), tokens[0]
+        )
+
+    assert torch.autograd.gradcheck(run, tuple(layer.parameters()))
+    assert layer(tokens[:0]).shape == (0, 3, ROWS, WIDTH)
