@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -97,6 +97,9 @@ class TaskConfig(ABC):
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # values of open fields, its own and its model's, by data set
     has_line_breaks: ClassVar[bool] = False  # whether an input of text may have several lines
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf")  # endings that --picture takes
+    content: ClassVar[str] = "files"  # the plural of what files of one's own hold
+    file_options: ClassVar[tuple[str, ...]] = ()  # options that mean nothing without --train
+    usage: ClassVar[str] = "predict {run}"  # a command that uses a trained run
     # what `regard chat` shows beside each turn: a reply, the state of the dialogue, or None for a task without chat
     chats: ClassVar[Literal["reply", "state"] | None] = None
     is_served: ClassVar[bool] = False  # whether `regard serve` takes it; its predictor's endpoint has the path
@@ -129,6 +132,7 @@ class TaskConfig(ABC):
         defaults = {**self.defaults.get(self.dataset, {}), **model.task_defaults}
         resolve(self, defaults)
         object.__setattr__(self, "model", model.resolved(defaults))
+        self._check_file_options()
 
     def load(self) -> Task[Any, Any]:
         """The work of the task; its module, and torch with it, are imported here."""
@@ -136,13 +140,13 @@ class TaskConfig(ABC):
         return task
 
     @property
-    @abstractmethod
     def title(self) -> str:
         """The model and its data, in a few words."""
+        return f"{self.model_name} on {self.dataset_label}"
 
-    @abstractmethod
     def next_command(self, run: str) -> str:
         """A command that uses a trained run."""
+        return f"regard {self.usage.format(run=run)}"
 
     @property
     def initial_files(self) -> tuple[str, ...]:
@@ -307,11 +311,13 @@ class TaskConfig(ABC):
         """Reads the data. What is learned from it is saved in the folder, or if not `new` loaded."""
         return self.load().prepare(folder, new)
 
-    def _check_files_given(self, names: Sequence[str], content: str, train: str) -> None:
+    def _check_file_options(self) -> None:
         """Raises for options that embedded data has no use for."""
-        for name in names:
+        for name in self.file_options:
             if _is_given(value := getattr(self, name)) and not _is_given(self.train):
-                raise ValueError(f"{name}={_as_typed(value)} belongs to {content} of your own; give {train} as well")
+                train: Field[Any] = type(self).__dataclass_fields__["train"]  # type: ignore[attr-defined]
+                way = "=".join(["train", *([train.metadata["metavar"]] if "metavar" in train.metadata else [])])
+                raise ValueError(f"{name}={_as_typed(value)} belongs to {self.content} of your own; give {way} as well")
 
 
 Config = TypeVar("Config", bound=TaskConfig)
@@ -376,7 +382,9 @@ class LabelledImageConfig(TaskConfig):
     """Options of a task that trains on labelled images."""
 
     unit: ClassVar[str] = "images"
+    content: ClassVar[str] = "images"
     embedded: ClassVar[str] = "digits"
+    file_options: ClassVar[tuple[str, ...]] = ("size",)
     run_files: ClassVar[tuple[str, ...]] = (
         "images.json",
         EXAMPLES,
@@ -390,10 +398,6 @@ class LabelledImageConfig(TaskConfig):
     """Your own images: a folder with IDX files (MNIST), plain or .gz, or with one folder of images per class."""
     size: int | None = at_least(1)
     """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_files_given(["size"], "images", "train=FOLDER")
 
 
 def _is_given(value: object) -> bool:

@@ -165,6 +165,7 @@ class AgentConfig(TaskConfig):
         "gym": _MOST,
     }
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html")
+    usage: ClassVar[str] = "watch {run}"
     Evaluate: ClassVar[type] = EvaluateAgent
     Predict: ClassVar[type] = PredictAgent
 
@@ -338,6 +339,3 @@ class AgentConfig(TaskConfig):
     @property
     def title(self) -> str:
         return f"an agent on {self.env}"
-
-    def next_command(self, run: str) -> str:
-        return f"regard watch {run}"

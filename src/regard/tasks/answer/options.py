@@ -71,6 +71,7 @@ class Answer(TextFilesConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("stories.json",)
     has_line_breaks: ClassVar[bool] = True
     picture_suffixes: ClassVar[tuple[str, ...]] = (".png", ".svg", ".pdf", ".html", ".txt")
+    usage: ClassVar[str] = "view {run}"
     Evaluate: ClassVar[type] = EvaluateAnswers
 
     data: Literal["stories"] | None = None
@@ -105,6 +106,3 @@ class Answer(TextFilesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_valid_share(self)
-
-    def next_command(self, run: str) -> str:
-        return f"regard view {run}"

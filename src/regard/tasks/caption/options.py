@@ -190,6 +190,9 @@ class Caption(TaskConfig):
         "validate_every": 200,
         "save_every": 200,
     }
+    content: ClassVar[str] = "images"
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "size")
+    usage: ClassVar[str] = "predict {run} PICTURE --picture words.png"
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateCaptions
     Predict: ClassVar[type] = PredictCaptions
@@ -232,7 +235,6 @@ class Caption(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_files_given(["valid", "test", "size"], "images", "train=FILE")
         chosen = SimpleNamespace(attention=self.attention_kind, doubly=self.doubly, entropy=self.entropy)
         check_owner(chosen, "attention", {"soft": ("doubly",), "hard": ("entropy",)})
         resolve(self, _OF_ATTENTION[self.attention_kind])
@@ -264,9 +266,6 @@ class Caption(TaskConfig):
         defaults = _OF_ATTENTION["soft"] | _OF_ATTENTION["hard"]
         opened = {name: None for name, value in defaults.items() if options.get(name) == value}
         return {value: self.with_options(attention=value, **opened) for value in values}
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run} PICTURE --picture words.png"
 
     def preparation_notice(self, folder: Path, new: bool) -> str:
         return "composing scenes of handwritten digits" if self.dataset == "scenes" else ""

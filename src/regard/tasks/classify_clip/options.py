@@ -195,6 +195,9 @@ class ClassifyClip(TaskConfig):
     run_files: ClassVar[tuple[str, ...]] = ("clips.json", EXAMPLES, "baseline.safetensors")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("clips.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("size",)
+    content: ClassVar[str] = "clips"
+    file_options: ClassVar[tuple[str, ...]] = ("size",)
+    usage: ClassVar[str] = "predict {run} CLIP"
     Evaluate: ClassVar[type] = EvaluateImages
     Predict: ClassVar[type] = PredictClips
 
@@ -216,10 +219,6 @@ class ClassifyClip(TaskConfig):
     seed: int = random_seed(0)
     """Determines initial weights, the order of batches, dropout, and which clips are held out."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_files_given(["size"], "clips", "train=PATH")
-
     @property
     def title(self) -> str:
         names = {"frames": "attention to frames", "convnet": "a network", "cell": "a gated cell"}
@@ -232,6 +231,3 @@ class ClassifyClip(TaskConfig):
                 f"--attention belongs to --model frames or transformer, not to {self.model_name}; choose one of them"
             )
         return super().variants(values)
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run} CLIP"

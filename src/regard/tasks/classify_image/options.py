@@ -142,6 +142,7 @@ class ClassifyImage(LabelledImageConfig):
         "Gates by name, as `regard list gates` has them, also with options (se:reduction=4); none is a network without "
         "gates."
     )
+    usage: ClassVar[str] = "predict {run} PICTURE"
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateImages
     Attack: ClassVar[type] = AttackImages
@@ -194,6 +195,3 @@ class ClassifyImage(LabelledImageConfig):
         if not isinstance(self.model, ConvNetOptions | MLPOptions):
             raise ValueError(f"--gate belongs to --model convnet or mlp, not to {self.model_name}; leave --model out")
         return super().variants(values)
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run} PICTURE"

@@ -191,6 +191,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
     )
     vocabulary_files: ClassVar[tuple[str, ...]] = ("texts.json", "tokens.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "min_count")
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "text_column", "label_column")
     Evaluate: ClassVar[type] = EvaluateLabelledTexts
     Attack: ClassVar[type] = AttackLabelledTexts
     Predict: ClassVar[type] = PredictTextClasses
@@ -231,7 +232,6 @@ class ClassifyText(RecallOptions, TextFileConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_files_given(["text_column", "label_column"], "texts", "train")
         self._check_recall(self.dataset, self.tokens, ("characters",))
         if self.min_count != _MIN_COUNT and self.tokens not in WORD_KINDS:
             raise ValueError(

@@ -137,6 +137,7 @@ class Embed(TextFilesConfig):
     run_files: ClassVar[tuple[str, ...]] = ("pairs.json", EXAMPLES, *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ENCODER_FILES
     weight_fields: ClassVar[tuple[str, ...]] = ("max_length",)
+    usage: ClassVar[str] = "embed {run} --file FILE --out vectors.npy"
     Predict: ClassVar[type] = PredictVectors
 
     data: Literal["same-day"] | None = None
@@ -156,6 +157,3 @@ class Embed(TextFilesConfig):
     process."""
     valid_pairs: int = at_least(1, 1000)
     """Without --valid: one in ten pairs is held out to validate on, at most this many."""
-
-    def next_command(self, run: str) -> str:
-        return f"regard embed {run} --file FILE --out vectors.npy"

@@ -72,6 +72,7 @@ class GenerateImage(LabelledImageConfig):
         "warmup": 0,
         "clip": None,
     }
+    usage: ClassVar[str] = "predict {run} CLASS --picture samples.png"
     Evaluate: ClassVar[type] = EvaluateImages
     Predict: ClassVar[type] = PredictSamples
 
@@ -100,9 +101,6 @@ class GenerateImage(LabelledImageConfig):
     @property
     def title(self) -> str:
         return f"a generator on {self.dataset_label}"
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run} CLASS --picture samples.png"
 
     def preparation_notice(self, folder: Path, new: bool) -> str:
         trains = new or not (folder / JUDGE).exists()

@@ -73,6 +73,7 @@ class Glimpse(LabelledImageConfig):
     varies_help: ClassVar[str] = "Numbers of glimpses per image, such as 1,2,4."
     # a small model bears a higher learning rate than most
     training: ClassVar[dict[str, Any]] = {"lr": 2e-3, "warmup": 100}
+    usage: ClassVar[str] = "predict {run} PICTURE --picture path.png"
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateGlimpses
     Attack: ClassVar[type] = AttackImages
@@ -137,6 +138,3 @@ class Glimpse(LabelledImageConfig):
             return self.model.patch
         side = min(height, width)
         return max(side * 2 // 7, 4) if self.scene == "plain" else max(side * 3 // 7, 6)
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run} PICTURE --picture path.png"

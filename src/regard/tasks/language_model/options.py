@@ -220,6 +220,7 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
     run_files: ClassVar[tuple[str, ...]] = ("text.json", EXAMPLES, "tokens.json")
     has_line_breaks: ClassVar[bool] = True
     chats: ClassVar[Literal["reply", "state"] | None] = "reply"
+    usage: ClassVar[str] = 'generate {run} "The "'
     Evaluate: ClassVar[type] = EvaluateLanguageModel
     Predict: ClassVar[type] = GenerateText
     Serve: ClassVar[type] = ServeLanguageModel
@@ -259,6 +260,3 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
 
         valid = max(round(self.valid_share * _STRINGS), 1)
         return recall.documents(recall.splits(self.seed, max(_STRINGS - valid, 1), valid, 1, **self.recall_sizes))
-
-    def next_command(self, run: str) -> str:
-        return f'regard generate {run} "The "'

@@ -85,6 +85,7 @@ class MaskedLM(RunningTextConfig):
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {"bert": BERTOptions}
     run_files: ClassVar[tuple[str, ...]] = ("text.json", EXAMPLES, "tokens.json", "baseline.safetensors")
+    usage: ClassVar[str] = 'predict {run} "the [MASK] of"'
     Predict: ClassVar[type] = PredictMasked
 
     data: Literal["manual"] | None = None
@@ -106,6 +107,3 @@ class MaskedLM(RunningTextConfig):
     def vocabulary_size(self) -> int:
         """The largest number of tokens, special ones included; the mask token is one more."""
         return self.vocabulary
-
-    def next_command(self, run: str) -> str:
-        return f'regard predict {run} "the [MASK] of"'

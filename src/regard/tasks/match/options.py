@@ -276,6 +276,7 @@ class Match(TextFileConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("pairs.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "columns")
     Predict: ClassVar[type] = PredictTextClasses
     Attack: ClassVar[type] = AttackPairs
     Evaluate: ClassVar[type] = EvaluatePairs
@@ -309,7 +310,6 @@ class Match(TextFileConfig):
                 raise ValueError(f"word_dropout={self.word_dropout} drops words, and {reason}; leave word_dropout out")
             object.__setattr__(self, "word_dropout", 0.0)
         super().__post_init__()
-        self._check_files_given(["columns"], "pairs", "train")
         if self.columns is not None:
             Columns.parse(self.columns)
 

@@ -102,6 +102,7 @@ class ReadConfig(TextFileConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("reading.json",)
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
+    usage: ClassVar[str] = "view {run}"
     Predict: ClassVar[type] = PredictSpans
 
     data: Literal["timetables"] | None = None
@@ -135,6 +136,3 @@ class ReadConfig(TextFileConfig):
     @property
     def title(self) -> str:
         return f"{self.model_name} with {self.model.attention} on {self.dataset_label}"
-
-    def next_command(self, run: str) -> str:
-        return f"regard view {run}"

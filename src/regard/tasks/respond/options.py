@@ -237,6 +237,7 @@ class Respond(TextFileConfig):
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tokens.json", *DECODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "words")
     chats: ClassVar[Literal["reply", "state"] | None] = "reply"
+    usage: ClassVar[str] = "chat {run}"
     Evaluate: ClassVar[type] = EvaluateReplies
     Predict: ClassVar[type] = PredictReplies
     Serve: ClassVar[type] = ServeDialogues

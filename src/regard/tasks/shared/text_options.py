@@ -235,23 +235,12 @@ class ServeTextInputs:
 class TextConfig(TaskConfig):
     """The options of a task that reads texts."""
 
-    content: ClassVar[str]  # the plural of what its files hold
     input_kind: ClassVar[InputKind] = InputKind.TEXT
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = "Mechanisms by name, as `regard list` has them."
     is_served: ClassVar[bool] = True
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test")
     Serve: ClassVar[type] = ServeTextInputs
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_files_given(["valid", "test"], self.content, "train")
-
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
-
-    def next_command(self, run: str) -> str:
-        return f"regard {'predict' if self.chats is None else 'chat'} {run}"
 
 
 def check_valid_share(config: Any) -> None:

@@ -164,6 +164,7 @@ class Tag(TextFileConfig):
     run_files: ClassVar[tuple[str, ...]] = ("tags.json", EXAMPLES, *ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("tags.json", *ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("scheme", "words", "vocabulary")
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "column")
     Predict: ClassVar[type] = PredictTags
     Attack: ClassVar[type] = AttackTextFile
 
@@ -192,10 +193,6 @@ class Tag(TextFileConfig):
 
     batch: int = at_least(1)
     """Words per batch, padding included, at most."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_files_given(["column"], "sentences", "train")
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a window of three words unless they are those of an encoder."""

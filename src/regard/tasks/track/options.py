@@ -88,6 +88,8 @@ class Track(TextFileConfig):
     weight_fields: ClassVar[tuple[str, ...]] = ("vocabulary",)
     has_line_breaks: ClassVar[bool] = True
     chats: ClassVar[Literal["reply", "state"] | None] = "state"
+    usage: ClassVar[str] = "chat {run}"
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "ontology")
     Evaluate: ClassVar[type] = EvaluateStates
 
     data: Literal["bookings"] | None = None
@@ -114,7 +116,3 @@ class Track(TextFileConfig):
 
     batch: int = at_least(1)
     """Turns per batch."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_files_given(["ontology"], self.content, "train")

@@ -196,6 +196,9 @@ class Transcribe(TaskConfig):
         "validate_every": 400,
         "save_every": 200,
     }
+    content: ClassVar[str] = "sound"
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "alphabet")
+    usage: ClassVar[str] = "predict {run} SPEECH.wav --picture speech.png"
     is_served: ClassVar[bool] = True
     Evaluate: ClassVar[type] = EvaluateTranscripts
     Predict: ClassVar[type] = PredictTranscripts
@@ -238,7 +241,6 @@ class Transcribe(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_files_given(["valid", "test", "alphabet"], "sound", "train=FILE")
         for name, usual in (("mask_frames", _MASK_FRAMES), ("mask_bands", _MASK_BANDS)):
             if not self.masks and (value := getattr(self, name)) != usual:
                 raise ValueError(f"{name}={value} is the size of a mask, and there are none; give masks=2 as well")
@@ -247,14 +249,7 @@ class Transcribe(TaskConfig):
                 "alphabet must have one letter or more, got none; leave it out for those of the transcripts"
             )
 
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
-
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
         """Also the attention of a file, where `online` or a model decides it anew."""
         return ("attention",) if option in ("online", "model") else super().replaced(option, value, file)
-
-    def next_command(self, run: str) -> str:
-        return f"regard predict {run} SPEECH.wav --picture speech.png"

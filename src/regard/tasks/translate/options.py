@@ -190,6 +190,8 @@ class Translate(TaskConfig):
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "shared", "max_length")
     picture_suffixes: ClassVar[tuple[str, ...]] = (".html", ".png", ".svg", ".pdf", ".txt")
     is_served: ClassVar[bool] = True
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test")
+    usage: ClassVar[str] = "translate {run}"
     Evaluate: ClassVar[type] = EvaluateTranslations
     Attack: ClassVar[type] = AttackTranslations
     Predict: ClassVar[type] = PredictTranslations
@@ -236,7 +238,6 @@ class Translate(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_files_given(["valid", "test"], "files", "train")
         self._check_sizes()
         for name in ("train", "valid", "test"):
             if len(getattr(self, name)) > 2:
@@ -274,10 +275,6 @@ class Translate(TaskConfig):
         """Targets of generated data are up to this many times as long as their sources, also beyond training."""
         return 0.0 if not self.sizes else float(self.repeats or 1)
 
-    @property
-    def title(self) -> str:
-        return f"{self.model_name} on {self.dataset_label}"
-
     @classmethod
     def replaced(cls, option: str, value: Any, file: Mapping[str, Any]) -> Sequence[str]:
         """Also the attention of a file that names its decoder: another decoder, or model, has another one. Other data
@@ -307,9 +304,6 @@ class Translate(TaskConfig):
         none = {"decoder": "fixed", "attention": None}
         options = {name: none if name == "none" else {"attention": name.replace("+", ",")} for name in values}
         return {name: self.with_options(**each) for name, each in options.items()}
-
-    def next_command(self, run: str) -> str:
-        return f"regard translate {run}"
 
     def preparation_notice(self, folder: Path, new: bool) -> str:
         size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
