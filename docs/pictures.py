@@ -124,7 +124,7 @@ def dates(places: Places) -> None:
     from regard.tasks.loading import load
     from regard.tasks.translate.predictor import Translator
     from regard.tasks.translate.task import read
-    from regard.viz.alignment.alignment import draw as draw_alignments
+    from regard.viz.alignment import draw as draw_alignments
 
     translator = load(demo_run(places))
     assert isinstance(translator, Translator)

@@ -42,7 +42,7 @@ from regard.tasks.translate.options import Translate
 from regard.training.checkpoint import collect
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
-from regard.viz.alignment.alignment import Alignment
+from regard.viz.alignment import Alignment
 from regard.viz.plots.image_grid import write_png
 from regard.viz.recording.page.builder import page_layers
 

@@ -100,7 +100,7 @@ class Gated:
     name = "shout"
     unit = "sentences"
     unpack = None
-    page = PageSpec("Shout", "alignment/page", "translation_form", {"alignments": [], "shown": {}})
+    page = PageSpec("Shout", "html/alignment", "translation_form", {"alignments": [], "shown": {}})
     schema = Schema("Shout a word", WordBody, Shouted)
 
     def __init__(self) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 from tests.for_each import for_each
-from tests.viz.attribution.test_page import content
-from tests.viz.episode.test_episode_view import VIEW
 from tests.viz.looking import launched, needed, overflow, violations
 from tests.viz.test_browser import ARABIC, DATE, EMPTY, LONG
+from tests.viz.test_episode import VIEW
+from tests.viz.test_faithfulness import content
 
 from regard.viz import draw
-from regard.viz.attribution.page import write_page
+from regard.viz.faithfulness import write_page
 
 pytestmark = needed
 

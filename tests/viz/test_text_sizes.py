@@ -13,11 +13,11 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz import Alignment, Panel, draw, figure
-from regard.viz.clip.signal_figure import draw_signal
-from regard.viz.clip.strip import draw_strip
-from regard.viz.image.sample_sheet import draw_samples
 from regard.viz.plots.attacked_images import AttackedImage, draw_attacked_images
+from regard.viz.plots.clip_strip import draw_strip
 from regard.viz.plots.ranking import draw_ranking
+from regard.viz.plots.sample_sheet import draw_samples
+from regard.viz.plots.signal_curves import draw_signal
 from regard.viz.recording.figures import draw_recording
 
 text_sizes = script("text_sizes")

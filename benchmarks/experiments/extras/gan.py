@@ -15,8 +15,8 @@ from regard.tasks.generate_image.predictor import sample_images
 from regard.tasks.generate_image.task import EVALUATED, judge_and_images
 from regard.tasks.shared.image_data import read_train_and_test
 from regard.viz import Panel, figure
-from regard.viz.image.sample_sheet import draw_samples
 from regard.viz.plots.image_grid import image_grid
+from regard.viz.plots.sample_sheet import draw_samples
 
 # digits whose attention is drawn; images per class on the sheet
 _ATTENDED, _SHOWN = (3, 8), 10

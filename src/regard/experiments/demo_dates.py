@@ -10,7 +10,7 @@ from regard.training.config import TrainingConfig
 if TYPE_CHECKING:
     from regard.data.text.pairs import Pairs
     from regard.tasks.translate.predictor import Translator
-    from regard.viz.alignment.alignment import Alignment
+    from regard.viz.alignment import Alignment
 
 STEPS = 800
 CONFIG = Translate.of(data="dates", metric="nll", valid_lines=500)
@@ -21,7 +21,7 @@ TRAINING = TrainingConfig(
 
 def aligned_dates(translator: "Translator", test: "Pairs", languages: Sequence[str]) -> "list[Alignment]":
     """A date in each of these languages with its translation and the attention behind it."""
-    from regard.viz.alignment.alignment import Alignment
+    from regard.viz.alignment import Alignment
 
     lines = [test.source[_full(test, language)] for language in languages]
     translations = [best for best, *_ in translator.translate(lines)]

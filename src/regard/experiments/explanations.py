@@ -12,9 +12,8 @@ from regard.attribution.attribute import attribute
 from regard.attribution.faithfulness import faithfulness
 from regard.inference.picture_classifier import PictureClassifier
 from regard.tasks.loading import LoadedRun, load_run
-from regard.viz.attribution.figure import draw_attributions
-from regard.viz.attribution.page import FaithfulnessPage, MethodRow, write_page
-from regard.viz.attribution.picture_figure import draw_picture_attributions
+from regard.viz.faithfulness import FaithfulnessPage, MethodRow, write_page
+from regard.viz.plots.attributions import draw_attributions, draw_picture_attributions
 from regard.viz.recording.page.packing import png_data_url
 from regard.viz.text.terminal import heatmap
 

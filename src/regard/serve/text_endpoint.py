@@ -72,7 +72,7 @@ class TextEndpoint(ModelEndpoint):
     The fields of the predictor's options become fields of the request, where JSON can hold them.
     """
 
-    unit, view, form = "texts", "text/tinted_text", "text_form"
+    unit, view, form = "texts", "html/tinted_text", "text_form"
 
     predictor: TextPredictor[Any]
 

@@ -1,8 +1,8 @@
 """Attention weights, alignments and recordings as figures, HTML pages and terminal text. Knows no model."""
 
-from regard.viz.alignment.alignment import Alignment, draw
+from regard.viz.alignment import Alignment, draw
 from regard.viz.plots.curve import curve, scatter
-from regard.viz.plots.heatmap import Panel, figure
+from regard.viz.plots.panels import Panel, figure
 from regard.viz.recording.figures import draw_recording
 from regard.viz.recording.figures.saliency import draw_saliency
 

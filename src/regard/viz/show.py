@@ -20,7 +20,7 @@ from regard.common import atomic_files, checks
 from regard.recording.analysis.derived_maps import DerivedMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.alignment.alignment import Alignment, draw
+from regard.viz.alignment import Alignment, draw
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.recording import selection
 from regard.viz.recording.selection import has_class_token
@@ -161,7 +161,7 @@ class AlignmentView(View):
     alignments: tuple[Alignment, ...]
 
     def text(self, *, width: int = 100, colour: bool = False) -> str:
-        from regard.viz.alignment.alignment import text
+        from regard.viz.alignment import text
 
         return text(self.alignments, width=width, colour=colour)
 

@@ -22,7 +22,8 @@ from regard.tasks.shared.text_generation import GeneratedText, TokenAlignment
 from regard.tasks.translate.notes_and_alignments import _ordinal
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import Translator
-from regard.viz.alignment import alignment, figure
+from regard.viz import alignment
+from regard.viz.plots import alignment_figure
 from regard.viz.text import fonts
 
 
@@ -221,7 +222,7 @@ def test_a_file_that_is_full_has_the_first(
     suffix: str, regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alignment, "_MAX_PAGE_WEIGHTS", 99)
-    monkeypatch.setattr(figure, "_MAX_HEIGHT", 5.0)
+    monkeypatch.setattr(alignment_figure, "_MAX_HEIGHT", 5.0)
     path = tmp_path / f"seen{suffix}"
     ran = regard("translate", trained, *LINES, "--picture", path)
     assert len(lines(ran)) == len(LINES)
@@ -249,7 +250,7 @@ def test_hard_attention_is_noted(regard: Regard, pairs: Path, trained: Path, tmp
     regard("train", "translate", "--train", pairs, *TINY, "--steps", 1, "--attention", "hard", "--out", run)
     for folder, count in ((run, 1), (trained, 0)):
         assert regard("translate", folder, LINES[0], "--picture", path).code == 0
-        assert path.read_text(encoding="utf-8").count(figure.HARD_NOTE) == count
+        assert path.read_text(encoding="utf-8").count(alignment_figure.HARD_NOTE) == count
 
 
 def test_lines_longer_than_any_in_training_are_noted(regard: Regard, trained: Path) -> None:

@@ -53,7 +53,7 @@ def _show(run: Path, out: Path) -> int:
     from regard.tasks.loading import load
     from regard.tasks.translate.predictor import Translator
     from regard.tasks.translate.task import read
-    from regard.viz.alignment.alignment import draw, missing_fonts
+    from regard.viz.alignment import draw, missing_fonts
 
     translator = load(run)
     assert isinstance(translator, Translator)

@@ -49,7 +49,7 @@ def run(args: Sequence[str]) -> int:
     check_writable("--alignment", options.alignment, _DRAWN)
     for name, path in (("--out", options.out), ("--alignment", options.alignment)):
         not_an_input(name, path, options.model, {"the input": [options.text]})
-    from regard.viz.alignment.alignment import Alignment
+    from regard.viz.alignment import Alignment
     from regard.viz.show import show
 
     recorded = record_folder(options.model, options.text, options.layers, options.weights, gates=options.gates)

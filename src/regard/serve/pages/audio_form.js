@@ -1,5 +1,5 @@
 // The form of the page for sound: a WAV file that is dropped, chosen or pasted is sent as it is, and its transcript is
-// drawn by audio/alignment.js, which stands above in the same function. Only this service is asked, and nothing is kept.
+// drawn by html/spectrogram.js, which stands above in the same function. Only this service is asked, and nothing is kept.
 const file = make("input", { id: "file", type: "file", accept: ".wav,audio/wav,audio/x-wav" });
 const form = make(
   "form",

@@ -1,5 +1,5 @@
 // The form of the image page: a picture that is dropped, chosen or pasted is sent as it is, and drawn by
-// image/overlay.js, which stands above in the same function. Only this service is asked, and nothing is kept.
+// html/image_overlay.js, which stands above in the same function. Only this service is asked, and nothing is kept.
 const KINDS = ["image/png", "image/jpeg"];
 
 const file = make("input", { id: "file", type: "file", accept: KINDS.join() });

@@ -1,4 +1,4 @@
-// The form of a page about texts: a text is answered while it is typed, and its attention drawn by text/tinted_text.js,
+// The form of a page about texts: a text is answered while it is typed, and its attention drawn by html/tinted_text.js,
 // which stands above in the same function. Only this service is asked, and nothing is kept.
 const text = make("textarea", { id: "text", rows: "5", dir: "auto", lang: "", spellcheck: "false", autocomplete: "off" });
 const form = make(

@@ -1,5 +1,5 @@
 // The form of the translation page: the whole text on the left is translated while it is typed, sentence by sentence, and
-// stands whole on the right. A click on a sentence asks for its alignment, drawn by alignment/page.js, which stands above in
+// stands whole on the right. A click on a sentence asks for its alignment, drawn by html/alignment.js, which stands above in
 // the same function. Only this service is asked, and nothing is kept.
 const text = make("textarea", { id: "text", rows: "8", dir: "auto", lang: "", spellcheck: "false", autocomplete: "off", "aria-describedby": "lines" });
 const whole = make("div", { id: "whole", dir: "auto", lang: "", role: "group", "aria-label": "translation" });
@@ -29,7 +29,7 @@ const form = make(
   outcome,
 );
 
-// What alignment/page.js made stays hidden until there is something to see; its heading gives way to that of the page.
+// What html/alignment.js made stays hidden until there is something to see; its heading gives way to that of the page.
 const page = document.getElementById("page");
 const results = make("div", { id: "results" }, ...page.childNodes);
 heading.remove();

@@ -27,7 +27,7 @@ from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
 from regard.tasks.agent.options import AgentConfig, PredictAgent
 from regard.tasks.agent.playing import Episode, is_hard, lead, play_episodes
-from regard.viz.episode.episode_view import AttendedObject, EpisodeView
+from regard.viz.episode import AttendedObject, EpisodeView
 
 # the number of the games that are neither trained on nor validated on, beside the seed
 _HELD_OUT = 2

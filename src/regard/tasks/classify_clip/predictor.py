@@ -28,8 +28,8 @@ from regard.tasks.classify_clip.data import ClipFacts, ClipSplits, pad
 from regard.tasks.classify_clip.maps import clip_maps
 from regard.tasks.classify_clip.options import PredictClips
 from regard.tasks.shared.ranked_classes import Ranking, class_number, percentages, ranked_classes
-from regard.viz.clip.signal_figure import draw_signal
-from regard.viz.clip.strip import draw_strip
+from regard.viz.plots.clip_strip import draw_strip
+from regard.viz.plots.signal_curves import draw_signal
 
 # clips per forward pass
 _BATCH = 32

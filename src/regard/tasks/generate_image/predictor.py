@@ -19,8 +19,8 @@ from regard.models.sagan import SelfAttentionGAN
 from regard.tasks.generate_image.judge import ReferenceClassifier
 from regard.tasks.generate_image.options import PredictSamples
 from regard.tasks.shared.image_data import ImageStats, read_pixels
-from regard.viz.image.sample_sheet import draw_samples
 from regard.viz.plots.image_grid import image_grid
+from regard.viz.plots.sample_sheet import draw_samples
 
 # images per forward pass
 _BATCH = 250

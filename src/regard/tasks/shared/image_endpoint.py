@@ -112,7 +112,7 @@ class ImageAnswer(AnswerModel):
 class ImageEndpoint(FileEndpoint):
     """Answers of `ImagePredictor.predict`."""
 
-    unit, view, form = "pictures", "image/overlay", "image_form"
+    unit, view, form = "pictures", "html/image_overlay", "image_form"
     attention_field = "maps"
     summary = "Say what is on a picture, or on several"
     answer_type = ImageAnswer

@@ -71,7 +71,7 @@ class SoundAnswer(AnswerModel):
 class SoundEndpoint(FileEndpoint):
     """Answers of `Transcriber.predict`."""
 
-    name, unit, view, form = "transcribe", "sounds", "audio/alignment", "audio_form"
+    name, unit, view, form = "transcribe", "sounds", "html/spectrogram", "audio_form"
     attention_field = "alignment"
     summary = "Write down the speech of a sound, or of several"
     answer_type = SoundAnswer

@@ -36,7 +36,7 @@ from regard.tasks.shared.text_generation import (
 )
 from regard.tasks.transcribe.data import Features, SpeechFingerprint, at_rate, check_long_enough, padded
 from regard.tasks.transcribe.options import PredictTranscripts, Transcribe
-from regard.viz.audio.spectrogram import draw_alignment
+from regard.viz.plots.spectrogram import draw_alignment
 
 # the file of a run that holds the vocabulary
 TOKENS = "tokens.json"

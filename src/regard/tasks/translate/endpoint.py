@@ -19,7 +19,7 @@ from regard.serve.text_endpoint import option_error
 from regard.tasks.shared.text_generation import GeneratedText, TokenAlignment
 from regard.tasks.translate.options import PredictTranslations
 from regard.tasks.translate.segments import Split, TextSegment, join_segments, split_text
-from regard.viz.alignment.alignment import Alignment
+from regard.viz.alignment import Alignment
 from regard.viz.text import labels
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class TranslateRequest:
 class TranslateEndpoint(ModelEndpoint):
     """Answers of `Translator.translate`, many requests at a time; `run` is the name of the model."""
 
-    name, unit, view, form = "translate", "sentences", "alignment/page", "translation_form"
+    name, unit, view, form = "translate", "sentences", "html/alignment", "translation_form"
 
     predictor: "Translator"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from regard.common.wording import plural
 from regard.inference.predictor import PredictionSession
-from regard.viz.alignment.alignment import Alignment, draw_first, file_share, missing_fonts
+from regard.viz.alignment import Alignment, draw_first, file_share, missing_fonts
 
 if TYPE_CHECKING:
     from regard.tasks.shared.text_generation import GeneratedText

@@ -1,6 +1,6 @@
 """One HTML file that needs nothing else: no network, no other file, no font, no library.
 
-Its style is page.css and its script is page.js with the script of the view, such as alignment/page.js. The page's
+Its style is page.css and its script is page.js with the script of the view, such as html/alignment.js. The page's
 Content-Security-Policy allows them by their hashes and forbids everything else, so that the data can never run. The
 data is JSON in a block that the browser does not execute.
 """

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import torch
 
-from regard.viz.plots.canvas import open_canvas
-from regard.viz.recording.figures.text import TintedParagraph, write_paragraphs
+from regard.viz.plots.tinted_text import TintedParagraph, draw_paragraphs
 
-# inches of a line of text
-_WIDTH = 6.5
 # the tint of a word that was replaced, beside 1 of the new word
 _OLD = 0.15
 
@@ -27,12 +24,8 @@ def draw_edited_texts(paragraphs: Sequence[EditedParagraph], path: str | Path, t
     """Draws the texts into a .png, .svg or .pdf; the same input gives the same bytes."""
     if not paragraphs:
         raise ValueError("paragraphs must hold one edited text at least, got none; use a stronger attack")
-    tinted = [_tinted(paragraph) for paragraph in paragraphs]
     notes = ["orange: a new word; in the frame before it: the word that it replaces"]
-    words = [word for paragraph in tinted for word in (paragraph.name, *paragraph.tokens)]
-    with open_canvas(path, title, notes, words, _WIDTH) as canvas:
-        write_paragraphs(canvas, tinted)
-    return Path(path)
+    return draw_paragraphs([_tinted(paragraph) for paragraph in paragraphs], path, title, notes)
 
 
 def _tinted(paragraph: EditedParagraph) -> TintedParagraph:

@@ -9,12 +9,12 @@ from regard.common import checks
 from regard.recording.recording import Recording
 from regard.viz.plots.figure_file import check_figure_path
 from regard.viz.recording import selection
-from regard.viz.recording.figures import channels, glimpses, heatmaps, lines, memory, overlays, saliency, text
+from regard.viz.recording.figures import channels, glimpses, heat_map, lines, memory, overlays, saliency, text
 
 # the figures of a recording by name; each takes the options that apply to it
 FIGURES: dict[str, Callable[..., Path]] = {
-    "map": heatmaps.map_figure,
-    "heads": heatmaps.heads_figure,
+    "map": heat_map.map_figure,
+    "heads": heat_map.heads_figure,
     "lines": lines.lines_figure,
     "text": text.text_figure,
     "texts": text.texts_figure,
@@ -24,9 +24,9 @@ FIGURES: dict[str, Callable[..., Path]] = {
     "glimpses": glimpses.glimpses_figure,
     "captions": overlays.captions_figure,
     "saliency": saliency.saliency_figure,
-    "hops": heatmaps.hops_figure,
+    "hops": heat_map.hops_figure,
     "memory": memory.memory_figure,
-    "difference": heatmaps.difference_figure,
+    "difference": heat_map.difference_figure,
 }
 
 

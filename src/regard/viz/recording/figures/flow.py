@@ -6,13 +6,12 @@ from torch import Tensor
 
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import open_canvas
+from regard.viz.plots.tinted_text import TintedParagraph, draw_paragraphs
 from regard.viz.recording import selection
-from regard.viz.recording.figures.text import TintedParagraph, write_paragraphs
 from regard.viz.text import labels
 
-# inches of a line of text, and the greatest numbers of tokens and of words of the answer
-_WIDTH, _MAX_TOKENS, _MAX_ROWS = 6.5, 4000, 12
+# the greatest numbers of tokens and of words of the answer
+_MAX_TOKENS, _MAX_ROWS = 4000, 12
 
 
 def flow_figure(recording: Recording, path: str | Path, *, span: tuple[int, int]) -> Path:
@@ -45,10 +44,7 @@ def flow_figure(recording: Recording, path: str | Path, *, span: tuple[int, int]
     unverified = selection.unverified_suffix(there) or selection.unverified_suffix(back)
     notes = [f"said: {recording.about['said']}" if "said" in recording.about else ""]
     notes += ["dark: none, bright: the greatest weight of each paragraph"]
-    title = selection.display_name(there) + unverified
-    with open_canvas(path, title, notes, [*passage, *question], _WIDTH) as canvas:
-        write_paragraphs(canvas, paragraphs)
-    return Path(path)
+    return draw_paragraphs(paragraphs, path, selection.display_name(there) + unverified, notes)
 
 
 def _mean(recorded_map: RecordedMap) -> Tensor:  # -> "q k"

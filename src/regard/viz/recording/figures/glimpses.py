@@ -11,16 +11,10 @@ from torch import Tensor
 
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import open_canvas
-from regard.viz.plots.heatmap import FRAME_COLOUR
+from regard.viz.plots.panels import FRAME_COLOUR
+from regard.viz.plots.picture_panels import image_inches
 from regard.viz.recording import selection
-from regard.viz.recording.figures.overlays import (
-    RIM_COLOUR,
-    ImageSource,
-    grid_map_numbers,
-    image_inches,
-    load_image,
-    step_grids,
-)
+from regard.viz.recording.figures.overlays import ImageSource, grid_map_numbers, load_image, step_grids
 
 # inches of the longer side of the image
 _SIDE = 3.6
@@ -28,6 +22,8 @@ _SIDE = 3.6
 _FONT, _BOX_HEIGHT, _DIGIT, _PADDING = 7, 11.0, 4.6, 5.0
 # points of the dot at the centre of a window
 _DOT = 4.0
+# the colour of a rim that separates a mark from any background
+_RIM = "#FFFFFF"
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
@@ -68,21 +64,21 @@ def _draw_path(axes: Any, grids: Tensor, size: tuple[float, float]) -> None:
         outer, inner = _bounding_box(grid > 0), _bounding_box(grid >= 0.99 * grid.max())
         for (left, top, right, bottom), line_width in {outer: 0.6, inner: 1.1}.items():
             # the light rim makes the frame visible on any background
-            for colour, thickness in ((RIM_COLOUR, line_width + 1.3), (FRAME_COLOUR, line_width)):
+            for colour, thickness in ((_RIM, line_width + 1.3), (FRAME_COLOUR, line_width)):
                 frame = Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor=colour)
                 axes.add_patch(frame)
                 frame.set_linewidth(thickness)
         centres.append(((inner[0] + inner[2]) / 2, (inner[1] + inner[3]) / 2))
     xs, ys = [x for x, _ in centres], [y for _, y in centres]
-    for line_width, colour in ((2.4, RIM_COLOUR), (1.1, FRAME_COLOUR)):
+    for line_width, colour in ((2.4, _RIM), (1.1, FRAME_COLOUR)):
         axes.plot(xs, ys, "-", color=colour, linewidth=line_width)
-    axes.plot(xs, ys, "o", color=FRAME_COLOUR, markeredgecolor=RIM_COLOUR, markersize=_DOT)
+    axes.plot(xs, ys, "o", color=FRAME_COLOUR, markeredgecolor=_RIM, markersize=_DOT)
     # points from the left and from the top
     points = [((x + 0.5) / width * size[0] * 72, (y + 0.5) / height * size[1] * 72) for x, y in centres]
     groups = group_points(points)
     names = [", ".join(str(numbered[n][0]) for n in group) for group in groups]
     shifts = separate_labels([points[group[0]] for group in groups], names, size)
-    box = {"facecolor": FRAME_COLOUR, "edgecolor": RIM_COLOUR, "linewidth": 0.4, "pad": 1.4}
+    box = {"facecolor": FRAME_COLOUR, "edgecolor": _RIM, "linewidth": 0.4, "pad": 1.4}
     for name, group, shift in zip(names, groups, shifts, strict=True):
         axes.annotate(
             name, centres[group[0]], xytext=(shift[0], -shift[1]), textcoords="offset points", ha="center", va="center",

@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +11,10 @@ from torch import Tensor
 from regard.common import checks, image_files
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, fit_scale, open_canvas
-from regard.viz.plots.contours import contour_lines, draw_contours
-from regard.viz.plots.heatmap import frame_cell
+from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, fit_scale, open_canvas
+from regard.viz.plots.contours import contour_lines
+from regard.viz.plots.panels import frame_cell
+from regard.viz.plots.picture_panels import draw_image, draw_overlay, image_inches
 from regard.viz.recording import selection
 from regard.viz.recording.selection import SelectedMap
 from regard.viz.text import labels
@@ -25,8 +25,6 @@ INTERPOLATIONS = ("nearest", "bilinear")
 _LARGE, _SMALL, _ACROSS, _MAX_WORDS = 2.8, 1.2, 5, 40
 # lines of the contours in a small panel, at most
 _MAX_CONTOURS = 300
-# the colour of a rim that separates a mark from any background
-RIM_COLOUR = "#FFFFFF"
 _CONTOURS_NOTE = "lines: the contours of the image"
 
 
@@ -96,23 +94,6 @@ def _check_interpolation(interpolation: str | None) -> str:
     return interpolation or "nearest"
 
 
-def image_inches(grid: tuple[int, int], image: Tensor | None, side: float) -> tuple[float, float]:
-    """The width and height in inches of an image, or of a grid without one, whose longer side is `side`."""
-    height, width = grid if image is None else image.shape[:2]
-    return side * width / max(height, width), side * height / max(height, width)
-
-
-def draw_overlay(axes: Any, cells: Tensor, image: Tensor | None, scale: Scale, interpolation: str) -> None:
-    """The cells in the colours of the colour bar, with the contours of the image over them."""
-    height, width = cells.shape
-    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
-    colours = {"cmap": scale.colormap, "norm": scale.norm()}
-    axes.imshow(cells.numpy(), **colours, extent=extent, aspect="auto", interpolation=interpolation)
-    if image is not None:
-        draw_contours(axes, image, *extent)
-    axes.set(xticks=[], yticks=[])
-
-
 def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
                    head: int | None = None, query: int | None = None, image: ImageSource | None = None,
                    interpolation: str | None = None) -> Path:  # fmt: skip
@@ -146,9 +127,7 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
     left, bar_height = 0.0 if pixels is None else size[0] + 0.1, scale.bar_height(size[1])
     with open_canvas(path, title, notes, selected.rows, left + size[0] + 0.1 + COLOUR_BAR, bar_height) as canvas:
         if pixels is not None:
-            image_axes = canvas.add_axes(0.0, 0.0, *size)
-            image_axes.imshow(pixels.numpy(), aspect="auto", interpolation="nearest")
-            image_axes.set(xticks=[], yticks=[])
+            draw_image(canvas.add_axes(0.0, 0.0, *size), pixels)
         axes = canvas.add_axes(left, 0.0, *size)
         draw_overlay(axes, cells, pixels, scale, interpolation)
         if row is not None and recorded_map.kind == "self":
@@ -283,9 +262,7 @@ def _draw_panels(path: str | Path, title: str, notes: Sequence[str], names: Sequ
     canvas_size = across * pitch[0] + COLOUR_BAR, max(rows * pitch[1], 0.16 + scale.bar_height(size[1]))
     with open_canvas(path, title, notes, names, *canvas_size) as canvas:
         if pixels is not None:
-            axes = canvas.add_axes(0.0, 0.16, *size)
-            axes.imshow(pixels.numpy(), aspect="auto", interpolation="nearest")
-            axes.set(xticks=[], yticks=[])
+            draw_image(canvas.add_axes(0.0, 0.16, *size), pixels)
         for n, (left, top) in enumerate(corners[first:]):
             axes = canvas.add_axes(left, top + 0.16, *size)
             draw_overlay(axes, grids[n], pixels if _has_contours(pixels) else None, scale, interpolation)

@@ -11,15 +11,9 @@ from regard.recording.recorded_map import KINDS
 from regard.recording.recording import Recording
 from regard.viz.plots.canvas import Scale
 from regard.viz.plots.figure_file import check_figure_path
+from regard.viz.plots.picture_panels import draw_picture_panels
 from regard.viz.recording import selection
-from regard.viz.recording.figures.overlays import (
-    ImageSource,
-    grid_map_numbers,
-    load_image,
-    step_grids,
-    step_words,
-)
-from regard.viz.recording.figures.picture_panels import draw_picture_panels
+from regard.viz.recording.figures.overlays import ImageSource, grid_map_numbers, load_image, step_grids, step_words
 
 # steps of a recording that are drawn
 _MAX_STEPS = 15

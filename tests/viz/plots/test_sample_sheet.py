@@ -8,8 +8,8 @@ from matplotlib.image import imread
 from tests.viz.recording.figures.test_figures import legible
 from tests.viz.recordings import Caught, said
 
-from regard.viz.image.sample_sheet import draw_samples
 from regard.viz.plots.image_grid import image_grid
+from regard.viz.plots.sample_sheet import draw_samples
 
 
 @pytest.mark.parametrize(("channels", "high", "wide"), [(1, 5, 7), (3, 7, 5), (1, 150, 40)])

@@ -2,16 +2,40 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, open_canvas
-from regard.viz.recording.figures.overlays import draw_overlay, image_inches
+from regard.viz.plots.contours import draw_contours
 from regard.viz.text.labels import shorten
 
 # inches: the longer side of the picture, the gap between panels, the line of text over a panel
 _SIDE, _GAP, _LINE = 1.25, 0.12, 0.2
 _COLUMNS = 24
+
+
+def image_inches(grid: tuple[int, int], image: Tensor | None, side: float) -> tuple[float, float]:
+    """The width and height in inches of an image, or of a grid without one, whose longer side is `side`."""
+    height, width = grid if image is None else image.shape[:2]
+    return side * width / max(height, width), side * height / max(height, width)
+
+
+def draw_overlay(axes: Any, cells: Tensor, image: Tensor | None, scale: Scale, interpolation: str) -> None:
+    """The cells in the colours of the colour bar, with the contours of the image over them."""
+    height, width = cells.shape
+    extent = (-0.5, width - 0.5, height - 0.5, -0.5)
+    colours = {"cmap": scale.colormap, "norm": scale.norm()}
+    axes.imshow(cells.numpy(), **colours, extent=extent, aspect="auto", interpolation=interpolation)
+    if image is not None:
+        draw_contours(axes, image, *extent)
+    axes.set(xticks=[], yticks=[])
+
+
+def draw_image(axes: Any, image: Tensor) -> None:  # "h w 3" from 0 to 1
+    """The image without ticks, each pixel a rectangle."""
+    axes.imshow(image.numpy(), aspect="auto", interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
 
 
 def draw_picture_panels(
@@ -40,7 +64,6 @@ def draw_picture_panels(
             if cells is not None:
                 draw_overlay(axes, cells, image, scale, "nearest")
             else:
-                axes.imshow(image.numpy(), aspect="auto", interpolation="nearest")
-                axes.set(xticks=[], yticks=[])
+                draw_image(axes, image)
         canvas.add_colour_bar(across * (max(wide, _SIDE) + _GAP), _LINE, scale.bar_height(high), scale)
     return path

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.viz.clip.signal_figure import draw_signal
-from regard.viz.clip.strip import draw_strip
+from regard.viz.plots.clip_strip import draw_strip
+from regard.viz.plots.signal_curves import draw_signal
 
 FRAMES = np.random.default_rng(0).integers(0, 256, (5, 7, 11, 1), np.uint8)
 

@@ -16,7 +16,7 @@ from regard.common import atomic_files
 from regard.viz.html import page
 from regard.viz.plots.canvas import MIN_FONT, WEIGHTS, Scale
 from regard.viz.plots.figure_file import figure_file
-from regard.viz.plots.heatmap import FRAME_COLOUR
+from regard.viz.plots.panels import FRAME_COLOUR
 
 # attended moves per line of text, and the least weight of one
 _TOP, _LEAST = 3, 0.05
@@ -86,7 +86,7 @@ class EpisodeView:
     def save(self, path: Path) -> Path:
         """Writes a page (.html) or a figure."""
         if path.suffix == ".html":
-            content = page.view_document(self.title, "episode/page", self._data(), "\n".join(self.lines()))
+            content = page.view_document(self.title, "html/episode", self._data(), "\n".join(self.lines()))
             atomic_files.write_atomically(path, [content.encode()])
         else:
             self._draw(path)

@@ -44,7 +44,7 @@ def write_page(content: FaithfulnessPage, path: Path) -> Path:
     """Writes the page, which needs no network and no other file."""
     shown = {token: label for token in content.tokens if (label := labels.visible_label(token)) != token}
     document = page.view_document(
-        content.title, "attribution/page", {**asdict(content), "shown": shown}, _plain_text(content)
+        content.title, "html/faithfulness", {**asdict(content), "shown": shown}, _plain_text(content)
     )
     atomic_files.write_atomically(path, [document.encode()])
     return path

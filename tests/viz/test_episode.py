@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from tests.viz import looking
 
-from regard.viz.episode.episode_view import EpisodeView
+from regard.viz.episode import EpisodeView
 
 VIEW = EpisodeView(
     "a game <b>",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, Scale, fit_scale, open_canvas
-from regard.viz.recording.figures.overlays import draw_overlay, image_inches
+from regard.viz.plots.picture_panels import draw_overlay, image_inches
 
 # inches: the longer side of a frame, the gap between frames, the line of text below a frame; frames per row
 _SIDE, _GAP, _LINE, _ACROSS = 0.72, 0.05, 0.16, 8

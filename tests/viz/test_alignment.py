@@ -12,9 +12,9 @@ from tests.for_each import for_each
 from tests.viz.recordings import Caught
 
 from regard.viz import Alignment, draw
-from regard.viz.alignment import figure as alignment_figure
-from regard.viz.alignment.alignment import draw_first, file_share, missing_fonts, text
-from regard.viz.alignment.figure import FRAMED_NOTE, heading
+from regard.viz.alignment import draw_first, file_share, missing_fonts, text
+from regard.viz.plots import alignment_figure
+from regard.viz.plots.alignment_figure import FRAMED_NOTE, heading
 from regard.viz.text import fonts
 
 STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-", ".html": b"<!doctype html>", ".txt": b"German"}

@@ -12,9 +12,8 @@ from torch import Tensor
 from regard.attn.maps.attention_map import DenseMap
 from regard.common import atomic_files, checks
 from regard.recording.analysis.words import WordMap, find_words, marks_of, strip_mark
-from regard.viz.alignment import figure
-from regard.viz.alignment.figure import FRAMED_NOTE, HARD_NOTE
 from regard.viz.html import page
+from regard.viz.plots import alignment_figure
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.text import fonts, labels, terminal
 
@@ -104,7 +103,7 @@ def text(alignments: Alignment | Sequence[Alignment], *, width: int = 100, colou
     parts = []
     for alignment in _alignment_list(alignments):
         source, target = map(labels.printable, alignment.texts())
-        notes = (alignment.title, *alignment.notes(), HARD_NOTE if alignment.hard else "")
+        notes = (alignment.title, *alignment.notes(), alignment_figure.HARD_NOTE if alignment.hard else "")
         lines = [labels.printable(note) for note in notes if note]
         lines += [f"source       {source}", f"translation  {target}", ""]
         cells = alignment.cells()
@@ -114,7 +113,7 @@ def text(alignments: Alignment | Sequence[Alignment], *, width: int = 100, colou
 
 
 def _page_data(alignments: Sequence[Alignment]) -> dict[str, object]:
-    """The data that alignment/page.js draws; weights are little-endian float32 in base64, row by row, and exact."""
+    """The data that html/alignment.js draws; weights are little-endian float32 in base64, row by row, and exact."""
     count = sum(alignment.weights.numel() for alignment in alignments)
     if count > _MAX_PAGE_WEIGHTS:
         raise ValueError(
@@ -127,7 +126,7 @@ def _page_data(alignments: Sequence[Alignment]) -> dict[str, object]:
         "alignments": [
             {
                 "title": alignment.title,
-                "note": "; ".join([*alignment.notes(), *([FRAMED_NOTE] if alignment.hard else [])]),
+                "note": "; ".join([*alignment.notes(), *([alignment_figure.FRAMED_NOTE] if alignment.hard else [])]),
                 "hard": alignment.hard,
                 "text": alignment.texts(),
                 "source": list(alignment.source),
@@ -165,21 +164,21 @@ def missing_fonts(alignments: Sequence[Alignment], path: Path) -> str:
     """A sentence that names characters which the file cannot show, and the way out; "" if there are none."""
     if path.suffix not in (".png", ".pdf"):
         return ""
-    note = fonts.missing_fonts_note(figure.figure_texts(alignments))
+    note = fonts.missing_fonts_note(alignment_figure.texts(alignments))
     return note and f"{note}, or write .html, which has every letter"
 
 
 def file_share(path: Path, rows: int, columns: int) -> float:
     """The least share of the file's capacity that an alignment of this shape takes."""
     if path.suffix in SUFFIXES:
-        return figure.figure_share(rows, columns)
+        return alignment_figure.share(rows, columns)
     return rows * columns / _MAX_PAGE_WEIGHTS if path.suffix == ".html" else 0.0
 
 
 def draw_first(alignments: Sequence[Alignment], path: Path) -> int:
     """As `draw`, but draws only the first alignments if not all fit into a figure; returns how many were drawn."""
     if path.suffix in SUFFIXES:
-        return figure.draw_fitting(_alignment_list(alignments), path)
+        return alignment_figure.draw_fitting(_alignment_list(alignments), path)
     draw(alignments, path)
     return len(alignments)
 
@@ -198,13 +197,13 @@ def draw(alignments: Alignment | Sequence[Alignment], path: str | os.PathLike[st
     checks.known("suffix", path.suffix, (*SUFFIXES, ".html", ".txt"))
     alignment_list = _alignment_list(alignments)
     if path.suffix in SUFFIXES:
-        return figure.figure(alignment_list, path)
+        return alignment_figure.draw(alignment_list, path)
     if path.suffix == ".txt":
         content = text(alignment_list)
     else:
         title = alignment_list[0].heading() if len(alignment_list) == 1 else f"{len(alignment_list)} alignments"
         content = page.view_document(
-            labels.printable(title), "alignment/page", _page_data(alignment_list), text(alignment_list)
+            labels.printable(title), "html/alignment", _page_data(alignment_list), text(alignment_list)
         )
     atomic_files.write_atomically(path, [content.encode()])
     return path

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 from tests.viz.looking import Seen, launched, needed
 
-from regard.viz.attribution.figure import draw_attributions
-from regard.viz.attribution.page import FaithfulnessPage, MethodRow, write_page
+from regard.viz.faithfulness import FaithfulnessPage, MethodRow, write_page
+from regard.viz.plots.attributions import draw_attributions
 
 
 def content() -> FaithfulnessPage:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.viz.audio.spectrogram import draw_alignment
+from regard.viz.plots.spectrogram import draw_alignment
 
 
 def test_a_figure(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from torch.nn.functional import adaptive_max_pool2d
 
 from regard.viz.plots.canvas import COLOUR_BAR, AxisLabels, Canvas, Scale, axis_labels, fit_scale, open_canvas
 from regard.viz.plots.figure_file import check_figure_path, speller
-from regard.viz.plots.heatmap import frame_cell, rotate_long_labels
+from regard.viz.plots.panels import frame_cell, rotate_long_labels
 from regard.viz.plots.typesetting import text_widths, wrap
 from regard.viz.text import labels
 
 if TYPE_CHECKING:
-    from regard.viz.alignment.alignment import Alignment
+    from regard.viz.alignment import Alignment
 
 # inches: of a cell, the longest side of a map, the width of several maps side by side, which a page can still show
 # without small letters, and the greatest height of the figure
@@ -58,7 +58,7 @@ class _MeasuredMap:
         return self.lines_height + self.columns_height + self.rows.length + _GAP
 
 
-def figure(alignments: Sequence["Alignment"], path: Path) -> Path:
+def draw(alignments: Sequence["Alignment"], path: Path) -> Path:
     """Draws the alignments, target on the left, source above; cells have one size where they fit."""
     maps = _measure(alignments, path)
     if (height := _total_height(_rows_of_maps(maps))) > _MAX_HEIGHT:
@@ -80,7 +80,7 @@ def draw_fitting(alignments: Sequence["Alignment"], path: Path) -> int:
     return count
 
 
-def figure_share(rows: int, columns: int) -> float:
+def share(rows: int, columns: int) -> float:
     """The least share of a figure that a map of this shape takes: its cells and one line above them."""
     height, width = (min(_CELL * cells, _MAX_SIDE) + _GAP for cells in (rows, columns))
     return (height + _FONT / 72) * width / (_MAX_HEIGHT * _MAX_WIDTH)
@@ -109,7 +109,7 @@ def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], p
     width = max(sum(measured.width + _GAP for measured in row) for row in rows)
     title = "attention of the translation" if len(maps) == 1 else f"attention of {len(maps):,} translations"
     notes = [FRAMED_NOTE] if any(alignment.hard for alignment in alignments) else []
-    words, height = list(figure_texts(alignments)), max(_total_height(rows), 0.1 + scale.bar_height(0.9))
+    words, height = list(texts(alignments)), max(_total_height(rows), 0.1 + scale.bar_height(0.9))
     with open_canvas(path, title, notes, words, width + COLOUR_BAR, height) as canvas:
         top = 0.0
         for row in rows:
@@ -122,7 +122,7 @@ def _draw_all(maps: Sequence[_MeasuredMap], alignments: Sequence["Alignment"], p
     return path
 
 
-def figure_texts(alignments: Sequence["Alignment"]) -> Iterator[str]:
+def texts(alignments: Sequence["Alignment"]) -> Iterator[str]:
     """All texts of the figure."""
     for alignment in alignments:
         yield from (alignment.title, alignment.note, *alignment.texts())
@@ -139,7 +139,7 @@ def heading(alignment: "Alignment") -> list[str]:
 
 def _measure(alignments: Sequence["Alignment"], path: Path) -> list[_MeasuredMap]:
     check_figure_path(path)
-    spell = speller(path, figure_texts(alignments))
+    spell = speller(path, texts(alignments))
     maps = []
     for alignment in alignments:
         cells = alignment.cells()

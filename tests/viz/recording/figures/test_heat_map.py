@@ -104,9 +104,9 @@ def test_steps_of_a_generation_are_low_and_told(tmp_path: Path, monkeypatch: pyt
 
 
 def test_more_layers_than_fit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.viz.recording.figures import heatmaps
+    from regard.viz.recording.figures import heat_map
 
-    monkeypatch.setattr(heatmaps, "_MAX_LAYERS", 2)
+    monkeypatch.setattr(heat_map, "_MAX_LAYERS", 2)
     told = said(draw_recording(attended(5, 1, 3), tmp_path / "a.svg"))
     assert "the first 2 of 5 maps; pass layer= for another" in told
     assert "layers.2" not in told

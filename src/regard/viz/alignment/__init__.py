@@ -1,1 +1,0 @@
-"""Alignments of source and target as figure, page and text."""

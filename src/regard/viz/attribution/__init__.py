@@ -1,1 +1,0 @@
-"""Attributions as figures and pages: texts tinted by scores, agreement of methods, deletion curves."""

@@ -1,1 +1,0 @@
-"""Attention over sound."""

@@ -1,1 +1,0 @@
-"""Clips and signals with the attention over them."""

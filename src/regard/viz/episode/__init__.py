@@ -1,1 +1,0 @@
-"""Episodes of agents: what was seen and done, and the attended past steps."""

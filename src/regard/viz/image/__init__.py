@@ -1,1 +1,0 @@
-"""Sheets of sample images, and the script that lays weights over an image."""
