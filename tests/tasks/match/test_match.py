@@ -15,6 +15,7 @@ from regard.cli.main import main
 from regard.data.embedded import quantifiers
 from regard.inference.predictor import labelled_recording
 from regard.tasks.match.baseline import baseline_reader, fit_baseline
+from regard.tasks.match.building import model_parts
 from regard.tasks.match.data import PAIR_PATTERN, PairFacts, parse_pair, read
 from regard.tasks.match.encoders import smallest_source
 from regard.tasks.match.options import Match
@@ -271,12 +272,14 @@ def test_esim_tells_twins_apart_and_words_alone_do_not() -> None:
     facts = PairFacts.of(splits, 100)
     reader = WordReader(facts.words, [])
     tokens = reader.tokenize(splits.test.first, splits.test.second)
-    model = Match.of(model="decomposable", intra=False, width=8).model.parts(facts, smallest_source).build().eval()
+    model = (
+        model_parts(Match.of(model="decomposable", intra=False, width=8).model, facts, smallest_source).build().eval()
+    )
     with torch.no_grad():
         logits = model(reader.inputs(tokens))
     torch.testing.assert_close(logits[::2], logits[1::2])
     torch.manual_seed(0)
-    model = Match.of(model="esim", hidden=8).model.parts(facts, smallest_source).build().eval()
+    model = model_parts(Match.of(model="esim", hidden=8).model, facts, smallest_source).build().eval()
     with torch.no_grad():
         logits = model(reader.inputs(tokens))
     assert not torch.isclose(logits[::2], logits[1::2], atol=1e-6).all(-1).any()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,15 +24,6 @@ _MOST_LAYERS = 64
 
 # the encoder of options: of the first texts, or by the name of its folder in the run of the second ones
 EncoderSource = Callable[[EncoderOptions, str], PretrainedEncoder]
-
-
-class PairParts(NamedTuple):
-    """The parts of a model that its options and data decide."""
-
-    reader: PairReader[Any]
-    build: Callable[[], PairModel]
-    # the widths of the states of first and second texts, if they never change, so that they are computed once
-    frozen: tuple[int, int] | None = None
 
 
 def training_source(folder: Path, new: bool) -> EncoderSource:

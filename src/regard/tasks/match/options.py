@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from regard.common.options.fields import at_least, inner_share, left_open, option, share
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
-from regard.tasks.shared.encoder_options import ENCODER_FILES, EncoderOptions, FrozenEncoderOptions, LevelEncoderOptions
+from regard.tasks.shared.encoder_options import ENCODER_FILES, EncoderOptions, LevelEncoderOptions
 from regard.tasks.shared.text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
-
-if TYPE_CHECKING:
-    from regard.tasks.match.data import PairFacts
-    from regard.tasks.match.encoders import EncoderSource, PairParts
 
 BAG_OF_WORDS = "bag-of-words"
 # the folder of the encoder of the second texts, in that of a run, and its files
@@ -31,18 +26,10 @@ class PairModelOptions(ModelOptions):
     """Options of models that read pairs of texts."""
 
     @property
-    def has_encoder(self) -> bool:
-        """Whether the tokens are those of a pretrained encoder."""
-        return False
-
-    @property
     def keeps_words(self) -> str | None:
         """Why the model drops no words in training; None if it does."""
-        return "a pretrained encoder reads tokens of its own" if self.has_encoder else None
-
-    @abstractmethod
-    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
-        """The reader of the model's tokens, and the model; `source` reads pretrained encoders."""
+        has_encoder = getattr(self, "encoder", None) is not None
+        return "a pretrained encoder reads tokens of its own" if has_encoder else None
 
 
 @dataclass(frozen=True)
@@ -81,23 +68,6 @@ class MatcherOptions(PairModelOptions):
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         own = () if self.encoder is None else ("embedding", "characters")
         return super().resolved({name: value for name, value in defaults.items() if name not in own})
-
-    @property
-    def has_encoder(self) -> bool:
-        return self.encoder is not None
-
-    @property
-    def frozen_encoder(self) -> FrozenEncoderOptions:
-        """The options of the encoder, which must be given."""
-        assert self.encoder is not None
-        return FrozenEncoderOptions(self.encoder, levels=self.levels)
-
-    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
-        from regard.tasks.match import building
-
-        if self.encoder is None:
-            return building.word_parts(self, facts)
-        return building.frozen_parts(self, facts, source(self.frozen_encoder, ""))
 
 
 @dataclass(frozen=True)
@@ -140,11 +110,6 @@ class BagOfPairsOptions(PairModelOptions):
     def keeps_words(self) -> str:
         return "a bag of words reads all of them"
 
-    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
-        from regard.tasks.match import building
-
-        return building.feature_parts(self, facts)
-
 
 @dataclass(frozen=True)
 class PairEncoderOptions(EncoderOptions, PairModelOptions):
@@ -156,15 +121,6 @@ class PairEncoderOptions(EncoderOptions, PairModelOptions):
     """How the states of all tokens become one vector."""
     dropout: float = share()
     """The share of activations that dropout sets to zero in the layers above the encoder."""
-
-    @property
-    def has_encoder(self) -> bool:
-        return True
-
-    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
-        from regard.tasks.match import building
-
-        return building.joined_parts(self, facts, source(self, ""))
 
 
 @dataclass(frozen=True)
@@ -184,18 +140,6 @@ class CoEncoderOptions(LevelEncoderOptions, PairModelOptions):
     """The width of the layers above the encoders."""
     dropout: float = share()
     """The share of activations that dropout sets to zero in the layers above the encoders."""
-
-    @property
-    def has_encoder(self) -> bool:
-        return True
-
-    def parts(self, facts: PairFacts, source: EncoderSource) -> PairParts:
-        from regard.tasks.match import building
-
-        second = None
-        if self.second_encoder is not None:
-            second = source(replace(self, encoder=self.second_encoder), SECOND)
-        return building.co_parts(self, facts, source(self, ""), second)
 
 
 @dataclass(frozen=True)

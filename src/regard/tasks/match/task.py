@@ -18,11 +18,11 @@ from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.models.matching.word_matcher import PairModel
 from regard.tasks.base import Task
 from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
+from regard.tasks.match.building import PairParts, model_parts
 from regard.tasks.match.data import MatchBatch, PairFacts, contents, read, read_file
 from regard.tasks.match.encoders import (
     EncoderReader,
     FrozenVectors,
-    PairParts,
     run_source,
     smallest_source,
     training_source,
@@ -132,7 +132,7 @@ class MatchTask(Task[Match, MatchPredictor]):
         else:
             facts = facts.check_same(folder)
         shared = record_splits(config, folder, splits, "pairs", contents, new)
-        parts = config.model.parts(facts, training_source(folder, new))
+        parts = model_parts(config.model, facts, training_source(folder, new))
         train, valid = splits.train, splits.valid
         summary = f"{plural(len(train), 'pair')} to train on, {len(splits.valid):,} to validate, "
         summary += f"{len(facts.classes)} classes, {plural(len(facts.words), 'word')}"
@@ -153,11 +153,11 @@ class MatchTask(Task[Match, MatchPredictor]):
 
     def sketch(self) -> nn.Module:
         facts = PairFacts(classes=["a", "b", "c"], words=["x", "y"], characters=["x", "y"])
-        return self.config.model.parts(facts, smallest_source).build()
+        return model_parts(self.config.model, facts, smallest_source).build()
 
     def predictor(self, folder: Path) -> MatchPredictor:
         facts, config = PairFacts.read(folder), self.config
-        reader, build, _ = config.model.parts(facts, run_source(folder))
+        reader, build, _ = model_parts(config.model, facts, run_source(folder))
         return MatchPredictor(build(), reader, facts.classes, max_length=config.max_length)
 
     def example(self, folder: Path) -> str:
