@@ -1,4 +1,4 @@
-"""Numbers in sentences."""
+"""Numbers, texts and durations in sentences."""
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
@@ -14,6 +14,11 @@ def clipped(text: str, most: int) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """The text in quotes, cut off after `most` characters."""
     return repr(clipped(text, most))
+
+
+def corrected(output: str, right: str) -> str:
+    """An output, with the right one behind it if it is wrong."""
+    return output if output == right else f"{output}   right: {right}"
 
 
 def number(value: float) -> str:

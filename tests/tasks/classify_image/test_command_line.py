@@ -42,7 +42,7 @@ def test_evaluate(regard: Regard, classifier: Path, tmp_path: Path) -> None:
     assert ran.code == 0
     assert ran.out.startswith("accuracy  ")
     assert "images, the test split, in " in ran.out
-    assert "The hardest classes: " in ran.out
+    assert "hardest classes: " in ran.out
     told = json.loads(regard("evaluate", classifier, "--json", "--split", "valid", "--out", tmp_path / "said").out)
     assert told["split"] == "valid"
     lines = (tmp_path / "said").read_text().splitlines()

@@ -16,10 +16,10 @@ from tests.for_each import for_each
 from regard.gates.catalogue import GATES
 from regard.tasks.classify_image.options import ClassifyImage
 from regard.tasks.classify_image.task import image_scores
+from regard.tasks.shared.classification import IMAGE_SCORES, class_scores
 from regard.tasks.shared.image_data import (
     ImageStats,
     class_probabilities,
-    classification_scores,
     load_training_images,
     random_shift,
     read_held_out,
@@ -114,7 +114,7 @@ def test_shifts_are_those_of_every_image() -> None:
 
 def test_scores() -> None:
     chances = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
-    found = classification_scores(chances, np.array([0, 0, 1, 1]))
+    found = class_scores(chances, np.array([0, 0, 1, 1]), IMAGE_SCORES)
     assert found["accuracy"] == 25.0
     assert found["nll"] == pytest.approx(-np.log([0.7, 0.2, 0.5, 1e-300]).mean())
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.common.wording import plural, shortened
+from regard.common.wording import corrected, plural, shortened
 from regard.data.questions.babi import Question, match_files, read_babi
 from regard.data.unseen_labels import check_any_known, unseen_notes
 from regard.inference.evaluation import Evaluation, Progress, sample_rows
@@ -329,5 +329,4 @@ def _line(row: TaskScore) -> str:
 
 def _sample(question: Question, answer: StoryAnswer) -> str:
     told = shortened(" ".join(question.sentences[-2:]), 100)
-    wrong = "" if answer.best == question.answer else f"   right: {question.answer}"
-    return f"{told} {question.question} → {answer.best}{wrong}"
+    return f"{told} {question.question} → {corrected(answer.best, question.answer)}"

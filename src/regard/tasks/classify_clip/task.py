@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
@@ -30,9 +29,10 @@ from regard.tasks.classify_clip.data import (
 from regard.tasks.classify_clip.options import ClassifyClip
 from regard.tasks.classify_clip.predictor import ClipClassifier
 from regard.tasks.shared.classification import (
-    class_intervals,
+    class_evaluation,
+    class_loss,
+    class_sample,
     class_scores,
-    hardest_classes,
     is_baseline_saved,
     unseen_class_notes,
     write_baseline,
@@ -73,10 +73,7 @@ class ClassifyClipProblem(TrainingProblem[ClipModel, ClipBatch]):
         return ClipBatch(x, lengths, torch.from_numpy(self.train.labels[rows]))
 
     def loss(self, model: ClipModel, batch: ClipBatch) -> Loss:
-        logits = model(batch.x, batch.lengths)
-        total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
-        right = (logits.argmax(-1) == batch.labels).sum()
-        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+        return class_loss(model(batch.x, batch.lengths), batch.labels, self.config.smoothing)
 
     def validate(self, model: ClipModel) -> ValidationResult:
         probabilities = ClipClassifier(model, self.facts).probabilities(self.valid.clips)
@@ -139,40 +136,28 @@ class ClassifyClipTask(Task[ClassifyClip, ClipClassifier]):
         )
         clips = split.data
         probabilities, seconds = timed(lambda done: predictor.probabilities(clips.clips, done), len(clips), progress)
-        scores, intervals = class_scores(probabilities, clips.labels), class_intervals(probabilities, clips.labels)
         alone = single_frame_accuracy(read_single_frame(folder, facts), clips, facts)
         step = "sample" if facts.size is None else "frame"
         notes = [f"a network that sees a single {step}, the baseline: accuracy {alone:.2f}"]
         share = None if clips.intervals is None else predictor.evidence(clips)
         if share is not None:
-            scores["evidence"] = share
             notes.append(
                 f"evidence: the share of the attention over time that is on the {step}s that decide the class, in "
                 "percent"
             )
-        notes += [
-            hardest_classes(probabilities, clips.labels, clips.classes),
-            *unseen_class_notes(clips, facts.classes),
-        ]
-        predictions = [facts.classes[n] for n in probabilities.argmax(-1)]
-        samples = [
-            f"{options.split}:{n} → {predictions[n]}"
-            + ("" if predictions[n] == (right := clips.classes[clips.labels[n]]) else f"   right: {right}")
-            for n in sample_rows(len(clips), 4)
-        ]
-        evaluation = Evaluation(
-            {self.config.metric: scores.pop(self.config.metric), **scores},
-            len(clips),
+        rows = sample_rows(len(clips), 4)
+        return class_evaluation(
+            split,
+            probabilities,
+            facts.classes,
             "clips",
-            split.name,
             seconds,
-            predictions,
-            samples,
-            notes,
-            {"split": options.split, "baseline": {"accuracy": alone}},
-            intervals,
+            names=("nll", "accuracy", "macro f1"),
+            samples=[class_sample(f"{options.split}:{n}", clips, probabilities, n) for n in rows],
+            notes=notes,
+            facts={"split": options.split, "baseline": {"accuracy": alone}},
+            evidence=share,
         )
-        return split.annotate(evaluation)
 
 
 def _build(config: ClassifyClip, facts: ClipFacts) -> ClipModel:

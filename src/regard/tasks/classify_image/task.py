@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -18,7 +17,7 @@ from regard.tasks.base import Task
 from regard.tasks.classify_image.adversary import attacked_batch, robust_scores, training_attack
 from regard.tasks.classify_image.options import ClassifyImage, PretrainedImageOptions
 from regard.tasks.classify_image.predictor import ImageClassifier
-from regard.tasks.shared.classification import unseen_class_notes
+from regard.tasks.shared.classification import IMAGE_SCORES, class_evaluation, class_loss, unseen_class_notes
 from regard.tasks.shared.image_data import (
     ImageBatch,
     ImageStats,
@@ -26,7 +25,6 @@ from regard.tasks.shared.image_data import (
     bounded_examples,
     class_probabilities,
     data_summary,
-    image_evaluation,
     image_scores,
     load_training_images,
     plan_image_batches,
@@ -82,10 +80,7 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     def loss(self, model: nn.Module, batch: ImageBatch) -> Loss:
         if self.adversary is not None:
             batch = attacked_batch(model, batch, self.stats, self.adversary)
-        logits = model(batch.x)
-        total = F.cross_entropy(logits.float(), batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
-        right = (logits.argmax(-1) == batch.labels).sum()
-        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+        return class_loss(model(batch.x), batch.labels, self.config.smoothing)
 
     def validate(self, model: nn.Module) -> ValidationResult:
         scores, warnings = image_scores(model, self.valid, self.stats), list[str]()
@@ -130,7 +125,8 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
             len(images),
             progress,
         )
-        return split.annotate(image_evaluation(images, probabilities, predictor.stats.classes, options.split, seconds))
+        classes, facts = predictor.stats.classes, {"split": options.split}
+        return class_evaluation(split, probabilities, classes, "images", seconds, names=IMAGE_SCORES, facts=facts)
 
     def known_features(self, predictor: ImageClassifier, count: int) -> Sequence[tuple[ImageInput, NDArray[np.bool_]]]:
         if self.config.train is not None:

@@ -3,6 +3,7 @@
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.subwords import PretrainedSubwords
 from regard.inference.evaluation import Evaluation, Progress
+from regard.inference.evaluation_split import EvaluationSplit
 from regard.models.bert import BERTClassifier
 from regard.models.pretrained.architecture import class_names
 from regard.models.pretrained.folder import CONFIG
@@ -34,4 +35,5 @@ def evaluate_text_classifier(
 ) -> Evaluation:
     """Accuracy, macro F1 and −log p on the labelled texts of --test."""
     columns = options.columns(TextColumns())
-    return evaluate_texts(predictor, *read_files(options.test, predictor.classes, columns), progress)
+    texts = read_files(options.test, predictor.classes, columns)
+    return evaluate_texts(predictor, EvaluationSplit(texts, " ".join(map(str, options.test))), progress)

@@ -1,7 +1,7 @@
 """The task classify-text: its training problem and its evaluation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -52,9 +52,11 @@ from regard.tasks.classify_text.options import AttentiveOptions, BagOfWordsOptio
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.shared.classification import (
     baseline_note,
+    class_evaluation,
     class_intervals,
+    class_loss,
+    class_sample,
     class_scores,
-    hardest_classes,
     is_affordable,
     is_baseline_saved,
     known_rows,
@@ -157,15 +159,14 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         samples = model.training and model.samples_keys
         need = Need(weights=penalty > 0, log_prob=samples, entropy=samples)
         output = model.classify(batch.tokens, batch.lengths, need)
-        logits = output.logits.float()
-        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
+        loss = class_loss(output.logits, batch.labels, self.config.smoothing)
+        total = loss.total
         if penalty:
             assert output.weights is not None
             total = total + penalty * frobenius_penalty(output.weights.float()).sum()
         if samples:
             total = total + _hard_attention_loss(output, batch.labels)
-        right = (logits.argmax(-1) == batch.labels).sum()
-        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+        return replace(loss, total=total)
 
     def validate(self, model: TextClassifier) -> ValidationResult:
         predictor = ClassifyTextPredictor(model, self.tokenizer, self.classes, max_length=self.max_length)
@@ -257,7 +258,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
     ) -> Evaluation:
         split = self._texts(folder, options, predictor.classes)
         baselines = baseline_scores(self.config, folder, split.data, predictor.classes)
-        return split.annotate(evaluate_texts(predictor, split.data, split.name, progress, baselines))
+        return evaluate_texts(predictor, split, progress, baselines)
 
     def attack_examples(
         self, predictor: ClassifyTextPredictor, folder: Path, options: AttackLabelledTexts
@@ -278,7 +279,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
             options,
             folder,
             "texts",
-            read_files=lambda paths: read_files(paths, classes, columns, part)[0],
+            read_files=lambda paths: read_files(paths, classes, columns, part),
             read_part=lambda part: getattr(read(self.config, classes), part),
             contents=contents,
         )
@@ -323,43 +324,50 @@ def baseline_scores(
 
 def read_files(
     paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns(), part: Part = "test"
-) -> tuple[LabelledTexts, str]:
-    """The texts of files, labels that are not among these classes behind them, and the names of the files.
+) -> LabelledTexts:
+    """The texts of files, labels that are not among these classes behind them.
 
     Of a file with parts it is this `part`.
     """
     files = [read_labelled(path, classes, part, columns) for path in paths]
     together = extend_classes((name for file in files for name in file.classes), classes, " ".join(map(str, paths)))
     labels = np.concatenate([renumber(file.labels, file.classes, together) for file in files])
-    return LabelledTexts([text for file in files for text in file.texts], labels, together), " ".join(map(str, paths))
+    return LabelledTexts([text for file in files for text in file.texts], labels, together)
 
 
 def evaluate_texts(
     predictor: ClassifyTextPredictor,
-    data: LabelledTexts,
-    split: str,
+    split: EvaluationSplit[LabelledTexts],
     progress: Progress,
     baselines: Mapping[str, tuple[Scores, Intervals]] = MappingProxyType({}),
 ) -> Evaluation:
-    """The scores on texts, which `split` names, beside those of the baselines and their intervals."""
+    """The scores on texts, beside those of the baselines and their intervals."""
+    data = split.data
     encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
     probabilities, seconds = timed(lambda done: predictor.probabilities(encoded, done), len(data), progress)
     notes, facts = [], {}
     for name, (scores_below, of_baseline) in baselines.items():
         facts[name] = {"scores": scores_below, "intervals": of_baseline}
         notes.append(baseline_note(scores_below, of_baseline, _BASELINES[name]))
-    notes += [hardest_classes(probabilities, data.labels, data.classes), *unseen_class_notes(data, predictor.classes)]
     if count := sum(map(bool, num_cut)):
         were = "was" if count == 1 else "were"
         notes.append(f"{plural(count, 'text')} {were} cut off after {predictor.max_length:,} tokens")
-    scores = class_scores(probabilities, data.labels)
+    evidence = None
     if data.evidence is not None and predictor.model.attends:
-        scores["evidence"] = evidence_attention(predictor, encoded, data.evidence)
+        evidence = evidence_attention(predictor, encoded, data.evidence)
         notes.append("evidence: the share of the attention that is on the sentence that decides the class, in percent")
-    predictions = [predictor.classes[n] for n in probabilities.argmax(-1)]
     samples = [_sample(data, probabilities, n) for n in sample_rows(len(data))]
-    intervals = class_intervals(probabilities, data.labels)
-    return Evaluation(scores, len(data), "texts", split, seconds, predictions, samples, notes, facts, intervals)
+    return class_evaluation(
+        split,
+        probabilities,
+        predictor.classes,
+        "texts",
+        seconds,
+        samples=samples,
+        notes=notes,
+        facts=facts,
+        evidence=evidence,
+    )
 
 
 def build(
@@ -407,5 +415,4 @@ def _hard_attention_loss(output: TextClassifierOutput, labels: Tensor) -> Tensor
 
 
 def _sample(data: LabelledTexts, probabilities: NDArray[np.float64], n: int) -> str:
-    predicted, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
-    return f"{clipped(data.texts[n], 100)} → {predicted}" + ("" if predicted == right else f"   right: {right}")
+    return class_sample(clipped(data.texts[n], 100), data, probabilities, n)

@@ -23,15 +23,14 @@ from regard.models.ram import RAM
 from regard.tasks.base import Task
 from regard.tasks.glimpse.options import EvaluateGlimpses, Glimpse
 from regard.tasks.glimpse.predictor import GlimpseClassifier
+from regard.tasks.shared.classification import IMAGE_SCORES, class_evaluation, class_scores
 from regard.tasks.shared.image_data import (
     ImageBatch,
     ImageStats,
     Planned,
     bounded_examples,
     class_probabilities,
-    classification_scores,
     data_summary,
-    image_evaluation,
     image_tensor,
     load_training_images,
     plan_image_batches,
@@ -157,11 +156,11 @@ class GlimpseTask(Task[Glimpse, GlimpseClassifier]):
         if sampled:
             note = f"The scores are of the mean of {options.draws} sampled paths; "
             note += f"one sampled path has an accuracy of {np.mean(single[1:]):.2f} %, {at_means}."
-        facts = {"draws": options.draws, "at_the_means": single[0], "drawn": single[1:]}
-        evaluation = image_evaluation(
-            images, probabilities, predictor.stats.classes, options.split, seconds, [note], facts
+        facts = {"split": options.split, "draws": options.draws, "at_the_means": single[0], "drawn": single[1:]}
+        classes = predictor.stats.classes
+        return class_evaluation(
+            split, probabilities, classes, "images", seconds, names=IMAGE_SCORES, notes=[note], facts=facts
         )
-        return split.annotate(evaluation)
 
     def attack_examples(
         self, predictor: GlimpseClassifier, folder: Path, options: AttackImages
@@ -216,7 +215,7 @@ def _compose_scenes(config: Glimpse, images: Images, index: NDArray[np.int64], s
 def path_scores(model: RAM, images: Images, stats: ImageStats, draws: int = _PATHS) -> dict[str, float]:
     """The scores of a model on images, by the mean of this many sampled paths (Monte Carlo)."""
     paths = [_one_path(model, images.pixels, stats, draw=True) for _ in range(draws)]
-    return classification_scores(np.mean(paths, 0), images.labels)
+    return class_scores(np.mean(paths, 0), images.labels, IMAGE_SCORES)
 
 
 def path_probabilities(

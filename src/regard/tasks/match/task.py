@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import nn
 
@@ -32,9 +31,11 @@ from regard.tasks.match.predictor import MatchPredictor
 from regard.tasks.match.readers import PairReader
 from regard.tasks.shared.classification import (
     baseline_note,
+    class_evaluation,
     class_intervals,
+    class_loss,
+    class_sample,
     class_scores,
-    hardest_classes,
     is_baseline_saved,
     known_rows,
     unseen_class_notes,
@@ -91,10 +92,7 @@ class MatchProblem(BatchedByLength[PairModel, MatchBatch]):
         return MatchBatch(inputs, torch.from_numpy(self.train.labels[rows]))
 
     def loss(self, model: PairModel, batch: MatchBatch) -> Loss:
-        logits = model(self._read_states(model, batch.inputs)).float()
-        total = F.cross_entropy(logits, batch.labels, label_smoothing=self.config.smoothing, reduction="sum")
-        right = (logits.argmax(-1) == batch.labels).sum()
-        return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
+        return class_loss(model(self._read_states(model, batch.inputs)), batch.labels, self.config.smoothing)
 
     def validate(self, model: PairModel) -> ValidationResult:
         predictor = MatchPredictor(model, self.reader, self.facts.classes, max_length=self.config.max_length)
@@ -177,23 +175,14 @@ class MatchTask(Task[Match, MatchPredictor]):
         )
         baseline = baseline_probabilities(folder, facts, data)
         of_baseline = class_scores(baseline, data.labels), class_intervals(baseline, data.labels)
-        notes = [baseline_note(*of_baseline), hardest_classes(probabilities, data.labels, data.classes)]
-        notes += unseen_class_notes(data, facts.classes)
+        notes = [baseline_note(*of_baseline)]
         if data.num_unlabelled:
             notes.append(f"{plural(data.num_unlabelled, 'pair')} without a label left out")
-        evaluation = Evaluation(
-            class_scores(probabilities, data.labels),
-            len(data),
-            "pairs",
-            split.name,
-            seconds,
-            [facts.classes[n] for n in probabilities.argmax(-1)],
-            [_sample(data, probabilities, n) for n in sample_rows(len(data))],
-            notes,
-            {"baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]}},
-            class_intervals(probabilities, data.labels),
+        samples = [_sample(data, probabilities, n) for n in sample_rows(len(data))]
+        values = {"baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]}}
+        return class_evaluation(
+            split, probabilities, facts.classes, "pairs", seconds, samples=samples, notes=notes, facts=values
         )
-        return split.annotate(evaluation)
 
     def attack_examples(
         self, predictor: MatchPredictor, folder: Path, options: AttackPairs
@@ -217,6 +206,5 @@ class MatchTask(Task[Match, MatchPredictor]):
 
 
 def _sample(data: LabelledPairs, probabilities: NDArray[np.float64], n: int) -> str:
-    predicted, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
     texts = [clipped(text, 80) for text in (data.first[n], data.second[n])]
-    return " | ".join(texts) + f" → {predicted}" + ("" if predicted == right else f"   right: {right}")
+    return class_sample(" | ".join(texts), data, probabilities, n)

@@ -5,7 +5,8 @@ min_W  Σ_n −log p(label_n | counts_n) + ‖W‖² / 2, by L-BFGS: logistic re
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.common import atomic_files, safetensors_files
-from regard.common.wording import plural
+from regard.common.wording import corrected, plural
 from regard.data.splitting import LabelledExamples
 from regard.data.unseen_labels import unseen, unseen_notes
+from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation_split import EvaluationSplit
 from regard.metrics.classification import (
     accuracy,
     accuracy_interval,
@@ -25,6 +28,7 @@ from regard.metrics.classification import (
     nll,
     nll_interval,
 )
+from regard.training.protocol import Loss
 
 BASELINE = "baseline.safetensors"
 _KEY = "regard"
@@ -38,28 +42,81 @@ _MAX_PRODUCTS = 100_000_000_000
 _HARDEST = 3
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
+AnyExamples = TypeVar("AnyExamples", bound=LabelledExamples)
+# the scores of classes, and those of images, whose classes have similar sizes
+SCORES, IMAGE_SCORES = ("accuracy", "macro f1", "nll"), ("accuracy", "nll")
 
 
-def class_scores(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:  # "n k", "n"
+def class_loss(logits: Tensor, labels: Tensor, smoothing: float) -> Loss:  # "b k", "b"
+    """The cross-entropy with label smoothing, and the accuracy in percent."""
+    total = F.cross_entropy(logits.float(), labels, label_smoothing=smoothing, reduction="sum")
+    return Loss(total, len(labels), {"accuracy": 100.0 * (logits.argmax(-1) == labels).sum()})
+
+
+def class_scores(
+    probabilities: NDArray[np.float64], labels: NDArray[np.int64], names: Sequence[str] = SCORES
+) -> dict[str, float]:  # "n k", "n"
     """Labels from k on are those that the run never saw: they count as missed, and nll leaves them out."""
     predicted, known = probabilities.argmax(-1), known_rows(labels, probabilities.shape[1])
-    return {
+    scores = {
         "accuracy": accuracy(predicted, labels),
         "macro f1": macro_f1(predicted, labels),
         "nll": nll(probabilities[known], labels[known]),
     }
+    return {name: scores[name] for name in names}
 
 
 def class_intervals(
-    probabilities: NDArray[np.float64], labels: NDArray[np.int64]
+    probabilities: NDArray[np.float64], labels: NDArray[np.int64], names: Sequence[str] = SCORES
 ) -> dict[str, tuple[float, float]]:  # "n k", "n"
     """The 95 % intervals of `class_scores`."""
     predicted, known = probabilities.argmax(-1), known_rows(labels, probabilities.shape[1])
-    return {
+    intervals = {
         "accuracy": accuracy_interval(predicted, labels),
         "macro f1": macro_f1_interval(predicted, labels),
         "nll": nll_interval(probabilities[known], labels[known]),
     }
+    return {name: intervals[name] for name in names}
+
+
+def class_evaluation(
+    split: EvaluationSplit[AnyExamples],
+    probabilities: NDArray[np.float64],  # "n k"
+    known: Sequence[str],
+    unit: str,
+    seconds: float,
+    *,
+    names: Sequence[str] = SCORES,
+    samples: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    evidence: float | None = None,
+) -> Evaluation:
+    """The scores of probabilities of the `known` classes, with notes of the hardest and of unseen ones after `notes`.
+
+    `evidence` is the share of the attention on the parts that decide a class, if that is known.
+    """
+    data = split.data
+    scores = class_scores(probabilities, data.labels, names)
+    evaluation = Evaluation(
+        scores if evidence is None else {**scores, "evidence": evidence},
+        len(data.labels),
+        unit,
+        split.name,
+        seconds,
+        [known[n] for n in probabilities.argmax(-1)],
+        samples,
+        [*notes, hardest_classes(probabilities, data.labels, data.classes), *unseen_class_notes(data, known)],
+        facts,
+        class_intervals(probabilities, data.labels, names),
+    )
+    return split.annotate(evaluation)
+
+
+def class_sample(name: str, data: LabelledExamples, probabilities: NDArray[np.float64], n: int) -> str:  # "n k"
+    """The likeliest class of example n, which is called `name`, and the right one."""
+    said, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
+    return f"{name} → {corrected(said, right)}"
 
 
 def known_rows(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:  # "n" -> "m"

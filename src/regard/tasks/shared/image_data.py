@@ -2,11 +2,10 @@
 
 import json
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -22,9 +21,8 @@ from regard.data.images.digit_splits import HELD_OUT, split_digits
 from regard.data.images.labelled import Images, digits, has_split, read_images
 from regard.data.splitting import held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
-from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_folder
-from regard.tasks.shared.classification import class_intervals, class_scores, known_rows, unseen_class_notes
+from regard.tasks.shared.classification import IMAGE_SCORES, class_scores, known_rows
 from regard.training.protocol import LabelledBatch
 from regard.training.run_folder import initial_folder
 
@@ -412,52 +410,6 @@ def class_probabilities(
     return np.concatenate(parts)
 
 
-def classification_scores(
-    probabilities: NDArray[np.float64], labels: NDArray[np.int64]
-) -> dict[str, float]:  # "n k", "n"
-    """Accuracy in percent, and −log p of the right class; classes that the run never saw count as missed."""
-    scores = class_scores(probabilities, labels)
-    return {name: scores[name] for name in ("accuracy", "nll")}
-
-
 def image_scores(model: nn.Module, images: Images, stats: ImageStats) -> dict[str, float]:
     """The scores of a classifier on images."""
-    return classification_scores(class_probabilities(model, model, images.pixels, stats), images.labels)
-
-
-def image_evaluation(
-    images: Images,
-    probabilities: NDArray[np.float64],  # "n k"
-    classes: Sequence[str],
-    split: str,
-    seconds: float,
-    notes: Sequence[str] = (),
-    facts: Mapping[str, Any] = MappingProxyType({}),
-) -> Evaluation:
-    """The evaluation of probabilities of `classes`, with a note of the hardest classes after `notes`."""
-    predictions = probabilities.argmax(-1)
-    hardest, scores = hardest_classes(images, predictions), classification_scores(probabilities, images.labels)
-    notes = [*notes, *([f"The hardest classes: {hardest}."] if hardest else []), *unseen_class_notes(images, classes)]
-    intervals = class_intervals(probabilities, images.labels)
-    return Evaluation(
-        scores,
-        len(images),
-        "images",
-        f"the {split} split",
-        seconds,
-        predictions=[classes[n] for n in predictions],
-        notes=notes,
-        facts={"split": split, **facts},
-        intervals={name: intervals[name] for name in scores},
-    )
-
-
-def hardest_classes(images: Images, predictions: NDArray[np.int64]) -> str:
-    """The classes with the lowest accuracy below 100 %, at most three, with their accuracies."""
-    shares = {}
-    for label, name in enumerate(images.classes):
-        rows = images.labels == label
-        if rows.any() and (missed := int((predictions[rows] != label).sum())):
-            shares[name] = 100 * (1 - missed / int(rows.sum()))
-    names = sorted(shares, key=lambda name: (shares[name], name))[:3]
-    return ", ".join(f"{name} {shares[name]:.1f} %" for name in names)
+    return class_scores(class_probabilities(model, model, images.pixels, stats), images.labels, IMAGE_SCORES)

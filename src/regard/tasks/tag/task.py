@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.common.tag_schemes import TagScheme
-from regard.common.wording import clipped, plural
+from regard.common.wording import clipped, corrected, plural
 from regard.data.tagging.tagged import TaggedSentence, stray_tags_warning, tags_of, with_well_formed_tags
 from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
@@ -290,6 +290,4 @@ def _sample(sentence: TaggedSentence, tagging: Tagging, scheme: TagScheme) -> st
         spans = scheme.spans(tags)
         return ", ".join(f"{label}: {' '.join(sentence.words[a:b])}" for a, b, label in spans) or "no spans"
 
-    got, want = named(tagging.tags), named(sentence.tags)
-    text = clipped(sentence.text, 100)
-    return f"{text} → {got}" + ("" if got == want else f"   right: {want}")
+    return f"{clipped(sentence.text, 100)} → {corrected(named(tagging.tags), named(sentence.tags))}"

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.common.wording import corrected
 from regard.data.audio.wav import Sound
 from regard.data.embedded.spelling import ALPHABET
 from regard.data.text.batching import long_sample_warnings, plan_batches
@@ -203,7 +204,7 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
             split.name,
             seconds,
             predictions=[each.text for each in transcripts],
-            samples=[_sample(transcripts[n].text, speech.texts[n]) for n in shown],
+            samples=[corrected(transcripts[n].text, speech.texts[n]) for n in shown],
             notes=notes,
             facts=facts,
         )
@@ -276,7 +277,3 @@ def _without_long(speech: Speech, config: Transcribe) -> tuple[Speech, int]:
 def _batch_loss(model: Listener, batch: SpeechBatch, smoothing: float) -> TokenLoss:
     output = model.teacher_force(batch.x, batch.lengths, batch.target[:, :-1])
     return token_loss(output, batch.target[:, 1:], model.output, smoothing)
-
-
-def _sample(transcript: str, right: str) -> str:
-    return transcript if transcript == right else f"{transcript}   right: {right}"
