@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import torch
@@ -46,6 +47,8 @@ class Predictor(ABC, Generic[Input, Output]):
     model: nn.Module
     # the key of an input in the JSON that `regard predict --json` prints
     input_key: ClassVar[str] = "text"
+    # its endpoint, by module and name, as the module needs pydantic, of the extra "serve"; empty if it is not served
+    endpoint_class: ClassVar[str] = ""
 
     @property
     def device(self) -> torch.device:
@@ -160,7 +163,10 @@ class Predictor(ABC, Generic[Input, Output]):
 
     def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
         """The endpoint that answers requests over HTTP for this model; `run` and `step` name its weights."""
-        raise ValueError(f"{type(self).__name__} is not served over HTTP; use regard predict")
+        if not self.endpoint_class:
+            raise ValueError(f"{type(self).__name__} is not served over HTTP; use regard predict")
+        endpoint: Endpoint = resolve_name(self.endpoint_class)(self, limits, run=run, step=step)
+        return endpoint
 
     def exportable(self) -> Exportable:
         """The parts that files of other libraries can hold."""

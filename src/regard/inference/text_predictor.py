@@ -20,6 +20,7 @@ Output = TypeVar("Output")
 class TextPredictor(Predictor[str, Output]):
     """A predictor of texts."""
 
+    endpoint_class = "regard.serve.text_endpoint:TextEndpoint"
     served_as: ClassVar[str]  # POST /v1/NAME
     page_title: ClassVar[str]  # {run} stands for the name of the model
     request_options: ClassVar[type | None] = None
@@ -81,6 +82,7 @@ class TextPredictor(Predictor[str, Output]):
 class ConversationPredictor(TextPredictor[Output]):
     """A predictor of conversations: turns with tabs between them, the user's last."""
 
+    endpoint_class = "regard.serve.chat_endpoint:ChatEndpoint"
     text_schema = MappingProxyType({"format": "dialogue"})
 
     def example(self) -> str:
@@ -93,6 +95,8 @@ class ConversationPredictor(TextPredictor[Output]):
 
 class StreamingPredictor(ConversationPredictor[Output]):
     """A predictor whose reply can be given in pieces."""
+
+    endpoint_class = "regard.serve.chat_endpoint:StreamedChatEndpoint"
 
     @abstractmethod
     def stream(self, text: str, options: Any) -> Iterator[str | Output]:

@@ -19,12 +19,12 @@ from regard.data.questions.babi import Question, parse_story, words_of
 from regard.inference.counted_note import UNKNOWN_WORDS, CountedNote
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession
+from regard.inference.text_predictor import TextPredictor
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
 from regard.tasks.answer.data import EncodedQuestions, StoryFacts
 from regard.tasks.answer.networks import AnswerNetworks
 from regard.tasks.answer.options import Answer
-from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.recording.figures import draw_recording
 from regard.viz.show import show
 
@@ -69,7 +69,7 @@ class StoryAnswer:
         return self.first + int(np.argmax(np.max(self.hops, axis=0)))
 
 
-class AnswerPredictor(ServedTextPredictor[StoryAnswer]):
+class AnswerPredictor(TextPredictor[StoryAnswer]):
     """text -> story and question -> answer, in batches of stories of similar length."""
 
     served_as = Answer.name

@@ -21,11 +21,11 @@ from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.exportable import Exportable
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, PredictionSession
+from regard.inference.text_predictor import TextPredictor
 from regard.layers.packed_texts import PackedTexts
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.recording.recording import Recording
 from regard.tasks.embed.options import Embed, PredictVectors
-from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.plots.ranking import draw_ranking
 
 _VECTOR = "that of the tokens which begin and end every text"
@@ -68,7 +68,7 @@ class LineIndex:
         return self.vectors.norm(dim=-1)
 
 
-class EmbedPredictor(ServedTextPredictor[TextVector]):
+class EmbedPredictor(TextPredictor[TextVector]):
     """text -> tokens -> vector, in packs without padding.
 
     `longest` is the number of positions of the encoder, None if it reads texts of any length. A text that is longer is

@@ -17,9 +17,7 @@ from regard.data.text.text_tokenizer import PromptTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.inference.chat import ChatAnswer, Emit
 from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
-from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
-from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, Predictor
 from regard.models.language_model import LanguageModel
 from regard.models.pretrained.prompt_tokenizer import ReleasedTokenizer
@@ -52,6 +50,7 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
     """prompt -> tokens -> sampled tokens -> text; a text depends on the prompt, its number and the seed alone."""
 
     input_key: ClassVar[str] = "prompt"
+    endpoint_class = "regard.tasks.language_model.endpoint:GenerateEndpoint"
     model: LanguageModel
 
     def __init__(
@@ -249,9 +248,3 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         )
         encoded = output.encoded
         return {UNKNOWN_TOKENS: encoded.num_unknown, cut: encoded.num_dropped > 0, slid: output.has_slid}
-
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.tasks.language_model.endpoint import GenerateEndpoint
-
-        return GenerateEndpoint(self, limits, run=run, step=step)

@@ -21,11 +21,11 @@ from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe
+from regard.inference.text_predictor import TextPredictor
 from regard.models.bert import BERTMaskedLM
 from regard.recording.recording import Recording
 from regard.tasks.masked_lm.masked_texts import MASK, EncodedMasks, MaskedTexts
 from regard.tasks.masked_lm.options import MaskedLM, PredictMasked
-from regard.tasks.shared.served_texts import ServedTextPredictor
 
 # texts per batch
 _BATCH = 32
@@ -50,7 +50,7 @@ class FilledText:
     margin: float = field(default=math.inf, compare=False)  # margin of the closest ranking of candidates
 
 
-class MaskedLMPredictor(ServedTextPredictor[FilledText]):
+class MaskedLMPredictor(TextPredictor[FilledText]):
     """text -> tokens and masks -> the probability of every token in place of each mask."""
 
     served_as = MaskedLM.name

@@ -18,6 +18,7 @@ from regard.data.questions.squad import GoldAnswer, SpanQuestion, parse_question
 from regard.inference.batches import similar_batches
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe
+from regard.inference.text_predictor import TextPredictor
 from regard.layers.span_search import best_spans
 from regard.losses.functional import span_nll
 from regard.models.reading.bidaf import BiDAF, SpanLogits
@@ -25,7 +26,6 @@ from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.tasks.read.data import ReadVocabulary, WordedQuestion, check_turns, check_words, split_questions, to_inputs
 from regard.tasks.read.options import PredictSpans, ReadConfig
-from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.recording.figures.flow import flow_figure
 
 # a passage and a question, for GET / of a service, and to see whether a model attends
@@ -57,7 +57,7 @@ class ReadOutput:
         return self.answers[0]
 
 
-class ReadPredictor(ServedTextPredictor[ReadOutput]):
+class ReadPredictor(TextPredictor[ReadOutput]):
     """text -> passage and question -> words -> spans, in batches of passages of similar length."""
 
     served_as = ReadConfig.name

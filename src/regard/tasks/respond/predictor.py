@@ -20,7 +20,6 @@ from regard.decoding.search import Greedy, Sampling, Search, hypotheses_of, num_
 from regard.inference.batches import similar_batches
 from regard.inference.chat import ChatAnswer, Emit, WordWeight, joined_words
 from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
-from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.predictor import Observe
 from regard.inference.text_predictor import StreamingPredictor
@@ -293,9 +292,3 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
 
     def option_maxima(self, limits: Limits) -> dict[str, int]:
         return {"beam": limits.beam}
-
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.chat_endpoint import StreamedChatEndpoint
-
-        return StreamedChatEndpoint(self, limits, run=run, step=step)

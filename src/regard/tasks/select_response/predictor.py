@@ -22,6 +22,7 @@ from regard.inference.endpoint import Endpoint
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe
+from regard.inference.text_predictor import TextPredictor
 from regard.models.matching.response_selector import DialogueInputs, ResponseSelector
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
@@ -29,7 +30,6 @@ from regard.tasks.select_response.data import parse_group
 from regard.tasks.select_response.options import PredictResponses, SelectResponse
 from regard.tasks.select_response.readers import TurnReader, dialogue_inputs
 from regard.tasks.shared.ranked_classes import percentages
-from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.viz.recording.figures import draw_recording
 
 # candidates of one text in a request
@@ -46,7 +46,7 @@ class RankedResponses:
     top: int = 1
 
 
-class SelectResponsePredictor(ServedTextPredictor[RankedResponses]):
+class SelectResponsePredictor(TextPredictor[RankedResponses]):
     """turns and candidates -> scores; every candidate is scored by itself, and a softmax makes them shares.
 
     An input has the turns on its first line, separated by tabs, and a candidate on every further line.

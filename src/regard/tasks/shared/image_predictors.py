@@ -16,8 +16,6 @@ from torch import Tensor
 from regard.common import image_files
 from regard.common.eval_mode import eval_mode
 from regard.common.options.checks import check_top
-from regard.inference.endpoint import Endpoint
-from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, Predictor
 from regard.recording.recording import Recording
@@ -53,6 +51,7 @@ class ImagePredictor(Predictor[ImageInput, Output]):
     """A predictor of images of one size, whose statistics are `stats`."""
 
     input_key: ClassVar[str] = "file"
+    endpoint_class = "regard.tasks.shared.image_endpoint:ImageEndpoint"
     # POST /v1/NAME, and the title of its page
     served_as: ClassVar[str]
     page_title: ClassVar[str]
@@ -90,12 +89,6 @@ class ImagePredictor(Predictor[ImageInput, Output]):
     def blank(self) -> ImageInput:
         """A black image."""
         return ImageInput(np.zeros((self.stats.height, self.stats.width, self.stats.channels), np.uint8))
-
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.tasks.shared.image_endpoint import ImageEndpoint
-
-        return ImageEndpoint(self, limits, run=run, step=step)
 
     @abstractmethod
     def answer(self, output: Output, top: int) -> dict[str, Any]:

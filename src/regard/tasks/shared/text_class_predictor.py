@@ -20,9 +20,9 @@ from regard.inference.edited_text import EditedText
 from regard.inference.limits import Limits
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, check_texts
+from regard.inference.text_predictor import TextPredictor
 from regard.inference.token_predictor import TextScores, class_numbers, margin_scores
 from regard.tasks.shared.ranked_classes import percentages, ranked_classes
-from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.tasks.shared.text_options import PredictTextClasses
 
 # classes that the facts of a recording name
@@ -53,7 +53,7 @@ class TextClasses:
         return self.probabilities[0][0]
 
 
-class TextClassPredictor(ServedTextPredictor[TextClasses]):
+class TextClassPredictor(TextPredictor[TextClasses]):
     """text -> tokens -> classes, in batches of texts of similar length."""
 
     request_options = PredictTextClasses

@@ -21,13 +21,13 @@ from regard.inference.edited_text import EditedText
 from regard.inference.margins import ranking_margin
 from regard.inference.predictor import Observe, check_texts
 from regard.inference.structured_predictor import OutputPart
+from regard.inference.text_predictor import TextPredictor
 from regard.inference.token_places import TokenPlace, VocabularyTexts, word_places
 from regard.inference.token_predictor import TextScores
 from regard.kernels import crf
 from regard.layers.crf_search import best_paths, span_probabilities
 from regard.models.tagger import Tagger, TaggerOutput
 from regard.recording.recording import Recording
-from regard.tasks.shared.served_texts import ServedTextPredictor
 from regard.tasks.tag.attack import kept_tags, tag_scores
 from regard.tasks.tag.data import TagVocabulary
 from regard.tasks.tag.explained_tags import ExplainedTags, tag_target
@@ -41,7 +41,7 @@ _NOTHING = ("",)
 _RIVALS = 3
 
 
-class TagPredictor(ServedTextPredictor[TagOutput]):
+class TagPredictor(TextPredictor[TagOutput]):
     """text -> words -> tags and spans, in batches of texts of similar length."""
 
     served_as = Tag.name

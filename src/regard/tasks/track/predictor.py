@@ -15,8 +15,6 @@ from regard.common.suggestions import known
 from regard.common.wording import plural
 from regard.data.tracking.dialogue import Ontology, TrackedTurn
 from regard.inference.chat import ChatAnswer, WordWeight
-from regard.inference.endpoint import Endpoint
-from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, labelled_recording
 from regard.inference.text_predictor import ConversationPredictor
 from regard.models.tracking.slot_tracker import SlotTracker
@@ -254,12 +252,6 @@ class TrackPredictor(ConversationPredictor[TrackOutput]):
             "history": self.encoder.history,
             "max_length": self.encoder.max_length,
         }
-
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.serve.chat_endpoint import ChatEndpoint
-
-        return ChatEndpoint(self, limits, run=run, step=step)
 
 
 def _rows(output: TrackOutput, candidates: SlotCandidates) -> list[tuple[str, str | None, int]]:

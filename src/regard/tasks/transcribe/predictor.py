@@ -17,8 +17,6 @@ from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.batches import similar_batches
-from regard.inference.endpoint import Endpoint
-from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor
 from regard.models.listening.listen_attend_spell import ListenAttendSpell
 from regard.models.listening.listener import Listener
@@ -71,6 +69,7 @@ class Transcriber(Predictor[SoundInput, Transcript]):
     """sound -> log-mel frames -> search -> text."""
 
     input_key: ClassVar[str] = "file"
+    endpoint_class = "regard.tasks.transcribe.endpoint:SoundEndpoint"
 
     def __init__(self, model: Listener, tokenizer: Tokenizer, features: Features) -> None:
         self.model: Listener = model
@@ -162,12 +161,6 @@ class Transcriber(Predictor[SoundInput, Transcript]):
         if options.online and not self.is_online:
             raise ValueError("--online is for runs that were trained with --online, and this one was not; leave it out")
         return super().session(options, picture)
-
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.tasks.transcribe.endpoint import SoundEndpoint
-
-        return SoundEndpoint(self, limits, run=run, step=step)
 
     # Letters while it listens
 

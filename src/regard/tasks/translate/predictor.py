@@ -22,9 +22,7 @@ from regard.decoding.search import Greedy, Search, num_hypotheses
 from regard.inference.batches import similar_batches
 from regard.inference.counted_note import UNKNOWN_TOKENS, CountedNote
 from regard.inference.edited_text import EditedText
-from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
-from regard.inference.limits import Limits
 from regard.inference.predictor import Observe, PredictionSession, Predictor, check_texts
 from regard.inference.structured_predictor import OutputPart
 from regard.inference.token_places import TokenPlace, VocabularyTexts, token_places
@@ -71,6 +69,7 @@ class Translator(Predictor[str, Translation]):
     """
 
     input_key: ClassVar[str] = "source"
+    endpoint_class = "regard.tasks.translate.endpoint:TranslateEndpoint"
 
     def __init__(
         self,
@@ -368,12 +367,6 @@ class Translator(Predictor[str, Translation]):
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         return TranslationSession(self, PredictTranslations() if options is None else options, picture)
-
-    def endpoint(self, limits: Limits, *, run: str, step: int) -> Endpoint:
-        # pydantic, which this module needs, is installed with the extra "serve"
-        from regard.tasks.translate.endpoint import TranslateEndpoint
-
-        return TranslateEndpoint(self, limits, run=run, step=step)
 
 
 def _library_vocabulary(tokenizer: TextTokenizer, end: Sequence[int] = ()) -> LibraryVocabulary:
