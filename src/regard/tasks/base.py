@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -17,7 +17,7 @@ from regard.common.dataclass_json import fields_from_json, parse_number, to_json
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_fields
 from regard.common.options.construct import construct
-from regard.common.options.fields import at_least, resolve
+from regard.common.options.fields import resolve
 from regard.common.suggestions import known, suggestion
 from regard.data.spreadsheets.input_texts import InputColumn
 from regard.data.spreadsheets.label_columns import TEXT_NAMES
@@ -375,29 +375,6 @@ class Task(ABC, Generic[Config, AnyPredictor]):
         tokens or "h w" of positions; none if the data do not know these.
         """
         return ()
-
-
-@dataclass(frozen=True)
-class LabelledImageConfig(TaskConfig):
-    """Options of a task that trains on labelled images."""
-
-    unit: ClassVar[str] = "images"
-    content: ClassVar[str] = "images"
-    embedded: ClassVar[str] = "digits"
-    file_options: ClassVar[tuple[str, ...]] = ("size",)
-    run_files: ClassVar[tuple[str, ...]] = (
-        "images.json",
-        EXAMPLES,
-    )
-    vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json",)
-    weight_fields: ClassVar[tuple[str, ...]] = ("size",)
-
-    data: Literal["digits"] | None = None
-    """An embedded data set that needs no file: 1,797 handwritten digits of 8 by 8 pixels."""
-    train: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
-    """Your own images: a folder with IDX files (MNIST), plain or .gz, or with one folder of images per class."""
-    size: int | None = at_least(1)
-    """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
 
 
 def _is_given(value: object) -> bool:

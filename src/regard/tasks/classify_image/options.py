@@ -10,11 +10,12 @@ from regard.common.input_kind import InputKind
 from regard.common.options.checks import check_radius
 from regard.common.options.fields import at_least, left_open, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
 from regard.tasks.shared.image_options import (
     AttackImages,
     EvaluateImages,
+    LabelledImageConfig,
     PredictImageClasses,
     ServeImages,
     leave_out_none,

@@ -10,8 +10,8 @@ from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, left_open, positive, random_seed, share
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
-from regard.tasks.shared.image_options import EvaluateImages, leave_out_none
+from regard.tasks.base import Budget, ModelOptions
+from regard.tasks.shared.image_options import EvaluateImages, LabelledImageConfig, leave_out_none
 
 # the classifiers that judge samples: for the choice of weights, and for `regard evaluate`
 JUDGE, TEST_JUDGE = "judge.safetensors", "judge-test.safetensors"

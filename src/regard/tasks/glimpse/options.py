@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
 from regard.common.options.fields import at_least, left_open, positive, random_seed, resolve, share
-from regard.tasks.base import Budget, LabelledImageConfig, ModelOptions
+from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.image_options import (
     AttackImages,
     EvaluateImages,
+    LabelledImageConfig,
     PredictImageClasses,
     ServeImages,
     leave_out_none,

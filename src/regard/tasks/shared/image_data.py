@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from regard.data.splitting import held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_folder
 from regard.tasks.shared.classification import IMAGE_SCORES, class_scores, known_rows
+from regard.tasks.shared.image_options import LabelledImageConfig
 from regard.training.protocol import LabelledBatch
 from regard.training.run_folder import initial_folder
 
@@ -36,26 +37,6 @@ TEST, VALID = HELD_OUT["test"], HELD_OUT["valid"]
 _BATCH = 256
 # the seed of the random changes of a batch, and the numbers of its images
 Planned = tuple[int, NDArray[np.int64]]
-
-
-class ImageSource(Protocol):
-    """The options of a task that decide its images."""
-
-    @property
-    def train(self) -> Path | None:
-        """A folder of images; None stands for the embedded digits."""
-
-    @property
-    def size(self) -> int | None:
-        """The width and height that images are resized to."""
-
-    @property
-    def shift(self) -> int:
-        """The largest shift of a training image, in pixels."""
-
-    @property
-    def seed(self) -> int:
-        """Determines which images are held out."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +161,7 @@ def with_initial_stats(stats: ImageStats, folder: Path) -> ImageStats:
 # Splits
 
 
-def read_train_and_test(source: ImageSource, classes: Sequence[str] | None = None) -> tuple[Images, Images]:
+def read_train_and_test(source: LabelledImageConfig, classes: Sequence[str] | None = None) -> tuple[Images, Images]:
     """The training images, with those that are held out to validate on, and the test images; if given, with these
     classes. Test images of other classes stand behind them.
     """
@@ -193,7 +174,7 @@ def read_train_and_test(source: ImageSource, classes: Sequence[str] | None = Non
     )
 
 
-def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
+def _read_train_and_test(source: LabelledImageConfig) -> tuple[Images, Images]:
     if source.train is None:
         return split_digits(digits(), TEST, source.seed)
     train = read_images(source.train, "train", source.size)
@@ -202,7 +183,7 @@ def _read_train_and_test(source: ImageSource) -> tuple[Images, Images]:
     return train, _read_part(source, "test", train)
 
 
-def _read_part(source: ImageSource, split: str, train: Images) -> Images:
+def _read_part(source: LabelledImageConfig, split: str, train: Images) -> Images:
     """Images that have files of their own, with the numbers of the training classes; others stand behind these."""
     assert source.train is not None
     images, name = read_images(source.train, split, source.size), f"the {split} split of {source.train}"
@@ -219,19 +200,19 @@ def _with_unseen(images: Images, classes: Sequence[str], name: object) -> Images
     return Images(images.pixels, renumber(images.labels, images.classes, together), together)
 
 
-def _train_and_valid(source: ImageSource, train: Images) -> tuple[Images, Images]:
+def _train_and_valid(source: LabelledImageConfig, train: Images) -> tuple[Images, Images]:
     """The images to train on, and those to validate on: they have a folder of their own, or are held out."""
     if "valid" in _parts_with_files(source):
         return train, _read_part(source, "valid", train)
     return _split(source, train, VALID)
 
 
-def _parts_with_files(source: ImageSource) -> list[str]:
+def _parts_with_files(source: LabelledImageConfig) -> list[str]:
     """The parts "valid" and "test" where the folder has separate files of them."""
     return [part for part in ("valid", "test") if source.train is not None and has_split(source.train, part)]
 
 
-def _split(source: ImageSource, images: Images, share: float) -> tuple[Images, Images]:
+def _split(source: LabelledImageConfig, images: Images, share: float) -> tuple[Images, Images]:
     """Two parts without a common image, the second with this share of every class."""
     if source.train is None:
         return split_digits(images, share, source.seed)
@@ -244,7 +225,7 @@ def contents(images: Images) -> Iterator[bytes]:
     return (image.tobytes() for image in images.pixels)
 
 
-def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = None) -> Images:
+def read_split(source: LabelledImageConfig, split: str, classes: Sequence[str] | None = None) -> Images:
     """The images of "valid", which choose the best weights, or of "test", which training does not use.
 
     With `classes`, those of a trained model, labels have their numbers. `read_held_out` is for a run that is trained.
@@ -253,7 +234,7 @@ def read_split(source: ImageSource, split: str, classes: Sequence[str] | None = 
     return test if split == "test" else _train_and_valid(source, train)[1]
 
 
-def read_held_out(source: ImageSource, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
+def read_held_out(source: LabelledImageConfig, split: HeldOutPart, folder: Path) -> EvaluationSplit[Images]:
     """The images of "valid", which chose the best weights of the run, or of "test", which its training did not use.
 
     Raises if others than before are held out, and the run was trained on some of them.
@@ -278,7 +259,7 @@ class TrainingImages(NamedTuple):
 
 
 def load_training_images(
-    source: ImageSource, folder: Path, new: bool, adapt: Callable[[ImageStats], ImageStats] | None = None
+    source: LabelledImageConfig, folder: Path, new: bool, adapt: Callable[[ImageStats], ImageStats] | None = None
 ) -> TrainingImages:
     """The images to train on, those to validate on, and their statistics, which the folder keeps.
 
@@ -310,7 +291,7 @@ def load_training_images(
     return TrainingImages(train, valid, stats, shared)
 
 
-def require_two_classes(source: ImageSource, stats: ImageStats) -> None:
+def require_two_classes(source: LabelledImageConfig, stats: ImageStats) -> None:
     """Raises if all images are of one class."""
     if len(stats.classes) < 2:
         raise ValueError(

@@ -8,9 +8,37 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.options.checks import CheckedOptions, check_radius
 from regard.common.options.fields import at_least, left_open, option
+from regard.inference.evaluation import EXAMPLES
+from regard.tasks.base import TaskConfig
 
 if TYPE_CHECKING:
     from regard.attacks import Attack
+
+
+class ShiftedImageConfig(TaskConfig):
+    """Options of a task of images that are shifted at random; it declares `shift` as a field."""
+
+    shift: int  # the largest shift of a training image, in pixels
+
+
+@dataclass(frozen=True)
+class LabelledImageConfig(ShiftedImageConfig):
+    """Options of a task that trains on labelled images."""
+
+    unit: ClassVar[str] = "images"
+    content: ClassVar[str] = "images"
+    embedded: ClassVar[str] = "digits"
+    file_options: ClassVar[tuple[str, ...]] = ("size",)
+    run_files: ClassVar[tuple[str, ...]] = ("images.json", EXAMPLES)
+    vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json",)
+    weight_fields: ClassVar[tuple[str, ...]] = ("size",)
+
+    data: Literal["digits"] | None = None
+    """An embedded data set that needs no file: 1,797 handwritten digits of 8 by 8 pixels."""
+    train: Path | None = option(None, metavar="FOLDER")
+    """Your own images: a folder with IDX files (MNIST), plain or .gz, or with one folder of images per class."""
+    size: int | None = at_least(1)
+    """Images are resized to this many pixels, wide and high; if left out, they must all have one size."""
 
 
 @dataclass(frozen=True)
