@@ -19,14 +19,9 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.common import atomic_files
 from regard.common.dataclass_json import dataclass_from_file
 from regard.common.eval_mode import eval_mode
+from regard.common.options.construct import construct
 from regard.common.position_names import BOUNDED_POSITIONS
-from regard.data.text.subwords import (
-    EncodedText,
-    PretrainedSubwords,
-    RunSubwords,
-    SubwordTokenizer,
-    read_subwords,
-)
+from regard.data.text.subwords import EncodedText, PretrainedSubwords, RunSubwords, SubwordTokenizer, read_subwords
 from regard.data.text.tokenizer import Tokenizer
 from regard.models.bert import BERT
 from regard.models.pretrained.architecture import ACTIVATIONS
@@ -93,21 +88,8 @@ class EncoderFacts:
 
     def build(self, attention: str | None = None) -> BERT:
         """The encoder with random weights; `attention` replaces that of its heads."""
-        return BERT(
-            self.vocabulary,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            feed=self.feed,
-            longest=self.longest,
-            types=self.types,
-            positions=self.positions,
-            norm=self.norm,
-            attention=self.attention if attention is None else attention,
-            activation=ACTIVATIONS[self.activation](),
-            eps=self.eps,
-            dropout=self.dropout,
-        )
+        chosen = self.attention if attention is None else attention
+        return construct(BERT, self, self.vocabulary, attention=chosen, activation=ACTIVATIONS[self.activation]())
 
 
 # sizes for a first call of a model, before the folder is read
@@ -220,18 +202,8 @@ def _facts_of_masked_lm(
 ) -> EncoderFacts:
     model = options["model"]
     with torch.device("meta"):
-        bert = BERT(
-            tokenizer.size,
-            width=model["width"],
-            layers=model["layers"],
-            heads=model["heads"],
-            longest=options["segment"],
-            types=1,
-            positions=model["positions"],
-            norm=model["norm"],
-            attention=model["attention"],
-            dropout=model["dropout"],
-        )
+        choices = {name: value for name, value in model.items() if name != "name"}
+        bert = BERT(tokenizer.size, longest=options["segment"], types=1, **choices)
     return EncoderFacts.of(bert, model["attention"], folder, weights)
 
 

@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 from torch import Tensor
 
 from regard.common.dataclass_json import dataclass_from_file
+from regard.common.options.construct import construct
 from regard.models.pretrained.architecture import ACTIVATIONS
 from regard.models.pretrained.folder import CheckpointConfig
 from regard.models.pretrained.image_processor import ImageProcessor, load_image_processor
@@ -78,19 +79,8 @@ class ImageEncoderFacts:
 
     def build(self, attention: str | None, frozen: int) -> ImageEncoder:
         """The encoder with random weights; `attention` replaces that of its heads."""
-        vit = ViT(
-            (self.height, self.width_of_images),
-            patch=self.patch,
-            channels=self.channels,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            feed=self.feed,
-            attention=self.attention if attention is None else attention,
-            activation=ACTIVATIONS[self.activation](),
-            eps=self.eps,
-            dropout=self.dropout,
-        )
+        size, chosen = (self.height, self.width_of_images), self.attention if attention is None else attention
+        vit = construct(ViT, self, size, attention=chosen, activation=ACTIVATIONS[self.activation]())
         return ImageEncoder(vit, frozen=frozen, scale=self.scale, mean=self.mean, std=self.std)
 
 
