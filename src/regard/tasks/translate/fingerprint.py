@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
-from regard.data.text.pairs import Pairs, Splits
+from regard.data.text.pairs import Pairs
 from regard.metrics.text import Cut
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 
@@ -19,10 +19,6 @@ class CorpusFingerprint(DataFingerprint):
 
     stretch: float
     bleu: Cut = "13a"
-
-    @staticmethod
-    def of(splits: Splits, stretch: float, bleu: Cut) -> "CorpusFingerprint":
-        return CorpusFingerprint(stretch=stretch, bleu=bleu).for_data(splits)
 
     @staticmethod
     def digest(pairs: Pairs) -> str:

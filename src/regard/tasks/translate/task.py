@@ -146,20 +146,17 @@ class TranslateTask(Task[Translate, Translator]):
         sides = vocabularies.source, vocabularies.target
         corpus, dropped = Corpus.of(splits.train, *sides, config.max_length, folder)
         stretch = max(corpus.max_length_ratio, config.least_stretch)
-        fingerprint = CorpusFingerprint.of(splits, stretch, _bleu_tokens(config, splits.valid))
-        if new:
-            fingerprint.write(folder)
-        else:
-            fingerprint = fingerprint.check_same(folder)
+        # the tokenisation of BLEU that suits the targets, if none is given
+        targets = splits.valid.target[: config.valid_lines] if config.dataset == "files" else ()
+        fingerprint = CorpusFingerprint(stretch=stretch, bleu=chosen_cut(config.bleu, targets)).for_data(splits)
+        fingerprint = fingerprint.saved(folder, new)
         shared = record_splits(config, folder, splits, "pairs", contents, new)
         first = slice(config.valid_lines)
         references = splits.valid.references
         valid = Pairs(
             splits.valid.source[first], splits.valid.target[first], None if references is None else references[first]
         )
-        if not any(
-            source.strip() and target.strip() for source, target in zip(valid.source, valid.target, strict=True)
-        ):
+        if not any(contents(valid)):
             raise ValueError(f"valid has {len(valid)} lines and none with two sides; give pairs to validate on")
         # every length counts; a pair with an empty side is translated, but has no likelihood
         longest = max(map(len, (*valid.source, *valid.target))) * 4 + 1
@@ -167,15 +164,16 @@ class TranslateTask(Task[Translate, Translator]):
         _check_positions(config, valid_corpus)
         sizes = " and ".join(f"{len(side):,}" for side in sides)
         summary = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate by greedy search, {sizes} tokens"
-        summary += f"; {dropped}" if dropped.too_long or dropped.empty else ""
+        if dropped.too_long or dropped.empty:
+            summary += f"; {dropped}"
         if config.bleu not in (None, fingerprint.bleu):
             raise ValueError(
                 f"bleu was {fingerprint.bleu!r} when {folder} began and is {config.bleu!r} now; "
                 "leave it out, or train anew"
             )
         if config.bleu is None and fingerprint.bleu != "13a":
-            summary += f"; BLEU is cut by {fingerprint.bleu}, as the targets are written without spaces"
-            summary += "; --bleu says otherwise"
+            summary += f"; BLEU is cut by {fingerprint.bleu}, as the targets are written without spaces; "
+            summary += "--bleu says otherwise"
         return TranslateProblem(
             config,
             vocabularies,
@@ -196,7 +194,9 @@ class TranslateTask(Task[Translate, Translator]):
         return Translator.of(self.config, Vocabularies.load(folder), CorpusFingerprint.read(folder).stretch)
 
     def example(self, folder: Path) -> str:
-        return read_one(self.config, "valid").source[0]
+        # no other file is read
+        valid = read_pairs(self.config.valid) if self.config.valid else read(self.config).valid
+        return valid.source[0]
 
     def evaluate(
         self, predictor: Translator, folder: Path, options: EvaluateTranslations, progress: Progress
@@ -269,16 +269,6 @@ def evaluate(
     return scored(names, translations, pairs.answers, bleu), translations
 
 
-def read_one(config: Translate, split: str) -> Pairs:
-    """The pairs of one split, "train", "valid" or "test"; no other file is read, unless the split is a part of it."""
-    if config.dataset == "files" and split == "test" and config.test:
-        return read_pairs(config.test)
-    if config.dataset == "files" and split != "train" and config.valid:
-        return read_pairs(config.valid)
-    pairs: Pairs = getattr(read(config), split)
-    return pairs
-
-
 def _pairs_of_length(config: Translate, length: int, repeats: int | None) -> tuple[Pairs, str]:
     """New pairs of one length, and their name."""
     of_length = None if config.dataset == "files" else EMBEDDED[config.dataset].of_length
@@ -322,11 +312,6 @@ def read(config: Translate) -> Splits:
 def _scores(config: Translate, by_dataset: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
     names = by_dataset[config.dataset]
     return tuple(dict.fromkeys((config.metric, *names) if config.metric in SCORES else names))
-
-
-def _bleu_tokens(config: Translate, valid: Pairs) -> Cut:
-    """The tokenisation of BLEU: the option, or one that suits the targets."""
-    return chosen_cut(config.bleu, valid.target[: config.valid_lines] if config.dataset == "files" else ())
 
 
 def _check_positions(config: Translate, valid: Corpus) -> None:

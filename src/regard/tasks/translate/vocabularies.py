@@ -1,7 +1,7 @@
 """The vocabularies of source and target, saved with a run."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from regard.common import atomic_files
@@ -30,16 +30,15 @@ class Vocabularies:
     def train(config: Translate, pairs: Pairs) -> "Vocabularies":
         """Trained on the training pairs alone."""
         of_source, of_target = kinds(config)
+        size = config.vocabulary
         if not config.shared:
-            return Vocabularies(
-                Tokenizer.train(of_source, pairs.source, config.vocabulary),
-                Tokenizer.train(of_target, pairs.target, config.vocabulary),
-            )
+            sides = (of_source, pairs.source), (of_target, pairs.target)
+            return Vocabularies(*(Tokenizer.train(kind, lines, size) for kind, lines in sides))
         if of_source != of_target:
             raise ValueError(
                 f"shared=True needs one kind of tokens, this data has {of_source} and {of_target}; give tokens as well"
             )
-        both = Tokenizer.train(of_source, _chained(pairs.source, pairs.target), config.vocabulary)
+        both = Tokenizer.train(of_source, chain(pairs.source, pairs.target), size)
         return Vocabularies(both, both)
 
     def save(self, folder: Path) -> None:
@@ -71,8 +70,3 @@ def kinds(config: Translate) -> tuple[Kind, Kind]:
     if config.dataset == "files":
         return "bpe", "bpe"
     return EMBEDDED[config.dataset].source, EMBEDDED[config.dataset].target
-
-
-def _chained(*sides: Iterable[str]) -> Iterator[str]:
-    for side in sides:
-        yield from side
