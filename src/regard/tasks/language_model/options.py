@@ -12,7 +12,7 @@ from regard.common.options.fields import at_least, bounded, left_open, option, p
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
-from regard.tasks.shared.text_options import RECALL, EvaluateTextFiles, RecallOptions, RunningTextConfig
+from regard.tasks.shared.text_options import PRETRAINING, RECALL, EvaluateTextFiles, RecallOptions, TokenizedTextConfig
 
 if TYPE_CHECKING:
     from regard.data.text.running_text import TextSplits
@@ -183,7 +183,7 @@ class ServeLanguageModel:
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig(RecallOptions, RunningTextConfig):
+class LanguageModelConfig(RecallOptions, TokenizedTextConfig):
     """Model running text: files of text, or the Python manual, train a model that continues a prompt."""
 
     name: ClassVar[str] = "language-model"
@@ -198,15 +198,7 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
         "files": Budget(minutes=5.0),
     }
     metrics: ClassVar[dict[str, bool]] = {"nll": False, "perplexity": False, "bits per character": False}
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 250,
-        "save_every": 250,
-        "betas": (0.9, 0.99),
-        "weight_decay": 0.1,
-    }
+    training: ClassVar[dict[str, Any]] = {**PRETRAINING, "betas": (0.9, 0.99), "weight_decay": 0.1}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "manual": _SIZES,
         RECALL: {**_SIZES, "width": 64, "layers": 2, **RecallOptions.recall_defaults},
@@ -245,7 +237,6 @@ class LanguageModelConfig(RecallOptions, RunningTextConfig):
 
     @property
     def vocabulary_size(self) -> int:
-        """The largest number of tokens, special ones included."""
         return _BYTES + _SPECIAL if self.tokens == "bytes" else self.vocabulary
 
     @property

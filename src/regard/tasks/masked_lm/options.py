@@ -11,7 +11,7 @@ from regard.common.options.fields import at_least, inner_share, left_open, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
-from regard.tasks.shared.text_options import RunningTextConfig
+from regard.tasks.shared.text_options import PRETRAINING, TokenizedTextConfig
 
 if TYPE_CHECKING:
     from regard.models.bert import BERTMaskedLM
@@ -55,7 +55,7 @@ class PredictMasked(CheckedOptions):
 
 
 @dataclass(frozen=True)
-class MaskedLM(RunningTextConfig):
+class MaskedLM(TokenizedTextConfig):
     """Guess masked tokens: files of text, or the Python manual, train an encoder that reads in both directions."""
 
     name: ClassVar[str] = "masked-lm"
@@ -70,15 +70,7 @@ class MaskedLM(RunningTextConfig):
         "bigram": True,
         "two-sided bigram": True,
     }
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 200,
-        "validate_every": 250,
-        "save_every": 250,
-        "betas": (0.9, 0.98),
-        "weight_decay": 0.01,
-    }
+    training: ClassVar[dict[str, Any]] = {**PRETRAINING, "warmup": 200, "betas": (0.9, 0.98), "weight_decay": 0.01}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         dataset: {"width": 128, "layers": 4, "heads": 4, "positions": "rotary", "dropout": 0.0}
         for dataset in ("manual", "files")
@@ -102,8 +94,3 @@ class MaskedLM(RunningTextConfig):
     """Whether whole words are masked or single tokens; drawn anew in every epoch."""
     mask_share: float = inner_share(0.15)
     """The share of tokens that the model is asked for."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The largest number of tokens, special ones included; the mask token is one more."""
-        return self.vocabulary

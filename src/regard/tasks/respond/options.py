@@ -13,7 +13,7 @@ from regard.common.options.fields import at_least, bounded, left_open, length_ex
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
-from regard.tasks.shared.text_options import EvaluateTextFile, SearchOptions, TextFileConfig
+from regard.tasks.shared.text_options import COSINE, DialogueConfig, EvaluateTextFile, SearchOptions
 
 if TYPE_CHECKING:
     from regard.decoding.search import Search
@@ -171,15 +171,13 @@ class ServeDialogues:
 
 
 @dataclass(frozen=True)
-class Respond(TextFileConfig):
+class Respond(DialogueConfig):
     """Write the next turn of a dialogue: a file of dialogues, or embedded ones, train the model."""
 
     name: ClassVar[str] = "respond"
     task_class: ClassVar[str] = "regard.tasks.respond.task:RespondTask"
     summary: ClassVar[str] = "write the next turn of a dialogue: your own dialogues, or bookings"
     unit: ClassVar[str] = "tokens"
-    content: ClassVar[str] = "dialogues"
-    embedded: ClassVar[str] = "bookings"
     budgets: ClassVar[dict[str, Budget]] = {"bookings": Budget(minutes=8.0), "files": Budget(minutes=10.0)}
     metrics: ClassVar[dict[str, bool]] = {
         "perplexity": False,
@@ -189,15 +187,7 @@ class Respond(TextFileConfig):
         "most common": False,
         "values": True,
     }
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 200,
-        "save_every": 500,
-        "betas": (0.9, 0.99),
-        "weight_decay": 0.1,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "validate_every": 200, "betas": (0.9, 0.99), "weight_decay": 0.1}
     data_training: ClassVar[dict[str, dict[str, Any]]] = {"bookings": {"lr": 4e-3, "warmup": 50, "weight_decay": 0.01}}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "bookings": {

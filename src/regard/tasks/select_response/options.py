@@ -12,7 +12,7 @@ from regard.common.options.fields import at_least, left_open, option, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES
-from regard.tasks.shared.text_options import TextFileConfig
+from regard.tasks.shared.text_options import COSINE, DialogueConfig
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,13 @@ class PredictResponses(CheckedOptions):
 
 
 @dataclass(frozen=True)
-class SelectResponse(TextFileConfig):
+class SelectResponse(DialogueConfig):
     """Select the response to a dialogue among candidates: a file of dialogues, or embedded ones, train the model."""
 
     name: ClassVar[str] = "select-response"
     task_class: ClassVar[str] = "regard.tasks.select_response.task:SelectResponseTask"
     summary: ClassVar[str] = "select the next turn of a dialogue among candidates: your own dialogues, or bookings"
     unit: ClassVar[str] = "contexts"
-    content: ClassVar[str] = "dialogues"
-    embedded: ClassVar[str] = "bookings"
     budgets: ClassVar[dict[str, Budget]] = {"bookings": Budget(minutes=4.0), "files": Budget(minutes=10.0)}
     metrics: ClassVar[dict[str, bool]] = {
         "recall at 1": True,
@@ -99,13 +97,7 @@ class SelectResponse(TextFileConfig):
         "mrr": True,
         "nll": False,
     }
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 200,
-        "save_every": 500,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "validate_every": 200}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "bookings": {"embedding": 32, "dropout": 0.1, "turns": 6, "words": 12},
         "files": {"embedding": 100, "dropout": 0.2, "turns": 5, "words": 30},

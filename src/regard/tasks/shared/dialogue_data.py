@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from regard.data.dialogues import Dialogue, read_dialogues
 from regard.data.embedded import bookings
@@ -11,25 +11,7 @@ from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.sentence_pairs import count_words
 from regard.inference.evaluation_split import EvaluationSplit, SplitOptions
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
-
-
-class DialogueOptions(Protocol):
-    """The options of a task that name its dialogues."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def train(self) -> Path | None: ...
-    @property
-    def valid(self) -> Path | None: ...
-    @property
-    def test(self) -> Path | None: ...
-    @property
-    def valid_share(self) -> float: ...
-    @property
-    def max_length(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
+from regard.tasks.shared.text_options import DialogueConfig
 
 
 class DialogueSplits(NamedTuple):
@@ -41,7 +23,7 @@ class DialogueSplits(NamedTuple):
     num_short: int = 0  # dialogues without a response in the files to train on and to validate, which are left out
 
 
-def read(config: DialogueOptions, num_bookings: int = 1_500) -> DialogueSplits:
+def read(config: DialogueConfig, num_bookings: int = 1_500) -> DialogueSplits:
     """The dialogues to train on, to validate and to test on; of bookings `num_bookings` to train on."""
     if config.dataset != "files":
         parts = bookings.splits(config.seed, num_bookings)
@@ -60,7 +42,7 @@ def read(config: DialogueOptions, num_bookings: int = 1_500) -> DialogueSplits:
     return DialogueSplits(train, valid, valid if config.test is None else read_file(config, config.test)[0], num_short)
 
 
-def read_file(config: DialogueOptions, path: Path) -> tuple[list[Dialogue], int]:
+def read_file(config: DialogueConfig, path: Path) -> tuple[list[Dialogue], int]:
     """The dialogues of a file, and the number of those without a response, which are left out."""
     file = read_dialogues(path, config.max_length, count_words)
     return file.dialogues, file.num_short
@@ -84,7 +66,7 @@ def contents(dialogues: Sequence[Dialogue]) -> list[str]:
 
 
 def evaluation_dialogues(
-    config: DialogueOptions, folder: Path, options: SplitOptions
+    config: DialogueConfig, folder: Path, options: SplitOptions
 ) -> EvaluationSplit[Sequence[Dialogue]]:
     """The dialogues that a run is scored on."""
     return EvaluationSplit[Sequence[Dialogue]].of(

@@ -3,9 +3,9 @@ of it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.inference.evaluation_split import EvaluationSplit, Parts, SplitOptions, record_splits
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks.shared.text_options import TokenizedTextConfig
 from regard.training.protocol import Batch, Model, TrainingProblem
 
 TOKENS = "tokens.json"
@@ -22,29 +23,7 @@ TOKENS = "tokens.json"
 _LONG_LINE, _LONG_PASSAGE = 32, 64
 
 
-class RunningTextOptions(Protocol):
-    """The options of a task that name its text, and its tokens."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def train(self) -> tuple[Path, ...]: ...
-    @property
-    def valid(self) -> tuple[Path, ...]: ...
-    @property
-    def test(self) -> tuple[Path, ...]: ...
-    @property
-    def valid_share(self) -> float: ...
-    @property
-    def tokens(self) -> str: ...
-    @property
-    def vocabulary_size(self) -> int: ...
-    @property
-    def segment(self) -> int: ...
-    def embedded_splits(self) -> TextSplits: ...
-
-
-def read(config: RunningTextOptions) -> TextSplits:
+def read(config: TokenizedTextConfig) -> TextSplits:
     """The documents to train on and to validate on."""
     if config.dataset != "files":
         return config.embedded_splits()
@@ -54,7 +33,7 @@ def read(config: RunningTextOptions) -> TextSplits:
     return hold_out_end(documents, config.valid_share)
 
 
-def train_tokenizer(config: RunningTextOptions, documents: Sequence[str]) -> Tokenizer:
+def train_tokenizer(config: TokenizedTextConfig, documents: Sequence[str]) -> Tokenizer:
     """The vocabulary of the training text; bytes are byte pairs without merges."""
     if config.tokens == "characters":
         return Tokenizer.train("characters", documents, config.vocabulary_size)
@@ -72,12 +51,7 @@ class RunningTextFacts(DataFingerprint):
     @staticmethod
     def of(splits: TextSplits) -> "RunningTextFacts":
         train, valid = (sum(map(len, documents)) for documents in splits)
-        return RunningTextFacts(
-            train=train,
-            valid=valid,
-            train_sha256=RunningTextFacts.digest(splits.train),
-            valid_sha256=RunningTextFacts.digest(splits.valid),
-        )
+        return replace(RunningTextFacts().for_data(splits), train=train, valid=valid)
 
     @staticmethod
     def digest(documents: Sequence[str]) -> str:
@@ -100,12 +74,6 @@ def contents(documents: Sequence[str]) -> Iterator[str]:
                 yield "\n".join(lines[n:end])
 
 
-def record_documents(config: RunningTextOptions, folder: Path, splits: TextSplits, new: bool) -> list[str]:
-    """Keeps hashes of the lines of a run on files, and returns warnings about lines that its files share."""
-    test = read_documents(config.test) if config.test else splits.valid
-    return record_splits(config, folder, Parts(*splits, test), "lines", contents, new)
-
-
 class RunText(NamedTuple):
     """The text of a run, ready to train on."""
 
@@ -116,7 +84,7 @@ class RunText(NamedTuple):
 
 
 def prepare_text(
-    config: RunningTextOptions,
+    config: TokenizedTextConfig,
     folder: Path,
     new: bool,
     *,
@@ -148,7 +116,9 @@ def prepare_text(
         write_tokenizer(tokenizer, folder / TOKENS)
         write(stream, tokenizer)
         facts.write(folder)
-    return RunText(tokenizer, stream, splits.valid, record_documents(config, folder, splits, new))
+    test = read_documents(config.test) if config.test else splits.valid
+    warnings = record_splits(config, folder, Parts(*splits, test), "lines", contents, new)
+    return RunText(tokenizer, stream, splits.valid, warnings)
 
 
 class RunningTextProblem(TrainingProblem[Model, Batch]):
@@ -168,7 +138,7 @@ class RunningTextProblem(TrainingProblem[Model, Batch]):
         return f"token {start:,} of {self.config.dataset_label}, {words!r}"
 
 
-def _check_end(config: RunningTextOptions, documents: Sequence[str], folder: Path) -> None:
+def _check_end(config: TokenizedTextConfig, documents: Sequence[str], folder: Path) -> None:
     """Raises unless the end of the text that is held out now is that of the run; its lines may well recur before it."""
     if RunningTextFacts.digest(documents) == RunningTextFacts.read(folder).valid_sha256:
         return
@@ -183,7 +153,9 @@ def _check_end(config: RunningTextOptions, documents: Sequence[str], folder: Pat
     )
 
 
-def evaluation_documents(config: RunningTextOptions, folder: Path, options: SplitOptions) -> EvaluationSplit[list[str]]:
+def evaluation_documents(
+    config: TokenizedTextConfig, folder: Path, options: SplitOptions
+) -> EvaluationSplit[list[str]]:
     """The documents that a run is scored on."""
     return EvaluationSplit[list[str]].of(
         config,

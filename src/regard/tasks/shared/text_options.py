@@ -10,12 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import (
-    CheckedOptions,
-    check_owner,
-    check_split,
-    dashed,
-)
+from regard.common.options.checks import CheckedOptions, check_owner, check_split, dashed
 from regard.common.options.fields import (
     at_least,
     bounded,
@@ -35,6 +30,10 @@ if TYPE_CHECKING:
     from regard.decoding.search import Search
 
 
+# defaults of TrainingConfig that suit most tasks of texts
+COSINE: dict[str, Any] = {"lr": 1e-3, "schedule": "cosine", "warmup": 100, "save_every": 500}
+# the same for running text
+PRETRAINING: dict[str, Any] = {**COSINE, "validate_every": 250, "save_every": 250}
 RECALL = "recall"
 # the options of this data set, and the longest strings that are generated in seconds
 _RECALL_SIZES = ("distance", "nearest", "keys", "distractors")
@@ -275,6 +274,14 @@ class TextFileConfig(TextConfig):
         check_valid_share(self)
 
 
+class DialogueConfig(TextFileConfig):
+    """The options of a task that learns from whole dialogues; it declares `max_length` as a field."""
+
+    content: ClassVar[str] = "dialogues"
+    embedded: ClassVar[str] = "bookings"
+    max_length: int
+
+
 @dataclass(frozen=True)
 class TextFilesConfig(TextConfig):
     """The options of a task that trains on one or more files."""
@@ -328,6 +335,19 @@ class RunningTextConfig(TextFilesConfig):
         size = sum(path.stat().st_size for path in self.train if path.is_file()) / 1e6
         # a second or so per megabyte
         return f"reading {self.dataset_label}, {size:,.0f} megabytes" if size >= 5 else ""
+
+
+class TokenizedTextConfig(RunningTextConfig):
+    """The options of a task that learns running text by tokens of its own kind; it declares these fields."""
+
+    tokens: str
+    vocabulary: int
+    segment: int
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The largest number of tokens, special ones included."""
+        return self.vocabulary
 
 
 def check_learnable(attention: str | None) -> None:

@@ -10,7 +10,7 @@ from regard.common.options.fields import at_least, left_open, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks.shared.text_options import EvaluateTextFile, TextFileConfig
+from regard.tasks.shared.text_options import COSINE, EvaluateTextFile, TextFileConfig
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,7 @@ class Track(TextFileConfig):
     embedded: ClassVar[str] = "bookings"
     budgets: ClassVar[dict[str, Budget]] = {"bookings": Budget(minutes=4.0), "files": Budget(minutes=10.0)}
     metrics: ClassVar[dict[str, bool]] = {"joint goal": True, "turn inform": True, "turn request": True, "nll": False}
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 3e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 400,
-        "save_every": 500,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "lr": 3e-3, "validate_every": 400}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "bookings": {"dropout": 0.1, "word_dropout": 0.0, "batch": 32},
         "files": {"dropout": 0.3, "word_dropout": 0.1, "batch": 32},
