@@ -26,7 +26,7 @@ from regard.tasks.translate import task as translation
 from regard.tasks.translate.fingerprint import CorpusFingerprint
 from regard.tasks.translate.options import Translate
 from regard.tasks.translate.predictor import EXTRA_TOKENS, Translator
-from regard.tasks.translate.task import TranslateProblem, evaluate, read, read_one
+from regard.tasks.translate.task import TranslateProblem, evaluate, read
 
 MODELS: dict[str, dict[str, Any]] = {
     "bahdanau": {"hidden": 24},
@@ -133,12 +133,6 @@ def test_shards_add_up_to_the_whole(name: str, world: int, tmp_path: Path) -> No
     assert parts[1] == whole[1]
     for one, other in zip(parts[2], whole[2], strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_more_processes_than_rows(tmp_path: Path) -> None:
-    work = prepared(tmp_path)
-    shares = [work.load_batch(work.plan_epoch(0)[0][:2], rank, 3) for rank in range(3)]
-    assert [share is None for share in shares] == [False, False, True]
 
 
 @pytest.mark.parametrize("cumulative", [True, False])
@@ -294,12 +288,6 @@ def test_files_without_text(tmp_path: Path) -> None:
         Translate.of(train=train).prepare(tmp_path)
 
 
-def test_large_numbers_are_written_as_such(tmp_path: Path) -> None:
-    assert prepared(tmp_path, **files(tmp_path / "more", train=1234, valid=11)).summary.startswith(
-        "1,234 pairs to train on"
-    )
-
-
 def test_saved_once_and_the_same_when_resumed(tmp_path: Path) -> None:
     work = prepared(tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
@@ -315,23 +303,37 @@ def test_saved_once_and_the_same_when_resumed(tmp_path: Path) -> None:
     ) == work.vocabularies.source.encode(["fab"])
 
 
-@pytest.mark.parametrize("name", ["train", "valid"])
-@pytest.mark.parametrize("change", ["a line more", "other text"])
-def test_data_that_changed_is_told(name: str, change: str, tmp_path: Path) -> None:
+def test_changed_data_is_refused(tmp_path: Path) -> None:
     work = prepared(tmp_path)
-    path = getattr(work.config, name)[0]
-    text = path.read_text()
-    path.write_text(text + "ab\tba\n" if change == "a line more" else text.replace("a", "b"))
-    had = {"train": 83, "valid": 11}[name]
-    now = had + (change == "a line more")
-    with pytest.raises(
-        ValueError,
-        match=f"the {name} data of .* has changed: it had {had} pairs, now {now}, and other content; "
-        "put the files back as they were, or train in another folder",
-    ):
-        work.config.prepare(tmp_path, new=False)
-    path.write_text(text)
+    for name, count in (("train", 83), ("valid", 11)):
+        path = getattr(work.config, name)[0]
+        text = path.read_text()
+        for changed, now in ((text + "ab\tba\n", count + 1), (text.replace("a", "b"), count)):
+            path.write_text(changed)
+            message = f"the {name} data of .* has changed: it had {count} pairs, now {now}, and other content; put the"
+            with pytest.raises(ValueError, match=message):
+                work.config.prepare(tmp_path, new=False)
+        path.write_text(text)
     work.config.prepare(tmp_path, new=False)
+
+
+def test_a_damaged_fingerprint_is_refused(tmp_path: Path) -> None:
+    work = prepared(tmp_path)
+    for text in ("{}", '{"train":' * 100_000):
+        (tmp_path / "data.json").write_text(text)
+        with pytest.raises(
+            ValueError, match="data.json does not describe the data of a run .*; restore it, or train in"
+        ):
+            work.config.load().predictor(tmp_path)
+    (tmp_path / "data.json").unlink()
+    with pytest.raises(FileNotFoundError, match="holds no data.json; name the folder of a training run"):
+        work.config.load().predictor(tmp_path)
+
+
+def test_an_example_needs_no_training_file(tmp_path: Path) -> None:
+    work = prepared(tmp_path)
+    work.config.train[0].unlink()
+    assert work.config.load().example(tmp_path) == work.valid.source[0]
 
 
 def test_a_test_file_may_change(tmp_path: Path) -> None:
@@ -357,47 +359,6 @@ def test_a_resumed_run_that_was_killed_while_it_read_learns_them(tmp_path: Path)
     (tmp_path / "data.json").unlink()
     assert work.config.prepare(tmp_path, new=False).stretch == work.stretch
     assert (tmp_path / "data.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (None, "holds no data.json; name the folder of a training run"),
-        ("{}", "data.json does not describe the data of a run .*; restore it, or train in another folder"),
-        (
-            '{"train":' * 100_000,
-            "data.json does not describe the data of a run .*; restore it, or train in another folder",
-        ),
-        ("[", "data.json does not describe the data of a run .*; restore it, or train in another folder"),
-    ],
-)
-def test_facts_that_are_none(text: str | None, said: str, tmp_path: Path) -> None:
-    work = prepared(tmp_path)
-    (tmp_path / "data.json").unlink()
-    if text is not None:
-        (tmp_path / "data.json").write_text(text)
-    with pytest.raises((FileNotFoundError, ValueError), match=said):
-        work.config.load().predictor(tmp_path)
-
-
-def test_one_split_needs_no_other_file(tmp_path: Path) -> None:
-    options = files(tmp_path)
-    (tmp_path / "test.tsv").write_text("ab\tba\n")
-    task = Translate.of(**options, test=(tmp_path / "test.tsv",))
-    want = read(task)
-    task.train[0].unlink()
-    assert list(read_one(task, "test").source) == ["ab"]
-    assert list(read_one(task, "valid").source) == list(want.valid.source)
-    with pytest.raises(ValueError, match=r"train\.tsv"):
-        read_one(task, "train")
-
-
-def test_what_is_held_out_was_never_seen(tmp_path: Path) -> None:
-    lines = [f"{word}\t{n}" for n in range(10) for word in ("ab", "cd", "ef", "gh", "ij", "kl")]
-    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
-    splits = read(Translate.of(train=(tmp_path / "train.tsv",)))
-    assert len(splits.train) + len(splits.valid) == 60
-    assert not set(splits.train.source) & set(splits.valid.source)
 
 
 def test_blank_lines_are_not_validated_on(tmp_path: Path) -> None:
