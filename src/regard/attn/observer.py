@@ -4,13 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.kv_cache import KVCache
+
+# how a module weighs values, other than by the equation
+Weighted = Literal["gate", "glimpse", "read", "write"]
 
 
 class AttentionObserver(ABC):
@@ -33,13 +36,13 @@ class AttentionObserver(ABC):
         """Returns weights · v for a layer that computes its own weights, "*b q k"."""
 
     @abstractmethod
-    def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
-        """Called after a gate scaled a feature map, out = weights · x "b c *s"; the weights broadcast to x."""
+    def on_weighted(self, kind: Weighted, owner: nn.Module, weights: Tensor, values: Tensor, out: Tensor) -> None:
+        """Called after a module weighed values other than by the equation.
 
-    @abstractmethod
-    def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
-        """Called after a glimpse of x "b c h w" at one location per image: weights "b h w" of an average cell with
-        value out "b c".
+        "gate"     scaled a feature map, out = weights · values "b c *s"; the weights broadcast to the values
+        "glimpse"  read values "b c h w" at one location per image, by weights "b h w" of an average cell: out "b c"
+        "read"     heads read a memory in one step, out = weights · values: "b h n", "b n w", "b h w"
+        "write"    heads added to a memory in one step, out = weights ⊗ values: "b h n", "b h w", "b h n w"
         """
 
     @abstractmethod
@@ -56,14 +59,6 @@ class AttentionObserver(ABC):
         self, rnn: nn.RNNBase, layer: int, products: tuple[Tensor, Tensor], before: Any, after: Any
     ) -> None:
         """Called after one step of one layer, with W x + b and U h + b', and the states before and after it."""
-
-    @abstractmethod
-    def on_memory_read(self, owner: nn.Module, weights: Tensor, matrix: Tensor, out: Tensor) -> None:
-        """Called after heads read a memory in one step: out = weights · matrix, "b h n", "b n w", "b h w"."""
-
-    @abstractmethod
-    def on_memory_write(self, owner: nn.Module, weights: Tensor, add: Tensor, added: Tensor) -> None:
-        """Called after heads added to a memory in one step: added = weights ⊗ add, "b h n", "b h w", "b h n w"."""
 
     @abstractmethod
     def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:

@@ -53,7 +53,7 @@ class Gate(nn.Module, ABC):
         with nullcontext() if attention_observer is None else attention_observer.muted():
             out, weights = self.apply_gate(x, need.weights or attention_observer is not None)
         if attention_observer is not None and weights is not None:
-            attention_observer.on_gate(self, weights, x, out)
+            attention_observer.on_weighted("gate", self, weights, x, out)
         return Attended(out, weights if need.weights else None)
 
     def weights(self, x: Tensor) -> Tensor:

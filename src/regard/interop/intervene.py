@@ -254,10 +254,9 @@ class _Intervener(observer.AttentionObserver):
             return weighted_sum(self.replacement.weights(name, weights, None), v)
         return weighted_sum(weights, v) if self.outer is None else self.outer.mix(owner, weights, v)
 
-    def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
-        pass
-
-    def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+    def on_weighted(
+        self, kind: observer.Weighted, owner: nn.Module, weights: Tensor, values: Tensor, out: Tensor
+    ) -> None:
         pass
 
     def on_recurrence(
@@ -268,12 +267,6 @@ class _Intervener(observer.AttentionObserver):
     def on_recurrent_step(
         self, rnn: nn.RNNBase, layer: int, products: tuple[Tensor, Tensor], before: Any, after: Any
     ) -> None:
-        pass
-
-    def on_memory_read(self, owner: nn.Module, weights: Tensor, matrix: Tensor, out: Tensor) -> None:
-        pass
-
-    def on_memory_write(self, owner: nn.Module, weights: Tensor, add: Tensor, added: Tensor) -> None:
         pass
 
     def spatial_keys(self, space: tuple[int, ...]) -> AbstractContextManager[None]:

@@ -42,7 +42,7 @@ class Retina(nn.Module):
         read = read.unflatten(2, (self.scales, self.patch)) @ across.unsqueeze(1).mT
         attention_observer = observer.current_observer()
         if attention_observer is not None:
-            attention_observer.on_glimpse(self, _pixel_weights(down, across), x, read.mean((2, 3, 4)))
+            attention_observer.on_weighted("glimpse", self, _pixel_weights(down, across), x, read.mean((2, 3, 4)))
         return read
 
     def weights(self, place: Tensor, height: int, width: int) -> Tensor:  # "b 2" -> "b h w"

@@ -78,7 +78,7 @@ class MemoryRead(nn.Module):
     def forward(self, weights: Tensor, matrix: Tensor) -> Tensor:  # "b h n", "b n w" -> "b h w"
         out = (weights @ matrix).to(matrix.dtype)
         if (recorder := observer.current_observer()) is not None:
-            recorder.on_memory_read(self, weights, matrix, out)
+            recorder.on_weighted("read", self, weights, matrix, out)
         return out
 
 
@@ -91,7 +91,7 @@ class MemoryWrite(nn.Module):
         has_one = weights.shape[1] == 1
         added = _outer(weights, add) if has_one else weights.unsqueeze(-1) * add.unsqueeze(-2)  # "b h n w"
         if (recorder := observer.current_observer()) is not None:
-            recorder.on_memory_write(self, weights, add, added)
+            recorder.on_weighted("write", self, weights, add, added)
         if has_one:
             return torch.addcmul(matrix + added.squeeze(1), matrix, _outer(weights, erase).squeeze(1), value=-1)
         kept = (1 - weights.unsqueeze(-1) * erase.unsqueeze(-2)).prod(1)

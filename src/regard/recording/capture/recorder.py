@@ -29,7 +29,7 @@ from regard.recording.recorded_map import Kind, RecordedMap
 _NO_CONTEXT = nullcontext()
 
 
-def _identity(t: Tensor) -> Tensor:
+def identity(t: Tensor) -> Tensor:
     return t
 
 
@@ -43,14 +43,14 @@ class CapturedCall:
     captured_from: str
     kind: Kind
     step: int = 0
-    as_rows: Callable[[Tensor], Tensor] = _identity  # `out`, or its gradient, as "*b q v"
+    as_rows: Callable[[Tensor], Tensor] = identity  # `out`, or its gradient, as "*b q v"
     expected: Tensor | None = None  # what P·V must be: as_rows(out), or its value without dropout; None: unknown
     hard: bool = False
     formed: Tensor | None = None  # the weights themselves, where the model formed them
     after_dropout: Tensor | None = None  # and those after dropout, which `expected` was computed from
     head: tuple[int, int] | None = None  # (number, count) of a head that is captured alone
     in_place: bool = False  # a gate: P∘V instead of P·V, where an axis of one in P serves all of V
-    grid: tuple[int, int] | None = None  # (height, width) of the keys, where the gate reported it
+    grid: tuple[int, int] | None = None  # (height, width) of the keys, where the module reported it
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ class Recorder:
             certificate=certified if pending is None else pending.certificate,  # type: ignore[arg-type]
             tolerance=tolerance if pending is None else pending.tolerance,  # type: ignore[arg-type]
             captured_from=captured.captured_from,
-            grid=captured.grid if captured.in_place else self._grid(captured.kind, shape[-1]),
+            grid=captured.grid if captured.grid or captured.in_place else self._grid(captured.kind, shape[-1]),
             gradient=self._gradient(captured, as_rows, v, stored.shape, name, has_graph) if has_gradient else None,
             rows=None if rows is None else tuple(rows),
             heads=None if heads is None else tuple(heads),

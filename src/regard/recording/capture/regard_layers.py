@@ -15,7 +15,7 @@ from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.mechanisms.pooling import Pool
 from regard.attn.multihead import MultiHead
-from regard.attn.observer import AttentionObserver
+from regard.attn.observer import AttentionObserver, Weighted
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.read import Argmax
 from regard.attn.terms.score import Score
@@ -93,38 +93,12 @@ class RegardCapture(AttentionObserver):
             self.recorder.keep(frame, CapturedCall(DenseMap(weights), v, out, "regard", kind, step, expected=out))
         return out
 
-    def on_gate(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
+    def on_weighted(self, kind: Weighted, owner: nn.Module, weights: Tensor, values: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
         if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
             return
-
-        def rows(t: Tensor) -> Tensor:  # "b c *s" -> "b 1 c n": channels are queries, cells are keys
-            return t.reshape(*t.shape[:2], -1).unsqueeze(1)
-
-        space = tuple(x.shape[2:])
-        # weights per channel have one column; weights along some of the axes are expanded to all
-        shape = (*weights.shape[:2], *space) if any(n > 1 for n in weights.shape[2:]) else weights.shape
-        captured = CapturedCall(
-            DenseMap(rows(weights.expand(shape))),
-            rows(x),
-            out,
-            "regard",
-            "gate",
-            as_rows=rows,
-            expected=rows(out),
-            in_place=True,
-            grid=(space[0], space[1]) if len(space) == 2 and len(shape) == 4 and shape[2:] == space else None,
-        )
-        self.recorder.keep(frame, captured)
-
-    def on_glimpse(self, owner: nn.Module, weights: Tensor, x: Tensor, out: Tensor) -> None:
-        frame, _ = self._frame(owner)
-        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
-            return
-        p = weights[:, None, None].flatten(3)  # "b 1 1 h·w": a glimpse is one query
-        read, values = out[:, None, None], x.flatten(2).mT.unsqueeze(1)
-        with self.spatial_keys((x.shape[2], x.shape[3])):
-            self.recorder.keep(frame, CapturedCall(DenseMap(p), values, read, "regard", "glimpse", expected=read))
+        with self.recorder.muted():
+            self.recorder.keep(frame, _WEIGHTED[kind](weights, values, out))
 
     def on_recurrence(
         self, rnn: nn.RNNBase, rows: Tensor, sizes: Sequence[int], first: Any, out: Tensor, rank: Tensor | None
@@ -137,40 +111,6 @@ class RegardCapture(AttentionObserver):
     ) -> None:
         if self._gates is not None:
             self._gates.on_step(rnn, layer, products, before, after)
-
-    def on_memory_read(self, owner: nn.Module, weights: Tensor, matrix: Tensor, out: Tensor) -> None:
-        frame, _ = self._frame(owner)
-        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
-            return
-        with self.recorder.muted():
-            captured = CapturedCall(
-                DenseMap(weights.unsqueeze(-2)),
-                matrix.unsqueeze(1),
-                out,
-                "regard",
-                "read",
-                as_rows=lambda t: t.unsqueeze(-2),
-                expected=out.unsqueeze(-2),
-            )
-            self.recorder.keep(frame, captured)
-
-    def on_memory_write(self, owner: nn.Module, weights: Tensor, add: Tensor, added: Tensor) -> None:
-        frame, _ = self._frame(owner)
-        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
-            return
-        with self.recorder.muted():
-            # a location receives its share of the numbers that a head adds: in place, like a gate
-            captured = CapturedCall(
-                DenseMap(weights.unsqueeze(-2)),
-                add.unsqueeze(-1).expand_as(added.mT),
-                added,
-                "regard",
-                "write",
-                as_rows=lambda t: t.mT,
-                expected=added.mT,
-                in_place=True,
-            )
-            self.recorder.keep(frame, captured)
 
     @contextmanager
     def spatial_keys(self, space: tuple[int, ...]) -> Iterator[None]:
@@ -251,3 +191,45 @@ def layer_frame(stack: ModuleStack, module: nn.Module) -> tuple[ModuleFrame, tup
         name = parent
     layer = stack.modules[name]
     return (current if current.module is layer else ModuleFrame(name, layer)), head
+
+
+def _gate_call(weights: Tensor, x: Tensor, out: Tensor) -> CapturedCall:  # "b c *s" each
+    def rows(t: Tensor) -> Tensor:  # -> "b 1 c n": channels are queries, cells are keys
+        return t.reshape(*t.shape[:2], -1).unsqueeze(1)
+
+    space = tuple(x.shape[2:])
+    # weights per channel have one column; weights along some of the axes are expanded to all
+    shape = (*weights.shape[:2], *space) if any(n > 1 for n in weights.shape[2:]) else weights.shape
+    grid = (space[0], space[1]) if len(space) == 2 and len(shape) == 4 and shape[2:] == space else None
+    return CapturedCall(
+        DenseMap(rows(weights.expand(shape))), rows(x), out, "regard", "gate", as_rows=rows, expected=rows(out),
+        in_place=True, grid=grid,
+    )  # fmt: skip
+
+
+def _glimpse_call(weights: Tensor, x: Tensor, out: Tensor) -> CapturedCall:  # "b h w", "b c h w", "b c"
+    p, read = weights[:, None, None].flatten(3), out[:, None, None]  # "b 1 1 h·w": a glimpse is one query
+    values = x.flatten(2).mT.unsqueeze(1)
+    return CapturedCall(DenseMap(p), values, read, "regard", "glimpse", expected=read, grid=(x.shape[2], x.shape[3]))
+
+
+def _read_call(weights: Tensor, matrix: Tensor, out: Tensor) -> CapturedCall:  # "b h n", "b n w", "b h w"
+    def rows(t: Tensor) -> Tensor:
+        return t.unsqueeze(-2)
+
+    p, values = DenseMap(rows(weights)), matrix.unsqueeze(1)
+    return CapturedCall(p, values, out, "regard", "read", as_rows=rows, expected=rows(out))
+
+
+def _write_call(weights: Tensor, add: Tensor, added: Tensor) -> CapturedCall:  # "b h n", "b h w", "b h n w"
+    # a location receives its share of the numbers that a head adds: in place, like a gate
+    p, values = DenseMap(weights.unsqueeze(-2)), add.unsqueeze(-1).expand_as(added.mT)
+    return CapturedCall(p, values, added, "regard", "write", as_rows=lambda t: t.mT, expected=added.mT, in_place=True)
+
+
+_WEIGHTED: dict[Weighted, Callable[[Tensor, Tensor, Tensor], CapturedCall]] = {
+    "gate": _gate_call,
+    "glimpse": _glimpse_call,
+    "read": _read_call,
+    "write": _write_call,
+}
