@@ -99,7 +99,15 @@ class HeadMean(DerivedMap):
         return IndexedMap(self, index) if len(index) >= len(self.shape) - 2 else super()._select(index)
 
 
-class Mean(DerivedMap):
+class CellwiseMap(DerivedMap):
+    """A map of maps of one shape, cell by cell or row by row: a key is allowed where one of them allows it."""
+
+    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
+        allowed = _allowed_masks(self.sources, rows)
+        return None if allowed is None else torch.stack(allowed).any(0)
+
+
+class Mean(CellwiseMap):
     """1/L Σ_l P_l of maps of one shape."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
@@ -108,30 +116,19 @@ class Mean(DerivedMap):
             total += part.rows(rows)
         return total / len(self.sources)
 
-    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = _allowed_masks(self.sources, rows)
-        return None if allowed is None else torch.stack(allowed).any(0)
 
-
-class Difference(DerivedMap):
+class Difference(CellwiseMap):
     """P − Q."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         return self.sources[0].rows(rows) - self.sources[1].rows(rows)
 
-    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = _allowed_masks(self.sources, rows)
-        return None if allowed is None else torch.stack(allowed).any(0)
 
-
-class RowNormalized(DerivedMap):
+class RowNormalized(CellwiseMap):
     """P_ij / Σ_j P_ij; a row of zeros stays zero."""
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         return normalize_rows(self.sources[0].rows(rows))
-
-    def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        return self.sources[0].allowed(rows)
 
 
 class StitchedMap(DerivedMap):
@@ -193,12 +190,9 @@ class ShiftedMap(DerivedMap):
         return torch.nn.functional.pad(self.sources[0].rows(rows), (self.first, 0))
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
-        allowed = _allowed_masks(self.sources, rows)
-        if allowed is None:
-            *batch, q, k = self.sources[0].shape
-            count = len(torch.arange(q, device=self.device)[rows])
-            allowed = [torch.ones(*batch, count, k, dtype=torch.bool, device=self.device)]
-        return torch.nn.functional.pad(allowed[0], (self.first, 0))
+        allowed = self.sources[0].allowed(rows)
+        allowed = _all_allowed(self.sources[0], rows) if allowed is None else allowed
+        return torch.nn.functional.pad(allowed, (self.first, 0))
 
 
 def stitch_windows(steps: Sequence[AttentionMap]) -> StitchedMap:
@@ -215,15 +209,16 @@ def _allowed_masks(maps: Sequence[AttentionMap], rows: Tensor | slice) -> list[T
     masks = [attention_map.allowed(rows) for attention_map in maps]
     if all(mask is None for mask in masks):
         return None
-    counts = [len(torch.arange(attention_map.shape[-2], device=attention_map.device)[rows]) for attention_map in maps]
     return [
-        torch.ones(
-            *attention_map.shape[:-2], count, attention_map.shape[-1], dtype=torch.bool, device=attention_map.device
-        )
-        if mask is None
-        else mask
-        for attention_map, count, mask in zip(maps, counts, masks, strict=True)
+        _all_allowed(attention_map, rows) if mask is None else mask
+        for attention_map, mask in zip(maps, masks, strict=True)
     ]
+
+
+def _all_allowed(attention_map: AttentionMap, rows: Tensor | slice) -> Tensor:
+    *batch, q, k = attention_map.shape
+    count = len(torch.arange(q, device=attention_map.device)[rows])
+    return torch.ones(*batch, count, k, dtype=torch.bool, device=attention_map.device)
 
 
 def normalize_rows(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q k"

@@ -1,4 +1,4 @@
-"""The gradient of the loss by the weights of a map, from the gradient of the output and the values."""
+"""The gradient of the loss with respect to the weights of a map, from the gradient of the output and the values."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 from regard.kernels.dispatch import autocast_disabled
+from regard.recording.analysis.derived_maps import IndexedMap
 from regard.recording.capture.certificate import repeat_heads
 
 
@@ -36,43 +37,32 @@ class WeightGradient(AttentionMap):
     """
 
     def __init__(
-        self,
-        output_gradient: OutputGradient,
-        as_rows: Callable[[Tensor], Tensor],
-        v: Tensor,
-        shape: tuple[int, ...],
-        index: tuple[int | slice, ...] = (),
+        self, output_gradient: OutputGradient, as_rows: Callable[[Tensor], Tensor], v: Tensor, shape: tuple[int, ...]
     ) -> None:
-        self._output_gradient, self._as_rows, self._v = output_gradient, as_rows, v
-        self._full_shape, self._index = shape, index
+        self._output_gradient, self._as_rows, self._v, self._shape = output_gradient, as_rows, v, shape
 
     @property
     def shape(self) -> tuple[int, ...]:
-        lead = torch.empty(self._full_shape[:-2], device="meta")[self._index]
-        return (*lead.shape, *self._full_shape[-2:])
+        return self._shape
 
     @property
     def device(self) -> torch.device:
         return self._v.device
 
+    def _output_rows(self) -> Tensor:  # -> "*b q v"
+        grad = self._as_rows(self._output_gradient.get())
+        return grad.to(torch.promote_types(grad.dtype, torch.float32))
+
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        grad = self._as_rows(self._output_gradient.get())
-        grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
+        grad = self._output_rows()
         values = repeat_heads(self._v, grad).to(grad.dtype)
         with autocast_disabled(self.device):
-            grad, values = (t.expand(*self._full_shape[:-2], *t.shape[-2:])[self._index] for t in (grad, values))
-            return grad[..., rows, :] @ values.transpose(-1, -2)
+            grad, values = (t.expand(*self._shape[:-2], *t.shape[-2:]) for t in (grad, values))
+            return grad[..., rows, :] @ values.mT
 
     def _select(self, index: tuple[int | slice, ...]) -> AttentionMap:
-        combined = [*self._index, *[slice(None)] * (len(self._full_shape) - 2 - len(self._index))]
-        axes = [
-            (axis, range(self._full_shape[axis])[item]) for axis, item in enumerate(combined) if isinstance(item, slice)
-        ]
-        for (axis, numbers), item in zip(axes, index, strict=False):
-            n = numbers[item]
-            combined[axis] = slice(n.start, n.stop, n.step) if isinstance(n, range) else n
-        return type(self)(self._output_gradient, self._as_rows, self._v, self._full_shape, tuple(combined))
+        return IndexedMap(self, index)
 
 
 class GateGradient(WeightGradient):
@@ -80,7 +70,5 @@ class GateGradient(WeightGradient):
 
     @torch.no_grad()
     def rows(self, rows: Tensor | slice) -> Tensor:
-        grad = self._as_rows(self._output_gradient.get())
-        grad = grad.to(torch.promote_types(grad.dtype, torch.float32))
-        gradient = (grad * self._v.to(grad.dtype)).sum_to_size(*self._full_shape)
-        return gradient[self._index][..., rows, :]
+        grad = self._output_rows()
+        return (grad * self._v.to(grad.dtype)).sum_to_size(*self._shape)[..., rows, :]

@@ -49,16 +49,7 @@ def capture(mode: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...]
     expected = out
     if arguments.dropout_p:
         with torch.no_grad():
-            expected = F.scaled_dot_product_attention(
-                q,
-                k,
-                v,
-                arguments.attn_mask,
-                0.0,
-                arguments.is_causal,
-                scale=arguments.scale,
-                enable_gqa=arguments.enable_gqa,
-            )
+            expected = F.scaled_dot_product_attention(**arguments._replace(dropout_p=0.0)._asdict())
     call = as_call(q, k, v, arguments.attn_mask, arguments.is_causal, arguments.scale)
     weights = LazyMap(call, recorder.store.frozen_copy)
     source = mode.captured_from or "sdpa"
