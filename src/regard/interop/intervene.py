@@ -32,6 +32,7 @@ from regard.recording.capture.module_stack import ModuleStack, checked_patterns,
 from regard.recording.capture.multihead import undispatched
 from regard.recording.capture.regard_layers import layer_frame
 from regard.recording.capture.sdpa import SdpaArguments, as_call
+from regard.recording.capture.torch_functions import TorchCall
 
 _SDPA = (
     F.scaled_dot_product_attention,
@@ -203,7 +204,7 @@ class _InterveningMode(TorchFunctionMode):
         is_flex = type(func).__name__ == "FlexAttentionHOP"
         if (is_flex or func in START) and stack.is_foreign_call(is_attention=False):
             return
-        if is_flex or replacement.tracker.attends(func, out, args, kwargs):
+        if is_flex or replacement.tracker.attends(TorchCall(func, out, args, kwargs)):
             name = stack.current.name
             if replacement.is_selected(name):
                 replacement.kept[name] = None

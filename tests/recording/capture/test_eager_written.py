@@ -132,7 +132,7 @@ def test_what_cannot_be_followed_does_not_stop_the_model(monkeypatch: pytest.Mon
     def fails(*args: object) -> None:
         raise RuntimeError("no way to follow")
 
-    for name in ("reshape_scores", "attention_call", "transpose_weights", "as_number", "can_broadcast"):
+    for name in ("reshape_scores", "attention_call", "keeps_last", "as_number", "can_broadcast"):
         monkeypatch.setattr(eager, name, fails)
 
     class Odd(nn.Module):

@@ -21,20 +21,13 @@ from regard.recording.capture.linear_tape import ValueProduct
 from regard.recording.capture.module_stack import ModuleFrame, ModuleStack
 from regard.recording.capture.recorder import CapturedCall
 from regard.recording.capture.softmax_uses import SoftmaxUses
-from regard.recording.capture.torch_functions import (
-    CASTS,
-    RESHAPES,
-    TRANSPOSES,
-    functions,
-    operators,
-)
+from regard.recording.capture.torch_functions import CASTS, RESHAPES, TRANSPOSES, TorchCall, functions, operators
 from regard.recording.capture.tracked_tensors import (
     ScoresFact,
     SoftmaxFact,
     ValueRead,
     WeightsFact,
     adds_axes,
-    all_tensors,
     as_number,
     attention_call,
     can_broadcast,
@@ -44,8 +37,6 @@ from regard.recording.capture.tracked_tensors import (
     reshape_scores,
     sums_to_one,
     transpose,
-    transpose_scores,
-    transpose_weights,
     transposes_last_two,
     unfold_heads,
 )
@@ -54,12 +45,8 @@ from regard.recording.recorded_map import RecordedMap
 if TYPE_CHECKING:
     from regard.recording.capture.function_mode import CaptureMode
 
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
-
-
-# notes what a call func(*args, **kwargs), which gave `out`, means for scores and weights
-Handler = Callable[["EagerTracker", Any, Tensor, Args, Kwargs], ValueRead | None]
+# notes the meaning of a call for scores and weights
+Handler = Callable[["EagerTracker", TorchCall], ValueRead | None]
 
 
 class EagerTracker:
@@ -82,11 +69,6 @@ class EagerTracker:
         self.followed = (self._scores.data, self._weights.data, self.uses.traces.data, self._logarithms.data)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether there is nothing to follow."""
-        return not any(self.followed)
-
-    @property
     def has_weights(self) -> bool:
         """Whether there are weights, or results computed from them."""
         return bool(self._weights.data or self.uses.traces.data)
@@ -99,21 +81,21 @@ class EagerTracker:
 
     def handler(self, func: Any) -> Handler | None:
         """Follows calls of this function; None if nothing in them matters."""
-        return START.get(func) or (None if self.is_idle else FOLLOW.get(func))
+        return START.get(func) or (FOLLOW.get(func) if any(self.followed) else None)
 
-    def attends(self, func: Any, out: Any, args: Args, kwargs: Kwargs) -> bool:
+    def attends(self, call: TorchCall) -> bool:
         """Whether a call mixes values by weights; follows the scores and weights in it."""
-        handler = self.handler(func)
+        handler = self.handler(call.func)
         try:
-            read = handler(self, func, out, args, kwargs) if handler is not None and isinstance(out, Tensor) else None
+            read = handler(self, call) if handler is not None and isinstance(call.out, Tensor) else None
             is_attention = read is not None and read.is_attention
         except Exception:
-            self._forget(out)
+            self._forget(call.out)
             return False
         if is_attention and read is not None:
             read.fact.softmax.is_recorded = True
-        elif self.has_weights and out not in self._weights:
-            self.uses.note_use(func, out, args, kwargs)
+        else:
+            self._note_use(call)
         return is_attention
 
     def _forget(self, out: Tensor) -> None:
@@ -121,53 +103,52 @@ class EagerTracker:
         self._scores.pop(out, None)
         self._weights.pop(out, None)
 
-    def run(self, handler: Handler, mode: "CaptureMode", func: Any, args: Args, kwargs: Kwargs) -> Any:
+    def _note_use(self, call: TorchCall) -> None:
+        if self.has_weights and call.out not in self._weights:
+            self.uses.note_use(call)
+
+    def run(
+        self, handler: Handler, mode: "CaptureMode", func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Runs a call, follows the scores and weights in it, and captures it if it attends."""
-        out = func(*args, **kwargs)
-        if not isinstance(out, Tensor):
-            return out
+        call = TorchCall(func, func(*args, **kwargs), args, kwargs)
+        if not isinstance(call.out, Tensor):
+            return call.out
         try:
-            read = handler(self, func, out, args, kwargs)
+            read = handler(self, call)
             is_refused = in_functorch_transform() and read is not None and read.is_attention
-            captured = None if read is None or is_refused else self._captured_call(mode, read, out)
+            captured = None if read is None or is_refused else self._captured_call(mode, read, call.out)
         except Exception:
-            self._forget(out)
-            return out
+            self._forget(call.out)
+            return call.out
         if is_refused:
             raise mode.transform_error()
-        if captured is not None:
-            self._keep(mode, func, out, args, kwargs, read, captured)
-        elif self.has_weights and out not in self._weights:
-            self.uses.note_use(func, out, args, kwargs)
-        return out
+        if read is not None and captured is not None:
+            self._keep(mode, call, read, *captured)
+        else:
+            self._note_use(call)
+        return call.out
 
     def _keep(
-        self,
-        mode: "CaptureMode",
-        func: Any,
-        out: Tensor,
-        args: Args,
-        kwargs: Kwargs,
-        read: ValueRead | None,
-        captured: tuple[ModuleFrame, CapturedCall],
+        self, mode: "CaptureMode", call: TorchCall, read: ValueRead, frame: ModuleFrame, captured: CapturedCall
     ) -> None:
         """Records a read, and notes it as a piece of attention that other reads may complete."""
-        values = [t for t in all_tensors(*args, *kwargs.values()) if self.uses.origin(t)[0] is None]
-        is_noted = read is not None and len(values) == 1 and not in_functorch_transform()
+        values = [t for t in call.tensors() if self.uses.origin(t)[0] is None]
+        is_noted = len(values) == 1 and not in_functorch_transform()
         recorded: RecordedMap | IndexError | None
         try:
-            recorded = mode.recorder.keep(*captured)
+            recorded = mode.recorder.keep(frame, captured)
         except IndexError as error:
             if not is_noted:
                 raise
             recorded = error
-        if recorded is None or read is None or not is_noted:
+        if recorded is None or not is_noted:
             return
         fact = read.fact
         product = ValueProduct(
             mode.tape.node_of(values[0], mode.call_number),
             read.as_values,
-            out.numel(),
+            call.out.numel(),
             read.weights.shape[-2],
             read.weights.shape[-1],
             fact.softmax,
@@ -175,38 +156,38 @@ class EagerTracker:
             fact.before_dropout is not None,
             recorded,
         )
-        mode.tape.note_product(func, out, args, kwargs, values[0], product, mode.call_number)
+        mode.tape.note_product(call, values[0], product, mode.call_number)
 
     # products: the first makes scores, the second reads values
 
-    def _product(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
-        named = [kwargs[name] for name in ("input", "self", "other", "mat2", "tensor2") if name in kwargs]
-        a, b = [*args, *named][:2]
+    def _product(self, call: TorchCall) -> ValueRead | None:
+        named = [call.kwargs[name] for name in ("input", "self", "other", "mat2", "tensor2") if name in call.kwargs]
+        a, b = [*call.args, *named][:2]
         if a in self._weights:
             fact = self._weights[a]
             return None if fact.is_transposed else ValueRead(a, fact, b)
         if b in self._weights:
             fact = self._weights[b]
             # values before weights, both transposed
-            return ValueRead(b.mT, transpose_weights(fact), a.mT, transpose, transpose) if fact.is_transposed else None
-        if a.ndim >= 2 and b.ndim >= 2 and out.is_floating_point():
-            self._scores[out] = ScoresFact(a, b.mT)
+            return ValueRead(b.mT, fact.transposed(), a.mT, transpose, transpose) if fact.is_transposed else None
+        if a.ndim >= 2 and b.ndim >= 2 and call.out.is_floating_point():
+            self._scores[call.out] = ScoresFact(a, b.mT)
         return None
 
-    def _added_product(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
-        arguments = {"beta": 1, "alpha": 1, **dict(zip(("input", "batch1", "batch2"), args, strict=False)), **kwargs}
+    def _added_product(self, call: TorchCall) -> None:
+        arguments = {"beta": 1, "alpha": 1, **call.named("input", "batch1", "batch2")}
         if arguments["batch1"] not in self._weights:
             scores = ScoresFact(arguments["batch1"], arguments["batch2"].mT, float(arguments["alpha"]))
-            self._scores[out] = (
-                scores if arguments["beta"] == 0 else scores.plus(arguments["input"] * arguments["beta"])
-            )
-        return None
+            beta = arguments["beta"]
+            self._scores[call.out] = scores if beta == 0 else scores.plus(arguments["input"] * beta)
 
-    def _einsum(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> ValueRead | None:
-        operands = args[1:] if len(args) != 2 or isinstance(args[1], Tensor) else tuple(args[1])
-        if not isinstance(args[0], str) or len(operands) != 2:
+    def _einsum(self, call: TorchCall) -> ValueRead | None:
+        equation, *operands = call.args
+        if len(operands) == 1 and not isinstance(operands[0], Tensor):
+            operands = list(operands[0])
+        if not isinstance(equation, str) or len(operands) != 2:
             return None
-        parts = einsum.parse(args[0], *operands)
+        parts = einsum.parse(equation, *operands)
         if parts is None:
             return None
         for weights, values, weight_letters, value_letters in (
@@ -219,28 +200,25 @@ class EagerTracker:
                 if read is None:
                     return None
                 if read.has_one_query:
-                    before = None if fact.before_dropout is None else fact.before_dropout.unsqueeze(-2)
-                    weights, fact = weights.unsqueeze(-2), replace(fact, scores=None, before_dropout=before)
+                    weights, fact = weights.unsqueeze(-2), fact.mapped(lambda t: t.unsqueeze(-2))
                 return ValueRead(weights, fact, read.values(values), read.result, read.values)
         sides = einsum.score_operands(parts)
-        if sides is not None and out.is_floating_point():
-            self._scores[out] = ScoresFact(sides[0](operands[0]), sides[1](operands[1]))
+        if sides is not None and call.out.is_floating_point():
+            self._scores[call.out] = ScoresFact(sides[0](operands[0]), sides[1](operands[1]))
         return None
 
     # scores: scaled, shifted, masked, normalised
 
-    def _multiply(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        self._scale(out, args, kwargs, divides=False)
+    def _divide(self, call: TorchCall) -> None:
+        scores = self._exponentials.get(call.args[0])
+        if scores is not None and len(call.args) == 2 and isinstance(call.args[1], Tensor) and sums_to_one(call.out):
+            self._softmax(call, scores, -1)
+        else:
+            self._scale(call, divides=True)
 
-    def _divide(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        scores = self._exponentials.get(args[0])
-        if scores is not None and len(args) == 2 and isinstance(args[1], Tensor) and sums_to_one(out):
-            self._softmax(func, out, (scores, -1), {})
-            return
-        self._scale(out, args, kwargs, divides=True)
-
-    def _scale(self, out: Tensor, args: Args, kwargs: Kwargs, *, divides: bool) -> None:
-        if kwargs.get("rounding_mode") is not None:
+    def _scale(self, call: TorchCall, *, divides: bool = False) -> None:
+        out, args = call.out, call.args
+        if call.kwargs.get("rounding_mode") is not None:
             self._scores.pop(out, None)
             return
         scores = self._scores_in(args)
@@ -253,7 +231,7 @@ class EagerTracker:
         else:
             self._scores[out] = scores.times(1.0 / factor if divides else factor)
 
-    def _reweigh(self, out: Tensor, args: Args, divides: bool) -> None:
+    def _reweigh(self, out: Tensor, args: tuple[Any, ...], divides: bool) -> None:
         """Weights that are multiplied or divided: by a mask of heads, or by the sums of their rows."""
         if len(args) != 2:
             return
@@ -261,28 +239,21 @@ class EagerTracker:
         weights, factor = args if first else args[::-1]
         fact = self._weights.get(weights) if isinstance(weights, Tensor) and (first or not divides) else None
         if fact is not None and out.shape == weights.shape:
-            before = fact.before_dropout
-            if before is not None:
-                before = before / factor if divides else before * factor
-            is_own = (
+            is_mask = (
                 not isinstance(factor, Tensor)
                 or factor.shape != weights.shape
                 or self.uses.origin(factor)[0] is fact.softmax
             )
-            factor = None if is_own or divides else factor
-            self._weights[out] = replace(fact, scores=None, before_dropout=before, factor=factor)
+            reweighed = fact.mapped(lambda before: before / factor if divides else before * factor)
+            self._weights[out] = replace(reweighed, factor=None if is_mask or divides else factor)
 
-    def _add(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        self._shift(out, args, kwargs, self._scores_in(args), 1.0)
-
-    def _subtract(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        self._shift(out, args, kwargs, self._scores_in(args[:1]), -1.0)
-
-    def _shift(self, out: Tensor, args: Args, kwargs: Kwargs, scores: ScoresFact | None, sign: float) -> None:
+    def _shift(self, call: TorchCall, sign: float = 1.0) -> None:
+        out, args = call.out, call.args
+        scores = self._scores_in(args if sign > 0 else args[:1])
         if scores is None or len(args) != 2:
             return
         bias = args[1] if args[0] in self._scores or not isinstance(args[1], Tensor) else args[0]
-        factor = sign * float(kwargs.get("alpha", 1))
+        factor = sign * float(call.kwargs.get("alpha", 1))
         if not isinstance(bias, Tensor):
             self._scores[out] = scores
         elif can_broadcast(bias, out):
@@ -290,15 +261,14 @@ class EagerTracker:
         else:
             self._scores.pop(out, None)
 
-    def _masked_fill(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        arguments = {**dict(zip(("self", "mask", "value"), args, strict=False)), **kwargs}
+    def _masked_fill(self, call: TorchCall) -> None:
+        out, arguments = call.out, call.named("self", "mask", "value")
         value, hidden = as_number(arguments["value"]), arguments["mask"]
         fact = self._weights.get(arguments["self"])
         if fact is not None and value == 0.0:
-            before = None if fact.before_dropout is None else fact.before_dropout.masked_fill(hidden, 0.0)
-            self._weights[out] = replace(fact, scores=None, before_dropout=before)
+            self._weights[out] = fact.mapped(lambda before: before.masked_fill(hidden, 0.0))
             return
-        scores = self._scores_in(args)
+        scores = self._scores_in(call.args)
         if scores is None:
             return
         if value is None or not can_broadcast(hidden, out):
@@ -307,9 +277,8 @@ class EagerTracker:
             zero = torch.zeros((), dtype=out.dtype, device=out.device)
             self._scores[out] = scores.plus(torch.where(hidden, zero + value, zero))
 
-    def _softmax(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        scores = args[0] if args else kwargs["input"]
-        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    def _softmax(self, call: TorchCall, scores: Tensor, axis: Any) -> None:
+        out = call.out
         if not isinstance(axis, int) or scores.ndim < 2 or axis % scores.ndim < scores.ndim - 2:
             return
         fact = self._scores.get(scores)
@@ -322,25 +291,23 @@ class EagerTracker:
         if scores.ndim in (3, 4) and not is_regard_layer and self._is_selected(softmax.name):
             self.uses.softmaxes.append(softmax)
         is_transposed = axis % scores.ndim == scores.ndim - 2  # over the queries' axis: keys come first
-        self._weights[out] = WeightsFact(
-            transpose_scores(fact) if is_transposed else fact, None, softmax, is_transposed
-        )
+        fact = fact.transposed() if is_transposed and fact is not None else fact
+        self._weights[out] = WeightsFact(fact, None, softmax, is_transposed)
 
-    def _log_softmax(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if isinstance(axis, int) and out.ndim > 1:
-            self._logarithms[out] = (args[0] if args else kwargs["input"], axis)
+    def _log_softmax(self, call: TorchCall) -> None:
+        if isinstance(call.dim, int) and call.out.ndim > 1:
+            self._logarithms[call.out] = (call.first, call.dim)
 
-    def _exponential(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+    def _exponential(self, call: TorchCall) -> None:
         """exp(log_softmax(s)), exp(s − logsumexp(s)), or the numerator of exp(s) / Σ exp(s)."""
-        if args[0] in self._logarithms:
-            scores, axis = self._logarithms[args[0]]
-            self._softmax(func, out, (scores, axis), {})
-        elif args[0] in self._scores and out.ndim > 2:
-            if sums_to_one(out):
-                self._softmax(func, out, (args[0], -1), {})
+        scores = call.args[0]
+        if scores in self._logarithms:
+            self._softmax(call, *self._logarithms[scores])
+        elif scores in self._scores and call.out.ndim > 2:
+            if sums_to_one(call.out):
+                self._softmax(call, scores, -1)
             else:
-                self._exponentials[out] = args[0]
+                self._exponentials[call.out] = scores
 
     def _is_linear_layer(self, scores: ScoresFact) -> bool:
         """Whether one side of the product is a parameter of the model, such as the embeddings of all words."""
@@ -356,61 +323,55 @@ class EagerTracker:
 
     # weights: dropped, cast, reshaped
 
-    def _dropout(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        weights = args[0] if args else kwargs["input"]
+    def _dropout(self, call: TorchCall) -> None:
+        weights = call.first
         fact = self._weights.get(weights)
-        if fact is not None and out is not weights:
+        if fact is not None and call.out is not weights:
             before = weights if fact.before_dropout is None else fact.before_dropout
-            self._weights[out] = replace(fact, before_dropout=before)
+            self._weights[call.out] = replace(fact, before_dropout=before)
 
-    def _cast(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        if out is args[0] or not out.is_floating_point():
+    def _cast(self, call: TorchCall) -> None:
+        out, t = call.out, call.args[0]
+        if out is t or not out.is_floating_point():
             return
-        if args[0] in self._weights:
-            self._weights[out] = self._weights[args[0]]
-        elif args[0] in self._scores:
-            self._scores[out] = self._scores[args[0]]
+        if t in self._weights:
+            self._weights[out] = self._weights[t]
+        elif t in self._scores:
+            self._scores[out] = self._scores[t]
 
-    def _reshape(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        if out is args[0]:
+    def _reshape(self, call: TorchCall) -> None:
+        out, t = call.out, call.args[0]
+        if out is t:
             return
-        same = out.shape[-2:] == args[0].shape[-2:]
-        if args[0] in self._weights:
-            fact = self._weights[args[0]]
-            before = None if fact.before_dropout is None else func(fact.before_dropout, *args[1:], **kwargs)
-            scores = reshape_scores(fact.scores, out) if same else None
-            self._weights[out] = replace(fact, before_dropout=before, scores=scores)
-        elif same and args[0] in self._scores:
-            scores = reshape_scores(self._scores[args[0]], out)
+        same = out.shape[-2:] == t.shape[-2:]
+        if t in self._weights:
+            fact = self._weights[t]
+            self._weights[out] = fact.mapped(call.repeated_on, reshape_scores(fact.scores, out) if same else None)
+        elif same and t in self._scores:
+            scores = reshape_scores(self._scores[t], out)
             if scores is not None:
                 self._scores[out] = scores
 
-    def _index(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        if adds_axes(args[1]):
-            self._reshape(func, out, args, kwargs)
-            return
-        fact = self._weights.get(args[0])
-        if fact is not None and keeps_last_two(args[1], args[0].ndim):
-            before = None if fact.before_dropout is None else fact.before_dropout[args[1]]
-            self._weights[out] = replace(fact, before_dropout=before, scores=None)
+    def _index(self, call: TorchCall) -> None:
+        if adds_axes(call.args[1]):
+            self._reshape(call)
+        elif keeps_last_two(call.args[1], call.args[0].ndim):
+            self._cut(call)
 
-    def _cut(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
+    def _cut(self, call: TorchCall) -> None:
         """Weights that are padded, or of which some rows or columns are taken."""
-        fact = self._weights.get(args[0])
+        fact = self._weights.get(call.args[0])
         if fact is not None:
-            before = None if fact.before_dropout is None else func(fact.before_dropout, *args[1:], **kwargs)
-            self._weights[out] = replace(fact, before_dropout=before, scores=None)
+            self._weights[call.out] = fact.mapped(call.repeated_on)
 
-    def _transpose(self, func: Any, out: Tensor, args: Args, kwargs: Kwargs) -> None:
-        fact = self._weights.get(args[0])
-        if fact is not None and args[0].ndim >= 2 and transposes_last_two(func, args, kwargs):
-            before = None if fact.before_dropout is None else fact.before_dropout.mT
-            self._weights[out] = replace(transpose_weights(fact), before_dropout=before)
-        elif fact is not None and not fact.is_transposed and keeps_last(func, args, kwargs):
-            before = None if fact.before_dropout is None else func(fact.before_dropout, *args[1:], **kwargs)
-            self._weights[out] = replace(fact, scores=None, before_dropout=before)
+    def _transpose(self, call: TorchCall) -> None:
+        fact = self._weights.get(call.args[0])
+        if fact is not None and call.args[0].ndim >= 2 and transposes_last_two(call):
+            self._weights[call.out] = fact.mapped(transpose, fact.scores).transposed()
+        elif fact is not None and not fact.is_transposed and keeps_last(call):
+            self._cut(call)
 
-    def _scores_in(self, args: Args) -> ScoresFact | None:
+    def _scores_in(self, args: tuple[Any, ...]) -> ScoresFact | None:
         for value in args[:2]:
             if isinstance(value, Tensor) and value in self._scores:
                 return self._scores[value]
@@ -425,7 +386,7 @@ class EagerTracker:
         recorder = mode.recorder
         weights, fact, v, as_rows, _ = read
         after_dropout = None if fact.before_dropout is None else weights
-        formed = weights if fact.before_dropout is None else fact.before_dropout
+        formed = read.formed
         fact.softmax.is_recorded = True
         frame = mode.frame
         call = attention_call(fact.scores, v, formed)
@@ -461,17 +422,19 @@ START: dict[Any, Handler] = {
     **dict.fromkeys([*functions("matmul", "bmm"), *operators("matmul")], EagerTracker._product),
     **dict.fromkeys(functions("baddbmm"), EagerTracker._added_product),
     torch.functional.einsum: EagerTracker._einsum,
-    **dict.fromkeys(SOFTMAX, EagerTracker._softmax),
+    **dict.fromkeys(SOFTMAX, lambda tracker, call: tracker._softmax(call, call.first, call.dim)),
     **dict.fromkeys(functions("log_softmax"), EagerTracker._log_softmax),
 }
 # calls that change them
 FOLLOW: dict[Any, Handler] = {
-    **dict.fromkeys([*functions("mul", "multiply"), *operators("mul", "rmul", "imul")], EagerTracker._multiply),
+    **dict.fromkeys([*functions("mul", "multiply"), *operators("mul", "rmul", "imul")], EagerTracker._scale),
     **dict.fromkeys(
         [*functions("div", "divide", "true_divide"), *operators("truediv", "itruediv")], EagerTracker._divide
     ),
-    **dict.fromkeys([*functions("add"), *operators("add", "radd", "iadd")], EagerTracker._add),
-    **dict.fromkeys([*functions("sub", "subtract"), *operators("sub", "isub")], EagerTracker._subtract),
+    **dict.fromkeys([*functions("add"), *operators("add", "radd", "iadd")], EagerTracker._shift),
+    **dict.fromkeys(
+        [*functions("sub", "subtract"), *operators("sub", "isub")], lambda tracker, call: tracker._shift(call, -1.0)
+    ),
     **dict.fromkeys(functions("exp"), EagerTracker._exponential),
     **dict.fromkeys(functions("masked_fill"), EagerTracker._masked_fill),
     **dict.fromkeys(functions("dropout", "feature_dropout"), EagerTracker._dropout),

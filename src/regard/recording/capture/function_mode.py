@@ -13,7 +13,7 @@ from regard.recording.capture import eager, flex, multihead, sdpa
 from regard.recording.capture.linear_tape import LINEAR, LinearTape
 from regard.recording.capture.module_stack import ModuleFrame
 from regard.recording.capture.recorder import Recorder
-from regard.recording.capture.torch_functions import REARRANGES
+from regard.recording.capture.torch_functions import REARRANGES, TorchCall
 
 # runs func(*args, **kwargs), captures it and returns its result
 Capture = Callable[["CaptureMode", Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -128,7 +128,7 @@ class CaptureMode(TorchFunctionMode):
         if capture is None:
             out = func(*args, **kwargs)
             if self.eager.has_weights:
-                self.eager.uses.note_use(func, out, args, kwargs)
+                self.eager.uses.note_use(TorchCall(func, out, args, kwargs))
             return out
         if in_functorch_transform():
             raise self.transform_error()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from regard.recording.capture.torch_functions import ADDITIONS, CASTS, REARRANGES, T, functions, operators
+from regard.recording.capture.torch_functions import ADDITIONS, CASTS, REARRANGES, T, TorchCall, functions, operators
 from regard.recording.recorded_map import RecordedMap
 
 _INDEXING = set(operators("getitem"))
@@ -160,21 +160,12 @@ class LinearTape:
                 self._nodes_of(call).pop(result, None)
                 self._note(deferred.func, result, deferred.item, deferred.args, deferred.kwargs, call)
 
-    def note_product(
-        self,
-        func: Any,
-        out: Tensor,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        values: Tensor,
-        product: ValueProduct,
-        call: int,
-    ) -> None:
+    def note_product(self, call: TorchCall, values: Tensor, product: ValueProduct, number: int) -> None:
         """Notes a read of these values, one of the arguments, by weights."""
-        arguments = tuple(_substitute(argument, values, product.values) for argument in args)
-        node = LinearNode(func, arguments, kwargs, products=(product,), parents=(product.values,))
-        self._nodes_of(call)[out] = node
-        self._combined.setdefault(call, []).append(Combined(node, out))
+        arguments = tuple(_substitute(argument, values, product.values) for argument in call.args)
+        node = LinearNode(call.func, arguments, call.kwargs, products=(product,), parents=(product.values,))
+        self._nodes_of(number)[call.out] = node
+        self._combined.setdefault(number, []).append(Combined(node, call.out))
 
     def node_of(self, values: Tensor, call: int) -> LinearNode:
         """The node of values that are about to be read."""

@@ -6,14 +6,11 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.kernels.dispatch import in_functorch_transform
-from regard.recording.capture.torch_functions import ADDITIONS, PRODUCTS, SUMS
-from regard.recording.capture.tracked_tensors import SoftmaxFact, all_tensors, is_features, sums_over
+from regard.recording.capture.torch_functions import ADDITIONS, PRODUCTS, SUMS, TorchCall, all_tensors
+from regard.recording.capture.tracked_tensors import SoftmaxFact, is_features, sums_over
 
 # the output of a softmax is followed through at most this many calls that no handler knows
 _MAX_DISTANCE = 6
-
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
 
 
 class SoftmaxUses:
@@ -34,11 +31,12 @@ class SoftmaxUses:
         ]
         return list(dict.fromkeys(fact.name for fact in missed))
 
-    def note_use(self, func: Any, out: Any, args: Args, kwargs: Kwargs) -> None:
+    def note_use(self, call: TorchCall) -> None:
         """Notes whether a call without a handler mixes something by weights, or computes something from them."""
+        out, func = call.out, call.func
         outs = all_tensors(out if isinstance(out, tuple | list) else [out])
         outs = [t for t in outs if t.ndim and t.is_floating_point()]
-        arguments = all_tensors(*args, *kwargs.values())
+        arguments = call.tensors()
         if not outs:
             for t in arguments if isinstance(out, Tensor) else ():
                 self.note_result(t)
@@ -53,9 +51,9 @@ class SoftmaxUses:
                 origin is softmax or not t.is_floating_point()
                 for t, (origin, _) in zip(arguments, origins, strict=True)
             )
-            is_argument = any(t is argument for t in (*args, *kwargs.values()))
+            is_argument = any(t is argument for t in (*call.args, *call.kwargs.values()))
             is_broadcast = is_argument and not alone and outs[0].numel() > argument.numel() and func not in ADDITIONS
-            if func in PRODUCTS or is_broadcast or (func in SUMS and self._is_pooling(argument, args, kwargs)):
+            if func in PRODUCTS or is_broadcast or (func in SUMS and self._is_pooling(argument, call)):
                 softmax.is_mixed = True
             elif distance < _MAX_DISTANCE:
                 for result in outs:
@@ -72,17 +70,14 @@ class SoftmaxUses:
             for item in value.values() if isinstance(value, dict) else value:
                 self.note_result(item)
 
-    def _is_pooling(self, summed: Tensor, args: Args, kwargs: Kwargs) -> bool:
+    def _is_pooling(self, summed: Tensor, call: TorchCall) -> bool:
         """Whether the call sums features that were each multiplied by a weight of its own."""
         fact = self._weights.get(summed)
         if fact is None or fact.factor is None:
             return False
         axis = -2 if fact.is_transposed else -1
-        return (
-            sums_over(axis, args, kwargs, summed.ndim)
-            and not in_functorch_transform()
-            and is_features(fact.factor, axis)
-        )
+        is_sum = sums_over(axis, call, summed.ndim) and not in_functorch_transform()
+        return is_sum and is_features(fact.factor, axis)
 
     def origin(self, value: Any) -> tuple[SoftmaxFact | None, int]:
         """The softmax that a tensor was computed from, and the number of calls since then."""

@@ -12,7 +12,8 @@ from regard.attn.terms.bias import TensorBias
 from regard.kernels.dispatch import in_functorch_transform
 from regard.recording.capture import sdpa
 from regard.recording.capture.module_stack import ModuleFrame
-from regard.recording.capture.torch_functions import MT
+from regard.recording.capture.recorder import identity
+from regard.recording.capture.torch_functions import MT, TorchCall
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,11 @@ class ScoresFact:
 
     def plus(self, bias: Tensor) -> "ScoresFact":
         return replace(self, biases=(*self.biases, bias))
+
+    def transposed(self) -> "ScoresFact":
+        """Scores of keys by queries as those of queries by keys."""
+        biases = tuple(b if b.ndim == 0 else b.mT if b.ndim > 1 else b.unsqueeze(-1) for b in self.biases)
+        return replace(self, q=self.k, k=self.q, biases=biases)
 
 
 @dataclass(eq=False)
@@ -55,9 +61,13 @@ class WeightsFact:
     is_transposed: bool = False  # keys before queries
     factor: Tensor | None = None  # they were multiplied by this tensor of their shape: a mask, or values to be summed
 
+    def mapped(self, change: Callable[[Tensor], Tensor], scores: ScoresFact | None = None) -> "WeightsFact":
+        """The weights after a change, with their scores if these could be followed through it."""
+        before = None if self.before_dropout is None else change(self.before_dropout)
+        return replace(self, before_dropout=before, scores=scores)
 
-def identity(t: Tensor) -> Tensor:
-    return t
+    def transposed(self) -> "WeightsFact":
+        return replace(self, is_transposed=not self.is_transposed)
 
 
 class ValueRead(NamedTuple):
@@ -70,9 +80,14 @@ class ValueRead(NamedTuple):
     as_values: Callable[[Tensor], Tensor] = identity  # the argument of the call as `v`
 
     @property
+    def formed(self) -> Tensor:
+        """The weights before dropout."""
+        return self.weights if self.fact.before_dropout is None else self.fact.before_dropout
+
+    @property
     def is_attention(self) -> bool:
         """Whether weights read a sequence: those of two axes, as a router has, only if a product made their scores."""
-        axes = (self.weights if self.fact.before_dropout is None else self.fact.before_dropout).ndim
+        axes = self.formed.ndim
         return self.v.ndim > 1 and axes > 1 and (axes > 2 or self.fact.softmax.from_product)
 
 
@@ -134,12 +149,12 @@ def reshape_scores(scores: ScoresFact | None, like: Tensor) -> ScoresFact | None
     return replace(scores, q=q, k=k, biases=tuple(b if b.ndim <= 2 else b.reshape(b.shape[-2:]) for b in scores.biases))
 
 
-def transposes_last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def transposes_last_two(call: TorchCall) -> bool:
     """Whether the call transposes the last two axes, and no others."""
-    n = args[0].ndim
-    if func == MT:
+    n = call.args[0].ndim
+    if call.func == MT:
         return True
-    axes = [*args[1:], *kwargs.values()]
+    axes = [*call.args[1:], *call.kwargs.values()]
     if len(axes) == 1 and isinstance(axes[0], list | tuple):
         axes = list(axes[0])
     axes = [axis % n for axis in axes if isinstance(axis, int)]
@@ -148,22 +163,10 @@ def transposes_last_two(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     )
 
 
-def keeps_last(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def keeps_last(call: TorchCall) -> bool:
     """Whether the call transposes a tensor and leaves the last axis in its place."""
-    sizes = torch.empty(*range(2, args[0].ndim + 2), device="meta")
-    return bool(func(sizes, *args[1:], **kwargs).shape[-1] == sizes.shape[-1])
-
-
-def transpose_weights(weights: WeightsFact) -> WeightsFact:
-    return replace(weights, is_transposed=not weights.is_transposed)
-
-
-def transpose_scores(scores: ScoresFact | None) -> ScoresFact | None:
-    """Scores of keys by queries as those of queries by keys."""
-    if scores is None:
-        return None
-    biases = tuple(b if b.ndim == 0 else b.mT if b.ndim > 1 else b.unsqueeze(-1) for b in scores.biases)
-    return replace(scores, q=scores.k, k=scores.q, biases=biases)
+    sizes = torch.empty(*range(2, call.args[0].ndim + 2), device="meta")
+    return bool(call.repeated_on(sizes).shape[-1] == sizes.shape[-1])
 
 
 def adds_axes(index: Any) -> bool:
@@ -202,21 +205,10 @@ def can_broadcast(t: Tensor, to: Tensor) -> bool:
     return t.ndim <= to.ndim and all(n in (1, m) for n, m in zip(reversed(t.shape), reversed(to.shape), strict=False))
 
 
-def all_tensors(*values: Any) -> list[Tensor]:
-    """All tensors among the arguments of a call, also those in lists."""
-    tensors = []
-    for value in values:
-        if isinstance(value, Tensor):
-            tensors.append(value)
-        elif isinstance(value, list | tuple):
-            tensors += [t for t in value if isinstance(t, Tensor)]
-    return tensors
-
-
-def sums_over(axis: int, args: tuple[Any, ...], kwargs: dict[str, Any], axes: int) -> bool:
-    """Whether t.sum(*args, **kwargs), of a tensor with this many axes, sums over `axis` and not over all of them."""
-    dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    dims = dim if isinstance(dim, list | tuple) else args[1:] if len(args) > 1 else (dim,)
+def sums_over(axis: int, call: TorchCall, axes: int) -> bool:
+    """Whether the call, a sum of a tensor with this many axes, sums over `axis` and not over all of them."""
+    dim = call.dim
+    dims = dim if isinstance(dim, list | tuple) else call.args[1:] if len(call.args) > 1 else (dim,)
     return any(isinstance(d, int) and not isinstance(d, bool) and d % axes == axis % axes for d in dims)
 
 
