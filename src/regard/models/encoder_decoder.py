@@ -16,10 +16,9 @@ from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput, RecurrentDecoder, RecurrentState
-from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
+from regard.layers.rnn.decoders import Bahdanau, FixedContext, InitialState, Luong, PerPosition
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
-from regard.layers.rnn.plain_decoders import InitialState, PerPosition
 from regard.layers.rnn.stepwise_attention import IncompatibleAttention
 
 

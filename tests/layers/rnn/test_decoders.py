@@ -15,10 +15,9 @@ from regard import MECHANISMS
 from regard.attn.call import Need
 from regard.layers.rnn import source_projection
 from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
-from regard.layers.rnn.decoders import Bahdanau, FixedContext, Luong
+from regard.layers.rnn.decoders import Bahdanau, FixedContext, InitialState, Luong, PerPosition
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
-from regard.layers.rnn.plain_decoders import InitialState, PerPosition
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import stepwise
-from regard.attn.call import NOTHING, Need
+from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.kv_cache import KVCache
 from regard.layers.rnn.cells import States
 from regard.layers.rnn.distinct_tokens import DistinctTokens
@@ -25,6 +25,12 @@ class DecoderOutput(NamedTuple):
     weights: Tensor | None = None  # "b t s"
     log_prob: Tensor | None = None  # "b t", of the keys that a hard attention sampled
     entropy: Tensor | None = None  # "b t", of the distribution it sampled from
+
+
+def join_attended(attentions: Sequence[Attended]) -> Attended:  # "b 1 …" each -> "b t …"
+    """The results of all steps as one; None if they were not requested."""
+    parts = zip(*attentions, strict=True)
+    return Attended(*(None if steps[0] is None else torch.cat(steps, dim=1) for steps in parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +103,6 @@ class RecurrentDecoder(nn.Module, ABC):
     @abstractmethod
     def step(self, tokens: DistinctTokens, state: RecurrentState, weights: bool = False) -> DecoderStep:
         """One step of every hypothesis after its last token."""
-
-
-def refuse_weights(requested: bool) -> None:
-    """Raises if weights are requested of a decoder without attention."""
-    if requested:
-        raise ValueError("a decoder without attention has no weights; build it with decoder='bahdanau' to get some")
 
 
 class AttentionDecoder(StepwiseAttention, RecurrentDecoder):

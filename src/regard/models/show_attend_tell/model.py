@@ -1,7 +1,6 @@
 """Show, Attend and Tell: captions an image with a recurrent decoder that attends to its annotation vectors."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -17,7 +16,7 @@ from regard.attn.terms.score import Additive
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
-from regard.layers.rnn.decoder_base import AttentionDecoder, DecoderOutput, DecoderStep, RecurrentState
+from regard.layers.rnn.decoder_base import AttentionDecoder, DecoderOutput, DecoderStep, RecurrentState, join_attended
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.stack import Bridge, Stack
@@ -71,16 +70,11 @@ class CaptionDecoder(AttentionDecoder):
 
     def teacher_force(self, y: Tensor, encoded: EncoderOutput, lengths: Tensor, need: Need = NOTHING) -> DecoderOutput:
         memory, cells = stepwise.project_kv(self.attention, encoded.outputs), self.bridge(encoded.summary)
-        attention_state, cell, is_sampling = (
-            self._initial_attention_state(memory),
-            self.stack.steps(y),
-            self._is_sampling(),
-        )
+        attention_state, cell = self._initial_attention_state(memory), self.stack.steps(y)
+        is_sampling = self._is_sampling()
         is_mixed = torch.rand(len(y), 1, 1, device=y.device) < self.expected if is_sampling and self.expected else None
         step_need = self._need(need.weights or is_mixed is not None)
-        states: list[Tensor] = []
-        contexts: list[Tensor] = []
-        attentions: list[Attended] = []
+        states, contexts, attentions = list[Tensor](), list[Tensor](), list[Attended]()
         for t in range(y.shape[1]):
             previous = cells[-1][0].unsqueeze(1)
             attended, attention_state = self._attend_step(previous, memory, lengths, attention_state, step_need)
@@ -91,17 +85,9 @@ class CaptionDecoder(AttentionDecoder):
             states.append(s)
             contexts.append(context)
             attentions.append(attended)
-
-        def joined(of: Callable[[Attended], Tensor | None]) -> Tensor | None:
-            parts = [part for attended in attentions if (part := of(attended)) is not None]
-            return torch.cat(parts, dim=1) if parts else None
-
-        return DecoderOutput(
-            self._read(torch.stack(states, dim=1), y, torch.cat(contexts, dim=1)),
-            joined(lambda attended: attended.weights) if need.weights else None,
-            joined(lambda attended: attended.log_prob),
-            joined(lambda attended: attended.entropy),
-        )
+        attended = join_attended(attentions)
+        out = self._read(torch.stack(states, dim=1), y, torch.cat(contexts, dim=1))
+        return DecoderOutput(out, attended.weights if need.weights else None, attended.log_prob, attended.entropy)
 
     def init_state(self, encoded: EncoderOutput, lengths: Tensor, hypotheses: int = 1) -> RecurrentState:
         return self._start(encoded, lengths, self.bridge(encoded.summary), hypotheses)
