@@ -103,16 +103,6 @@ def test_a_scheme_is_read_without_constraints() -> None:
     assert crf.span_marginals(emissions, [[span]], scheme=scheme)[0][0] == pytest.approx(want, abs=1e-9)
 
 
-def test_a_masked_position_is_a_deleted_position() -> None:
-    crf = regard.CRF(5)
-    emissions, tags = torch.randn(1, 7, 5), torch.randint(5, (1, 7))
-    mask = torch.tensor([[False, True, True, False, False, True, False]])
-    short, gold = emissions[:, mask[0]], tags[:, mask[0]]
-    torch.testing.assert_close(crf.loss(emissions, tags, mask), crf.loss(short, gold))
-    torch.testing.assert_close(crf.marginals(emissions, mask)[:, mask[0]], crf.marginals(short))
-    assert crf.decode(emissions, mask) == crf.decode(short)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     crf = regard.CRF(3).to(dtype)

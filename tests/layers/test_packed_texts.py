@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from regard.layers.lengths import inside_lengths
 from regard.layers.packed_texts import POOLINGS, PackedTexts, packs
-from regard.layers.text_pooling import inside_lengths, pool
+from regard.layers.text_pooling import pool
 
 TEXTS = [[5, 6, 7], [8], [9, 5]]
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.layers.text_pooling import POOLINGS, inside_lengths, pool
+from regard.layers.lengths import inside_lengths
+from regard.layers.text_pooling import POOLINGS, pool
 
 
 @pytest.mark.parametrize("how", POOLINGS)

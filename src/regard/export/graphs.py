@@ -22,8 +22,7 @@ from regard.inference.exportable import Exportable
 from regard.layers.text_pooling import pool
 from regard.models.bert import BERT, BERTMaskedLM
 from regard.models.gpt2 import GPT2
-from regard.models.transfer.classifier import EncoderClassifier
-from regard.models.transfer.released_classifier import ReleasedClassifier
+from regard.models.transfer.classifier import EncoderClassifier, ReleasedClassifier
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transformer import Transformer
 

@@ -21,8 +21,7 @@ from regard.models.language_model import LanguageModel
 from regard.models.pretrained import save_pretrained
 from regard.models.pretrained.folder import CONFIG, GENERATION, SAFETENSORS
 from regard.models.pretrained.loading import SAVED_AS, saved_as
-from regard.models.transfer.classifier import EncoderClassifier
-from regard.models.transfer.released_classifier import ReleasedClassifier
+from regard.models.transfer.classifier import EncoderClassifier, ReleasedClassifier
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transformer import Transformer
 

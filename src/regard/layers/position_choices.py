@@ -1,16 +1,18 @@
 """Positions of Transformers by name: added to the embeddings or to the scores, or a rotation of queries and keys."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from torch import Tensor, nn
 
+from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.position import HalfWave, LearnedPositions, Rotary, Sinusoidal
 from regard.common import checks
 from regard.common.options.checks import check_even_heads
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName
+from regard.layers.head_attention import head_attention
 
 # factories that take the length of the longest text and the width
 ADDED: dict[str, Callable[[int, int], nn.Module]] = {
@@ -48,12 +50,13 @@ class PositionChoice:
         """The layer that adds them to the embeddings, if they are added there."""
         return ADDED[self.name](self.longest, self.width) if self.name in ADDED else None
 
-    def bias(self) -> Bias | None:
-        """The bias of one layer, if they are added to the scores."""
-        return BIASES[self.name](self.width, self.heads, self.causal) if self.name in BIASES else None
-
-    def rotary(self) -> Rotary | None:
-        return Rotary(self.width // self.heads) if self.name == "rotary" else None
+    def multi_head(self, attention: str | Sequence[str] | None) -> MultiHead:
+        """The self-attention of one layer, to whose scores, queries and keys they may be added; `attention` is that of
+        `head_attention`."""
+        dim = self.width // self.heads
+        bias = BIASES[self.name](self.width, self.heads, self.causal) if self.name in BIASES else None
+        rotate = Rotary(dim) if self.name == "rotary" else None
+        return MultiHead(self.width, self.heads, attention=head_attention(attention, dim, bias), rotate=rotate)
 
     @property
     def bound(self) -> int | None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.common import checks
+from regard.layers.lengths import inside_lengths
 
 
 def _mean(states: Tensor, inside: Tensor) -> Tensor:
@@ -37,6 +38,6 @@ def pool(states: Tensor, inside: Tensor, how: str) -> Tensor:  # "*b t d", "*b t
     return POOLINGS[how](states, inside)
 
 
-def inside_lengths(lengths: Tensor, longest: int) -> Tensor:  # "*b" -> "*b t"
-    """Whether a token is no padding."""
-    return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(-1)
+def pool_texts(states: Tensor, lengths: Tensor, how: str) -> Tensor:  # "*b t d", "*b" -> "*b d"
+    """`pool` of texts that are padded behind their lengths."""
+    return pool(states, inside_lengths(lengths, states.shape[-2]), how)

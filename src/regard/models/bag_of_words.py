@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
 from regard.common import checks
+from regard.layers.lengths import inside_lengths
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 
 # an odd factor near 2⁶⁴ divided by the golden ratio spreads neighbouring numbers  (Knuth 1998, 6.4)
@@ -41,7 +42,7 @@ class BagOfWords(TextClassifier):
                 f"tokens must be (texts, words) with one length per text, got {checks.shape(tokens)} and "
                 f"{checks.shape(lengths)}; pad the texts"
             )
-        is_real = torch.arange(tokens.shape[1], device=tokens.device) < lengths.unsqueeze(-1)  # "b t"
+        is_real = inside_lengths(lengths, tokens.shape[1])  # "b t"
         logits = self.weights(tokens.masked_fill(~is_real, self.padding)) + self.bias
         if self.pairs is not None and tokens.shape[1] > 1:
             logits = logits + self.pairs(self.buckets(tokens).masked_fill(~is_real[:, 1:], self.bigrams))

@@ -6,11 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
-from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
 from regard.common import checks
 from regard.layers.dropout import Dropout
-from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
 from regard.losses.vocabulary import vocabulary_loss
@@ -69,16 +67,10 @@ class BERT(nn.Module):
         self.dropout = Dropout(dropout)
 
         def layer() -> EncoderLayer:
-            heads_layer = MultiHead(
-                width,
-                heads,
-                attention=head_attention(attention, width // heads, self.positions.bias()),
-                rotate=self.positions.rotary(),
-            )
             return EncoderLayer(
                 width,
                 feed,
-                heads_layer,
+                self.positions.multi_head(attention),
                 norm_first=norm == "pre",
                 dropout=dropout,
                 norm=lambda dim: nn.LayerNorm(dim, eps),

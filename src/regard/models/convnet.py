@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.common import checks
 from regard.gates.catalogue import optional_gate
+from regard.layers.lengths import inside_lengths
 
 MakeGate = Callable[[int], nn.Module]  # takes the number of channels
 # convolutions by the number of axes of positions; of three, the first is time
@@ -99,7 +100,7 @@ def cut(x: Tensor, lengths: Tensor | None) -> Tensor:  # "b c t *s", "b"
     """x with zeros behind the lengths, as a convolution finds them behind the end of a shorter map."""
     if lengths is None:
         return x
-    outside = torch.arange(x.shape[2], device=x.device) >= lengths.unsqueeze(-1)  # "b t"
+    outside = ~inside_lengths(lengths, x.shape[2])
     return x.masked_fill(outside[:, None].unflatten(-1, (x.shape[2], *[1] * (x.ndim - 3))), 0.0)
 
 

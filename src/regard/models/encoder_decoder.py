@@ -54,6 +54,10 @@ class EncoderDecoder(nn.Module, ABC):
     def step(self, tokens: Tensor, state: Any, weights: bool = False) -> Step:  # "b n" -> "b n v"
         """The logits of the token after these, and the next state."""
 
+    def encoded_lengths(self, lengths: Tensor) -> Tensor:  # "b" -> "b"
+        """The number of states that the encoder makes of sources of these lengths."""
+        return lengths
+
     def logits(self, states: Tensor) -> Tensor:  # "… d" -> "… v"
         return self.output(states)
 
@@ -154,10 +158,6 @@ class RecurrentEncoderDecoder(EncoderDecoder):
     @abstractmethod
     def encode(self, source: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s …", "b"
         """The states of the source that the decoder attends to, and their summary."""
-
-    @abstractmethod
-    def encoded_lengths(self, lengths: Tensor) -> Tensor:  # "b" -> "b"
-        """The number of states of sources of these lengths."""
 
     def teacher_force(self, source: Tensor, lengths: Tensor, target: Tensor, need: Need = NOTHING) -> DecoderOutput:
         y = self.dropout(self.target(target))

@@ -10,7 +10,6 @@ from regard.common import checks
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
 from regard.layers.gelu import TanhGELU
-from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import ADDED, PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
 from regard.models.language_model import TransformerLanguageModel, init_weights
@@ -84,16 +83,11 @@ class GPT2(TransformerLanguageModel):
         self.embedding = nn.Embedding(vocabulary, width)
         self.place = choice.added()
         self.dropout = Dropout(dropout)
-
-        def multi_head() -> MultiHead:
-            attention_layer = head_attention(attention, width // heads, choice.bias())
-            return MultiHead(width, heads, attention=attention_layer, rotate=choice.rotary())
-
         self.stack = gpt2_stack(
             width,
             feed,
             layers,
-            multi_head,
+            lambda: choice.multi_head(attention),
             activation=activation,
             eps=eps,
             dropout=dropout,

@@ -71,6 +71,3 @@ class Seq2Seq(RecurrentEncoderDecoder):
 
     def encode(self, source: Tensor, lengths: Tensor) -> EncoderOutput:  # "b s", "b"
         return self.encoder(self.dropout(self.source(source)), lengths)
-
-    def encoded_lengths(self, lengths: Tensor) -> Tensor:
-        return lengths

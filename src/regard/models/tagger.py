@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from regard.attn.catalogue import MECHANISMS, width
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import DynamicCoAttention
-from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Lengths, Mask
 from regard.attn.terms.read import Argmax, Sample
 from regard.common import checks
@@ -19,9 +18,10 @@ from regard.kernels.crf import Potentials
 from regard.layers.character_convolution import CharacterConvolution
 from regard.layers.crf import CRF
 from regard.layers.dropout import Dropout
-from regard.layers.head_attention import head_attention
+from regard.layers.lengths import inside_lengths
 from regard.layers.position_choices import PositionChoice
 from regard.layers.rnn.encoder import Encoder
+from regard.layers.text_pooling import pool_texts
 from regard.layers.transformer import EncoderLayer
 
 
@@ -75,8 +75,7 @@ class Tagger(nn.Module, ABC):
         states = self.dropout(states)
         intents = None
         if self.intent is not None:
-            outside = torch.arange(states.shape[1], device=states.device) >= lengths.unsqueeze(1)
-            intents = self.intent(states.masked_fill(outside.unsqueeze(-1), -torch.inf).amax(1))
+            intents = self.intent(pool_texts(states, lengths, "max"))
         return TaggerOutput(self.emission(states), intents)
 
     def potentials(self, emissions: Tensor) -> Potentials:
@@ -160,7 +159,7 @@ class RecurrentTagger(WordTagger):
         mask: Mask | Tensor = Lengths(lengths)
         if isinstance(self.attention, AttentionFlow):
             # reads the queries as well as the keys, so both are masked
-            inside = torch.arange(states.shape[1], device=states.device) < lengths.unsqueeze(1)
+            inside = inside_lengths(lengths, states.shape[1])
             mask = inside.unsqueeze(-1) & inside.unsqueeze(-2)
         attended = self.attention(self.dropout(states), states, mask=mask)
         return self.norm(states + self.mix(attended))
@@ -201,12 +200,7 @@ class TransformerTagger(WordTagger):
             EncoderLayer(
                 width,
                 4 * width if feed is None else feed,
-                MultiHead(
-                    width,
-                    heads,
-                    attention=head_attention(attention, width // heads, self.positions.bias()),
-                    rotate=self.positions.rotary(),
-                ),
+                self.positions.multi_head(attention),
                 norm_first=True,
                 dropout=dropout,
             )
@@ -246,7 +240,7 @@ class WindowTagger(WordTagger):
         self._finish(hidden)
 
     def states(self, x: Tensor, lengths: Tensor) -> Tensor:
-        inside = (torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)).unsqueeze(-1)
+        inside = inside_lengths(lengths, x.shape[1]).unsqueeze(-1)
         padded = nn.functional.pad(torch.where(inside, x, 0), (0, 0, 1, 1))
         return torch.relu(self.hidden(torch.cat([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], -1)))
 

@@ -16,7 +16,7 @@ from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
-from regard.layers.length_groups import length_groups
+from regard.layers.lengths import length_groups
 from regard.layers.native_decoder import encode_position, native_encode, native_step, stack_caches
 from regard.layers.position_choices import PositionChoice
 from regard.layers.rnn.decoder_base import DecoderOutput
@@ -113,24 +113,25 @@ class Transformer(EncoderDecoder):
         self.scale = math.sqrt(width) if scale is None else scale
         self.positions = choices[0]
         self.longest = self.positions.bound
-
-        def multi_head(choice: PositionChoice | None) -> MultiHead:
-            bias, rotary = (None, None) if choice is None else (choice.bias(), choice.rotary())
-            layer = head_attention(attention, width // heads, bias)
-            return MultiHead(width, heads, attention=layer, rotate=rotary)
-
         self.source_place, self.target_place = (choice.added() or nn.Identity() for choice in choices)
         first = norm == "pre"
         self.encoder = nn.ModuleList(
-            EncoderLayer(width, feed, multi_head(choices[0]), norm_first=first, dropout=dropout, activation=activation)
+            EncoderLayer(
+                width,
+                feed,
+                choices[0].multi_head(attention),
+                norm_first=first,
+                dropout=dropout,
+                activation=activation,
+            )
             for _ in range(layers)
         )
         self.decoder = nn.ModuleList(
             DecoderLayer(
                 width,
                 feed,
-                multi_head(choices[1]),
-                multi_head(None),
+                choices[1].multi_head(attention),
+                MultiHead(width, heads, attention=head_attention(attention, width // heads)),
                 norm_first=first,
                 dropout=dropout,
                 activation=activation,

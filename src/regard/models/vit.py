@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attn.multihead import MultiHead
 from regard.common import checks
 from regard.layers.dropout import Dropout
-from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import PositionChoice
 from regard.layers.transformer import Activation, EncoderLayer
 from regard.models.bert import Pooler
@@ -60,12 +58,7 @@ class ViT(nn.Module):
             EncoderLayer(
                 width,
                 feed,
-                MultiHead(
-                    width,
-                    heads,
-                    attention=head_attention(attention, width // heads, self.positions.bias()),
-                    rotate=self.positions.rotary(),
-                ),
+                self.positions.multi_head(attention),
                 norm_first=True,
                 dropout=dropout,
                 norm=lambda dim: nn.LayerNorm(dim, eps),

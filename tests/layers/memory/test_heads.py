@@ -9,12 +9,10 @@ from torch import Tensor
 from regard.layers.memory.heads import (
     Address,
     MemoryHeads,
-    MemoryWrite,
     WrittenMemory,
     content_weights,
     move_heads,
     sharpen,
-    shift_weights,
 )
 
 # sizes that share no factor
@@ -97,35 +95,6 @@ def test_a_step_erases_adds_and_reads(reads: int, writes: int) -> None:
     assert all(map(torch.equal, memory, copied))
 
 
-def test_parts_against_torch() -> None:
-    """Similarities and circular convolutions of torch."""
-    torch.manual_seed(2)
-    key, matrix, strength = torch.randn(B, 3, W), torch.randn(B, N, W), 5 * torch.rand(B, 3)
-    cosine = torch.nn.functional.cosine_similarity(key.unsqueeze(2), matrix.unsqueeze(1), dim=-1)
-    torch.testing.assert_close(content_weights(key, strength, matrix), (strength.unsqueeze(-1) * cosine).softmax(-1))
-    weights, shift = torch.rand(B, N).softmax(-1), torch.rand(B, 5).softmax(-1)
-    around = torch.nn.functional.pad(weights.unsqueeze(0), (2, 2), mode="circular")
-    # conv1d correlates
-    want = torch.nn.functional.conv1d(around, shift.flip(-1).unsqueeze(1), groups=B).squeeze(0)
-    torch.testing.assert_close(shift_weights(weights, shift), want)
-
-
-def test_a_shift_moves_the_head_around_the_end() -> None:
-    weights = torch.eye(N)[[0, N - 1]]
-    forth, back = torch.tensor([0.0, 0, 1]), torch.tensor([1.0, 0, 0])
-    assert shift_weights(weights, forth.expand(2, 3)).argmax(-1).tolist() == [1, 0]
-    assert shift_weights(weights, back.expand(2, 3)).argmax(-1).tolist() == [N - 1, N - 2]
-
-
-def test_empty_keys_and_small_weights_in_float16() -> None:
-    """Its smallest numbers are much greater than those of other types."""
-    key, matrix = torch.zeros(1, 1, W, dtype=torch.float16), torch.zeros(1, N, W, dtype=torch.float16)
-    content = content_weights(key, torch.ones(1, 1, dtype=torch.float16), matrix)
-    torch.testing.assert_close(content, torch.full_like(content, 1 / N))
-    one = torch.eye(128, dtype=torch.float16)[:1]
-    assert torch.equal(sharpen(one, torch.ones(1, dtype=torch.float16)), one)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tiny_weights_and_empty_keys_are_no_nan(dtype: torch.dtype) -> None:
     """Powers of small weights underflow, and a key of zeros has no direction."""
@@ -177,16 +146,6 @@ def test_an_empty_memory_has_its_heads_at_the_first_location() -> None:
     assert memory.read.shape == (B, 3 * W)
     assert torch.equal(memory.weights[..., 0], torch.ones(B, 5))
     torch.testing.assert_close(memory.read, memory.matrix[:, 0].repeat(1, 3))
-
-
-def test_heads_overwrite_what_they_erase() -> None:
-    """One head that erases all and adds a sets its location to a, whatever was there."""
-    matrix, weights = torch.randn(1, N, W), torch.eye(N)[3].view(1, 1, N)
-    add = torch.randn(1, 1, W)
-    after = MemoryWrite()(weights, torch.ones(1, 1, W), add, matrix)
-    torch.testing.assert_close(after[0, 3], add[0, 0])
-    others = [0, 1, 2, 4, 5, 6]
-    assert torch.equal(after[0, others], matrix[0, others])
 
 
 def test_bad_sizes() -> None:

@@ -92,16 +92,6 @@ def test_a_layer_that_somebody_listens_to_is_called(cell: str) -> None:
     assert len(heard) == 2
 
 
-def test_who_listens_to_all_modules_hears_the_layer() -> None:
-    encoder, heard = Encoder(D, H), list[type]()
-    hook = nn.modules.module.register_module_forward_hook(lambda layer, *_: heard.append(type(layer)))
-    try:
-        encoder(torch.randn(B, T, D), LENGTHS)
-    finally:
-        hook.remove()
-    assert nn.GRU in heard
-
-
 @pytest.mark.parametrize("cell", CELLS)
 def test_weights_that_are_pruned_stay_so(cell: str) -> None:
     encoder = Encoder(D, H, cell=cell)
@@ -156,22 +146,6 @@ def test_steps_are_the_run(cell: str, layers: int, fed: int) -> None:
         torch.testing.assert_close(got, want)
         for one, other in zip(torch.autograd.grad(got, inputs, way, allow_unused=True), theirs, strict=True):
             torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("cell", CELLS)
-def test_steps_are_those_of_torch(cell: str) -> None:
-    """nn.GRU or nn.LSTM called for one step after the other, states and all."""
-    stack = stirred(Stack(D, H, layers=2, cell=cell))
-    x, ours = torch.randn(B, T, D), states(stack)
-    steps = stack.steps(x)
-    theirs = tuple(torch.stack(part) for part in zip(*ours, strict=True))
-    for t in range(T):
-        h, ours = steps.step(t, None, ours)
-        out, theirs = stack.rnn(x[:, t : t + 1], theirs if cell == "lstm" else theirs[0])
-        theirs = theirs if cell == "lstm" else (theirs,)
-        torch.testing.assert_close(h, out[:, 0])
-        for part, other in zip(zip(*ours, strict=True), theirs, strict=True):
-            torch.testing.assert_close(torch.stack(part), other)
 
 
 @pytest.mark.parametrize("cell", CELLS)

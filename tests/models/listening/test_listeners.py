@@ -9,8 +9,8 @@ from tests.for_each import for_each
 from regard.attn.call import Need
 from regard.data.text.special_tokens import BOS, EOS, PAD, UNK
 from regard.decoding.search import Beam, Greedy, run_search
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.listening.listen_attend_spell import ListenAttendSpell
-from regard.models.listening.listener import Listener
 from regard.models.listening.online import HeardToken, listen, start_listening
 from regard.models.listening.speech_transformer import SpeechTransformer
 
@@ -18,12 +18,12 @@ MELS, VOCABULARY = 7, 11
 LENGTHS = torch.tensor([13, 29, 5])
 
 
-def spelling(attention: str, **options: object) -> Callable[[], Listener]:
+def spelling(attention: str, **options: object) -> Callable[[], EncoderDecoder]:
     sizes = {"width": 6, "hidden": 10, "dropout": 0.0, "attention": attention, **options}
     return lambda: ListenAttendSpell(MELS, VOCABULARY, **sizes)  # type: ignore[arg-type]
 
 
-MODELS: dict[str, Callable[[], Listener]] = {
+MODELS: dict[str, Callable[[], EncoderDecoder]] = {
     name: spelling(name) for name in ("additive", "location-sensitive", "monotonic", "mocha", "multi-head")
 }
 MODELS |= {
@@ -33,7 +33,7 @@ MODELS |= {
 every_model = for_each("name", MODELS)
 
 
-def build(name: str) -> tuple[Listener, torch.Tensor, torch.Tensor]:
+def build(name: str) -> tuple[EncoderDecoder, torch.Tensor, torch.Tensor]:
     torch.manual_seed(3)
     model = MODELS[name]().eval()
     target = torch.cat([torch.full((3, 1), BOS), torch.randint(4, VOCABULARY, (3, 4))], 1)

@@ -74,16 +74,6 @@ def test_padding_and_empty_turns_are_absent() -> None:
     torch.testing.assert_close(model(given._replace(turns=junk)), scores)
 
 
-def test_turns_without_any_word_give_zeros() -> None:
-    model, given = build(), inputs([[2, 2]], [3])
-    nothing = given._replace(turn_lengths=torch.zeros(1, 2, dtype=torch.int64)).turns.requires_grad_()
-    empty = given._replace(turns=nothing, turn_lengths=torch.zeros(1, 2, dtype=torch.int64))
-    assert not model.image(empty).any()
-    model(empty).sum().backward()
-    assert nothing.grad.isfinite().all()
-    assert not nothing.grad.any()
-
-
 def test_gradients() -> None:
     model = build()
     given = inputs([[3, 2], [4, 0]], [4, 2])

@@ -5,7 +5,7 @@ import torch
 from tests.models.matching.test_deep_attention_matching import DIM, inputs
 
 from regard.models.matching.deep_attention_matching import TurnVectors
-from regard.models.matching.text_similarity import TextSimilarity
+from regard.models.matching.response_selector import TextSimilarity
 
 
 def build() -> TextSimilarity:

@@ -27,10 +27,15 @@ class DecoderOutput(NamedTuple):
     entropy: Tensor | None = None  # "b t", of the distribution it sampled from
 
 
-def join_attended(attentions: Sequence[Attended]) -> Attended:  # "b 1 …" each -> "b t …"
-    """The results of all steps as one; None if they were not requested."""
-    parts = zip(*attentions, strict=True)
-    return Attended(*(None if steps[0] is None else torch.cat(steps, dim=1) for steps in parts))
+def join_attended(steps: Sequence[Attended]) -> Attended:  # "b 1 …" each -> "b t …"
+    """Output, weights, log-probabilities and entropies of all steps; None if they were not requested."""
+
+    def join(name: str) -> Tensor | None:
+        parts = [getattr(step, name) for step in steps]
+        return None if parts[0] is None else torch.cat(parts, dim=1)
+
+    out = torch.cat([step.out for step in steps], dim=1)
+    return Attended(out, join("weights"), join("log_prob"), entropy=join("entropy"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from regard.common import checks
 from regard.layers.dropout import Dropout
+from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.cells import state_parts
 from regard.layers.rnn.encoder import Encoder
 
@@ -46,7 +47,7 @@ class Pyramid(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:  # "b s d", "b" -> "b ⌈s/2ⁿ⌉ k"
         # padding beside the last frame must be zero, as it is where the frame is the last of the batch
-        x = x * (torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(-1)).unsqueeze(-1)
+        x = x * inside_lengths(lengths, x.shape[1]).unsqueeze(-1)
         for n, layer in enumerate(self.layers):
             x = _pairs(self.dropout(x) if n else x)
             lengths = (lengths + 1) // 2

@@ -103,10 +103,7 @@ class AttentionMemory(AgentMemory):
         return [layer for layer in self.layers if isinstance(layer, MemoryLayer)]
 
     def init_state(self, count: int) -> MemoryState:
-        nothing = next(self.parameters()).new_empty(count, 0, self.width)
-        return MemoryState(
-            (nothing,) * len(self.layers), torch.empty(count, 0, dtype=torch.int64, device=nothing.device)
-        )
+        return MemoryState.empty([next(self.parameters()).new_empty(count, 0, self.width)] * len(self.layers))
 
     def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:
         ids = torch.cat([state.episodes, episodes], 1)

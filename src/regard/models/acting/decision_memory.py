@@ -41,8 +41,7 @@ class DecisionMemory(AgentMemory):
         init_weights(self, residual_std=0.02 / (2 * layers) ** 0.5)
 
     def init_state(self, count: int) -> MemoryState:
-        nothing = self.time.weight.new_empty(count, 0, _TOKENS * self.width)
-        return MemoryState((nothing,), torch.empty(count, 0, dtype=torch.int64, device=nothing.device))
+        return MemoryState.empty([self.time.weight.new_empty(count, 0, _TOKENS * self.width)])
 
     def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:  # "b t 3·d", "b t" -> "b t d"
         past = state.episodes.shape[1]

@@ -1,7 +1,7 @@
 """AgentMemory: the past of an agent as a value, read on whole segments or step by step; none, and recurrent ones."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,12 @@ class MemoryState(NamedTuple):
     def to(self, device: torch.device) -> "MemoryState":
         return MemoryState(tuple(t.to(device) for t in self.tensors), self.episodes.to(device))
 
+    @staticmethod
+    def empty(tensors: Sequence[Tensor]) -> "MemoryState":  # "b 0 …" each
+        """The memory before the first step."""
+        first = tensors[0]
+        return MemoryState(tuple(tensors), torch.empty(len(first), 0, dtype=torch.int64, device=first.device))
+
     def select(self, rows: Tensor) -> "MemoryState":  # "n"
         """The memory of these games."""
         return MemoryState(tuple(t[rows] for t in self.tensors), self.episodes[rows])
@@ -35,13 +41,16 @@ class ActingSteps(ABC):
     def read(self, x: Tensor, episodes: Tensor) -> Tensor:  # "b d", "b" -> "b d"
         """The output of the memory at this step."""
 
-    @abstractmethod
+    def __init__(self, state: MemoryState) -> None:
+        self._now = self._next = state
+
     def advance(self) -> None:
         """Goes on to the next step."""
+        self._now = self._next
 
-    @abstractmethod
     def state(self) -> MemoryState:
         """The memory after the steps so far."""
+        return self._now
 
 
 class SegmentSteps(ActingSteps):
@@ -50,20 +59,14 @@ class SegmentSteps(ActingSteps):
     def __init__(
         self, memory: "AgentMemory", state: MemoryState, window: int, keep: Callable[[Tensor], Tensor]
     ) -> None:
+        super().__init__(state)
         self.memory, self.window, self.keep = memory, window, keep
-        self._now = self._next = state
 
     def read(self, x: Tensor, episodes: Tensor) -> Tensor:
         x, episodes = x.unsqueeze(1), episodes.unsqueeze(1)
         kept = torch.cat([self._now.tensors[0], self.keep(x)], 1)[:, -self.window :]
         self._next = MemoryState((kept,), torch.cat([self._now.episodes, episodes], 1)[:, -self.window :])
         return self.memory(x, self._now, episodes).squeeze(1)
-
-    def advance(self) -> None:
-        self._now = self._next
-
-    def state(self) -> MemoryState:
-        return self._now
 
 
 class AgentMemory(nn.Module, ABC):
@@ -99,17 +102,8 @@ class NoMemory(AgentMemory):
 
 
 class _NothingToRemember(ActingSteps):
-    def __init__(self, state: MemoryState) -> None:
-        self._state = state
-
     def read(self, x: Tensor, episodes: Tensor) -> Tensor:
         return x
-
-    def advance(self) -> None:
-        pass
-
-    def state(self) -> MemoryState:
-        return self._state
 
 
 class EpisodeCell(nn.Module):
@@ -164,16 +158,10 @@ class CellMemory(AgentMemory):
 
 class _RecurrentSteps(ActingSteps):
     def __init__(self, cell: EpisodeCell, state: MemoryState) -> None:
+        super().__init__(state)
         self.cell = cell
-        self._now = self._next = state
 
     def read(self, x: Tensor, episodes: Tensor) -> Tensor:
         cells = self.cell(x, self._now.tensors, episodes == self._now.episodes[:, 0])
         self._next = MemoryState(cells, episodes.unsqueeze(-1))
         return cells[0]
-
-    def advance(self) -> None:
-        self._now = self._next
-
-    def state(self) -> MemoryState:
-        return self._now

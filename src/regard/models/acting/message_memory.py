@@ -41,9 +41,7 @@ class MessageMemory(AgentMemory):
         return discretise_regularise(self.message(x), noise)
 
     def init_state(self, count: int) -> MemoryState:
-        device = self.message.weight.device
-        nothing = self.message.weight.new_empty(count, 0, self.bits)
-        return MemoryState((nothing,), torch.empty(count, 0, dtype=torch.int64, device=device))
+        return MemoryState.empty([self.message.weight.new_empty(count, 0, self.bits)])
 
     def forward(self, x: Tensor, state: MemoryState, episodes: Tensor) -> Tensor:
         messages = torch.cat([state.tensors[0].to(x.dtype), self.send(x)], 1)

@@ -119,8 +119,8 @@ class PlacesSteps(ActingSteps):
     place_read: PlaceRead
 
     def __init__(self, memory: PlacesMemory, state: MemoryState) -> None:
+        super().__init__(state)
         self.memory = memory
-        self._now = self._next = state
 
     def read(self, x: Tensor, episodes: Tensor, noise: Tensor | None = None) -> Tensor:  # "b d", "b", "b p"
         """`noise` of Gumbel's distribution draws the place of a hard read."""
@@ -134,9 +134,3 @@ class PlacesSteps(ActingSteps):
         self.place_read = place_read
         self._next = MemoryState(cells, episodes.unsqueeze(-1))
         return place_read.out
-
-    def advance(self) -> None:
-        self._now = self._next
-
-    def state(self) -> MemoryState:
-        return self._now

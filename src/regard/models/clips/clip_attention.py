@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from regard.attn import observer
 from regard.attn.call import NOTHING, Need
 from regard.common import checks
+from regard.layers.lengths import inside_lengths
 from regard.layers.query_pooling import QueryPooling
 from regard.models.clips.clip_model import ClipModel, ClipOutput, prefix_lengths
 from regard.models.clips.encoders import ClipEncoder, EncodedClip
@@ -58,7 +59,7 @@ def _read_places(pooling: QueryPooling | None, encoded: EncodedClip) -> Tensor: 
     states, lengths, grid = encoded
     if pooling is None:
         return states.squeeze(2)
-    real = torch.arange(states.shape[1], device=states.device) < lengths[:, None]
+    real = inside_lengths(lengths, states.shape[1])
     rows = states[real]  # "n p d"
     with observer.spatial_keys(grid):
         read = pooling(rows, lengths.new_full((len(rows),), rows.shape[1])).flatten(1)

@@ -14,6 +14,7 @@ from regard.layers.conv.decoder import ConvolutionalDecoder, ConvSource, ConvSta
 from regard.layers.conv.gated_convolution import HALF, GatedConvolution
 from regard.layers.conv.weight_norm import WeightNormLinear
 from regard.layers.dropout import Dropout
+from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.models.encoder_decoder import EncoderDecoder, check_learned_positions, embeddings
 
@@ -74,7 +75,7 @@ class ConvSeq2Seq(EncoderDecoder):
     def encode(self, source: Tensor, lengths: Tensor) -> ConvSource:  # "b s", "b"
         check_learned_positions(self.longest, "source", source.shape[1])
         e = self.dropout(add_positions(self.source(source), self.source_place))
-        is_token = (torch.arange(source.shape[1], device=source.device) < lengths[:, None]).unsqueeze(-1)
+        is_token = inside_lengths(lengths, source.shape[1]).unsqueeze(-1)
         x = self.encoder_first(e)
         for layer in self.encoder:
             side = layer.kernel // 2  # type: ignore[operator]

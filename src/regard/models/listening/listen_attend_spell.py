@@ -14,7 +14,6 @@ from regard.layers.rnn.decoder_base import AttentionDecoder
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.pyramid import Pyramid
 from regard.models.encoder_decoder import RecurrentEncoderDecoder, build_decoder
-from regard.models.listening.listener import Listener
 
 
 def _stopping(query: int, key: int, chunk: bool = False) -> Monotonic:
@@ -31,7 +30,7 @@ _ATTENTIONS: dict[str, Factory] = {"monotonic": _stopping, "mocha": functools.pa
 _FAST = 20.0
 
 
-class ListenAttendSpell(RecurrentEncoderDecoder, Listener):
+class ListenAttendSpell(RecurrentEncoderDecoder):
     """p(y_t | y_<t, x) of frames x "b s m", by Pyramid and an attentional decoder  (Chan et al. 2016).
 
     `attention` is a name of MECHANISMS or a factory like those in it; None is "location-sensitive", or "monotonic" if

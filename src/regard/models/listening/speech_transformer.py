@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.common import checks
 from regard.decoding.protocol import Step
+from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.decoder_base import DecoderOutput
-from regard.models.listening.listener import Listener
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer import Transformer, TransformerState
 
 
@@ -33,13 +34,13 @@ class FrameConvolutions(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:  # "b s m", "b" -> "b ⌈s/2ⁿ⌉ d"
         for layer in self.layers:
             # behind the end every convolution reads zeros, as it does behind the longest of a batch
-            x = x * (torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(-1)).unsqueeze(-1)
+            x = x * inside_lengths(lengths, x.shape[1]).unsqueeze(-1)
             x = torch.relu(layer(x.transpose(1, 2))).transpose(1, 2)
             lengths = (lengths + 1) // 2
         return self.norm(x)
 
 
-class SpeechTransformer(Listener):
+class SpeechTransformer(EncoderDecoder):
     """p(y_t | y_<t, x) of frames x "b s m", by convolutions and a Transformer  (Dong et al. 2018).
 
     `attention` is a name of MECHANISMS for all heads. Every 2^`convolutions` frames are one vector.

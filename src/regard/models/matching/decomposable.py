@@ -11,7 +11,7 @@ from regard.attn.terms.score import Score, dot, widen
 from regard.attn.terms.tiles import offsets
 from regard.common import checks
 from regard.layers.dropout import Dropout
-from regard.layers.text_pooling import inside_lengths
+from regard.layers.lengths import inside_lengths
 from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention
 
 

@@ -11,7 +11,7 @@ from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Dot
 from regard.common import checks
 from regard.layers.dropout import Dropout
-from regard.layers.text_pooling import inside_lengths
+from regard.layers.lengths import inside_lengths
 from regard.models.matching.pair_matcher import plain_attention
 
 

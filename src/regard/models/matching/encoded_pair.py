@@ -10,7 +10,7 @@ from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.score import Cosine, Dot
 from regard.common import checks
 from regard.layers.dropout import Dropout
-from regard.layers.text_pooling import inside_lengths, pool
+from regard.layers.text_pooling import pool_texts
 from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention, pool_both
 from regard.models.matching.word_matcher import PairModel
 from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
@@ -135,7 +135,7 @@ class CoMatcher(PairMatcher):
             pool_both(torch.relu(self.compare(torch.cat([x, other, x - other, x * other], -1))), count)
             for x, other, count in zip((a, b), read, lengths, strict=True)
         ]
-        means = [pool(x, inside_lengths(count, x.shape[1]), "mean") for x, count in zip((a, b), lengths, strict=True)]
+        means = [pool_texts(x, count, "mean") for x, count in zip((a, b), lengths, strict=True)]
         features = torch.cat([*pooled, (means[0] - means[1]).abs(), means[0] * means[1]], -1)
         hidden = torch.tanh(self.feed(self.dropout(features)))
         return self.output(self.dropout(hidden))
@@ -175,7 +175,7 @@ class PairEncoder(PairModel):
 
     def forward(self, inputs: JoinedTexts) -> Tensor:  # -> "b k"
         states = self.encoder(inputs.tokens, inputs.lengths, inputs.types)
-        pooled = pool(states, inside_lengths(inputs.lengths, states.shape[1]), self.pooling)
+        pooled = pool_texts(states, inputs.lengths, self.pooling)
         return self.output(self.dropout(torch.tanh(self.feed(self.dropout(pooled)))))
 
     @property

@@ -11,7 +11,7 @@ from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import WeightedSum
 from regard.common import checks
-from regard.layers.text_pooling import inside_lengths, pool
+from regard.layers.text_pooling import pool_texts
 
 
 class PairMatcher(nn.Module, ABC):
@@ -45,8 +45,7 @@ def cross_attend(
 
 def pool_both(x: Tensor, lengths: Tensor) -> Tensor:  # "b n d", "b" -> "b 2d"
     """The mean and the maximum over tokens."""
-    inside = inside_lengths(lengths, x.shape[1])
-    return torch.cat([pool(x, inside, "mean"), pool(x, inside, "max")], -1)
+    return torch.cat([pool_texts(x, lengths, how) for how in ("mean", "max")], -1)
 
 
 def plain_attention(name: str, dim: int) -> Attention:

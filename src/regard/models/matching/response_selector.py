@@ -7,12 +7,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from regard.common import checks
 from regard.data.text.words import WordInputs
 from regard.layers.character_convolution import CharacterConvolution
+from regard.layers.lengths import inside_lengths
+from regard.layers.text_pooling import pool_texts
 from regard.models.matching.deep_attention_matching import DeepAttentionMatching, TurnVectors
 from regard.models.matching.esim import ESIM
-from regard.models.matching.text_similarity import TextSimilarity
 from regard.models.transfer.text_encoder import TextEncoder
+
+# the logit of texts that are alike, to begin with
+_SCALE = 10.0
 
 
 class TokenTexts(NamedTuple):
@@ -93,13 +98,42 @@ class JoinedTurns(nn.Module):
         self.matcher = ESIM(dim, 1, hidden=hidden, attention=attention, dropout=dropout)
 
     def forward(self, inputs: TurnVectors) -> Tensor:  # -> "b"
-        inside = torch.arange(inputs.turns.shape[2], device=inputs.turns.device) < inputs.turn_lengths.unsqueeze(-1)
+        inside = inside_lengths(inputs.turn_lengths, inputs.turns.shape[2])
         joined = pad_sequence([turns[kept] for turns, kept in zip(inputs.turns, inside, strict=True)], batch_first=True)
         if not joined.shape[1]:
             joined = nn.functional.pad(joined, (0, 0, 0, 1))
         lengths = inputs.turn_lengths.sum(1).clamp_min(1)
         scores: Tensor = self.matcher(joined, inputs.response, lengths, inputs.response_lengths)
         return scores.squeeze(-1)
+
+
+class TextSimilarity(nn.Module):
+    """s cos(M Σ_i w_i û_i, K r), û_i = u_i/|u_i|; u_i and r are means of token vectors  (after Lowe et al. 2015).
+
+    Places are counted from the last turn, so that w_i depends on the distance from the response. M and K begin as the
+    identity and w_i as 2^−distance: vectors of an encoder of sentences are compared well before any training.
+    """
+
+    def __init__(self, dim: int, turns: int) -> None:
+        super().__init__()
+        checks.positive_ints("TextSimilarity", dim=dim, turns=turns)
+        self.of_turns, self.of_response = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+        for linear in (self.of_turns, self.of_response):
+            nn.init.eye_(linear.weight)
+        self.weights = nn.Parameter(0.5 ** torch.arange(turns - 1.0, -1.0, -1.0))
+        self.scale = nn.Parameter(torch.tensor(_SCALE))
+
+    def forward(self, inputs: TurnVectors) -> Tensor:  # -> "b"
+        s = inputs.turns.shape[1]
+        if s > len(self.weights):
+            raise ValueError(
+                f"inputs must have at most turns={len(self.weights)}, got {s}; cut them, or build a larger model"
+            )
+        means = pool_texts(inputs.turns, inputs.turn_lengths, "mean")  # "b s d"
+        places = self.weights[len(self.weights) - s :].unsqueeze(-1)
+        context = (nn.functional.normalize(means, dim=-1) * places).sum(1)
+        response = pool_texts(inputs.response, inputs.response_lengths, "mean")
+        return self.scale * nn.functional.cosine_similarity(self.of_turns(context), self.of_response(response), dim=-1)
 
 
 class ResponseSelector(nn.Module):

@@ -17,12 +17,11 @@ from regard.models.gpt2 import GPT2
 from regard.models.llama import Llama
 from regard.models.pretrained.architecture import Architecture, check_layers
 from regard.models.pretrained.bert import BERT_ARCHITECTURES
-from regard.models.pretrained.blenderbot import BLENDERBOT_ARCHITECTURES
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig, read_config, read_tensors, write_folder
 from regard.models.pretrained.gpt2 import GPT2_ARCHITECTURES
 from regard.models.pretrained.llama import LLAMA_ARCHITECTURES
 from regard.models.pretrained.marian import MARIAN_ARCHITECTURES
-from regard.models.pretrained.pegasus import PEGASUS_ARCHITECTURES
+from regard.models.pretrained.pegasus import PRE_NORM_ARCHITECTURES
 from regard.models.pretrained.sentencepiece_files import MarianTokenizer, load_marian_tokenizer
 from regard.models.pretrained.tensor_map import (
     check_copies,
@@ -42,11 +41,10 @@ if TYPE_CHECKING:
 
 ARCHITECTURES: dict[str, Architecture] = {
     **BERT_ARCHITECTURES,
-    **BLENDERBOT_ARCHITECTURES,
     **GPT2_ARCHITECTURES,
     **LLAMA_ARCHITECTURES,
     **MARIAN_ARCHITECTURES,
-    **PEGASUS_ARCHITECTURES,
+    **PRE_NORM_ARCHITECTURES,
     **VIT_ARCHITECTURES,
 }
 

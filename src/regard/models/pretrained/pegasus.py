@@ -1,6 +1,6 @@
-"""Pegasus in transformers' layout, PegasusForConditionalGeneration, as a pre-norm Transformer with fixed positions."""
+"""Pegasus and Blenderbot in transformers' layout: pre-norm Transformers with fixed, and with learned, positions."""
 
-from typing import Any
+from dataclasses import replace
 
 from regard.models.pretrained.architecture import Architecture
 from regard.models.pretrained.translator_layout import (
@@ -11,22 +11,11 @@ from regard.models.pretrained.translator_layout import (
     pre_norm_config,
     pre_norm_maps,
 )
-from regard.models.transformer import Transformer
 
-
-def config_of(model: Transformer) -> dict[str, Any]:
-    named = {"architectures": ["PegasusForConditionalGeneration"], "model_type": "pegasus"}
-    return {**named, **pre_norm_config(model)}
-
-
-PEGASUS_ARCHITECTURES = {
-    "PegasusForConditionalGeneration": Architecture(
-        None,
-        build_pre_norm,
-        pre_norm_maps,
-        config_of,
-        aliases=pre_norm_aliases,
-        layers=LAYERS,
-        prepare=freeze_positions,
-    )
+_BLENDERBOT = Architecture(
+    None, build_pre_norm, pre_norm_maps, pre_norm_config, aliases=pre_norm_aliases, layers=LAYERS
+)
+PRE_NORM_ARCHITECTURES = {
+    "BlenderbotForConditionalGeneration": _BLENDERBOT,
+    "PegasusForConditionalGeneration": replace(_BLENDERBOT, prepare=freeze_positions),
 }

@@ -240,8 +240,15 @@ def pre_norm_maps(model: Transformer) -> list[TensorMap]:
 
 def pre_norm_config(model: Transformer) -> dict[str, Any]:
     """`forced_eos_token_id` and `encoder_no_repeat_ngram_size` have other defaults in transformers."""
-    search = {"forced_eos_token_id": None, "encoder_no_repeat_ngram_size": 0}
-    return {**translator_config(model), **search, "tie_word_embeddings": model.source is model.target}
+    kind = translator_class(model)
+    return {
+        "architectures": [kind],
+        "model_type": kind.removesuffix("ForConditionalGeneration").lower(),
+        "forced_eos_token_id": None,
+        "encoder_no_repeat_ngram_size": 0,
+        "tie_word_embeddings": model.source is model.target,
+        **translator_config(model),
+    }
 
 
 def pre_norm_aliases(model: Transformer) -> dict[str, str]:

@@ -9,6 +9,7 @@ from regard.data.text.words import WordInputs
 from regard.layers.character_convolution import CharacterConvolution
 from regard.layers.dropout import Dropout
 from regard.layers.highway import Highway
+from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.encoder import Encoder
 from regard.models.reading.passage_flow import QuestionSummary, build_flow
 
@@ -77,7 +78,7 @@ class BiDAF(nn.Module):
         flow = self.flow(h.outputs, u.outputs, u.summary, passages.lengths, questions.lengths)  # "b t g"
         modelled = self.modelling(self.dropout(flow), passages.lengths).outputs
         ending = self.ending(self.dropout(modelled), passages.lengths).outputs
-        behind = torch.arange(flow.shape[1], device=flow.device) >= passages.lengths.unsqueeze(1)
+        behind = ~inside_lengths(passages.lengths, flow.shape[1])
         scores = [
             linear(self.dropout(torch.cat([flow, states], -1))).squeeze(-1).masked_fill(behind, -torch.inf)
             for linear, states in ((self.start, modelled), (self.end, ending))

@@ -11,6 +11,7 @@ from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
 from regard.attn.terms.mask import Lengths
 from regard.common import checks
+from regard.layers.text_pooling import pool_texts
 
 # the first weights of h∘u in the score of the attention flow
 _AGREEMENT = 4.0
@@ -101,8 +102,7 @@ class QuestionSummary(PassageFlow):
 
 def combine(h: Tensor, read: Tensor, back: Tensor, u_lengths: Tensor) -> Tensor:
     """[h; ũ; h∘ũ; h∘h̃] of ũ, "b t d", and of the vectors that the question's words read, "b j d"."""
-    inside = torch.arange(back.shape[1], device=back.device) < u_lengths.unsqueeze(1)
-    pooled = torch.where(inside.unsqueeze(-1), back, 0).sum(1, keepdim=True) / u_lengths.view(-1, 1, 1)
+    pooled = pool_texts(back, u_lengths, "mean").unsqueeze(1)
     return torch.cat([h, read, h * read, h * pooled], -1)
 
 

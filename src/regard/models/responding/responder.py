@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.common import checks
 from regard.decoding.protocol import Step
+from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.decoder_base import DecoderOutput
 
 
@@ -28,7 +29,7 @@ class History(NamedTuple):
     @property
     def is_inside(self) -> Tensor:  # bool "b m w"
         """Which tokens are no padding."""
-        return torch.arange(self.tokens.shape[2], device=self.tokens.device) < self.lengths.unsqueeze(-1)
+        return inside_lengths(self.lengths, self.tokens.shape[2])
 
     def check(self) -> None:
         """Raises if the shapes do not fit, or if a dialogue has no words."""
@@ -93,4 +94,4 @@ class Responder(nn.Module, ABC):
 
 def is_predicted(target: Tensor, lengths: Tensor) -> Tensor:  # "b t+1", "b" -> bool "b t"
     """Which tokens behind BOS are no padding, which may be the token that ends a turn."""
-    return torch.arange(target.shape[1] - 1, device=target.device) < lengths.unsqueeze(-1)
+    return inside_lengths(lengths, target.shape[1] - 1)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from regard.attn.layer import Attention
 from regard.attn.terms.bias import T5Buckets
 from regard.attn.terms.mask import Causal
+from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.encoder import Encoder
 
 # distances between turns are told apart one by one up to half of the first number, and no further than the second
@@ -26,7 +27,7 @@ class TurnContext(nn.Module, ABC):
         b, k = len(places), turns.shape[1]
         rows = turns[places].transpose(1, 2).flatten(0, 1)  # "b·k t d"
         read = self.read(rows, lengths.repeat_interleave(k)).unflatten(0, (b, k)).transpose(1, 2)
-        inside = torch.arange(places.shape[1], device=places.device) < lengths.unsqueeze(-1)
+        inside = inside_lengths(lengths, places.shape[1])
         return read[inside]
 
     @abstractmethod

@@ -64,9 +64,3 @@ class TrackingInputs(NamedTuple):
             self.topics.to(device),
             self.names.to(device),
         )
-
-
-def mean_words(x: Tensor, lengths: Tensor) -> Tensor:  # "p w d", "p" -> "p d"
-    """The mean of the vectors of every phrase."""
-    inside = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)
-    return (x * inside.unsqueeze(-1)).sum(1) / lengths.clamp_min(1).unsqueeze(1)

@@ -13,9 +13,10 @@ from regard.common import checks
 from regard.data.text.words import WordInputs
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.encoder import Encoder
+from regard.layers.text_pooling import pool_texts
 from regard.models.tagger import self_attention
 from regard.models.tracking.context import CONTEXTS
-from regard.models.tracking.inputs import AGES, PLACES, ActInputs, TrackingInputs, TurnWords, Words, mean_words
+from regard.models.tracking.inputs import AGES, PLACES, ActInputs, TrackingInputs, TurnWords, Words
 
 
 class SlotTracker(nn.Module, ABC):
@@ -143,4 +144,4 @@ class RecurrentSlotTracker(SlotTracker):
 
     def phrase_vectors(self, phrases: Words) -> Tensor:
         assert isinstance(phrases, WordInputs)
-        return torch.tanh(self.phrase(mean_words(self.embedding(phrases.words), phrases.lengths)))
+        return torch.tanh(self.phrase(pool_texts(self.embedding(phrases.words), phrases.lengths, "mean")))

@@ -1,4 +1,4 @@
-"""EncoderClassifier: a pretrained encoder, a pooling and a linear layer."""
+"""Classifiers of texts above a pretrained encoder: EncoderClassifier, which is trained here, and ReleasedClassifier."""
 
 from typing import ClassVar
 
@@ -7,10 +7,11 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.common import checks
 from regard.layers.dropout import Dropout
-from regard.layers.text_pooling import inside_lengths, pool
+from regard.layers.text_pooling import pool_texts
+from regard.models.bert import BERTClassifier
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
-from regard.models.transfer.text_encoder import TextEncoder
+from regard.models.transfer.text_encoder import TextEncoder, ragged_mask
 
 
 class EncoderClassifier(TextClassifier):
@@ -51,10 +52,34 @@ class EncoderClassifier(TextClassifier):
 
     def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
         """The logits; the weights, if requested, are those that the pooled tokens give in the last layer, per head."""
-        inside = inside_lengths(lengths, tokens.shape[1])
         states, weights = self.encoder.attend(tokens, lengths, need=Need(weights=need.weights))
-        logits = self.output(self.dropout(pool(states, inside, self.pooling)))
+        logits = self.output(self.dropout(pool_texts(states, lengths, self.pooling)))
         if weights is None:
             return TextClassifierOutput(logits)
         queries = "first" if self.pooling == "first" else "mean"
-        return TextClassifierOutput(logits, pool(weights, inside.unsqueeze(1), queries))  # "b h t"
+        return TextClassifierOutput(logits, pool_texts(weights, lengths.unsqueeze(1), queries))  # "b h t"
+
+
+class ReleasedClassifier(TextClassifier):
+    """logits = W tanh(W_p x + b_p) + b, x the state of the first token  (Devlin et al. 2019)."""
+
+    queries_are_tokens: ClassVar[bool] = True
+    pooling: ClassVar[str] = "first"
+
+    def __init__(self, classifier: BERTClassifier) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.classifier.encoder.embedding
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b k"
+        return self.classify(tokens, lengths).logits
+
+    def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
+        """The logits; the weights, if requested, are those of the first token in the last layer, per head."""
+        mask = ragged_mask(tokens, lengths)
+        states, weights = self.classifier.encoder.attend(tokens, mask, need=Need(weights=need.weights))
+        logits = self.classifier.head(states)
+        return TextClassifierOutput(logits, None if weights is None else weights[..., 0, :])  # weights "b h t"

@@ -1,6 +1,5 @@
 """FineTunedEncoder: a pretrained Transformer inside of another model, with frozen layers and rates by layer."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 
-class FineTunedEncoder(nn.Module, ABC):
+class FineTunedEncoder(nn.Module):
     """A Transformer whose lowest parts keep their weights  (Howard & Ruder 2018; Devlin et al. 2019).
 
     `frozen` parts are not trained and have no dropout in training: 0 none, 1 the embeddings, n + 1 also the lowest n
@@ -22,9 +21,9 @@ class FineTunedEncoder(nn.Module, ABC):
     frozen: int
 
     @property
-    @abstractmethod
     def transformer(self) -> Any:
         """The pretrained model."""
+        return getattr(self, self.transformer_name)
 
     @property
     def width(self) -> int:

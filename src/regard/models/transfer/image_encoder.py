@@ -36,10 +36,6 @@ class ImageEncoder(FineTunedEncoder):
         self.register_buffer("std", torch.tensor(std, dtype=torch.float32)[:, None, None], persistent=False)
         self.freeze(frozen)
 
-    @property
-    def transformer(self) -> ViT:
-        return self.vit
-
     def forward(self, images: Tensor) -> Tensor:  # "b c h w" -> "b 1+p d"
         """The state of the class token, and those of the patches, row by row."""
         return self.vit((self.scale * images - self.mean) / self.std)

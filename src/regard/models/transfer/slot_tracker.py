@@ -5,7 +5,8 @@ from torch import Tensor, nn
 
 from regard.common import checks
 from regard.data.text.subword_inputs import SubwordInputs
-from regard.models.tracking.inputs import TurnWords, Words, mean_words
+from regard.layers.text_pooling import pool_texts
+from regard.models.tracking.inputs import TurnWords, Words
 from regard.models.tracking.slot_tracker import SlotTracker
 from regard.models.transfer.fine_tuned_encoder import fine_tuning_rates
 from regard.models.transfer.text_encoder import TextEncoder
@@ -47,4 +48,4 @@ class EncoderSlotTracker(SlotTracker):
         return torch.tanh(self.state(torch.cat([states, texts.topics.to(states.dtype)], -1)))
 
     def phrase_vectors(self, phrases: Words) -> Tensor:
-        return torch.tanh(self.phrase(mean_words(self._states(phrases), phrases.lengths)))
+        return torch.tanh(self.phrase(pool_texts(self._states(phrases), phrases.lengths, "mean")))

@@ -30,10 +30,6 @@ class TextEncoder(FineTunedEncoder):
         self.freeze(frozen)
 
     @property
-    def transformer(self) -> BERT:
-        return self.bert
-
-    @property
     def width(self) -> int:
         return self.bert.width * max(len(self.levels), 1)
 
@@ -47,17 +43,18 @@ class TextEncoder(FineTunedEncoder):
         """The states of texts that are padded behind their `lengths`."""
         if not self.levels:
             return self.attend(tokens, lengths, types)[0]
-        states = self.bert.levels(tokens, _mask(tokens, lengths), types=types)
+        states = self.bert.levels(tokens, ragged_mask(tokens, lengths), types=types)
         return torch.cat([states[n] for n in self.levels], -1)
 
     def attend(
         self, tokens: Tensor, lengths: Tensor, types: Tensor | None = None, need: Need = NOTHING
     ) -> tuple[Tensor, Tensor | None]:  # "b t", "b", "b t" -> "b t d", "b h t t"
         """The states of the last layer, and its weights if they are requested."""
-        return self.bert.attend(tokens, _mask(tokens, lengths), types=types, need=need)
+        return self.bert.attend(tokens, ragged_mask(tokens, lengths), types=types, need=need)
 
 
-def _mask(tokens: Tensor, lengths: Tensor) -> Lengths | None:
+def ragged_mask(tokens: Tensor, lengths: Tensor) -> Lengths | None:  # "b t", "b"
+    """The mask of texts that are padded; None if none is."""
     return Lengths(lengths) if bool((lengths != tokens.shape[1]).any()) else None
 
 

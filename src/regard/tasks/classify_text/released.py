@@ -9,7 +9,7 @@ from regard.models.pretrained.architecture import class_names
 from regard.models.pretrained.folder import CONFIG
 from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
-from regard.models.transfer.released_classifier import ReleasedClassifier
+from regard.models.transfer.classifier import ReleasedClassifier
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import evaluate_texts, read_files
 from regard.tasks.shared.text_options import EvaluateLabelledTexts

@@ -29,11 +29,11 @@ from regard.models.matching.response_selector import (
     EncoderVectors,
     ResponseSelector,
     StateTexts,
+    TextSimilarity,
     TextVectors,
     TokenTexts,
     WordVectors,
 )
-from regard.models.matching.text_similarity import TextSimilarity
 from regard.tasks.base import Task
 from regard.tasks.select_response.data import DialogueFacts, groups_of, tf_idf_scores
 from regard.tasks.select_response.options import SelectResponse

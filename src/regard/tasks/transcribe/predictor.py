@@ -18,8 +18,8 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.batches import similar_batches
 from regard.inference.predictor import Observe, PredictionSession, Predictor
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.listening.listen_attend_spell import ListenAttendSpell
-from regard.models.listening.listener import Listener
 from regard.models.listening.online import HeardToken, listen, start_listening
 from regard.recording.recording import Recording
 from regard.tasks.shared.text_generation import (
@@ -71,8 +71,8 @@ class Transcriber(Predictor[SoundInput, Transcript]):
     input_key: ClassVar[str] = "file"
     endpoint_class = "regard.tasks.transcribe.endpoint:SoundEndpoint"
 
-    def __init__(self, model: Listener, tokenizer: Tokenizer, features: Features) -> None:
-        self.model: Listener = model
+    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, features: Features) -> None:
+        self.model: EncoderDecoder = model
         self.tokenizer, self.features = tokenizer, features
 
     @staticmethod

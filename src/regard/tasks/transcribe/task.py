@@ -18,7 +18,7 @@ from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
 from regard.metrics.error_rate import cer, wer
-from regard.models.listening.listener import Listener
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.base import Task
 from regard.tasks.shared.text_generation import (
     GeneratedText,
@@ -62,7 +62,7 @@ _DELAYED = 200
 
 
 @dataclass(frozen=True, eq=False)
-class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
+class TranscribeProblem(TrainingProblem[EncoderDecoder, SpeechBatch]):
     """−log p(y | x) of transcripts, with label smoothing."""
 
     config: Transcribe
@@ -74,7 +74,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
     shared: Sequence[str] = ()
     unit: str = "letters"
 
-    def build_model(self) -> Listener:
+    def build_model(self) -> EncoderDecoder:
         return self.config.model.build(self.config.mels, len(self.tokenizer))
 
     def warnings(self) -> Sequence[str]:
@@ -100,7 +100,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
     def num_terms(self, batch: SpeechBatch) -> int:
         return int((batch.target[:, 1:] != PAD).sum())
 
-    def loss(self, model: Listener, batch: SpeechBatch) -> Loss:
+    def loss(self, model: EncoderDecoder, batch: SpeechBatch) -> Loss:
         """The smoothed cross-entropy of every letter, without padding."""
         loss = _batch_loss(model, batch, self.config.smoothing)
         total = loss.total
@@ -108,7 +108,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
             total = total + hard_attention_loss(loss, None, _ENTROPY)
         return Loss(total, len(loss.nll), {"nll": loss.nll.sum()})
 
-    def validate(self, model: Listener) -> ValidationResult:
+    def validate(self, model: EncoderDecoder) -> ValidationResult:
         transcriber = Transcriber(model, self.tokenizer, self.features)
         count = min(len(self.valid), self.config.valid_lines)
         sounds = [self.valid.sound(n, self.config.rate) for n in range(count)]
@@ -122,7 +122,7 @@ class TranscribeProblem(TrainingProblem[Listener, SpeechBatch]):
         return ValidationResult(values, self.config.metric, self.config.metrics[self.config.metric], sample)
 
     @torch.no_grad()
-    def _nll(self, model: Listener, sounds: Sequence[Sound], texts: Sequence[str]) -> float:
+    def _nll(self, model: EncoderDecoder, sounds: Sequence[Sound], texts: Sequence[str]) -> float:
         """−log p of a letter, without smoothing."""
         device = next(model.parameters()).device
         total, count = 0.0, 0
@@ -274,6 +274,6 @@ def _without_long(speech: Speech, config: Transcribe) -> tuple[Speech, int]:
     return speech.take(index), len(speech) - len(index)
 
 
-def _batch_loss(model: Listener, batch: SpeechBatch, smoothing: float) -> TokenLoss:
+def _batch_loss(model: EncoderDecoder, batch: SpeechBatch, smoothing: float) -> TokenLoss:
     output = model.teacher_force(batch.x, batch.lengths, batch.target[:, :-1])
     return token_loss(output, batch.target[:, 1:], model.output, smoothing)

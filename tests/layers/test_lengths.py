@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from regard.layers.length_groups import GROUP, length_groups
+from regard.layers.lengths import GROUP, length_groups
 from regard.models import transformer
 from regard.models.transformer import Transformer
 

@@ -1,10 +1,15 @@
-"""length_groups: sentences of similar length, to be computed together with less padding."""
+"""Sequences of different lengths in one batch: which positions are no padding, and groups with less of it."""
 
 import torch
 from torch import Tensor
 
 # Sentences per group: fewer make small products. A share of the tokens above which groups do not pay for their calls.
 GROUP, WORTH = 16, 0.9
+
+
+def inside_lengths(lengths: Tensor, longest: int) -> Tensor:  # "*b" -> bool "*b t"
+    """Whether a position is no padding."""
+    return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(-1)
 
 
 def length_groups(lengths: Tensor, longest: int) -> list[Tensor]:  # "b" -> indices "g"
