@@ -1,15 +1,11 @@
 """Greedy search, sampling and beams over a language model: a step and a state are enough, there is no source."""
 
-import itertools
-
 import pytest
 import torch
 from torch import Tensor
 
-from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis
-from regard.decoding.sampling import sample
 from regard.decoding.search import Beam, Greedy, Sampling, Search, run_search
 from regard.models import GPT2
 
@@ -38,31 +34,6 @@ def log_prob(model: GPT2, prompt: Tensor, tokens: list[int]) -> float:  # "t"
 
 
 @torch.no_grad()
-def test_one_step_at_a_time_is_all_at_once(model: GPT2) -> None:
-    logits = model(PROMPT)
-    for read in (1, 2, 4):
-        state = model.init_state(PROMPT[:, : read - 1])
-        for t in range(read - 1, PROMPT.shape[1]):
-            step = model.step(PROMPT[:, t : t + 1], state)
-            state = step.state
-            torch.testing.assert_close(step.logits[:, 0], logits[:, t])
-
-
-@torch.no_grad()
-def test_hypotheses_are_texts_of_their_own(model: GPT2) -> None:
-    state = model.init_state(PROMPT[:, :-1]).reorder(torch.zeros(3, 2, dtype=torch.long))
-    tokens = torch.tensor([[1, 3], [4, 4], [5, 0]])
-    state = model.step(tokens, state).state.select_sentences(torch.tensor([2, 0]))
-    state = state.reorder(torch.tensor([[1, 0, 1], [0, 0, 1]]))
-    step = model.step(torch.tensor([[6, 5, 4], [3, 1, 0]]), state)
-    for n, (row, path) in enumerate(itertools.product([2, 0], range(3))):
-        slot = [[1, 0, 1], [0, 0, 1]][n // 3][path]
-        last = [[6, 5, 4], [3, 1, 0]][n // 3][path]
-        whole = torch.cat([PROMPT[row, :-1], tokens[row, slot : slot + 1], torch.tensor([last])])
-        torch.testing.assert_close(step.logits[n // 3, path], model(whole[None])[0, -1])
-
-
-@torch.no_grad()
 def test_greedy_search(model: GPT2) -> None:
     found = greedy(model, model.init_state(PROMPT[:, :-1]), bos=PROMPT[:, -1], eos=EOS, limits=LIMITS)
     for prompt, limit, hypothesis in zip(PROMPT, LIMITS.tolist(), found, strict=True):
@@ -71,45 +42,6 @@ def test_greedy_search(model: GPT2) -> None:
             tokens.append(int(model(torch.cat([prompt, torch.tensor(tokens, dtype=torch.long)])[None])[0, -1].argmax()))
         assert tokens_of(hypothesis) == tokens
         assert hypothesis.log_prob == pytest.approx(log_prob(model, prompt, tokens))
-
-
-@torch.no_grad()
-def test_sampling(model: GPT2) -> None:
-    chance = torch.rand(3, 4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    by = {"eos": EOS, "count": 4, "temperature": 1.5}
-    together = sample(model, model.init_state(PROMPT[:, :-1]), bos=PROMPT[:, -1], limits=LIMITS, chance=chance, **by)
-    assert len({one.tokens for one in together[1]}) > 1
-    for n, hypotheses in enumerate(together):
-        for hypothesis in hypotheses:
-            assert hypothesis.log_prob == pytest.approx(log_prob(model, PROMPT[n], tokens_of(hypothesis)))
-        row = slice(n, n + 1)
-        alone = sample(
-            model, model.init_state(PROMPT[row, :-1]), bos=PROMPT[row, -1], limits=LIMITS[row], chance=chance[row], **by
-        )
-        assert [one.tokens for one in alone[0]] == [one.tokens for one in hypotheses]
-
-
-@torch.no_grad()
-def test_beams(model: GPT2) -> None:
-    first = {"bos": PROMPT[:, -1], "eos": EOS, "limits": LIMITS}
-    narrow = beam(model, model.init_state(PROMPT[:, :-1]), size=1, length_penalty=0.0, **first)
-    for (one,), other in zip(narrow, greedy(model, model.init_state(PROMPT[:, :-1]), **first), strict=True):
-        assert one.tokens == other.tokens
-    # wide enough to hold everything of two tokens
-    limits = torch.full((3,), 2)
-    wide = beam(
-        model,
-        model.init_state(PROMPT[:, :-1]),
-        bos=PROMPT[:, -1],
-        eos=EOS,
-        limits=limits,
-        size=V * V,
-        length_penalty=0.0,
-    )
-    every = [[EOS], *([i, j] for i in range(V) if i != EOS for j in range(V))]
-    for prompt, (best,) in zip(PROMPT, wide, strict=True):
-        assert best.log_prob == pytest.approx(max(log_prob(model, prompt, tokens) for tokens in every))
-        assert best.log_prob == pytest.approx(log_prob(model, prompt, tokens_of(best)))
 
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(size=3, nbest=2), Sampling(count=2, seed=3)], ids=repr)

@@ -71,25 +71,6 @@ def test_without_chance_a_sample_is_greedy(options: dict[str, Any]) -> None:
         assert founds == [want] * 3
 
 
-@pytest.mark.parametrize("temperature", [0.7, 1.0, 3.0])
-@pytest.mark.parametrize("top_k", [None, 1, 5, 100])
-@pytest.mark.parametrize("top_p", [None, 0.1, 0.6, 0.95, 1.0])
-def test_what_is_drawn_from_is_what_transformers_draws_from(
-    temperature: float, top_k: int | None, top_p: float | None
-) -> None:
-    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    logits = 2 * torch.randn(11, 37, dtype=torch.float64)
-    got, ids = truncated(logits.log_softmax(-1), temperature, top_k, top_p)
-    p = torch.zeros_like(logits).scatter(1, ids, got.exp()) if ids is not None else got.exp()
-    unread = torch.zeros(11, 1, dtype=torch.long)
-    want = TemperatureLogitsWarper(temperature)(unread, logits) if temperature != 1 else logits
-    want = TopKLogitsWarper(top_k)(unread, want) if top_k is not None else want
-    want = TopPLogitsWarper(top_p)(unread, want) if top_p is not None else want
-    assert torch.equal(p > 0, want > -torch.inf)
-    torch.testing.assert_close(p, want.softmax(-1))
-
-
 def test_a_draw_never_leaves_what_is_kept() -> None:
     logits = torch.tensor([0.5, 0.2, -9.0, 0.15, 0.1, 0.05])
     toy = Always(logits)
@@ -113,6 +94,9 @@ def test_a_draw_never_leaves_what_is_kept() -> None:
             r"draw it by torch.rand\(1, 1, 3\)",
         ),
         ({"count": 0}, "count must be a whole number, 1 or more, for sample, got 0"),
+        ({"min_p": 1.5}, r"min_p must be from 0 to 1, got 1\.5"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty must be"),
+        ({"repetition_penalty": 2.0, "prompts": [[1]] * 2}, "prompts must be one per sentence, 1, got 2"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(options: dict[str, Any], message: str) -> None:
@@ -142,19 +126,6 @@ def test_a_penalty_of_repetition_also_counts_the_prompt() -> None:
         assert len(set(tokens)) == len(tokens), (sentence, limit)
         assert 5 not in tokens
         assert found[0].log_prob == pytest.approx(toy.alone(sentence, tokens)[0])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"min_p": 1.5}, r"min_p must be from 0 to 1, got 1\.5"),
-        ({"repetition_penalty": 0.0}, "repetition_penalty must be"),
-        ({"repetition_penalty": 2.0, "prompts": [[1]]}, "prompts must be one per sentence, 7, got 1"),
-    ],
-)
-def test_wrong_options_of_the_samplers_are_errors(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        go(sample, Toy.random(7, 4), SENTENCES, LIMITS, **options)
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-10, 1.0, 1e300])

@@ -62,22 +62,6 @@ def test_a_good_hash_keeps_pairs_apart() -> None:
     assert torch.bincount(model.buckets(torch.stack([a.flatten(), b.flatten()], 1)).flatten() % 16).min() > 500
 
 
-def test_gradients_and_states() -> None:
-    model = built()
-    args = given()
-    names = ["weights.weight", "pairs.weight", "bias"]
-
-    def logits(*values: Tensor) -> Tensor:
-        return torch.func.functional_call(model, dict(zip(names, values, strict=True)), args)
-
-    parameters = [model.get_parameter(name).detach().clone().requires_grad_() for name in names]
-    assert torch.autograd.gradcheck(logits, parameters)
-    fresh = BagOfWords(VOCABULARY, CLASSES, bigrams=BUCKETS).double()
-    assert not any(p.any() for p in fresh.parameters())
-    fresh.load_state_dict(model.state_dict())
-    assert torch.equal(fresh(*args), model(*args))
-
-
 def test_it_finds_what_scikit_learn_finds() -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     draw = np.random.default_rng(0)

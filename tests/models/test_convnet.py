@@ -20,14 +20,6 @@ class Double(nn.Module):
         return 2 * x
 
 
-@pytest.mark.parametrize("size", [(8, 8), (28, 28), (5, 9), (1, 1)])
-@pytest.mark.parametrize("depths", [(1,), (2, 1), (1, 1, 1)])
-def test_images_of_any_size(size: tuple[int, int], depths: tuple[int, ...]) -> None:
-    net = ConvNet(3, 7, width=4, depths=depths).eval()
-    assert net(torch.randn(2, 3, *size)).shape == (2, 7)
-    assert net.features(torch.randn(2, 3, *size)).shape[1] == 4 << (len(depths) - 1)
-
-
 def test_the_stem_takes_every_second_position() -> None:
     torch.manual_seed(0)
     every, second = ConvNet(1, 5, width=2).eval(), ConvNet(1, 5, width=2, stem_stride=2).eval()

@@ -1,10 +1,8 @@
 """RowReader: rows in order, places told apart, a reading that can be stopped and taken up again."""
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from regard.models.row_reader import RowReader
 
@@ -62,26 +60,6 @@ def test_batched_is_one_by_one_and_every_parameter_learns() -> None:
     torch.testing.assert_close(net(x), torch.cat([net(one) for one in x.split(1)]), rtol=1e-5, atol=1e-6)
     net(x).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
-
-
-def test_it_learns_digits() -> None:
-    digits = pytest.importorskip("sklearn.datasets").load_digits()
-    images = torch.from_numpy(((digits.images - 4.9) / 6.0).astype(np.float32)).unsqueeze(1)
-    labels = torch.tensor(digits.target)
-    torch.manual_seed(0)
-    net = RowReader(1, (8, 8), 10, heads=4, width=8, dim=16, stride=2)
-    steps = 120
-    optimizer = torch.optim.AdamW(net.parameters(), lr=2e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    for _ in range(steps):
-        some = torch.randint(1500, (64,))
-        optimizer.zero_grad()
-        F.cross_entropy(net(images[some]), labels[some]).backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-    right = (net.eval()(images[1500:]).argmax(-1) == labels[1500:]).float().mean()
-    assert right > 0.85, f"{right:.0%} of unseen digits, chance is 10%"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from tests.for_each import for_each
 from torch import Tensor, nn
 
-import regard
 from regard import MECHANISMS, Need
 from regard.losses import frobenius_penalty
 from regard.models import SelfAttentive
@@ -102,18 +101,6 @@ def test_every_parameter_receives_a_gradient_and_states_round_trip(name: str) ->
     torch.testing.assert_close(model.float()(*args), want.float(), rtol=1e-3, atol=1e-4)
 
 
-def test_gradients_through_the_whole_model() -> None:
-    model = built()
-    tokens, lengths = given()
-
-    def loss(query: Tensor, feed: Tensor) -> Tensor:
-        got = torch.func.functional_call(model, {"pooling.query": query, "feed.weight": feed}, (tokens, lengths))
-        return got.square().sum()
-
-    parameters = [p.detach().clone().requires_grad_() for p in (model.pooling.query, model.feed.weight)]
-    assert torch.autograd.gradcheck(loss, parameters)
-
-
 def test_a_hard_attention_gives_the_log_probability_of_its_draws() -> None:
     torch.manual_seed(1)
     model = small(attention="hard").train()
@@ -125,17 +112,6 @@ def test_a_hard_attention_gives_the_log_probability_of_its_draws() -> None:
     assert model.pooling.query.grad is not None
     plain = model.classify(tokens, lengths)
     assert plain.weights is plain.log_prob is plain.entropy is None
-
-
-def test_the_weights_can_be_recorded() -> None:
-    model = built().float()
-    tokens, lengths = given()
-    want = model.classify(tokens[1:2], lengths[1:2], Need(weights=True)).weights
-    with regard.record(model) as recording:
-        model(tokens[1:2], lengths[1:2])
-    (recorded_map,) = recording
-    assert recorded_map.name == "pooling.attention"
-    torch.testing.assert_close(recorded_map.weights[:].squeeze(), want.squeeze())
 
 
 def test_the_penalty_parts_the_hops() -> None:
@@ -155,17 +131,6 @@ def test_the_penalty_parts_the_hops() -> None:
         penalty().backward()
         optimizer.step()
     assert penalty().item() < 0.2 * before
-
-
-def test_dropout_and_autocast() -> None:
-    model = small(dropout=0.5)
-    args = given()
-    assert not torch.equal(model(*args), model(*args))
-    model.eval()
-    want = model(*args)
-    assert torch.equal(model(*args), want)
-    with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(model(*args).float(), want, rtol=0.1, atol=0.1)
 
 
 @pytest.mark.parametrize(

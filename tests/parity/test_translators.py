@@ -2,16 +2,13 @@
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from regard import Causal, Lengths, MultiHead
-from regard.decoding.beam import beam
-from regard.decoding.greedy import greedy
-from regard.decoding.protocol import Step
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models import Transformer
@@ -202,158 +199,3 @@ def test_an_encoder_is_torch_s(cell: str) -> None:
     got = ours(x, LENGTHS)
     for n, length in enumerate(LENGTHS.tolist()):
         torch.testing.assert_close(got.outputs[n, :length], theirs(x[n, :length])[0])
-
-
-def small(kind: str, seed: int = 0) -> nn.Module:
-    """A tiny model of transformers with random weights: Marian norms behind, Pegasus before."""
-    import transformers
-
-    torch.manual_seed(seed)
-    config = {"marian": transformers.MarianConfig, "pegasus": transformers.PegasusConfig}[kind](
-        vocab_size=V,
-        d_model=D,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=H,
-        decoder_attention_heads=H,
-        encoder_ffn_dim=F,
-        decoder_ffn_dim=F,
-        max_position_embeddings=32,
-        activation_function="relu",
-        scale_embedding=True,
-        dropout=0.0,
-        attention_dropout=0.0,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=1,
-        forced_eos_token_id=None,
-        init_std=0.6,
-        **({"decoder_vocab_size": V} if kind == "marian" else {}),
-    )
-    make = {"marian": transformers.MarianMTModel, "pegasus": transformers.PegasusForConditionalGeneration}[kind]
-    model = make(config).double().eval()
-    nn.init.normal_(model.final_logits_bias)
-    return model
-
-
-def as_ours(theirs: nn.Module, norm: str) -> Transformer:
-    """The same numbers in our model; their places, whatever their waves, as learned ones."""
-    ours = Transformer(
-        V, V, width=D, heads=H, layers=2, feed=F, norm=norm, positions="learned", longest=32, dropout=0.0, tied="all"
-    )
-    linked: Linked = [
-        (ours.target.weight.data, theirs.model.shared.weight.data),
-        (ours.output.bias.data, theirs.final_logits_bias[0]),
-        (ours.source_place.table.weight.data, theirs.model.encoder.embed_positions.weight.data),
-        (ours.target_place.table.weight.data, theirs.model.decoder.embed_positions.weight.data),
-    ]
-    projections = ("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("out", "out_proj")
-    feed = ("feed.inner", "fc1"), ("feed.outer", "fc2"), ("around_feed.norm", "final_layer_norm")
-    for one, other in zip(ours.encoder, theirs.model.encoder.layers, strict=True):
-        linked += both(one.attention, other.self_attn, *projections)
-        linked += both(one, other, *feed, ("around_attention.norm", "self_attn_layer_norm"))
-    for one, other in zip(ours.decoder, theirs.model.decoder.layers, strict=True):
-        linked += both(one.self_attention, other.self_attn, *projections)
-        linked += both(one.cross_attention, other.encoder_attn, *projections)
-        linked += both(one, other, *feed, ("around_self.norm", "self_attn_layer_norm"))
-        linked += both(one, other, ("around_cross.norm", "encoder_attn_layer_norm"))
-    if norm == "pre":
-        linked += both(ours, theirs.model, ("source_norm", "encoder.layer_norm"), ("target_norm", "decoder.layer_norm"))
-    for one, other in linked:
-        one.copy_(other)
-    assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in ours.parameters())
-    return ours.eval()
-
-
-kinds = pytest.mark.parametrize(("kind", "norm"), [("marian", "post"), ("pegasus", "pre")])
-
-
-@kinds
-@torch.no_grad()
-def test_a_model_of_transformers(kind: str, norm: str) -> None:
-    theirs = small(kind)
-    ours = as_ours(theirs, norm)
-    source, target = torch.randint(3, V, (B, S)), torch.randint(3, V, (B, T))
-    real = torch.arange(S) < LENGTHS[:, None]
-    want = theirs(input_ids=source, attention_mask=real.long(), decoder_input_ids=target).logits
-    torch.testing.assert_close(ours(source, LENGTHS, target), want)
-
-
-class Said(NamedTuple):
-    """All that the hypotheses have said, and their sources."""
-
-    source: Tensor  # "b s"
-    mask: Tensor  # "b s"
-    tokens: Tensor  # "b n t"
-
-    def reorder(self, index: Tensor) -> "Said":
-        return self._replace(tokens=self.tokens[torch.arange(len(index)).unsqueeze(-1), index])
-
-    def select_sentences(self, index: Tensor) -> "Said":
-        return Said(*(part[index] for part in self))
-
-
-class Wrapped:
-    """A model of transformers as our searches call it: everything again at every step."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-
-    def step(self, tokens: Tensor, state: Said, weights: bool = False) -> Step:
-        said = torch.cat([state.tokens, tokens.unsqueeze(-1)], dim=-1)
-        n = said.shape[1]
-        logits = self.model(
-            input_ids=state.source.repeat_interleave(n, 0),
-            attention_mask=state.mask.repeat_interleave(n, 0),
-            decoder_input_ids=said.flatten(0, 1),
-        ).logits
-        return Step(logits[:, -1].unflatten(0, (-1, n)), state._replace(tokens=said))
-
-
-@kinds
-@pytest.mark.parametrize("seed", range(3))
-@torch.no_grad()
-def test_the_beam_finds_what_theirs_finds(kind: str, norm: str, seed: int) -> None:
-    """Their model under our search, our model under our search, and their search on their model.
-
-    The beam is so wide that each finds the best there is: what they keep beside it is up to them.
-    """
-    theirs = small(kind, seed)
-    ours = as_ours(theirs, norm)
-    source, real = torch.randint(3, V, (B, S)), (torch.arange(S) < LENGTHS[:, None]).long()
-    limit, size, nbest = 4, 24, 3
-    made = theirs.generate(
-        input_ids=source,
-        attention_mask=real,
-        max_new_tokens=limit,
-        num_beams=size,
-        num_return_sequences=nbest,
-        length_penalty=0.0,
-        early_stopping=False,
-        do_sample=False,
-        suppress_tokens=[0, 1],
-        return_dict_in_generate=True,
-        output_scores=True,
-    )
-    want = []
-    for row, score in zip(made.sequences[:, 1:].tolist(), made.sequences_scores.tolist(), strict=True):
-        said = row[: row.index(2)] if 2 in row else row
-        want.append((tuple(said), score))
-    options = {"bos": 1, "eos": 2, "limits": torch.full((B,), limit), "forbidden": (0, 1)}
-    wrapped, start = Wrapped(theirs), Said(source, real, torch.zeros(B, 1, 0, dtype=torch.long))
-    for decoder, state in ((wrapped, start), (ours, ours.init_state(source, LENGTHS))):
-        found = beam(decoder, state, size=size, nbest=nbest, length_penalty=0.0, **options)
-        got = [(one.tokens, one.score) for sentence in found for one in sentence]
-        assert [tokens for tokens, _ in got] == [tokens for tokens, _ in want]
-        torch.testing.assert_close([score for _, score in got], [score for _, score in want], rtol=1e-5, atol=1e-5)
-    single = theirs.generate(
-        input_ids=source,
-        attention_mask=real,
-        max_new_tokens=limit,
-        num_beams=1,
-        do_sample=False,
-        suppress_tokens=[0, 1],
-    )
-    for row, one in zip(single[:, 1:].tolist(), greedy(ours, ours.init_state(source, LENGTHS), **options), strict=True):
-        assert one.tokens == tuple(row[: row.index(2)] if 2 in row else row)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 import regard
 from regard.attn.call import Need
-from regard.data.embedded.copies import copy_splits
 from regard.models import NTM
 from regard.models.memory.ntm import NTMState
 
@@ -61,13 +60,6 @@ def test_the_equations(name: str) -> None:
         torch.testing.assert_close(got[n], want, rtol=1e-10, atol=1e-10)
 
 
-def test_several_heads() -> None:
-    model, (source, lengths, target) = built(ntm(read_heads=2, write_heads=3, reach=3)).eval(), given()
-    with torch.no_grad():
-        want = plain_logits(model, source[1], target[1])
-        torch.testing.assert_close(model(source, lengths, target)[1], want, rtol=1e-10, atol=1e-10)
-
-
 def test_gradients_go_through_all_steps_into_the_source() -> None:
     model, (source, lengths, target) = built(ntm(controller="feed-forward")), given()
     states = model.source(source).detach().requires_grad_()
@@ -93,30 +85,6 @@ def test_the_token_before_is_read_only_where_it_is_asked_for() -> None:
         model = built(NTMS[name]).eval()
         same = torch.equal(model(source, lengths, target), model(source, lengths, target.flip(1)))
         assert same != is_read
-
-
-def test_it_learns_to_copy() -> None:
-    """Sequences of up to four of three letters, of which by chance fewer than one in ten comes out right."""
-    torch.set_default_dtype(torch.float32)
-    torch.manual_seed(0)
-    model = NTM(9, 9, width=16, hidden=24, locations=8, memory_width=8)
-    lines = [line for line in copy_splits(train=4000, longest=4).train.source if len(line) >= 2]
-    tokens = [torch.tensor([3 + ord(letter) % 3 for letter in line] + [2]) for line in lines[:960]]
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    losses = []
-    for n in range(0, 960, 16):
-        batch = tokens[n : n + 16]
-        lengths = torch.tensor([len(each) for each in batch])
-        source = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True)
-        start = torch.ones(len(batch), 1, dtype=torch.long)
-        logits = model(source, lengths, torch.cat([start, source[:, :-1]], 1))
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), source.flatten(), ignore_index=0)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    assert sum(losses[-10:]) / 10 < losses[0] / 2
 
 
 @pytest.mark.parametrize("name", NTMS)
