@@ -21,8 +21,7 @@ from regard.models.llama import Llama
 from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.self_attentive import SelfAttentive
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transfer.classifier import EncoderClassifier
-from regard.models.transfer.classifier import ReleasedClassifier
+from regard.models.transfer.classifier import EncoderClassifier, ReleasedClassifier
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
 from regard.models.transformer import Transformer
