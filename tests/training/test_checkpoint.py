@@ -106,9 +106,7 @@ def test_a_file_of_others_is_named(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(3)}, tmp_path / "a.safetensors")
     with pytest.raises(ValueError, match="a.safetensors is no checkpoint of regard: its metadata has no 'regard'"):
         checkpoint.read(tmp_path / "a.safetensors")
-    with pytest.raises(
-        FileNotFoundError, match="there is no checkpoint .*none.safetensors; train one, or name another"
-    ):
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint .*none.safetensors; train one, or name"):
         checkpoint.read(tmp_path / "none.safetensors")
 
 
@@ -121,11 +119,8 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     checkpoint.write(tmp_path / "a", checkpoint.collect(Odd()), {"step": 0})
-    with pytest.raises(
-        ValueError,
-        match="a holds weights of another model: it lacks calls, embed.weight, hidden.bias and 4 more and has b0, b1, "
-        "b2 and 10 more beyond those of Net; build the model as it was trained",
-    ):
+    names = "it lacks calls, embed.weight, hidden.bias and 4 more and has b0, b1, b2 and 10 more beyond those of Net"
+    with pytest.raises(ValueError, match=f"a holds weights of another model: {names}; build the model as it was"):
         checkpoint.load(Net(3, 0.0), tmp_path / "a")
     checkpoint.write(tmp_path / "b", checkpoint.collect(Net(5, 0.0)), {"step": 0})
     model = Net(3, 0.0)
@@ -166,10 +161,7 @@ def test_moments_of_another_shape_are_refused(tmp_path: Path) -> None:
         ({"step": 1, "score": {}, "main": []}, r"main must be a name, got \[\]"),
         ({"step": 1, "averaged": [1, -1]}, r"averaged must be a list of steps, got \[1, -1\]"),
         ({"step": 1, "tied": 3}, "tied must be names by name, got 3"),
-        (
-            {"step": 1, "tied": {"model.a": "model.b"}},
-            "tied must name tensors of the file, got 'model.b' for 'model.a'",
-        ),
+        ({"step": 1, "tied": {"model.a": "model.b"}}, "tied must name tensors of the file, got 'model.b' for"),
         ({"step": 1, "tied": {"model.a": []}}, r"tied must name tensors of the file, got \[\] for 'model.a'"),
     ],
 )
@@ -185,9 +177,7 @@ def test_progress_of_another_step(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a holds progress that cannot be resumed .its step is 4, that of the weights"):
         checkpoint.read_progress(tmp_path / "a")
     write({"step": 4, "progress": {**TrainingState(step=4).to_dict(), "place": None}})
-    with pytest.raises(
-        ValueError, match=r"\(Expected `int`, got `null` - at `\$.place`\); put the run's own file back"
-    ):
+    with pytest.raises(ValueError, match=r"\(Expected `int`, got `null` - at `\$.place`\); put the run's own file"):
         checkpoint.read_progress(tmp_path / "a")
 
 
@@ -203,18 +193,9 @@ def test_weights_in_another_type_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("moments", "message"),
     [
-        (
-            {"step": torch.tensor(1.0)},
-            "a holds step of hidden.bias, AdamW has exp_avg, exp_avg_sq, step; put the run's",
-        ),
-        (
-            {"exp_avg_sq": torch.zeros(3, dtype=torch.int32)},
-            "a holds exp_avg_sq of hidden.bias in torch.int32; put the",
-        ),
-        (
-            {"exp_avg_sq": torch.tensor(1.0)},
-            r"exp_avg_sq of hidden.bias in shape \(\), the parameter has \(3,\)",
-        ),
+        ({"step": torch.tensor(1.0)}, "a holds step of hidden.bias, AdamW has exp_avg, exp_avg_sq, step; put the"),
+        ({"exp_avg_sq": torch.zeros(3, dtype=torch.int32)}, "a holds exp_avg_sq of hidden.bias in torch.int32; put"),
+        ({"exp_avg_sq": torch.tensor(1.0)}, r"exp_avg_sq of hidden.bias in shape \(\), the parameter has \(3,\)"),
     ],
 )
 def test_moments_that_adamw_does_not_take(tmp_path: Path, moments: dict[str, Tensor], message: str) -> None:
@@ -270,7 +251,5 @@ def test_safetensors_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "a"
     path.touch()
     monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
-    with pytest.raises(
-        ImportError, match=r"checkpoints need safetensors; install it with: pip install 'regard\[train\]'"
-    ):
+    with pytest.raises(ImportError, match=r"checkpoints need safetensors; install it with: pip install"):
         checkpoint.read(path)

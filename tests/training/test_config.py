@@ -37,10 +37,7 @@ from regard.training.state import TrainingState
         ({"patience": 0}, "patience must be 1 or more, got 0; try patience=5"),
         ({"threads": 0}, "threads must be from 1 to 65536, got 0; try threads=1"),
         ({"threads": 100_000}, "threads must be from 1 to 65536, got 100000; try threads=1"),
-        (
-            {"warmup": 0},
-            "warmup=0 with schedule='inverse-sqrt' would lower .*; give warmup=400, or take schedule='constant'",
-        ),
+        ({"warmup": 0}, "warmup=0 with schedule='inverse-sqrt' would lower .*; give warmup=400, or take"),
         ({"warmup": -1}, "warmup must be 0 or more, got -1; try warmup=400"),
         ({"weight_decay": -0.1}, "weight_decay must be 0 or more, got -0.1; try weight_decay=0"),
         ({"average": -1}, "average must be 0 or more, got -1; try average=0"),
@@ -49,18 +46,9 @@ from regard.training.state import TrainingState
         ({"precision": "half"}, "unknown precision 'half'; known are: float32, bfloat16"),
         ({"device": "tpu"}, "unknown device 'tpu'; did you mean 'cpu'\\? known are: auto, cpu, cuda, mps"),
         ({"parallel": "both"}, "unknown parallel 'both'; known are: replicate, shard"),
-        (
-            {"plateau_factor": 0.5},
-            "plateau_factor=0.5 has no effect with schedule 'inverse-sqrt'; take schedule='plateau'",
-        ),
-        (
-            {"plateau_patience": 3},
-            "plateau_patience=3 has no effect with schedule 'inverse-sqrt'; take schedule='plateau'",
-        ),
-        (
-            {"schedule": "plateau", "plateau_factor": 1.0},
-            "plateau_factor must be above 0 and below 1, got 1.0; try plateau_factor=0.5",
-        ),
+        ({"plateau_factor": 0.5}, "plateau_factor=0.5 has no effect with schedule 'inverse-sqrt'; take"),
+        ({"plateau_patience": 3}, "plateau_patience=3 has no effect with schedule 'inverse-sqrt'; take"),
+        ({"schedule": "plateau", "plateau_factor": 1.0}, "plateau_factor must be above 0 and below 1, got 1.0; try"),
         ({"schedule": "plateau", "plateau_patience": 0}, "plateau_patience must be 1 or more, got 0"),
     ],
 )

@@ -233,9 +233,7 @@ def test_tensorboard_when_asked(tmp_path: Path) -> None:
 
 def test_tensorboard_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(
-        ImportError, match=r"tensorboard=True needs tensorboard; install it with: pip install 'regard\[tr"
-    ):
+    with pytest.raises(ImportError, match=r"tensorboard=True needs tensorboard; install it with: pip install"):
         run(tmp_path / "a", steps=10, tensorboard=True)
     assert not (tmp_path / "a").exists()
 

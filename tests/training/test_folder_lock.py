@@ -45,9 +45,7 @@ def test_another_folder_of_the_same_name(tmp_path: Path) -> None:
         folder.check_in_place()
         path.rmdir()
         for _ in range(2):
-            with pytest.raises(
-                FileNotFoundError, match="run was deleted, moved or replaced while a training wrote into"
-            ):
+            with pytest.raises(FileNotFoundError, match="run was deleted, moved or replaced while a training wrote"):
                 folder.check_in_place()
             path.mkdir(exist_ok=True)
 
@@ -65,9 +63,7 @@ def test_a_training_notices_that_its_folder_was_replaced(tmp_path: Path, event: 
     shutil.rmtree(run)
     if recreated:
         run.mkdir()
-    with pytest.raises(
-        FileNotFoundError, match="run was deleted, moved or replaced while a training wrote into it; the"
-    ):
+    with pytest.raises(FileNotFoundError, match="run was deleted, moved or replaced while a training wrote into it"):
         list(events)
     assert list(tmp_path.rglob("*")) == ([run] if recreated else [])
 

@@ -92,9 +92,7 @@ def test_a_killed_run_needs_the_file_that_it_started_with(tmp_path: Path) -> Non
     weights = tmp_path / "source" / "best.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-1])
-    with pytest.raises(
-        ValueError, match=r"best.safetensors, which .*run starts with, has changed, and .* put the file"
-    ):
+    with pytest.raises(ValueError, match=r"best.safetensors, which .*run starts with, has changed, and .* put the"):
         train(Toy(), tmp_path / "run", resume=True)
     weights.unlink()
     with pytest.raises(ValueError, match="starts with, is gone, and .* put the file back, or start a new run"):

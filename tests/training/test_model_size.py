@@ -55,9 +55,7 @@ def test_a_model_that_fits_is_not_refused(task: str, model: str, encoder: Path) 
 
 def test_a_model_of_too_many_parts() -> None:
     config = TASKS["translate"].of(model="transformer", layers=10**9, width=4, heads=2)
-    with pytest.raises(
-        ValueError, match="layers=1000000000 makes a model that has more than 10,000 tensors of weights; try layer"
-    ):
+    with pytest.raises(ValueError, match="layers=1000000000 makes a model that has more than 10,000 tensors of"):
         config.load().check_options()
 
 

@@ -202,9 +202,7 @@ def test_damaged_lines_before_others_are_reported(damage: tuple[bytes, bytes], t
     first, second, *others = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     damaged = b"".join([first, second.replace(*damage, 1), *others])
     (tmp_path / "metrics.jsonl").write_bytes(damaged)
-    with pytest.raises(
-        ValueError, match=r"metrics.jsonl:2: the line is damaged, .* correct or delete it, nothing else"
-    ):
+    with pytest.raises(ValueError, match=r"metrics.jsonl:2: the line is damaged, .* correct or delete it, nothing"):
         run(tmp_path, resume=True, steps=6, log_every=1)
     assert (tmp_path / "metrics.jsonl").read_bytes() == damaged
     (tmp_path / "metrics.jsonl").write_bytes(b"".join([first, *others]))
@@ -237,16 +235,12 @@ def test_what_the_end_still_owes_is_done(tmp_path: Path, alone: Path) -> None:
 
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
-    with pytest.raises(
-        FileExistsError, match=r"holds a run already; resume it \(--resume .*\), or take another folder"
-    ):
+    with pytest.raises(FileExistsError, match=r"holds a run already; resume it \(--resume .*\), or take another"):
         run(tmp_path, steps=2)
     (tmp_path / "run.json").unlink()
     with pytest.raises(FileExistsError, match="holds a run already"):
         run(tmp_path, steps=2)
-    with pytest.raises(
-        FileNotFoundError, match="holds no run: there is no run.json in it; name the folder of a training"
-    ):
+    with pytest.raises(FileNotFoundError, match="holds no run: there is no run.json in it; name the folder of a"):
         run(tmp_path, resume=True, steps=2)
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
@@ -256,9 +250,7 @@ def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match="there is no run .*none to resume; name the folder of a training, or sta"
-    ):
+    with pytest.raises(FileNotFoundError, match="there is no run .*none to resume; name the folder of a training, or"):
         run(tmp_path / "none", resume=True, steps=2)
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
@@ -268,13 +260,9 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
 
 def test_the_task_must_be_the_same(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
-    with pytest.raises(
-        ValueError, match="dim was 13 when .* began and is 17 now; resume with the same task, or train in"
-    ):
+    with pytest.raises(ValueError, match="dim was 13 when .* began and is 17 now; resume with the same task, or"):
         run(tmp_path, Toy(dim=17), resume=True, steps=4)
-    with pytest.raises(
-        ValueError, match="is a run of toy, not of stateful toy; resume it as that, or take another folder"
-    ):
+    with pytest.raises(ValueError, match="is a run of toy, not of stateful toy; resume it as that, or take another"):
         run(tmp_path, StatefulToy(), resume=True, steps=4)
 
 
@@ -310,17 +298,13 @@ def test_the_training_may_be_another_and_is_recorded(tmp_path: Path) -> None:
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
     (tmp_path / "run.json").write_text('{"format": 3, "checksum": null}')
-    with pytest.raises(
-        ValueError, match=r"run.json cannot be read \(.*task.*\); restore it, or train in another folder"
-    ):
+    with pytest.raises(ValueError, match=r"run.json cannot be read \(.*task.*\); restore it, or train in another"):
         run(tmp_path, resume=True, steps=4)
 
 
 def test_an_end_that_is_past_is_told(tmp_path: Path) -> None:
     run(tmp_path, steps=4)
-    with pytest.raises(
-        ValueError, match="steps=3 lies before step 4, where .* stands; give more steps, or leave it out"
-    ):
+    with pytest.raises(ValueError, match="steps=3 lies before step 4, where .* stands; give more steps, or leave it"):
         run(tmp_path, resume=True, steps=3)
 
 

@@ -81,10 +81,7 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
         ({"format": 0}, "run.json cannot be read .format must be a whole number from 1, got 0.; restore it, or train"),
         ({"format": True}, "run.json cannot be read .format must be a whole number from 1, got True"),
         ({"history": []}, r"cannot be read .history must have rising steps from 0 on, got \[\]"),
-        (
-            {"history": [{"step": 3, "training": {"steps": 5}}]},
-            r"history must have rising steps from 0 on, got \[3\]",
-        ),
+        ({"history": [{"step": 3, "training": {"steps": 5}}]}, r"history must have rising steps from 0 on, got \[3\]"),
         ({"threads": 0}, "cannot be read .threads must be from 1 to 65536, got 0"),
         ({"threads": 10**30}, "cannot be read .threads must be from 1 to 65536, got 1000"),
         ({"files": {"a": 3}}, "cannot be read .Expected `str`, got `int`"),
@@ -92,10 +89,7 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
         ({"options": None}, r"cannot be read \(Expected `object`, got `null` - at `\$.options`\)"),
         ({"training": {"steps": 2, "lr": -1.0}}, "cannot be read .lr must be positive and finite, got -1.0"),
         ({"training": {"steps": 2, "lr": "slow"}}, r"Expected `float`, got `str` - at `\$.training.lr`"),
-        (
-            {"training": {"steps": 2, "momentum": 0.9}},
-            "run.json has options of training that this version does not know: momentum; update regard",
-        ),
+        ({"training": {"steps": 2, "momentum": 0.9}}, "run.json has options of training that this version does not"),
     ],
 )
 def test_a_record_that_cannot_be_read(tmp_path: Path, change: dict[str, Any], message: str) -> None:

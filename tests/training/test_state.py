@@ -69,10 +69,7 @@ def test_no_field_may_be_of_another_type(name: str, value: Any) -> None:
         ({"window": {**STATE.to_dict()["window"], "count": -3}}, r"window.count must be from 0 to 2\^53, got -3"),
         ({"window": {"total": 1.0, "count": 3}}, "it lacks norm, steps, sums in window"),
         ({"estimate": {"minutes": 3.0, "steps": -1, "start": 5}}, r"estimate.steps must be from 0 to 2\^53, got -1"),
-        (
-            {"estimate": {"minutes": -3.0, "steps": 9, "start": 5}},
-            "estimate.minutes must be a finite number from 0, got",
-        ),
+        ({"estimate": {"minutes": -3.0, "steps": 9, "start": 5}}, "estimate.minutes must be a finite number from 0"),
         ({"mood": 3, "luck": 7}, "it has fields that this version does not know: luck, mood"),
     ],
 )

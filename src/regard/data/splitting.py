@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 from unicodedata import normalize
 
 import numpy as np
@@ -14,12 +14,22 @@ from regard.common.wording import plural
 from regard.data.unseen_labels import renumber
 
 Item = TypeVar("Item")
+Data = TypeVar("Data", covariant=True)
+Split = Literal["train", "valid", "test"]
 # the names of folders and of parts of a file with the examples of a split
 SPLIT_NAMES: dict[str, tuple[str, ...]] = {
     "train": ("train",),
     "valid": ("val", "valid", "validation", "dev"),
     "test": ("test",),
 }
+
+
+class Parts(NamedTuple, Generic[Data]):
+    """The data to train on, to choose the best weights by, and to test on; no example of one part is in another."""
+
+    train: Data
+    valid: Data
+    test: Data
 
 
 def split_folder(path: Path, split: str) -> Path | None:

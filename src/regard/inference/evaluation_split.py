@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -67,14 +67,6 @@ class DataSplits(Protocol[Part]):
     def valid(self) -> Part: ...
     @property
     def test(self) -> Part: ...
-
-
-class Parts(NamedTuple, Generic[Data]):
-    """The three parts of the data of a run, where the task has no class for them."""
-
-    train: Data
-    valid: Data
-    test: Data
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,9 +145,9 @@ def test_embedded_data_and_a_folder_named_after_the_time(
     regard: Regard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from regard.data import embedded
-    from regard.data.embedded import reverse
+    from regard.data.embedded import letters
 
-    few = embedded.EmbeddedPairs("few", lambda seed: reverse.splits(seed, 50, 5, 5), "characters", "characters")
+    few = embedded.EmbeddedPairs("few", lambda seed: letters.reverse_splits(seed, 50, 5, 5), "characters", "characters")
     monkeypatch.setitem(embedded.EMBEDDED, "dates", few)
     monkeypatch.chdir(tmp_path)
     ran = regard(*NEW, "--minutes", 1e-9, "--width", 6, "--hidden", 8, "--threads", 1, "--batch", 3)

@@ -88,16 +88,10 @@ def wrong_frames(folder: Path) -> dict[str, tuple[Path, str]]:
     empty.write_bytes(b"")
     (folder / "x.mp4").write_bytes(b"")
     return {
-        "still": (
-            still,
-            "has one frame, and a clip needs two; name an animated GIF or PNG, or a folder of two or more",
-        ),
+        "still": (still, "has one frame, and a clip needs two; name an animated GIF or PNG, or a folder of two or"),
         "single": (single, "has one frame, and a clip needs two"),
         "none": (folder / "none", "has no frame, and a clip needs two"),
-        "sizes": (
-            sizes,
-            "frame12.png is 7 × 4, and .*frame9.png 7 × 5; give size, such as size=32, to make them alike",
-        ),
+        "sizes": (sizes, "frame12.png is 7 × 4, and .*frame9.png 7 × 5; give size, such as size=32, to make them"),
         "gap": (gap, "has frame 4 behind frame 2, but frames must follow in equal steps; add those that are missing"),
         "double": (double, "frame9.png and .*frame09.png are both frame 9; take one of them out"),
         "unnumbered": (unnumbered, "last.png has no number in its name, by which frames are ordered; name it like"),
@@ -122,10 +116,7 @@ def test_wrong_frames(tmp_path: Path) -> None:
         (np.full((2, 3, 4), 1.5), "has float64 from 1.5 to 1.5; save pictures"),
         (np.zeros((1, 3, 4), np.uint8), "has one frame, and a clip needs two; give more"),
         (np.zeros(1), "has one sample, and a clip needs two; give more"),
-        (
-            np.zeros((2, 0, 4), np.uint8),
-            r"holds uint8 of shape \(2, 0, 4\); save pictures as \(frames, height, width\)",
-        ),
+        (np.zeros((2, 0, 4), np.uint8), r"holds uint8 of shape \(2, 0, 4\); save pictures as \(frames, height"),
         (np.array(["a", "b"]), r"holds <U1 of shape \(2,\)"),
         (np.array([1.0, np.nan]), "has values that are not finite; fill in numbers"),
         (np.array([{}, {}]), r"is no whole array of numpy \(.*\); save it again with numpy.save"),

@@ -1,7 +1,5 @@
 """Dialogues of bookings: states that follow from the words, separate parts, values of the system."""
 
-import pytest
-
 from regard.data.embedded import bookings
 from regard.data.embedded.bookings import ONTOLOGY, ORDINALS
 from regard.data.tracking.dialogue import DONTCARE
@@ -73,15 +71,3 @@ def test_string_matching_is_not_enough() -> None:
             state |= finder.informs(turn.user)
             right.append(state == turn.state)
     assert sum(right) / len(right) < 0.5
-
-
-def test_parts_are_pure_and_separate() -> None:
-    parts = [{booking.turns for booking in part} for part in (SPLITS.train, SPLITS.valid, SPLITS.test)]
-    assert [len(part) for part in parts] == [200, 20, 60]
-    assert not parts[0] & parts[1]
-    assert not parts[0] & parts[2]
-    assert not parts[1] & parts[2]
-    assert bookings.splits(1, train=3, valid=20, test=60).test == SPLITS.test
-    assert bookings.splits(2, train=3, valid=20, test=60).test != SPLITS.test
-    with pytest.raises(ValueError, match="valid must be 1 or more, got 0; try valid=1000"):
-        bookings.splits(valid=0)

@@ -1,6 +1,5 @@
 """Generated documents: the sentence that decides decides, and a bag of words does not."""
 
-import numpy as np
 import pytest
 from tests.product import first
 
@@ -29,23 +28,6 @@ def test_exactly_one_sentence_decides_and_it_is_the_evidence() -> None:
             assert STATEMENTS[sentences[evidence]] == CLASSES[label]
 
 
-def test_parts_share_no_document_and_classes_are_even() -> None:
-    made = splits(1, train=801, valid=100, test=203)
-    parts = [made.train, made.valid, made.test]
-    assert [len(part) for part in parts] == [801, 100, 203]
-    texts = [text for part in parts for text in part.texts]
-    assert len(set(texts)) == len(texts)
-    for part in parts:
-        counts = np.bincount(part.labels, minlength=len(CLASSES))
-        assert counts.max() - counts.min() <= 1
-
-
-def test_the_seed_decides() -> None:
-    one, again, other = splits(2, 50, 20, 30), splits(2, 70, 20, 30), splits(3, 50, 20, 30)
-    assert list(one.test.texts) == list(again.test.texts) != list(other.test.texts)
-    assert list(one.train.texts) == list(again.train.texts)[:50]
-
-
 def accuracy(train: LabelledTexts, test: LabelledTexts, ngrams: int) -> float:
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -67,8 +49,3 @@ def test_a_bag_of_words_fails_where_the_deciding_sentence_is_enough(ngrams: int,
         return LabelledTexts(texts, part.labels, part.classes)
 
     assert accuracy(deciding(made.train), deciding(made.test), 1) > 0.99
-
-
-def test_bad_counts_are_told() -> None:
-    with pytest.raises(ValueError, match="valid must be 1 or more, got 0; try valid=1000"):
-        splits(0, valid=0)

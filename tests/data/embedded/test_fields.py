@@ -60,9 +60,3 @@ def test_the_same_digits_are_read_both_ways() -> None:
     for mark in ".,":
         share = marks.count((mark, "B-WHOLE")) / sum(each[0] == mark for each in marks)
         assert 0.2 < share < 0.8
-
-
-def test_data_is_a_function_of_its_arguments() -> None:
-    again = fields.splits(train=3, valid=1, test=100)
-    assert list(again.test) == list(SPLITS.test)
-    assert list(fields.splits(1, train=3, valid=1, test=1).test) != list(SPLITS.test)[:1]

@@ -67,9 +67,7 @@ def test_splits_are_a_pure_function(parts: Splits) -> None:
 
 def test_sizes_that_cannot_be_are_told() -> None:
     for share in (0, 1, -0.1):
-        with pytest.raises(
-            ValueError, match=f"held_out must be a share between 0 and 1, got {share}; try held_out=0.1"
-        ):
+        with pytest.raises(ValueError, match=f"held_out must be a share between 0 and 1, got {share}; try"):
             splits(held_out=share)
     with pytest.raises(ValueError, match="valid must be 1 or more, got 0; try valid=2000"):
         splits(valid=0)

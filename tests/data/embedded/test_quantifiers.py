@@ -82,13 +82,6 @@ def test_no_words_of_a_held_out_pair_are_in_training() -> None:
     assert not valid & test
 
 
-def test_they_are_pure_and_the_test_does_not_depend_on_the_training() -> None:
-    again = quantifiers.splits(3, train=600, valid=60, test=200)
-    assert again.train.lines == SPLITS.train.lines
-    assert quantifiers.splits(3, train=2, valid=60, test=200).test.lines == SPLITS.test.lines
-    assert quantifiers.splits(4, train=600, valid=60, test=200).train.lines != SPLITS.train.lines
-
-
 @pytest.mark.parametrize("count", [0, 7])
 def test_a_count_that_makes_no_twins(count: int) -> None:
     with pytest.raises(ValueError, match=rf"valid must be an even number, 2 or more, for twins, got {count}; try"):

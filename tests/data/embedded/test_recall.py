@@ -83,16 +83,6 @@ def test_nothing_but_the_key_tells_the_answer() -> None:
     assert min(sides.values()) > 500
 
 
-def test_parts_differ_and_the_test_does_not_depend_on_the_training() -> None:
-    # the shortest strings there are
-    small, large = recall.splits(0, 20, 10, 10, distance=3), recall.splits(0, 700, 10, 10, distance=3)
-    texts = [text for text, _ in lines(large)]
-    assert len(set(texts)) == len(texts) == 720
-    assert small.test.texts == large.test.texts
-    assert small.train.texts == large.train.texts[:20]
-    assert recall.splits(1, 20, 10, 10, distance=3).test.texts != small.test.texts
-
-
 def test_running_text_has_an_answer_behind_every_string() -> None:
     splits = recall.splits(2, 5, 3, 1, distance=5)
     train, valid = recall.documents(splits)
@@ -101,8 +91,6 @@ def test_running_text_has_an_answer_behind_every_string() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="^test must be 1 or more, got 0; try test=1000$"):
-        recall.splits(test=0)
     with pytest.raises(ValueError, match="^distance must be 3 or more, got 2; try distance=3$"):
         RecallSizes(2)
     with pytest.raises(ValueError, match="^keys must be 26 at most, got 27; try keys=26$"):

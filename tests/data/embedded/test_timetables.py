@@ -73,17 +73,6 @@ def test_no_combination_of_names_is_in_two_splits() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_splits_are_pure_in_their_arguments() -> None:
-    assert splits(2, 5, 3, 3) == splits(2, 5, 3, 3)
-    assert splits(2, 5, 3, 3).test == splits(2, 9, 2, 3).test
-    assert splits(2, 5, 3, 3) != splits(3, 5, 3, 3)
-
-
 def test_a_departure_is_late_or_replaced() -> None:
     assert Departure("a", "b", "c", "d", delay="2 minutes").tail == "delay"
     assert Departure("a", "b", "c", "d", replacement="a bus").tail == "replacement"
-
-
-def test_bad_input() -> None:
-    with pytest.raises(ValueError, match="valid must be 1 or more, got 0; try valid=100"):
-        splits(0, 1, 0, 1)

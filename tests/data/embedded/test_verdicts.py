@@ -1,7 +1,5 @@
 """Generated texts whose deciding words are known."""
 
-import pytest
-
 from regard.data.embedded import verdicts
 
 
@@ -21,14 +19,3 @@ def test_the_deciding_words_decide() -> None:
 def test_words_are_of_one_topic_or_none() -> None:
     words = [word for topic in verdicts.WORDS.values() for word in topic] + list(verdicts.FILLERS)
     assert len(words) == len(set(words))
-
-
-def test_the_test_does_not_depend_on_the_training() -> None:
-    small, large = verdicts.splits(0, 8, 4, 4), verdicts.splits(0, 40, 4, 4)
-    assert small.test.texts == large.test.texts
-    assert small.train.texts == large.train.texts[:8]
-
-
-def test_counts_are_positive() -> None:
-    with pytest.raises(ValueError, match="^valid must be 1 or more, got 0; try valid=1000$"):
-        verdicts.splits(valid=0)

@@ -103,30 +103,14 @@ def test_an_environment_that_does_not_repeat_itself_cannot_go_on() -> None:
     [
         ("gym:Qux", "unknown --env 'gym:Qux'; known are: gym:CartPole-v0, "),
         ("gym:CartPole-v9", "unknown --env 'gym:CartPole-v9'; did you mean 'gym:CartPole-v1'? known are: gym:"),
-        (
-            "gym:no_such_module:Maze-v0",
-            "--env gym:no_such_module:Maze-v0 needs the module no_such_module, which cannot be imported: No module "
-            "named 'no_such_module'; install or mend it",
-        ),
+        ("gym:no_such_module:Maze-v0", "--env gym:no_such_module:Maze-v0 needs the module no_such_module, which"),
         (
             "gym:Broken-v0",
-            "--env gym:Broken-v0 cannot be made: No module named 'no_such_module'; install what it needs, or name "
-            "another",
+            "--env gym:Broken-v0 cannot be made: No module named 'no_such_module'; install what it needs",
         ),
-        (
-            "gym:Words-v0",
-            "--env gym:Words-v0 shows Text(1, 5, charset=",
-        ),
-        (
-            "gym:Levers-v0",
-            "--env gym:Levers-v0 takes MultiBinary(3), and agents choose one of n (Discrete) or numbers with bounds "
-            "(Box); register it with a wrapper, such as gymnasium's TransformAction, or name another",
-        ),
-        (
-            "gym:Engine-v0",
-            "--env gym:Engine-v0 takes Box(-inf, inf, (2,), float32), and agents choose one of n (Discrete) or numbers "
-            "with bounds (Box); register it with a wrapper, such as gymnasium's TransformAction, or name another",
-        ),
+        ("gym:Words-v0", "--env gym:Words-v0 shows Text(1, 5, charset="),
+        ("gym:Levers-v0", "--env gym:Levers-v0 takes MultiBinary(3), and agents choose one of n (Discrete) or"),
+        ("gym:Engine-v0", "--env gym:Engine-v0 takes Box(-inf, inf, (2,), float32), and agents choose one of n"),
     ],
 )
 def test_environments_that_cannot_be_played(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,9 +40,7 @@ def test_a_small_packed_file_that_promises_gigabytes(tmp_path: Path) -> None:
     path = tmp_path / "images.gz"
     path.write_bytes(gzip.compress(struct.pack(">BBBBIII", 0, 0, 8, 3, 2**20, 2**7, 2**7) + bytes(100_000_000), 1))
     tracemalloc.start()
-    with pytest.raises(
-        ValueError, match=r"images.gz unpacks to more than [\d,]+ bytes, 200 times its size or more; if "
-    ):
+    with pytest.raises(ValueError, match=r"images.gz unpacks to more than [\d,]+ bytes, 200 times its size or more"):
         read_idx(path, labels(tmp_path, 2))
     assert tracemalloc.get_traced_memory()[1] < 1_000_000
     tracemalloc.stop()

@@ -49,10 +49,7 @@ def test_idx_files_plain_and_packed(tmp_path: Path, pixels: NDArray[np.uint8], e
         (lambda data: data + b"x", "but has more; get the file again"),
         (lambda data: data[:9], r"should hold 16 bytes for images of no size, but has 9; get the file again"),
         (lambda data: b"", "is no IDX file of images: it begins with nothing, not 00 00 08 03"),
-        (
-            lambda data: b"\x00\x00\x08\x01" + data[4:],
-            "it begins with 00 00 08 01, not 00 00 08 03; is it another file",
-        ),
+        (lambda data: b"\x00\x00\x08\x01" + data[4:], "it begins with 00 00 08 01, not 00 00 08 03; is it another"),
         (gzip.compress, "it begins with 1f 8b .*; is it another file, or packed without .gz in its name"),
     ],
 )
@@ -151,10 +148,7 @@ def test_what_is_no_data(tmp_path: Path) -> None:
 def test_labels_out_of_range_and_shapes() -> None:
     with pytest.raises(ValueError, match="labels must be from 0 to 1, got 2 for image 1; name as many classes"):
         Images(np.zeros((2, 1, 1, 1), np.uint8), np.array([0, 2]), ("a", "b"))
-    with pytest.raises(
-        ValueError,
-        match=r"\(images, height, width, channels\), one label each, got \(2, 1, 1\) and 2 labels; give grey",
-    ):
+    with pytest.raises(ValueError, match=r"\(images, height, width, channels\), one label each, got \(2, 1, 1\) and"):
         Images(np.zeros((2, 1, 1), np.uint8), np.array([0, 1]), ("a", "b"))
 
 

@@ -68,11 +68,7 @@ def test_a_sheet_without_sure_columns_is_refused(tmp_path: Path) -> None:
         ("a.csv", "Urteil,Aussage,Folge\n" + PLAIN, f"a.csv:1: the first row, 'Urteil', 'Aussage', 'Folge', {header}"),
         ("a.tsv", ("Urteil,A,B\n" + PLAIN).replace(",", "\t"), f"a.tsv:1: the first row, 'Urteil', 'A', 'B', {header}"),
         ("a.csv", "ID,Urteil,A,B\n1,x,y,z\n", "text, got 4 columns in 'ID', 'Urteil', 'A', 'B'; " + named),
-        (
-            "a.csv",
-            "one,two,three\nfour,five,six\n",
-            f"no column is known as the label in 'one', 'two', 'three'; {named}",
-        ),
+        ("a.csv", "one,two,three\nfour,five,six\n", "no column is known as the label in 'one', 'two', 'three'"),
         ("a.tsv", "".join(f"w{n}\ta\tb\n" for n in range(10)), "a.tsv has 10 classes for 10 pairs, such as 'w0'"),
         ("a.csv", "label,text1,text2\nx,one, two,three\n", "a.csv:2: a line must have 3 columns, as the header has"),
         ("a.json", '[{"label": "x"}]\n', "a.json is a JSON array, and JSON lines are read, one object per line"),

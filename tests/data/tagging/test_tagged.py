@@ -131,11 +131,7 @@ def test_tags_start_with_outside() -> None:
         ("a\tO\n", -3, "column=-3 is no column of .*a.tsv, which has 2; count them from 1, or from the end with -1"),
         ("a\tO\n", 0, "column=0 is no column"),
         ("\nfly7\nto\n", None, "a.tsv:2: there is only one column in 'fly7'; the file must hold one word and its tag"),
-        (
-            '{"text": "fly to", "tags": ["O", "O"]}\n',
-            None,
-            "a.tsv:1: the file holds JSON, .*; it must hold one",
-        ),
+        ('{"text": "fly to", "tags": ["O", "O"]}\n', None, "a.tsv:1: the file holds JSON, .*; it must hold one"),
         ("a\t \n", None, "a.tsv:1: the tag is empty"),
         ("\n\n", None, "a.tsv has no words; it must hold one word and its tag per line"),
         ("", None, "a.tsv is empty"),
@@ -222,7 +218,5 @@ def test_unknown_tags_and_long_sentences(tmp_path: Path) -> None:
     path = write(tmp_path / "d.tsv", "b\tB-XX\n")
     with pytest.raises(ValueError, match="d.tsv:1: unknown tag 'B-XX'; did you mean 'B-X'"):
         check_tags(read_tagged(path), path, ["O", "B-X", "I-X"])
-    with pytest.raises(
-        ValueError, match="a.tsv:1: the sentence has 2 words, more than max_length=1; put an empty line"
-    ):
+    with pytest.raises(ValueError, match="a.tsv:1: the sentence has 2 words, more than max_length=1; put an empty"):
         check_lengths(read_tagged(tmp_path / "a.tsv"), tmp_path / "a.tsv", 1)

@@ -141,9 +141,7 @@ def test_the_number_of_files(tmp_path: Path) -> None:
 def test_pairs_are_pairs() -> None:
     with pytest.raises(ValueError, match="source and target must have a line for each other, got 2 and 1 lines"):
         Pairs(["a", "b"], ["c"])
-    with pytest.raises(
-        ValueError, match="references must be one sequence per line for 1 lines, got 2; give every line"
-    ):
+    with pytest.raises(ValueError, match="references must be one sequence per line for 1 lines, got 2; give every"):
         Pairs(["a"], ["b"], references=[["b"], ["c"]])
     assert Pairs(["a"], ["b"]).answers == [("b",)]
     assert Pairs(["a"], ["b"], references=[["b", "c"]]).answers == [["b", "c"]]
@@ -156,9 +154,7 @@ def test_a_line_of_any_length_does_not_fill_the_memory(tmp_path: Path, monkeypat
         lines = read_lines(tmp_path / name)
         assert next(lines) == "first"
         tracemalloc.start()
-        with pytest.raises(
-            ValueError, match=f"{name}:2: the line is longer than 16,777,216 bytes; break the text into l"
-        ):
+        with pytest.raises(ValueError, match=f"{name}:2: the line is longer than 16,777,216 bytes; break the text"):
             next(lines)
         assert tracemalloc.get_traced_memory()[1] < 40_000_000
         tracemalloc.stop()
@@ -171,9 +167,7 @@ def test_a_small_file_that_unpacks_to_any_number_of_lines(tmp_path: Path, monkey
     monkeypatch.setattr(gzip_bound, "_ALWAYS", 100_000)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"abcdefghi\n" * 100_000))
-    with pytest.raises(
-        ValueError, match=r"a.gz:\d+: unpacks to more than [\d,]+ bytes, 200 times its size or more; if "
-    ):
+    with pytest.raises(ValueError, match=r"a.gz:\d+: unpacks to more than [\d,]+ bytes, 200 times its size or more"):
         list(read_lines(path))
     draw = random.Random(0)
     path.write_bytes(gzip.compress(b"".join(b"%d\n" % draw.randrange(10**9) for _ in range(20_000))))

@@ -169,18 +169,8 @@ def test_part_of_a_character_does_not_break_the_text() -> None:
     ("kind", "lines", "size", "sentence"),
     [
         ("bp", LINES, 400, "kind must be one of bpe, characters, words, folded-words, got 'bp'; try kind='bpe'"),
-        (
-            "bpe",
-            LINES,
-            259,
-            r"vocabulary must be at least 260 for bpe .*, got 259; try vocabulary=8000, or ",
-        ),
-        (
-            "characters",
-            ["abc"],
-            6,
-            "vocabulary must hold 3 characters and 4 special numbers, got 6; try vocabulary=7, or tokens='bpe'",
-        ),
+        ("bpe", LINES, 259, r"vocabulary must be at least 260 for bpe .*, got 259; try vocabulary=8000, or "),
+        ("characters", ["abc"], 6, "vocabulary must hold 3 characters and 4 special numbers, got 6; try"),
         ("words", LINES, 5, "vocabulary must be more than 5 for words, got 5; try vocabulary=8000"),
         ("bpe", ["", ""], 400, "lines must hold some text to learn a vocabulary from, got none"),
         ("words", [], 400, "lines must hold some text to learn a vocabulary from, got none"),
@@ -214,17 +204,13 @@ def test_numbers_outside_are_told() -> None:
 
 
 def test_half_a_character_is_told() -> None:
-    with pytest.raises(
-        ValueError, match=r"lines must be Unicode text, got 'b\\ud800', which holds a surrogate; decode"
-    ):
+    with pytest.raises(ValueError, match=r"lines must be Unicode text, got 'b\\ud800', which holds a surrogate"):
         VOCABULARIES["bpe"].encode(["a", "b\ud800"])
 
 
 @for_each("text", ["", "no", "[]", "{}", '{"kind": "words"}', '{"kind": "bpe"}', "3", "[" * 100_000])
 def test_what_is_no_vocabulary_is_told(text: str) -> None:
-    with pytest.raises(
-        ValueError, match="text must be the output of Tokenizer.to_json, got .*; train the vocabulary again"
-    ):
+    with pytest.raises(ValueError, match="text must be the output of Tokenizer.to_json, got .*; train the vocabulary"):
         Tokenizer.from_json(text)
 
 

@@ -97,10 +97,7 @@ def test_columns(tmp_path: Path) -> None:
         (HEADER + ROWS + "a\t3\t\t\tyes\t\t\n", "5: dialogue a goes on behind another one; put the turns of a"),
         (HEADER + ROWS + "b\t3\t\t\tyes\t\t\n", "5: dialogue b has turn 3 where turn 2 must stand; put the turns of"),
         (HEADER + ROWS + "c\t1\t\t\tyes\tfood\t\n", "5: an inform must be slot=value, got 'food'; separate several"),
-        (
-            HEADER + "a\t1\tWhere?\t\t\tarea=north\t\n",
-            "turns.tsv has no words of a user in any turn, so there is nothing to track; add them$",
-        ),
+        (HEADER + "a\t1\tWhere?\t\t\tarea=north\t\n", "turns.tsv has no words of a user in any turn, so there is"),
         (HEADER, " has no dialogues; give a file with one at least"),
     ],
 )
@@ -126,7 +123,7 @@ def changed(name: str, change: Callable[[Any], object], folder: Path) -> Path:
         (
             "woz.json",
             lambda c: c[1]["dialogue"].reverse(),
-            "has the turn_idx 2, and 0 must stand there; put the turns of a dialogue in order, from 0 on",
+            "and 0 must stand there; put the turns of a dialogue in order",
         ),
         ("woz.json", lambda c: c[1]["dialogue"].clear(), "dialogue 1 is empty; give it a turn, or leave it out"),
         ("woz.json", lambda c: c.clear(), "is JSON of another layout: it must hold dialogues in the layout of WoZ 2.0"),
@@ -163,11 +160,7 @@ def changed(name: str, change: Callable[[Any], object], folder: Path) -> Path:
             lambda c: c[0]["turns"][0]["frames"][0]["state"].update(requested_slots=5),
             "'requested_slots' of turn 1 of dialogue SNG0001.json must be a list, got 5",
         ),
-        (
-            "multiwoz-2.2.json",
-            lambda c: c[0]["turns"].pop(0),
-            "dialogue SNG0001.json has 'SYSTEM' with the turn_id '1', and 'USER' with 0 must stand there; put the",
-        ),
+        ("multiwoz-2.2.json", lambda c: c[0]["turns"].pop(0), "dialogue SNG0001.json has 'SYSTEM' with the turn_id"),
         ("ontology-woz.json", lambda c: c.pop("requestable"), "is JSON of another layout: it must hold dialogues"),
     ],
 )
@@ -185,14 +178,10 @@ def test_labels_outside_of_the_ontology() -> None:
         Ontology(slots, ("phone",)).check(found, path)
     with pytest.raises(ValueError, match="turn 2 of dialogue 0: unknown slot 'food'; known are: area, price range"):
         Ontology({"area": ("centre", "east"), "price range": ("expensive",)}, ("phone",)).check(found, path)
-    with pytest.raises(
-        ValueError, match="turn 1 of dialogue 1: unknown value of area 'east'; known are: centre, dontc"
-    ):
+    with pytest.raises(ValueError, match="turn 1 of dialogue 1: unknown value of area 'east'; known are: centre"):
         Ontology({**slots, "area": ("centre",)}, ("phone", "address")).check(found, path)
     assert Ontology.of(found) == Ontology(dict(sorted(slots.items())), ("address", "phone"))
-    with pytest.raises(
-        ValueError, match="an ontology must have one slot or more, got none; give dialogues that inform"
-    ):
+    with pytest.raises(ValueError, match="an ontology must have one slot or more, got none; give dialogues that"):
         Ontology.of(found[2:])
 
 

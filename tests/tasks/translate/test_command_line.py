@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Regard
 
-from regard.data.embedded import EMBEDDED, copies
+from regard.data.embedded import EMBEDDED, letters
 from regard.metrics import text
 from regard.training.run_folder import RunRecord
 
@@ -35,7 +35,7 @@ def test_bleu_has_the_tokens_of_the_training(
 def test_other_lengths_than_those_of_training(
     regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, splits in (("copy", copies.copy_splits), ("repeat-copy", copies.repeat_copy_splits)):
+    for name, splits in (("copy", letters.copy_splits), ("repeat-copy", letters.repeat_copy_splits)):
         few = functools.partial(splits, train=301, valid=11, test=13)
         monkeypatch.setitem(EMBEDDED, name, dataclasses.replace(EMBEDDED[name], splits=few))
     sizes = "--model ntm --width 6 --hidden 8 --locations 9 --memory-width 3 --longest 5 --steps 1 --threads 1"

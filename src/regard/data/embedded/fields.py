@@ -19,6 +19,7 @@ from functools import cache
 import numpy as np
 
 from regard.data.embedded._cldr import fresh_babel
+from regard.data.embedded._generated import check_counts
 from regard.data.tagging.tagged import TaggedSentence, TaggedSplits
 
 # locales by the order of a date in digits
@@ -77,9 +78,7 @@ class _Locale:
 
 def splits(seed: int = 0, train: int = 6_000, valid: int = 600, test: int = 1_200) -> TaggedSplits:
     """Texts of one to three clauses; pure in its arguments."""
-    for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}=1000")
+    check_counts(train=train, valid=valid, test=test)
     days = [FIRST + timedelta(days=n) for n in np.random.default_rng(seed).permutation(DAYS).tolist()]
     parts = ((days[2_000:], train, 1), (days[1_000:2_000], valid, 2), (days[:1_000], test, 3))
     made = []

@@ -11,11 +11,13 @@ of the sentence, is widened (+1) or narrowed (−1). The object stands in the sc
 in that of both, so their directions are products. The negated quantifier before such a change makes a contradiction.
 """
 
-from itertools import chain, pairwise
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from regard.data.embedded._generated import cut
 from regard.data.text.sentence_pairs import LabelledPairs, PairSplits
 
 CLASSES = ("contradiction", "entailment", "neutral")
@@ -86,13 +88,10 @@ def splits(seed: int = 0, train: int = 6_000, valid: int = 600, test: int = 1_20
         (first, second, _), _ = twin
         twins.setdefault((*sorted(first.split()), "/", *sorted(second.split())), twin)
     pairs = list(chain.from_iterable(twins.values()))
-    # the first are for the test, which therefore does not depend on how many are trained on
-    ends = (0, test, test + valid, len(pairs))
-    tested, validated, trained = (_labelled(pairs[start:end]) for start, end in pairwise(ends))
-    return PairSplits(trained, validated, tested)
+    return PairSplits(*map(_labelled, cut(pairs, valid, test)))
 
 
-def _labelled(pairs: list[tuple[str, str, str]]) -> LabelledPairs:
+def _labelled(pairs: Sequence[tuple[str, str, str]]) -> LabelledPairs:
     first, second, labels = zip(*pairs, strict=True)
     return LabelledPairs(first, second, np.array([CLASSES.index(label) for label in labels], np.int64), CLASSES)
 

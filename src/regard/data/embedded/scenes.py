@@ -9,12 +9,13 @@ are where: the arrangements of validation and test are in no training scene, and
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.images.digit_splits import HELD_OUT, Split, digit_images
+from regard.data.embedded._generated import hashed_split, split_generator
+from regard.data.images.digit_splits import digit_images
+from regard.data.splitting import Split
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PLACES = (
@@ -89,15 +90,13 @@ def scenes(split: Split, seed: int = 0, count: int | None = None) -> CaptionedIm
     """
     if split not in _COUNTS:
         raise ValueError(f"split must be 'train', 'valid' or 'test', got {split!r}; these three are drawn")
-    count = _COUNTS[split] if count is None else count
-    if count < 1:
-        raise ValueError(f"count must be 1 or more, got {count}; try count=1000")
+    rng, count = split_generator(seed, split, count, _COUNTS)
     images = digit_images(split, seed)
     by_digit = [np.flatnonzero(images.labels == digit) for digit in range(len(NAMES))]
     height, width = images.pixels.shape[1:3]
     pixels = np.zeros((count, SIDE, SIDE, 1), np.uint8)
     captions, boxes = [], []
-    for canvas, (arrangement, chances, offsets) in zip(pixels, _sample_arrangements(split, seed), strict=False):
+    for canvas, (arrangement, chances, offsets) in zip(pixels, _sample_arrangements(rng, split, seed), strict=False):
         scene_boxes = []
         for (place, digit), chance, (down, right) in zip(arrangement, chances, offsets, strict=True):
             top = min(max(place // 3 * PITCH + down, 0), SIDE - height)
@@ -110,11 +109,12 @@ def scenes(split: Split, seed: int = 0, count: int | None = None) -> CaptionedIm
     return CaptionedImages(pixels, captions, boxes)
 
 
-def _sample_arrangements(split: Split, seed: int) -> Iterator[tuple[Arrangement, list[float], list[list[int]]]]:
+def _sample_arrangements(
+    rng: np.random.Generator, split: Split, seed: int
+) -> Iterator[tuple[Arrangement, list[float], list[list[int]]]]:
     """Endless arrangements of a split, equally many of one, two and three digits; with every digit a number from 0 up
     to 1, which selects its image, and its offset.
     """
-    rng = np.random.default_rng([seed, sorted(_COUNTS).index(split)])
     while True:
         counts = rng.integers(1, MAX_DIGITS + 1, _CHUNK).tolist()
         places = rng.random((_CHUNK, len(PLACES))).argsort(1).tolist()
@@ -130,10 +130,7 @@ def _sample_arrangements(split: Split, seed: int) -> Iterator[tuple[Arrangement,
 def split_of(arrangement: Arrangement, seed: int = 0) -> Split:
     """The only split with scenes of this arrangement."""
     description = ",".join(f"{place}:{digit}" for place, digit in arrangement)
-    share = int.from_bytes(sha256(f"{seed};{description}".encode()).digest()[:8], "big") / 2**64
-    if share < HELD_OUT["test"]:
-        return "test"
-    return "valid" if share < HELD_OUT["test"] + HELD_OUT["valid"] else "train"
+    return hashed_split(f"{seed};{description}")
 
 
 def sentences(arrangement: Arrangement) -> tuple[str, ...]:

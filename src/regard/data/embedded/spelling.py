@@ -13,23 +13,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from string import ascii_lowercase
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.embedded import manual
-
-Split = Literal["train", "valid", "test"]
+from regard.data.embedded._generated import hashed_split
+from regard.data.splitting import Split
 
 RATE = 8000
 ALPHABET = " " + ascii_lowercase
 # letters of a word, and the letters that the words of an utterance reach: any word may be the last one
 _LETTERS, _UTTERANCE = (2, 8), (3, 16)
-# shares of the words
-_HELD_OUT = {"valid": 0.1, "test": 0.2}
 # the bands of a range that a split draws from, by their number modulo 4
 _BANDS, _BAND_NUMBERS = 16, {"train": (0, 2), "valid": (1,), "test": (3,)}
 
@@ -64,14 +60,7 @@ def words(split: Split) -> tuple[str, ...]:
     """The words of a split, in alphabetical order; a word has the same split in every version of the manual."""
     low, high = _LETTERS
     words = {word for text in manual.documents() for word in re.findall(r"(?<![\w'])[a-z]+(?![\w'])", text)}
-    return tuple(sorted(word for word in words if low <= len(word) <= high and _split_of(word) == split))
-
-
-def _split_of(word: str) -> Split:
-    share = int.from_bytes(sha256(word.encode()).digest()[:8], "big") / 2**64
-    if share < _HELD_OUT["test"]:
-        return "test"
-    return "valid" if share < _HELD_OUT["test"] + _HELD_OUT["valid"] else "train"
+    return tuple(sorted(word for word in words if low <= len(word) <= high and hashed_split(word) == split))
 
 
 def spelled_text(split: Split, rng: np.random.Generator, times: int = 1) -> str:

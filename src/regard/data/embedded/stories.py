@@ -11,8 +11,8 @@ occurs twice, in any part of any task.
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 
+from regard.data.embedded._generated import check_counts, cut
 from regard.data.questions.babi import Question, QuestionSplits
 
 PEOPLE = ("Mary", "John", "Sandra", "Daniel", "Julie")
@@ -183,23 +183,18 @@ TASKS: dict[str, _Kind] = {
 
 def splits(seed: int = 0, train: int = 2_000, valid: int = 300, test: int = 500) -> dict[str, QuestionSplits]:
     """Questions of every task, each with a story of its own; pure in its arguments."""
-    for name, count in (("train", train), ("valid", valid), ("test", test)):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}=1000")
+    check_counts(train=train, valid=valid, test=test)
     used: set[tuple[str, ...]] = set()
-    ends = (0, test, test + valid, test + valid + train)
     parts: dict[str, QuestionSplits] = {}
     for name, kind in TASKS.items():
         rng = random.Random(f"{name} {seed}")
         questions: list[Question] = []
-        while len(questions) < ends[-1]:
+        while len(questions) < train + valid + test:
             question = _question(kind, len(questions), rng)
             if question.sentences not in used:
                 used.add(question.sentences)
                 questions.append(question)
-        # the first are for the test, which therefore does not depend on how many are trained on
-        tested, validated, trained = (questions[start:end] for start, end in pairwise(ends))
-        parts[name] = QuestionSplits(trained, validated, tested)
+        parts[name] = cut(questions, valid, test)
     return parts
 
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from regard.data.embedded._generated import check_counts
 from regard.data.questions.squad import GoldAnswer, SpanQuestion, SpanQuestions, SpanQuestionSplits
 
 T = TypeVar("T")
@@ -108,10 +109,9 @@ class Timetable:
 
 def splits(seed: int = 0, train: int = 6_000, valid: int = 150, test: int = 500) -> SpanQuestionSplits:
     """Questions about this many tables each; no train goes to a town in two of the splits. Pure in its arguments."""
+    check_counts(100, train=train, valid=valid, test=test)
     made = {}
     for n, (name, count) in enumerate((("train", train), ("valid", valid), ("test", test))):
-        if count < 1:
-            raise ValueError(f"{name} must be 1 or more, got {count}; try {name}=100")
         rng = np.random.default_rng([seed, n])
         questions: dict[str, SpanQuestion] = {}
         passages: set[str] = set()

@@ -1,12 +1,9 @@
 """The splits of scikit-learn's digits, in which no image of validation or test is a training image."""
 
-from typing import Literal
-
 import numpy as np
 
 from regard.data.images.labelled import Images, digits
-
-Split = Literal["train", "valid", "test"]
+from regard.data.splitting import Split
 
 # shares for validation and test
 HELD_OUT = {"valid": 0.1, "test": 0.2}

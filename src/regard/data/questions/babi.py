@@ -15,6 +15,7 @@ from pathlib import Path
 
 from regard.common.word_splitting import split_words
 from regard.common.wording import plural, shortened
+from regard.data.splitting import Parts
 from regard.data.text.pairs import read_lines
 
 _HOLDS = "stories in the format of bAbI, such as: 1 Mary moved to the bathroom."
@@ -40,13 +41,8 @@ class Question:
         return "\n".join((*self.sentences, self.question))
 
 
-@dataclass(frozen=True)
-class QuestionSplits:
-    """Questions to train on, to choose the best weights by, and to test on; no story of one part is in another."""
-
-    train: Sequence[Question]
-    valid: Sequence[Question]
-    test: Sequence[Question]
+# no story of one part is in another
+QuestionSplits = Parts[Sequence[Question]]
 
 
 def words_of(text: str) -> list[str]:

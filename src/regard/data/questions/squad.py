@@ -17,6 +17,7 @@ from typing import Any
 from regard.common.word_splitting import find_phrase
 from regard.common.wording import shortened
 from regard.data.json_layout import JsonLayout
+from regard.data.splitting import Parts
 
 _LAYOUTS = 'it must hold {"data": […]} in the layout of SQuAD, QuAC or CoQA'
 
@@ -59,13 +60,8 @@ class SpanQuestions:
         return len(self.questions)
 
 
-@dataclass(frozen=True)
-class SpanQuestionSplits:
-    """Questions to train on, to choose the best weights by, and to test on: no passage is in two of them."""
-
-    train: SpanQuestions
-    valid: SpanQuestions
-    test: SpanQuestions
+# no passage is in two of them
+SpanQuestionSplits = Parts[SpanQuestions]
 
 
 def read_questions(path: Path) -> SpanQuestions:

@@ -17,6 +17,7 @@ from pathlib import Path
 from regard.common.suggestions import known
 from regard.common.tag_schemes import NO_SCHEME, OUTSIDE, TagScheme, split_tag
 from regard.common.wording import plural, shortened
+from regard.data.splitting import Parts
 from regard.data.text.pairs import read_lines, read_records
 
 _HOLDS = "one word and its tag per line, with an empty line after every sentence"
@@ -53,13 +54,7 @@ class TaggedSentence:
         return len(self.words)
 
 
-@dataclass(frozen=True)
-class TaggedSplits:
-    """Sentences to train on, to choose the best weights by, and to test on."""
-
-    train: Sequence[TaggedSentence]
-    valid: Sequence[TaggedSentence]
-    test: Sequence[TaggedSentence]
+TaggedSplits = Parts[Sequence[TaggedSentence]]
 
 
 def read_tagged(path: Path, column: int | None = None, word_column: int = 1) -> list[TaggedSentence]:

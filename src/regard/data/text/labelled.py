@@ -11,7 +11,7 @@ JSON with parts              one object whose keys `train`, `val` and `test` hav
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.common import json_files
 from regard.common.suggestions import known
 from regard.common.wording import shortened
-from regard.data.splitting import SPLIT_NAMES, check_labels, relabel
+from regard.data.splitting import SPLIT_NAMES, Parts, Split, check_labels, relabel
 from regard.data.spreadsheets.json_lines import is_json_lines, label_value, parse_object, text_value
 from regard.data.spreadsheets.label_columns import TextColumns, find_places
 from regard.data.spreadsheets.rows import (
@@ -37,7 +37,6 @@ from regard.data.unseen_labels import extend_classes
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
 _NAME = "name the columns by --label-column and --text-column"
 _NUMBER = f"{_NAME}, or number them from 1"
-Part = Literal["train", "valid", "test"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,19 +67,13 @@ class LabelledTexts:
         return LabelledTexts(texts, self.labels[index], self.classes, evidence, self.num_latin1, self.fallback)
 
 
-@dataclass(frozen=True)
-class LabelledSplits:
-    """Texts to train on, to choose the best weights by, and to test on: no text of one part is in another."""
-
-    train: LabelledTexts
-    valid: LabelledTexts
-    test: LabelledTexts
+LabelledSplits = Parts[LabelledTexts]
 
 
 def read_labelled(
     path: Path,
     classes: Sequence[str] | None = None,
-    part: Part = "train",
+    part: Split = "train",
     columns: TextColumns = TextColumns(),
     *,
     refuses_unseen: bool = False,
@@ -127,7 +120,7 @@ class _LabelledRow(NamedTuple):
 
 
 def _rows(
-    path: Path, lines: Sequence[str], part: Part, columns: TextColumns, classes: Sequence[str] | None
+    path: Path, lines: Sequence[str], part: Split, columns: TextColumns, classes: Sequence[str] | None
 ) -> Iterator[_LabelledRow]:
     if (parts := _parts(lines)) is not None:
         yield from _part_rows(path, parts, part)
@@ -240,7 +233,7 @@ def _parts(lines: Sequence[str]) -> dict[str, Any] | None:
     return content if isinstance(content, dict) and "train" in content else None
 
 
-def _part_rows(path: Path, parts: Mapping[str, Any], part: Part) -> Iterator[_LabelledRow]:
+def _part_rows(path: Path, parts: Mapping[str, Any], part: Split) -> Iterator[_LabelledRow]:
     name = next((name for name in SPLIT_NAMES[part] if name in parts), None)
     if name is None:
         names = ", ".join(sorted(parts))

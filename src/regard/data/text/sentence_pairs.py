@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from regard.common.suggestions import known
 from regard.common.word_splitting import split_words
 from regard.common.wording import plural, shortened
-from regard.data.splitting import check_labels, relabel
+from regard.data.splitting import Parts, check_labels, relabel
 from regard.data.spreadsheets.json_lines import is_json_lines, label_value, parse_object, text_value
 from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.spreadsheets.rows import (
@@ -73,13 +73,7 @@ class LabelledPairs:
         return [f"{each}\t{a}\t{b}" for each, a, b in zip(labels, self.first, self.second, strict=True)]
 
 
-@dataclass(frozen=True)
-class PairSplits:
-    """Pairs to train on, to choose the best weights by, and to test on: no pair of one part is in another."""
-
-    train: LabelledPairs
-    valid: LabelledPairs
-    test: LabelledPairs
+PairSplits = Parts[LabelledPairs]
 
 
 def read_labelled_pairs(

@@ -7,7 +7,7 @@
 The state holds the last value of every slot that the user has informed about; a slot that is missing has none.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -43,15 +43,6 @@ class TrackedDialogue(NamedTuple):
 
     name: str
     turns: tuple[TrackedTurn, ...]
-
-
-@dataclass(frozen=True)
-class TrackedSplits:
-    """Dialogues to train on, to choose the best weights by, and to test on."""
-
-    train: Sequence[TrackedDialogue]
-    valid: Sequence[TrackedDialogue]
-    test: Sequence[TrackedDialogue]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from regard.data.embedded import stories
 from regard.data.questions.babi import Question, QuestionSplits, match_files, read_babi, task_files, words_of
-from regard.data.splitting import held_out, require_held_out, split_items
-from regard.inference.evaluation_split import Parts
+from regard.data.splitting import Parts, held_out, require_held_out, split_items
 from regard.models.reading.memn2n import NIL, RESERVED, UNKNOWN, StoryInputs
 from regard.tasks.answer.options import Answer
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
@@ -31,7 +30,7 @@ def read(config: Answer) -> dict[str, QuestionSplits]:
     files = task_files(config.train, "train")
     valid = match_files(list(files), config.valid, "valid") if config.valid else {}
     test = match_files(list(files), config.test, "test") if config.test else {}
-    splits = {}
+    splits: dict[str, QuestionSplits] = {}
     for name, path in files.items():
         train = read_babi(path, config.max_length)
         if name in valid:

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.data.embedded.scenes import NAMES, CaptionedImages, scenes
 from regard.data.images.captions import read_captions
-from regard.data.splitting import held_out, require_held_out
+from regard.data.splitting import Parts, held_out, require_held_out
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import PAD
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
-from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses import doubly_stochastic
 from regard.metrics.pointing import pointing
 from regard.metrics.text import Cut, chosen_cut, scored, signature

@@ -15,8 +15,7 @@ from regard.data.clips.files import has_split, read_clips
 from regard.data.clips.labelled import Clip, Clips
 from regard.data.embedded.clips.moving_digits import camouflage, directions, meetings
 from regard.data.embedded.clips.signals import signals
-from regard.data.images.digit_splits import Split
-from regard.data.splitting import held_out, relabel
+from regard.data.splitting import Split, held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
 from regard.tasks.shared.data_fingerprint import DataFingerprint
 from regard.training.protocol import LabelledBatch

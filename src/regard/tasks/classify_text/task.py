@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from regard.attn.call import Need
 from regard.common.wording import clipped, plural
 from regard.data.embedded import recall
+from regard.data.splitting import Split
 from regard.data.spreadsheets.label_columns import TextColumns
 from regard.data.text.batching import long_sample_warnings, plan_batches
-from regard.data.text.labelled import LabelledTexts, Part, read_labelled
+from regard.data.text.labelled import LabelledTexts, read_labelled
 from regard.data.text.special_tokens import UNK
 from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Tokenizer
@@ -272,7 +273,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
     ) -> EvaluationSplit[LabelledTexts]:
         """The texts to classify."""
         has_test = bool(options.test) or (options.split == "test" and self.config.test is not None)
-        part: Part = "test" if has_test else "valid"
+        part: Split = "test" if has_test else "valid"
         columns = options.columns(self.config.columns)
         return EvaluationSplit.of(
             self.config,
@@ -323,7 +324,7 @@ def baseline_scores(
 
 
 def read_files(
-    paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns(), part: Part = "test"
+    paths: Sequence[Path], classes: Sequence[str], columns: TextColumns = TextColumns(), part: Split = "test"
 ) -> LabelledTexts:
     """The texts of files, labels that are not among these classes behind them.
 

@@ -19,9 +19,9 @@ from regard.common.dataclass_json import dataclass_from_file
 from regard.common.suggestions import known
 from regard.data.images.digit_splits import HELD_OUT, split_digits
 from regard.data.images.labelled import Images, digits, has_split, read_images
-from regard.data.splitting import held_out, relabel
+from regard.data.splitting import Parts, held_out, relabel
 from regard.data.unseen_labels import extend_classes, renumber
-from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, Parts, record_folder
+from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, record_folder
 from regard.tasks.shared.classification import IMAGE_SCORES, class_scores, known_rows
 from regard.tasks.shared.image_options import LabelledImageConfig
 from regard.training.protocol import LabelledBatch

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.splitting import Parts
 from regard.data.text.running_text import TextSplits, hold_out_end, read_documents, token_stream
 from regard.data.text.tokenizer import Tokenizer
-from regard.inference.evaluation_split import EvaluationSplit, Parts, SplitOptions, record_splits
+from regard.inference.evaluation_split import EvaluationSplit, SplitOptions, record_splits
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
 from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.tasks.shared.text_options import TokenizedTextConfig

@@ -11,7 +11,7 @@ from regard.common.wording import plural
 from regard.data.embedded import bookings
 from regard.data.splitting import held_out, require_held_out, split_items
 from regard.data.text.words import normal, repeated_words
-from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedSplits, TrackedTurn
+from regard.data.tracking.dialogue import Ontology, TrackedDialogue, TrackedTurn
 from regard.data.tracking.files import read_ontology, read_tracked
 from regard.data.tracking.mentions import MentionFinder
 from regard.data.unseen_labels import unseen_notes
@@ -21,9 +21,12 @@ from regard.tasks.track.options import Track
 
 
 @dataclass(frozen=True)
-class OntologySplits(TrackedSplits):
+class OntologySplits:
     """The dialogues of a run, its ontology, and the corrections of its labels with their numbers."""
 
+    train: Sequence[TrackedDialogue]
+    valid: Sequence[TrackedDialogue]
+    test: Sequence[TrackedDialogue]
     ontology: Ontology
     corrections: Mapping[str, int] = field(default_factory=dict)
 

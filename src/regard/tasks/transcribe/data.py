@@ -20,7 +20,7 @@ from regard.data.audio.spec_augment import spec_augment
 from regard.data.audio.transcripts import SpokenFile, read_transcripts
 from regard.data.audio.wav import Sound, read_wav
 from regard.data.embedded import spelling
-from regard.data.splitting import held_out, require_held_out
+from regard.data.splitting import Split, held_out, require_held_out
 from regard.data.text.special_tokens import UNK
 from regard.data.text.tokenizer import Tokenizer
 from regard.data.unseen_labels import unseen_notes
@@ -31,7 +31,7 @@ from regard.training.protocol import TensorBatch
 # the share of the training files that is held out where there are no validation files
 _VALID = 0.1
 # utterances of an epoch of embedded data, and of its other splits
-_COUNTS: dict[spelling.Split, int] = {"train": 3200, "valid": 500, "test": 1000}
+_COUNTS: dict[Split, int] = {"train": 3200, "valid": 500, "test": 1000}
 # utterances that the mean and the deviation of embedded features are measured on
 _MEASURED = 100
 
@@ -67,7 +67,7 @@ class Speech(ABC):
 class SpelledSpeech(Speech):
     """Synthesised spelling; every epoch has words and voices of its own."""
 
-    def __init__(self, split: spelling.Split, seed: int, count: int, times: int = 1, epoch: int = 0) -> None:
+    def __init__(self, split: Split, seed: int, count: int, times: int = 1, epoch: int = 0) -> None:
         self.split, self.seed, self.count, self.times, self.number = split, seed, count, times, epoch
         self._texts = [spelling.spelled_text(split, spelling.voice(split, self._seed(n)), times) for n in range(count)]
 
@@ -163,7 +163,7 @@ class SpeechFingerprint(DataFingerprint):
         return sha256_of(f"{text}\n" for text in valid.texts)
 
 
-def read_split(config: Transcribe, split: spelling.Split, times: int = 1) -> Speech:
+def read_split(config: Transcribe, split: Split, times: int = 1) -> Speech:
     """The speech of one split; without test files, that of "test" is that of "valid"."""
     if config.train is None:
         return SpelledSpeech(split, config.seed, _COUNTS[split], times)

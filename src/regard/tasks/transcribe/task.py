@@ -11,12 +11,13 @@ from torch import nn
 from regard.common.wording import corrected
 from regard.data.audio.wav import Sound
 from regard.data.embedded.spelling import ALPHABET
+from regard.data.splitting import Parts
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy, Search
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
-from regard.inference.evaluation_split import EvaluationSplit, Parts, record_splits
+from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.error_rate import cer, wer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.base import Task

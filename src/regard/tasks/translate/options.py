@@ -261,7 +261,7 @@ class Translate(TaskConfig):
                     f"{name}={getattr(self, name)} belongs to {of_data}, not to {self.dataset_label}; leave it out"
                 )
         if self.repeats is not None:
-            from regard.data.embedded.copies import check_repeats
+            from regard.data.embedded.letters import check_repeats
 
             check_repeats(self.repeats)
 

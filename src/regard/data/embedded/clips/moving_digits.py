@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.clips.labelled import Clips
-from regard.data.images.digit_splits import Split, digit_images
+from regard.data.embedded._generated import split_generator
+from regard.data.images.digit_splits import digit_images
+from regard.data.splitting import Split
 
 DIRECTIONS = {
     "north": (-1, 0),
@@ -114,10 +116,7 @@ def _clips(
     has_intervals: bool,
 ) -> Clips:
     """The clips of a split, of the classes in turn; a smaller `count` gives the first clips of a larger one."""
-    count = _COUNTS[split] if count is None else count
-    if count < 1:
-        raise ValueError(f"count must be 1 or more, got {count}; try count=1000")
-    draw = np.random.default_rng([seed, sorted(_COUNTS).index(split)])
+    draw, count = split_generator(seed, split, count, _COUNTS)
     labels = np.arange(count, dtype=np.int64) % len(classes)
     clips, intervals = zip(*(make(draw, label) for label in labels.tolist()), strict=True)
     return Clips(clips, labels, classes, np.array(intervals, np.int64) if has_intervals else None)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.clips.labelled import Clips
-from regard.data.images.digit_splits import Split
+from regard.data.embedded._generated import split_generator
+from regard.data.splitting import Split
 
 # the course of the pitch from 0, low, to 1, high, by the share of the pattern that has passed
 COURSES = {
@@ -31,10 +32,7 @@ _COUNTS: dict[Split, int] = {"train": 4_000, "valid": 500, "test": 1_000}
 
 def signals(split: Split, seed: int = 0, count: int | None = None) -> Clips:
     """Signals of one channel; the intervals are those of the patterns."""
-    count = _COUNTS[split] if count is None else count
-    if count < 1:
-        raise ValueError(f"count must be 1 or more, got {count}; try count=1000")
-    draw = np.random.default_rng([seed, sorted(_COUNTS).index(split)])
+    draw, count = split_generator(seed, split, count, _COUNTS)
     labels = np.arange(count, dtype=np.int64) % len(COURSES)
     names = list(COURSES)
     drawn = [_signal(draw, names[label]) for label in labels.tolist()]

