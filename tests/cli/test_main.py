@@ -137,7 +137,10 @@ def test_a_mistyped_option_suggests_the_nearest(regard: Regard) -> None:
             ["explain", "entmax", "--keys", "10000000000"],
             "--keys 10000000000 of width 64 in --batch 1 do not fit into memory: they are more than 268435456 numbers;",
         ),
-        (["compare", "translate"], "nothing to compare; name the values of --attention or --positions, separated by"),
+        (
+            ["compare", "translate"],
+            "nothing to compare; name the values of --attention, or of another option of the task",
+        ),
         (
             ["list", "gates", "models"],
             "regard list takes 1 word beside its options, got 2; quote a text that has spaces",

@@ -12,7 +12,7 @@ from tests.for_each import for_each
 
 from regard.attn.catalogue import MECHANISMS
 from regard.cli.main import main
-from regard.cli.verbs.compare import split_values
+from regard.cli.verbs.compare import split_values, split_variants
 from regard.cli.verbs.train import TrainOptions, parse_task
 from regard.experiments import comparison
 from regard.experiments.comparison import check, with_seeds
@@ -180,45 +180,66 @@ def test_a_baseline_is_a_row_of_the_table(
     assert {line.split()[1] for line in table.splitlines()[4:]} == {"dot", "baseline"}
 
 
-def test_positions_are_compared_instead() -> None:
-    """One of the two options has several values; one value of the other holds for all."""
-    from types import SimpleNamespace
+def variants_of(task: str, *words: str) -> tuple[TaskConfig, dict[str, TaskConfig]]:
+    """The task without the varied option, and its variants."""
+    _, base, variants = split_variants(TASKS[task], words)
+    return base, variants
 
-    from regard.cli.verbs.compare import varied_values
 
-    base = Translate.of(data="reverse", model="transformer", width=8)
-    given = SimpleNamespace(attention=None, positions="half-wave,rotary, alibi")
-    _, variants = varied_values(given, base)
-    assert {name: task.model.positions for name, task in variants.items()} == {
-        name: name for name in ("half-wave", "rotary", "alibi")
-    }
-    fixed, variants = varied_values(SimpleNamespace(attention="entmax", positions="t5,shaw"), base)
-    assert fixed.model.attention == "entmax"
+def test_any_option_of_names_or_numbers_can_be_varied() -> None:
+    """One value of the option that the task compares most often holds for all."""
+    transformer = ("--data", "reverse", "--model", "transformer", "--width", "8")
+    base, variants = variants_of("translate", *transformer, "--positions", "half-wave,rotary, alibi")
+    assert base.model.positions == "sinusoidal"
+    assert [(name, task.model.positions) for name, task in variants.items()] == [
+        (name, name) for name in ("half-wave", "rotary", "alibi")
+    ]
+    base, variants = variants_of("translate", *transformer, "--attention", "entmax", "--positions=t5,shaw")
+    assert base.model.attention == "entmax"
     assert [(task.model.attention, task.model.positions) for task in variants.values()] == [
         ("entmax", "t5"),
         ("entmax", "shaw"),
     ]
-    fixed, variants = varied_values(SimpleNamespace(attention="dot,entmax", positions="none"), base)
+    base, variants = variants_of("translate", *transformer, "--attention", "dot,entmax", "--positions", "none")
     assert [*variants] == ["dot", "entmax"]
-    assert {task.model.positions for task in variants.values()} == {fixed.model.positions} == {"none"}
+    assert {task.model.positions for task in variants.values()} == {base.model.positions} == {"none"}
+    base, variants = variants_of("translate", "--data", "reverse", "--hidden", "8,12", "--decoder", "luong")
+    assert [(name, task.model.hidden) for name, task in variants.items()] == [("8", 8), ("12", 12)]
+    check(variants)
+
+
+def test_decoders_and_models_bring_defaults_of_their_own() -> None:
+    _, variants = variants_of("translate", "--data", "reverse", "--decoder", "fixed,bahdanau,luong")
+    assert {name: task.model.attention for name, task in variants.items()} == {
+        "fixed": None,
+        "bahdanau": "additive",
+        "luong": "general",
+    }
+    base, variants = variants_of("translate", "--data", "reverse", "--model", "transformer,conv")
+    assert base == variants["transformer"]
+    assert [task.model_name for task in variants.values()] == ["transformer", "conv"]
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--model", "transformer"], "nothing to compare; name the values of --attention or --positions"),
+        (["--model", "transformer"], "nothing to compare; name the values of --attention, or of another option of the"),
         (
             ["--model", "transformer", "--attention", "dot,entmax", "--positions", "t5,shaw"],
             "--attention and --positions both name several values; vary one, and give the other one value",
         ),
         (
             ["--positions", "t5,shaw"],
-            "--positions belongs to --model transformer or conv, not to seq2seq; give --model transformer",
+            "--positions t5 belongs to --model transformer or conv, not to seq2seq; leave it out or choose the other",
         ),
+        (["--heads", "1,2", "--width", "8,16"], "--heads and --width both name several values; vary one"),
+        (["--hidden", "8,8"], "--hidden names '8' twice; name each once"),
+        (["--attention", "dot", "--decoder", "luong,fixed"], "--decoder fixed does not attend, so there is nothing"),
+        (["--data", "reverse,dates", "--attention", "dot,entmax"], "--data is given twice"),
         (["--model", "transformer", "--positions", "t5,shav"], "unknown --positions 'shav'; did you mean 'shaw'"),
     ],
 )
-def test_positions_that_cannot_be_compared(regard: Regard, args: list[str], said: str) -> None:
+def test_options_that_cannot_be_varied(regard: Regard, args: list[str], said: str) -> None:
     ran = regard(*COMPARE, "--data", "reverse", *args)
     assert ran.code == 2
     assert said in ran.err

@@ -2,12 +2,14 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from regard.cli.main import choose, print_error
 from regard.cli.output import note
+from regard.cli.parsing.option import Option, section_options
+from regard.cli.parsing.parser import asks_for_help, unchecked_values
 from regard.cli.verbs.attack import ImageAttackName
 from regard.cli.verbs.train import SUMMARIES, check_paths_exist, parse_task, training_config
 from regard.common.options.checks import check_radius, dashed
@@ -15,9 +17,9 @@ from regard.common.options.fields import flag, left_open, option, resolve
 from regard.experiments.attackable_tasks import attackable_tasks
 from regard.tasks.base import TaskConfig
 from regard.tasks.registry import TASKS
+from regard.training.config import TrainingConfig
 
-_POSITIONS = "positions"
-_POSITIONS_HELP = "Positions of a Transformer by name, to be compared instead; one name holds for all."
+_MODEL = "model"
 TextAttackName = Literal["hotflip", "characters"]
 TEXT_ATTACK_NAMES: tuple[str, ...] = get_args(TextAttackName)
 ComparedAttackName = Literal[ImageAttackName, TextAttackName]
@@ -26,6 +28,7 @@ _TEXT_TASKS = [name for name, config in attackable_tasks("text").items() if next
 _ABOUT = """Example: regard compare translate --data reverse --attention additive,general,dot,entmax,none --minutes 5
 Example: regard compare classify-image --gate none,se,eca,cbam,simam --epochs 20
 Example: regard compare translate --model transformer --positions sinusoidal,half-wave,rotary,alibi --minutes 5
+Example: regard compare translate --decoder per-position,initial,fixed,bahdanau,luong --minutes 5
 `regard compare TASK --help` lists the options."""
 
 
@@ -33,6 +36,8 @@ Example: regard compare translate --model transformer --positions sinusoidal,hal
 class CompareOptions:
     """Train the same model with several values of one option.
 
+    Several values stand between commas: --decoder fixed,luong or --heads 1,2,4. Any option of the task or of its model
+    whose values are names or numbers can be varied, one at a time; --data and --seed hold for all.
     Every training is an ordinary run, FOLDER/NAME, in a process of its own with the same budget. The same command
     continues a comparison: finished runs stay, new names are added. table.md, results.json and curve.png hold the
     results: the best validation score, the median rate, the number of parameters, the peak memory of the process, and
@@ -72,50 +77,81 @@ class CompareOptions:
 
 
 def options_of(config: type[TaskConfig]) -> type[CompareOptions]:
-    """The options of a comparison with those that it can vary, one of which takes several values."""
+    """The options of a comparison with the one that the task compares most often, which takes several values."""
     metadata = {"metavar": "VALUE,VALUE,...", "help": config.varies_help}
-    varied: list[tuple[str, Any, Any]] = [(config.varies, str, field(metadata=metadata))]
-    if _has_positions(config):
-        varied = [
-            (config.varies, str | None, field(default=None, metadata=metadata)),
-            (_POSITIONS, str | None, field(default=None, metadata={**metadata, "help": _POSITIONS_HELP})),
-        ]
-    namespace = {"__doc__": CompareOptions.__doc__}
     return make_dataclass(
-        "CompareOptions", varied, bases=(CompareOptions,), namespace=namespace, frozen=True, kw_only=True
+        "CompareOptions",
+        [(config.varies, str | None, field(default=None, metadata=metadata))],
+        bases=(CompareOptions,),
+        namespace={"__doc__": CompareOptions.__doc__},
+        frozen=True,
+        kw_only=True,
     )
 
 
-def _has_positions(config: type[TaskConfig]) -> bool:
-    """Whether a model of the task has a choice of positions."""
-    return any(item.name == _POSITIONS for model in config.models.values() for item in fields(model))
+def split_variants(config: type[TaskConfig], args: Sequence[str]) -> tuple[Any, TaskConfig, dict[str, TaskConfig]]:
+    """The options of the command, the task without the option that has several values, and its variants by value."""
+    usual, (name, values) = config.varies, _several_values(config, args)
+    words = args if name == usual else _with_value(args, name, values[0] if name == _MODEL else None)
+    options, base = _parsed(config, words)
+    typed = getattr(options, usual)
+    if name == usual:
+        return options, base, dict(base.variants(split_values(usual, typed)))
+    variants = {value: _parsed(config, _with_value(args, name, value))[1] for value in values}
+    if typed is not None:
+        base, variants = _fixed(base, typed), {value: _fixed(variant, typed) for value, variant in variants.items()}
+    return options, base, variants
 
 
-def varied_values(options: Any, base: TaskConfig) -> tuple[TaskConfig, dict[str, TaskConfig]]:
-    """The task with the options of one value, and its variants by the values of the other."""
-    names = [base.varies, _POSITIONS] if _has_positions(type(base)) else [base.varies]
-    typed = {name: split_values(name, value) for name in names if (value := getattr(options, name)) is not None}
-    flags = [dashed(name) for name in names]
-    if not typed:
-        raise ValueError(f"nothing to compare; name the values of {' or '.join(flags)}, separated by commas")
-    if len(typed) > 1 and all(len(values) > 1 for values in typed.values()):
-        raise ValueError(f"{' and '.join(flags)} both name several values; vary one, and give the other one value")
-    varied = max(typed, key=lambda name: len(typed[name]))
-    for name, values in typed.items():
-        if name != varied:
-            base = _variants(base, name, values)[values[0]]
-    return base, _variants(base, varied, typed[varied])
-
-
-def _variants(base: TaskConfig, option: str, values: Sequence[str]) -> dict[str, TaskConfig]:
-    if option == base.varies:
-        return dict(base.variants(values))
-    owners = [name for name, model in base.models.items() if option in {item.name for item in fields(model)}]
-    if base.model_name not in owners:
+def _several_values(config: type[TaskConfig], args: Sequence[str]) -> tuple[str, list[str]]:
+    """The option that is typed with several values, and these values."""
+    sections = {"task": config, "training": TrainingConfig}
+    typed = unchecked_values(options_of(config), args, sections=sections)
+    table = [option for option in section_options({"task": config}) if _takes_several(option)]
+    names = {option.flag: option.name for option in table} | {dashed(config.varies): config.varies}
+    varied = {names[flag]: text for flag, text in typed.items() if flag in names and "," in text}
+    if len(varied) > 1:
+        flags = " and ".join(map(dashed, varied))
+        raise ValueError(f"{flags} both name several values; vary one, and give the other one value")
+    if not varied and dashed(config.varies) not in typed:
         raise ValueError(
-            f"--{option} belongs to --model {' or '.join(owners)}, not to {base.model_name}; give --model {owners[0]}"
+            f"nothing to compare; name the values of {dashed(config.varies)}, or of another option of the task or its "
+            "model, separated by commas"
         )
-    return {value: base.with_options(**{option: value}) for value in values}
+    name, text = next(iter(varied.items()), (config.varies, typed.get(dashed(config.varies), "")))
+    return name, split_values(name, text)
+
+
+def _takes_several(option: Option) -> bool:
+    """Whether an option has one value, a name or a number; all variants have the data and the seeds in common."""
+    is_name_or_number = bool(option.choices) or option.kind in (int, float, bool)
+    return is_name_or_number and option.count == 1 and option.name not in ("data", "seed")
+
+
+def _with_value(args: Sequence[str], name: str, value: str | None) -> list[str]:
+    """The words with another value of an option, or without it if the value is None."""
+    words, rest = [], iter(args)
+    for word in rest:
+        flag, equals, _ = word.partition("=")
+        if flag.replace("_", "-") != dashed(name):
+            words.append(word)
+            continue
+        if not equals:
+            next(rest)
+        if value is not None:
+            words.append(f"{dashed(name)}={value}")
+    return words
+
+
+def _parsed(config: type[TaskConfig], args: Sequence[str]) -> tuple[Any, TaskConfig]:
+    """The options of the command, and the task."""
+    options = parse_task(options_of(config), f"regard compare {config.name}", config, args)
+    return options, check_paths_exist(config(**options.task).with_absolute_paths())
+
+
+def _fixed(config: TaskConfig, value: str) -> TaskConfig:
+    """The task with one value of the option that it compares most often."""
+    return config.variants([value])[value]
 
 
 def run(args: Sequence[str]) -> int:
@@ -123,12 +159,12 @@ def run(args: Sequence[str]) -> int:
     if name is None:
         return 0
     config = TASKS[name]
-    options = parse_task(options_of(config), f"regard compare {name}", config, args[1:])
+    if asks_for_help(args):
+        parse_task(options_of(config), f"regard compare {name}", config, args[1:])
+    options, base, variants = split_variants(config, args[1:])
     out = Path("runs") / f"compare-{name}" if options.out is None else options.out
     _check_attack(options.attack, name)
-    base = check_paths_exist(config(**options.task).with_absolute_paths())
     training, end = training_config(options.training, base)
-    base, variants = varied_values(options, base)
     import torch
 
     from regard.experiments.comparison import TrainingFailed, compare, holds_comparison, with_seeds
