@@ -17,7 +17,7 @@ from tests.attn.backends.cases import resolved
 from torch import Tensor
 
 import regard
-from regard.attn.backends import BACKENDS, blocked
+from regard.attn.backends import BACKENDS, flash
 
 Lead = tuple[int, ...]
 Index = tuple[int, ...]  # a sample and a head: one entry per leading axis
@@ -356,7 +356,7 @@ def results(x: Example, picked: tuple[slice, ...]) -> dict[str, Callable[[], Any
     @torch.no_grad()
     def attend(backend: str | None = None, **need: bool) -> Any:
         # blocks of few queries, so that there are several
-        with mock.patch.object(blocked, "_ROWS", 2):
+        with mock.patch.object(flash, "_ROWS", 2):
             return regard.attend(*arguments, **x.terms, backend=backend, need=regard.Need(**need))
 
     with torch.no_grad():

@@ -9,6 +9,7 @@ from tests.for_each import for_each
 
 import regard
 from regard.attn.call import AttentionCall, equation
+from regard.attn.call_slicing import select
 
 B, H, Q, K, D, V = 2, 3, 5, 7, 4, 6
 FEWER = ((B, H), (1, H), (B, 1), (H,), (1,), ())
@@ -37,7 +38,7 @@ def test_a_sample_of_tensors_with_fewer_leading_axes(leads: tuple[tuple[int, ...
     ):
         call = a_call(*leads, mask=mask)
         for n in range(B):
-            one = call.sample(n)
+            one = select(call, 0, [n])
             assert one.batch == (1, H)
             close(whole(one), whole(call)[n : n + 1], f"sample {n}")
             part = one.slice(slice(1, 4), slice(None))
@@ -48,7 +49,7 @@ def test_a_sample_of_tensors_with_fewer_leading_axes(leads: tuple[tuple[int, ...
 def test_a_sample_of_numbers_added(shape: tuple[int, ...]) -> None:
     call = a_call((B, H), (B, H), (B, H), bias=torch.randn(shape, dtype=torch.float64))
     for n in range(B):
-        close(whole(call.sample(n)), whole(call)[n : n + 1], f"sample {n}")
+        close(whole(select(call, 0, [n])), whole(call)[n : n + 1], f"sample {n}")
     assert call.slice(slice(0, 2), torch.tensor([1, 5])).bias is not call.bias
 
 
@@ -56,7 +57,7 @@ def test_a_sample_has_its_own_positions() -> None:
     j = torch.stack([torch.arange(K), torch.arange(K) + 3])
     call = a_call((B, H), (B, H), (B, H), bias=regard.ALiBi(H), mask=regard.Causal(), positions=(j[:, -Q:] - 1, j))
     for n in range(B):
-        close(whole(call.sample(n)), whole(call)[n : n + 1], f"sample {n}")
+        close(whole(select(call, 0, [n])), whole(call)[n : n + 1], f"sample {n}")
 
 
 def test_a_part_of_a_part() -> None:
@@ -74,5 +75,5 @@ def test_the_length_of_each_sample_survives_the_cut() -> None:
     call = a_call((B, H), (B, H), (B, H), mask=mask, bias=gaussian)
     assert call.total.flatten().tolist() == [3, K]
     assert call.slice(slice(0, 2), slice(0, 4)).total.flatten().tolist() == [3, K]
-    assert call.sample(1).total.flatten().tolist() == [K]
+    assert select(call, 0, [1]).total.flatten().tolist() == [K]
     assert a_call((B, H), (B, H), (B, H), mask=mask).total == K

@@ -10,14 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import regard
-from regard.attn.backends import blocked
+from regard.attn.backends import _block_plan
 from regard.kernels import sparsemax
 
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The device of fake tensors that attention takes for tensors with values, as those of a GPU are."""
-    monkeypatch.setattr(blocked, "has_values", lambda t: True)
+    monkeypatch.setattr(_block_plan, "has_values", lambda t: True)
     with FakeTensorMode():
         yield "cuda"
 
@@ -55,7 +55,7 @@ def test_a_bias_of_gigabytes_is_computed_block_by_block(cuda: str) -> None:
 
 def test_on_a_cpu_masked_blocks_are_skipped() -> None:
     q = torch.empty(2, 8, 1024, 64)
-    assert runs(regard.Attention(), q, regard.Window(64, 0)) == "blocked"
+    assert runs(regard.Attention(), q, regard.Window(64, 0)) == "flash"
     assert runs(regard.Attention(), q, regard.Causal()) == "fused"
 
 

@@ -189,32 +189,6 @@ class AttentionCall:
             explicit_positions=(i[..., rows], j[..., columns]),
         )
 
-    def sample(self, n: int) -> "AttentionCall":
-        """The same call for sample n of the first batch axis, which stays as an axis of size one."""
-        i, j = self.positions()
-        bias = self.bias
-        if isinstance(bias, TensorBias):
-            bias = TensorBias(_nth(bias.values, n, len(self.batch) + 2))
-        axes = len(self.batch) + 2
-        queries = _nth(self.queries, n, axes)
-        return replace(
-            self,
-            q=queries if self.q is self.queries else _nth(self.q, n, axes),
-            queries=queries,
-            keys=_nth(self.keys, n, axes),
-            v=_nth(self.v, n, axes),
-            bias=bias,
-            mask=None if self.mask is None else self.mask.sample(n),
-            batch=(1, *self.batch[1:]),
-            total=_nth(self.total, n, axes) if isinstance(self.total, Tensor) else self.total,
-            explicit_positions=(_nth(i, n, max(i.ndim, 2)), _nth(j, n, max(j.ndim, 2))),
-        )
-
-
-def _nth(t: Tensor, n: int, axes: int) -> Tensor:
-    """Sample n of a tensor that has all `axes`; a tensor with fewer axes, or with one sample, serves every sample."""
-    return t[n : n + 1] if t.ndim == axes and t.shape[0] > 1 else t
-
 
 def _cut(t: Tensor, dim: int, index: Rows) -> Tensor:
     if t.shape[dim] == 1:

@@ -4,6 +4,7 @@ The same bits as the layer computes step by step, so that a recording changes no
 read: a small model takes as long for those as for its products.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -11,14 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from regard.attn.backends._block_plan import BlockSpan
-from regard.attn.backends._flash_cpu import Flash, available, flash_backward, flash_forward
+from regard.attn.backends._flash_cpu import Flash, available, flash_backward, flash_forward, whole_span
 from regard.attn.call import NOTHING, AttentionInputs
 from regard.attn.module_snapshot import has_hooks
 from regard.attn.native_heads import dot_product_scale
 from regard.attn.nonfinite import finite
 from regard.attn.terms.mask import Causal
 from regard.kernels.dispatch import choose_route, is_autocasting
+from regard.kernels.second_derivatives import differentiable_gradients
 
 
 def self_attention(heads: nn.Module, inputs: AttentionInputs) -> Tensor | None:  # "b t d" -> "b t d"
@@ -87,7 +88,8 @@ class _SelfAttentionFunction(Function):
         x, *parameters, q, k, v, attended, lse = ctx.saved_tensors
         heads, scale, causal = ctx.rest
         if torch.is_grad_enabled():
-            return (*_differentiable([x, *parameters], grad, heads, scale, causal), *[None] * 6)
+            equation = functools.partial(_equation, heads=heads, scale=scale, causal=causal)
+            return (*differentiable_gradients(equation, [x, *parameters], grad), *[None] * 6)
         needed = ctx.needs_input_grad
         rows, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
         gradients: list[Tensor | None] = [None] * len(needed)
@@ -117,17 +119,7 @@ def _split(x: Tensor, heads: int) -> Tensor:  # "b t h·d" -> "b h t d"
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def _differentiable(
-    inputs: list[Tensor], grad: Tensor, heads: int, scale: float, causal: bool
-) -> tuple[Tensor | None, ...]:
-    """The first derivative by functions that can be differentiated again."""
-    # separate views: each gradient belongs to one argument, even if two of them are one tensor
-    leaves = [t.view_as(t) for t in inputs]
-    x, *parameters = leaves
+def _equation(x: Tensor, *parameters: Tensor, heads: int, scale: float, causal: bool) -> Tensor:
     q, k, v = (_split(F.linear(x, *parameters[n : n + 2]), heads) for n in (0, 2, 4))  # "b h t d"
-    span = BlockSpan(None, slice(0, x.shape[1]), slice(0, x.shape[1]), True)
-    attended = Flash.apply(q, k, v, [span], None, scale, causal)[0]
-    out = F.linear(attended.transpose(1, 2).flatten(2), *parameters[6:])
-    needed = [t for t in leaves if t.requires_grad]
-    gradients = iter(torch.autograd.grad(out, needed, grad, create_graph=True))
-    return tuple(next(gradients) if t.requires_grad else None for t in leaves)
+    attended = Flash.apply(q, k, v, [whole_span(q, k)], None, scale, causal)[0]
+    return F.linear(attended.transpose(1, 2).flatten(2), *parameters[6:])

@@ -14,6 +14,7 @@ from torch.autograd import Function
 from regard.kernels.dispatch import can_run_native, is_autocasting
 from regard.kernels.gelu import gelu_tanh, gelu_tanh_grad_
 from regard.kernels.native_library import has_kernel
+from regard.kernels.second_derivatives import differentiable_gradients
 
 
 def can_fuse_feed_forward(x: Tensor, *parameters: Tensor) -> bool:
@@ -43,7 +44,7 @@ class _FeedForwardFunction(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, hidden = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return _differentiable(inputs, grad)
+            return differentiable_gradients(_equation, inputs, grad)
         x, inner, _, outer, _ = inputs
         needed = ctx.needs_input_grad
         rows, hidden, grad = (t.reshape(-1, t.shape[-1]) for t in (x, hidden, grad))
@@ -57,12 +58,5 @@ class _FeedForwardFunction(Function):
         return x_grad, inner_grad, hidden_grad.sum(0) if needed[2] else None, outer_grad, outer_bias_grad
 
 
-def _differentiable(inputs: list[Tensor], grad: Tensor) -> tuple[Tensor | None, ...]:
-    """The first derivative by functions of torch, which can be differentiated again."""
-    # separate views: each gradient belongs to one argument, even if two of them are one tensor
-    leaves = [t.view_as(t) for t in inputs]
-    x, inner, inner_bias, outer, outer_bias = leaves
-    out = F.linear(F.gelu(F.linear(x, inner, inner_bias), approximate="tanh"), outer, outer_bias)
-    needed = [t for t in leaves if t.requires_grad]
-    gradients = iter(torch.autograd.grad(out, needed, grad, create_graph=True))
-    return tuple(next(gradients) if t.requires_grad else None for t in leaves)
+def _equation(x: Tensor, inner: Tensor, inner_bias: Tensor, outer: Tensor, outer_bias: Tensor) -> Tensor:
+    return F.linear(F.gelu(F.linear(x, inner, inner_bias), approximate="tanh"), outer, outer_bias)

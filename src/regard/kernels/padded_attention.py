@@ -3,7 +3,7 @@
 For texts of at most a few hundred tokens: there torch's kernel, made for long ones, takes several times as long.
 """
 
-from functools import lru_cache
+import functools
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from regard.kernels.native_library import call_kernel
+from regard.kernels.second_derivatives import differentiable_gradients
 
 KERNEL = "regard_padded"
 # the kernels for long texts are as fast with more keys than this
@@ -33,7 +34,7 @@ def padded_attention(
     return _forward(_unit_stride(q), _unit_stride(k), _unit_stride(v), spans, scale, causal)
 
 
-@lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)
 def _whole_spans(samples: int, keys: int) -> Tensor:  # long "b 2"
     # kept for later calls, of which some need a gradient
     with torch.inference_mode(False):
@@ -84,7 +85,9 @@ class _PaddedFunction(Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, spans, out, lse = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (*_differentiable(q, k, v, grad, spans, *ctx.rest), None, None, None)
+            scale, causal = ctx.rest
+            equation = functools.partial(_equation, spans=spans, scale=scale, causal=causal)
+            return (*differentiable_gradients(equation, (q, k, v), grad), None, None, None)
         grads = tuple(torch.empty_like(t.transpose(1, 2), memory_format=torch.contiguous_format) for t in (q, k, v))
         scale, causal = ctx.rest
         q, k, v, grad = (_unit_stride(t) for t in (q, k, v, grad))
@@ -94,20 +97,14 @@ class _PaddedFunction(Function):
         return (*(t.transpose(1, 2) for t in grads), None, None, None)
 
 
-def _differentiable(
-    q: Tensor, k: Tensor, v: Tensor, grad: Tensor, spans: Tensor, scale: float, causal: bool
-) -> tuple[Tensor | None, ...]:
-    """The first derivative by functions of torch, which can be differentiated again."""
-    # separate views: each gradient belongs to one argument, even if two of them are one tensor
-    leaves = [t.view_as(t) for t in (q, k, v)]
-    wide_k, wide_v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in leaves[1:])
+def _equation(
+    q: Tensor, k: Tensor, v: Tensor, spans: Tensor, scale: float, causal: bool
+) -> Tensor:  # "b h q d", "b g k d" twice, long "b 2" -> "b h q d"
+    k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
     n, m = q.shape[2], k.shape[2]
     keys = torch.arange(m, device="cpu")
     allowed = ((keys >= spans[:, :1]) & (keys < spans[:, 1:]))[:, None, None]
     if causal:
         allowed = allowed & (keys <= torch.arange(m - n, m, device="cpu")[:, None])
-    scores = (leaves[0] * scale @ wide_k.transpose(-1, -2)).masked_fill(~allowed, torch.finfo(q.dtype).min)
-    out = torch.softmax(scores, -1).masked_fill(~allowed, 0.0) @ wide_v
-    needed = [t for t in leaves if t.requires_grad]
-    gradients = iter(torch.autograd.grad(out, needed, grad, create_graph=True))
-    return tuple(next(gradients) if t.requires_grad else None for t in leaves)
+    scores = (q * scale @ k.transpose(-1, -2)).masked_fill(~allowed, torch.finfo(q.dtype).min)
+    return torch.softmax(scores, -1).masked_fill(~allowed, 0.0) @ v

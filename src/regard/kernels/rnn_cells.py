@@ -19,7 +19,7 @@ from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 
 from regard.kernels.native_library import call_kernel
-from regard.kernels.no_double_backward import no_recurrent_double_backward
+from regard.kernels.second_derivatives import no_recurrent_double_backward
 
 
 def step(x: Tensor, p: Tensor, *state: Tensor) -> tuple[Tensor, ...]:  # "b g·h", "b g·h", "b h" each

@@ -12,7 +12,7 @@ from regard.common import checks
 from regard.kernels.cross_entropy import cross_entropy_grad
 from regard.kernels.dispatch import choose_route
 from regard.kernels.native_library import resolve_native
-from regard.kernels.no_double_backward import no_double_backward
+from regard.kernels.second_derivatives import no_double_backward
 
 # logits computed at a time, in elements: 16 MB of float32 stay in the cache
 _MAX_LOGITS = 1 << 22

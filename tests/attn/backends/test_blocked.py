@@ -1,4 +1,4 @@
-"""blocked: spans with holes, many spans, and memory that grows with the queries, not with their square."""
+"""blocked and flash: spans with holes, many spans, and memory that grows with the queries, not with their square."""
 
 import subprocess
 import sys
@@ -23,12 +23,17 @@ KINDS = {
 }
 
 
+def loop_of(case: Case) -> str:
+    """The backend that runs the case block by block."""
+    return "flash" if case == KINDS["flash"] else "blocked"
+
+
 def same(case: Case, sizes: Sizes, mask: Mask | None) -> None:
-    """blocked gives what eager gives, forward and backward."""
+    """The loop over blocks gives what eager gives, forward and backward."""
     terms = case.terms(sizes) | {"mask": mask}
     q, k, v = tensors(sizes)
     want, slopes = run(q, k, v, terms, "eager")
-    got, again = run(q, k, v, terms, "blocked")
+    got, again = run(q, k, v, terms, loop_of(case))
     close(got, want, "out")
     for name, slope in slopes.items():
         close(again[name], slope, f"gradient of {name}")
@@ -75,7 +80,7 @@ MANY = {
 @pytest.mark.parametrize("kind", ["flash", "sparsemax", "sigmoid", "own"])
 @pytest.mark.parametrize("mask", MANY)
 def test_many_spans_equal_the_whole_square(kind: str, mask: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocked, "_WEIGHTS", 1 << 17)  # a span of the general path then has 46 queries, not 512
+    monkeypatch.setattr(blocked, "_WEIGHTS", 1 << 17)  # a span of blocked then has 46 queries, not 128
     same(KINDS[kind], Sizes(b=2, h=2, q=T, k=T, d=4, v=4), MANY[mask]())
 
 
@@ -96,7 +101,7 @@ def test_constants_and_entropies_over_many_spans(mask: str | None) -> None:
     )
     close(got.lse, want.lse, "lse")
     close(got.entropy, want.entropy, "entropy")
-    only = regard.attend(q, k, v, mask=mask and MANY[mask](), need=Need(lse=True), backend="blocked")
+    only = regard.attend(q, k, v, mask=mask and MANY[mask](), need=Need(lse=True), backend="flash")
     close(only.lse, want.lse, "lse by the flash kernel")
 
 
@@ -152,21 +157,22 @@ import regard
 torch.set_num_threads(1)
 T = 20000
 q, k, v = (torch.randn(1, 1, T, 16, requires_grad=True) for _ in range(3))
-terms = {"normalize": regard.Sparsemax()} if sys.argv[1] == "sparsemax" else {}
+backend = sys.argv[1]
+terms = {"normalize": regard.Sparsemax()} if backend == "blocked" else {}
 small = [t[:, :, :300] for t in (q, k, v)]
-regard.attention(*small, mask=regard.Window(64, 0), backend="blocked", **terms).sum().backward()
+regard.attention(*small, mask=regard.Window(64, 0), backend=backend, **terms).sum().backward()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-regard.attention(q, k, v, mask=regard.Window(64, 0), backend="blocked", **terms).sum().backward()
+regard.attention(q, k, v, mask=regard.Window(64, 0), backend=backend, **terms).sum().backward()
 assert torch.isfinite(q.grad).all()
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // (1 if sys.platform != "darwin" else 1024))
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource is a module of Unix")
-@pytest.mark.parametrize("path", first(["sparsemax", "flash"]))
-def test_memory_grows_with_the_queries(path: str) -> None:
+@pytest.mark.parametrize("backend", first(["blocked", "flash"]))
+def test_memory_grows_with_the_queries(backend: str) -> None:
     """20,000 queries in a window, forward and backward, in half of what the mask alone would take as booleans."""
-    ran = subprocess.run([sys.executable, "-c", LINEAR, path], capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, "-c", LINEAR, backend], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) < 200_000, f"{int(ran.stdout) / 1000:.0f} MB"
 
@@ -176,7 +182,7 @@ def test_a_mask_that_hides_everything() -> None:
         sizes = Sizes(b=2, h=2, q=5, k=5)
         q, k, v = tensors(sizes)
         terms = kind.terms(sizes) | {"mask": torch.zeros(1, 1, dtype=torch.bool)}
-        out, slopes = run(q, k, v, terms, "blocked")
+        out, slopes = run(q, k, v, terms, loop_of(kind))
         assert (out == 0).all()
         assert all((slope == 0).all() for slope in slopes.values())
 

@@ -157,7 +157,7 @@ def test_dropout_keeps_the_mean_and_thins_the_weights(backend: str) -> None:
     terms = case.terms()
     q, k, v = (t.detach() for t in tensors())
     if backend not in willing(q, k, v, **terms, dropout=0.5):
-        assert backend in ("linear", "relative", "padded")
+        assert backend in ("linear", "relative", "padded", "flash")
         return
     plain = regard.attention(q, k, v, **terms)
     many = [t.expand(400, *t.shape) for t in (q, k, v)]
@@ -202,7 +202,7 @@ def test_what_is_needed_agrees(backend: str) -> None:
         terms["mask"] = None
     need = Need(lse=True, entropy=backend in ("eager", "blocked"))
     if backend not in willing(q, k, v, **terms, need=need):
-        assert backend in ("linear", "relative", "padded")
+        assert backend in ("linear", "relative", "padded", "flash")
         return
     want = regard.attend(q, k, v, **terms, backend="eager", need=need)
     got = regard.attend(q, k, v, **terms, backend=backend, need=need)

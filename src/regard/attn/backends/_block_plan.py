@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall
+from regard.attn.call_slicing import select
 from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import Rows
 from regard.attn.terms.tiles import TileCoverage, tiles
+from regard.kernels.dispatch import has_values, in_functorch_transform
 
 # above this many tiles, columns are grouped
 _TILES = 1 << 22
@@ -22,6 +24,54 @@ class BlockSpan(NamedTuple):
     rows: slice
     columns: Rows
     full: bool  # whether every pair is allowed
+
+    @property
+    def samples(self) -> slice:
+        """The index of its samples."""
+        return slice(None) if self.sample is None else slice(self.sample, self.sample + 1)
+
+    @property
+    def queries(self) -> tuple[slice, slice, slice]:
+        """The index of its queries in a tensor "b h q c"."""
+        return self.samples, slice(None), self.rows
+
+    @property
+    def keys(self) -> tuple[slice, slice, Rows]:
+        """The index of its keys in a tensor "b h k c"."""
+        return self.samples, slice(None), self.columns
+
+    def part_of(self, call: AttentionCall) -> AttentionCall:
+        """The call restricted to this span."""
+        restricted = call if self.sample is None else select(call, 0, [self.sample])
+        return restricted.slice(self.rows, self.columns)
+
+
+def loop_reason(call: AttentionCall) -> str | None:
+    """The reason why no loop over blocks can run this call; None if one can."""
+    if call.need.weights or call.need.scores:
+        return "the weights or scores are requested, so the whole matrix is formed anyway"
+    if in_functorch_transform():
+        return "torch.func cannot look into its loop"
+    if torch.compiler.is_compiling():
+        return "its loop over blocks is not compiled"
+    if not has_values(call.q):
+        return "its blocks are planned by values, and the tensors have none"
+    return "there are no queries" if call.q.shape[-2] == 0 else None
+
+
+def reached_share(call: AttentionCall) -> float:
+    """The greatest share of the keys that a query may attend to, as far as the kind of the mask bounds it."""
+    reach = None if call.mask is None else call.mask.reach
+    return 1.0 if reach is None else min(1.0, reach / max(call.keys.shape[-2], 1))
+
+
+def describe_blocks(call: AttentionCall, rows: int) -> str:
+    """Blocks of this many queries and their keys, for `explain`."""
+    keys, reach = call.keys.shape[-2], None if call.mask is None else call.mask.reach
+    blocks = f"on blocks of {rows} queries"
+    if reach is not None and call.explicit_positions is None and reach + rows <= keys:
+        return f"{blocks} with at most {reach + rows - 1} of {keys} keys each"
+    return blocks if call.mask is None else f"{blocks}, masked blocks are skipped"
 
 
 def spans(call: AttentionCall, rows: int) -> list[BlockSpan]:
@@ -72,20 +122,21 @@ def _tile_coverage(
         any_allowed.shape, all_allowed.shape, (1, -(-i.shape[-1] // rows), -(-j.shape[-1] // step))
     )
     any_allowed, all_allowed = any_allowed.expand(shape), all_allowed.expand(shape)
-    if _is_head_axis(call):
-        return TileCoverage(any_allowed.any(0, keepdim=True), all_allowed.all(0, keepdim=True))
-    head_axes = tuple(range(1, any_allowed.ndim - 2))
+    if _shares_spans(call):
+        any_allowed, all_allowed = any_allowed.unsqueeze(0), all_allowed.unsqueeze(0)
+    axes = tuple(range(1, any_allowed.ndim - 2))
     return (
-        TileCoverage(any_allowed.any(head_axes), all_allowed.all(head_axes))
-        if head_axes
-        else TileCoverage(any_allowed, all_allowed)
+        TileCoverage(any_allowed.any(axes), all_allowed.all(axes)) if axes else TileCoverage(any_allowed, all_allowed)
     )
 
 
-def _is_head_axis(call: AttentionCall) -> bool:
-    """Whether the only leading axis may count heads, which a bias or a normalizer distinguishes: it must see all."""
+def _shares_spans(call: AttentionCall) -> bool:
+    """Whether the entries of the first axis have their spans together: the only axis may count heads, which share keys
+    or which a bias or a normalizer distinguishes; and of several axes of samples a kernel makes one.
+    """
     has_bias = call.bias is not None and not isinstance(call.bias, TensorBias)
-    return len(call.batch) == 1 and (has_bias or any(p.ndim for p in call.normalize.parameters()))
+    tells_heads_apart = call.group > 1 or has_bias or any(p.ndim for p in call.normalize.parameters())
+    return len(call.batch) > 2 or (len(call.batch) == 1 and tells_heads_apart)
 
 
 def _is_continuation(a: BlockSpan, b: BlockSpan) -> bool:

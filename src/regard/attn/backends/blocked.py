@@ -1,133 +1,51 @@
-"""blocked: blocks of queries against the keys that they may attend to; masked blocks are skipped.
+"""blocked: the equation on blocks of queries, each with the keys that they may attend to, recomputed in backward.
 
-A softmax of dot products on a CPU runs in torch's flash kernel, span by span. Every other normalizer, comparison or
-read is the equation itself on a part of the call, recomputed in backward, so memory stays linear.
+It skips what a mask empties. It serves every normalizer, comparison, read and trained bias, in linear memory.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.attn.backends import fused
-from regard.attn.backends._block_plan import BlockSpan, spans
-from regard.attn.backends._flash_cpu import Flash, available
+from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, reached_share, spans
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.call_tensors import put_tensors, take_tensors
-from regard.attn.terms.mask import Causal, Mask
-from regard.attn.terms.position import Positions
-from regard.attn.terms.tiles import insert_head_axes
-from regard.kernels.dispatch import has_values, in_functorch_transform
 
-# queries per span of the flash path; in the general path, as many as keep the weights of a span within 2^22
-_ROWS = 64
-_WEIGHTS = 1 << 22
-# below this many weights the whole matrix is faster than its parts; more where parts are computed again in backward
+# queries per span, fewer where they have more weights than this
+_ROWS, _WEIGHTS = 128, 1 << 22
+# below this many weights the whole matrix is faster than its parts; more where parts are computed again in backward,
+# and are no small share of it
 _SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 22
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
-    if call.need.weights or call.need.scores:
-        return "the weights or scores are requested, so the whole matrix is formed anyway"
-    if in_functorch_transform():
-        return "torch.func cannot look into its loop"
-    if torch.compiler.is_compiling():
-        return "its loop over blocks is not compiled"
-    if not has_values(call.q):
-        return "its blocks are planned by values, and the tensors have none"
-    if call.q.shape[-2] == 0:
-        return "there are no queries"
-    if call.group > 1 and len(call.batch) == 1 and call.mask is not None:
-        return "the only leading axis counts heads that share keys, which its loop would treat as samples"
-    return None
+    return loop_reason(call)
 
 
 def skip_reason(call: AttentionCall) -> str | None:
-    mask = call.mask
-    if not available(call.q) and fused.unsupported_reason(call) is None and fused.skip_reason(call) is None:
-        return "one kernel of the device computes it whole, faster than a loop over blocks"
-    is_corner_causal = type(mask) is Causal and _is_square(call) and _can_use_flash(call)
-    may_skip_blocks = mask is not None and mask.sparse and not is_corner_causal
-    if not may_skip_blocks and fused.unsupported_reason(call) is None and fused.skip_reason(call) is None:
-        return "one kernel computes it whole" + (
-            ", and supports causality" if is_corner_causal else ": no block is known to be masked"
-        )
-    is_recomputed = not _can_use_flash(call) and call.queries.requires_grad and torch.is_grad_enabled()
+    is_recomputed = torch.is_grad_enabled() and call.queries.requires_grad and reached_share(call) > 0.25
     if call.weights() < (_SMALL_RECOMPUTED if is_recomputed else _SMALL):
         return f"only {call.weights()} weights: the whole matrix is faster than its parts"
     return None
 
 
-def _is_square(call: AttentionCall) -> bool:
-    return call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2]
-
-
-def _can_use_flash(call: AttentionCall) -> bool:
-    """Whether torch's flash kernel can compute the spans."""
-    if fused.not_dot_softmax(call) is not None or call.dropout or call.bias is not None or not available(call.q):
-        return False
-    if call.mask is not None and len(call.batch) > 2:  # spans identify samples by the first of the kernel's two axes
-        return False
-    return not (call.need.lse and fused.needs_grad(call))
+def _rows(call: AttentionCall) -> int:
+    """The number of queries per span."""
+    weights_per_query = max(int(call.weights() * reached_share(call)) // max(call.q.shape[-2], 1), 1)
+    return max(16, min(_ROWS, _WEIGHTS // weights_per_query))
 
 
 def describe(call: AttentionCall) -> str:
-    method = "torch's flash kernel" if _can_use_flash(call) else "the equation, recomputed in backward,"
-    return f"{method} on each block" + ("" if call.mask is None else ", masked blocks are skipped")
-
-
-def run(call: AttentionCall) -> Attended:
-    return _by_flash(call) if _can_use_flash(call) else _by_equation(call)
-
-
-def _by_flash(call: AttentionCall) -> Attended:
-    q, k, v = fused.kernel_inputs(call)
-    biases = _MaskedPairs(call.mask, call.positions(), q.dtype)
-    block_spans = spans(call, _ROWS)
-    template, tensors = take_tensors(biases)
-    out, lse = Flash.apply(q, k, v, block_spans, template, fused.scale(call), False, *tensors)
-    if call.need.lse:
-        for span in block_spans:
-            bias = biases(span)
-            if bias is not None:  # the kernel returns 0 for a row without an allowed key
-                samples = slice(None) if span.sample is None else slice(span.sample, span.sample + 1)
-                lse[samples, :, span.rows].masked_fill_((bias == -torch.inf).all(-1), -torch.inf)
-    return fused.to_attended(call, out, lse)
-
-
-@dataclass
-class _MaskedPairs:
-    """−inf for the masked pairs of a span, as a bias of the kernel."""
-
-    mask: Mask | None
-    positions: Positions
-    dtype: torch.dtype
-
-    def __call__(self, span: BlockSpan) -> Tensor | None:
-        if span.full or self.mask is None:
-            return None
-        i, j = self.positions
-        mask = self.mask
-        if span.sample is not None:
-            mask = mask.sample(span.sample)
-            i, j = (t[span.sample : span.sample + 1] if t.ndim > 1 and t.shape[0] > 1 else t for t in (i, j))
-        i, j = i[..., span.rows], j[..., span.columns]
-        allowed = insert_head_axes(mask.slice(span.rows, span.columns).dense(i, j), 4)
-        bias = torch.zeros(allowed.shape, dtype=self.dtype).masked_fill_(~allowed, -torch.inf)
-        return bias.expand(*bias.shape[:-2], i.shape[-1], j.shape[-1])
-
-
-def _calls_of_spans(call: AttentionCall, block_spans: list[BlockSpan]) -> list[AttentionCall]:
-    return [(call if s.sample is None else call.sample(s.sample)).slice(s.rows, s.columns) for s in block_spans]
+    return f"the equation {describe_blocks(call, _rows(call))}, recomputed in backward"
 
 
 _ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "key_index")
 
 
-def _by_equation(call: AttentionCall) -> Attended:
-    weights_per_query = max(call.weights() // max(call.q.shape[-2], 1), 1)
-    block_spans = spans(call, max(16, min(512, _WEIGHTS // weights_per_query)))
+def run(call: AttentionCall) -> Attended:
+    block_spans = spans(call, _rows(call))
     seed = int(torch.randint(1 << 62, ())) if call.dropout or call.read.is_stochastic else None
     q, queries, keys, v = call.q, call.queries, call.keys, call.v
     template, tensors = take_tensors(_replace_inputs(call, None, None, None, None))
@@ -151,6 +69,11 @@ def _result_fields(call: AttentionCall) -> list[str]:
         "key_index": need.key_index,
     }
     return [name for name in _ROW_FIELDS if is_requested[name]]
+
+
+def _rows_of(name: str, span: BlockSpan) -> tuple[Any, ...]:
+    """The index of a span's queries in a result."""
+    return (..., span.rows, slice(None)) if name == "out" else (..., span.rows)
 
 
 def _generator(call: AttentionCall, seed: int | None, n: int) -> torch.Generator | None:
@@ -180,14 +103,14 @@ class _Recomputed(torch.autograd.Function):
             dtype = {"out": call.v.dtype, "key_index": torch.long}.get(name, wide)
             size = (*call.batch, n, width) if name == "out" else (*call.batch, n)
             results[name] = torch.full(size, empty[name], dtype=dtype, device=call.q.device)
-        for number, (span, part) in enumerate(zip(block_spans, _calls_of_spans(call, block_spans), strict=True)):
+        for number, span in enumerate(block_spans):
             with torch.set_grad_enabled(is_checked):
-                attended = equation(part, _generator(call, seed, number))
+                attended = equation(span.part_of(call), _generator(call, seed, number))
             if any(getattr(attended, name).requires_grad for name in names):
                 raise RuntimeError(_hidden_tensor(call))
             for name in names:
-                target = results[name] if span.sample is None else results[name][span.sample : span.sample + 1]
-                target[(..., span.rows, slice(None)) if name == "out" else (..., span.rows)] = getattr(attended, name)
+                target = results[name] if span.sample is None else results[name][span.samples]
+                target[_rows_of(name, span)] = getattr(attended, name)
         ctx.save_for_backward(*tensors)
         ctx.rest = template, block_spans, seed
         if "key_index" in names:
@@ -208,9 +131,8 @@ class _Recomputed(torch.autograd.Function):
             for name, g in zip(_result_fields(part), grads, strict=True):
                 value = getattr(attended, name)
                 if name != "key_index" and value.requires_grad:
-                    gradient = g if span.sample is None else g[span.sample : span.sample + 1]
                     outputs.append(value)
-                    upstream.append(gradient[(..., span.rows, slice(None)) if name == "out" else (..., span.rows)])
+                    upstream.append((g if span.sample is None else g[span.samples])[_rows_of(name, span)])
             if not outputs:
                 continue
             needed = [n for n, leaf in enumerate(leaves) if leaf.requires_grad]
@@ -235,12 +157,9 @@ def _hidden_tensor(call: AttentionCall) -> str:
 
 def _cut_of(t: Tensor, sample: int | None, index: Any, axes: int) -> tuple[Any, ...]:
     """The index of a span's part in a tensor "*b n w"."""
-    batched = sample is not None and t.ndim == axes and t.shape[0] > 1
-    return (
-        (slice(sample, sample + 1), ..., index, slice(None))
-        if batched and sample is not None
-        else (..., index, slice(None))
-    )
+    if sample is not None and t.ndim == axes and t.shape[0] > 1:
+        return slice(sample, sample + 1), ..., index, slice(None)
+    return ..., index, slice(None)
 
 
 def _leaves(
@@ -256,7 +175,7 @@ def _leaves(
     if not attached:
         leaves = [t.detach().requires_grad_(t.requires_grad) for t in leaves]
     call = _replace_inputs(put_tensors(template, leaves[4:]), *tensors[:4])
-    part = (call if span.sample is None else call.sample(span.sample)).slice(span.rows, span.columns)
+    part = span.part_of(call)
     part.q, part.queries, part.keys, part.v = leaves[:4]
     return part, leaves, cuts
 

@@ -2,20 +2,30 @@
 
 from types import ModuleType
 
-from regard.attn.backends import additive, blocked, eager, fused, linear, padded, relative
+from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative
 from regard.attn.call import AttentionCall
 from regard.common import checks
 
-# backends in the order of preference
+# backends in the order of preference on a CPU
 BACKENDS: dict[str, ModuleType] = {
     "additive": additive,
     "linear": linear,
     "relative": relative,
     "padded": padded,
-    "blocked": blocked,
+    "flash": flash,
     "fused": fused,
+    "blocked": blocked,
     "eager": eager,
 }
+# the same on every other device; the rest are kernels for CPUs
+_OFF_CPU = ("additive", "linear", "fused", "blocked", "eager")
+
+
+def _candidates(call: AttentionCall) -> dict[str, ModuleType]:
+    """The backends of the call's device in the order of preference."""
+    if call.q.device.type == "cpu":
+        return BACKENDS
+    return {name: BACKENDS[name] for name in _OFF_CPU}
 
 
 def choose(call: AttentionCall, forced: str | None = None) -> ModuleType:
@@ -28,7 +38,7 @@ def choose(call: AttentionCall, forced: str | None = None) -> ModuleType:
                 f"backend {forced!r} cannot run this: {reason}; leave backend out, or use 'eager', which can"
             )
         return BACKENDS[forced]
-    for backend in BACKENDS.values():
+    for backend in _candidates(call).values():
         if backend.unsupported_reason(call) is None and backend.skip_reason(call) is None:
             return backend
     raise AssertionError("eager refuses nothing")
@@ -38,7 +48,7 @@ def explain(call: AttentionCall, forced: str | None = None) -> str:
     """Names the backend that runs and gives, for every other one, the reason. Reads shapes and types, never values."""
     chosen = choose(call, forced)
     lines = []
-    for name, backend in BACKENDS.items():
+    for name, backend in _candidates(call).items():
         unsupported = backend.unsupported_reason(call)
         if backend is chosen:
             lines.append(f"  {name:8} runs: {backend.describe(call)}")

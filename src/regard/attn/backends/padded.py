@@ -7,7 +7,7 @@ computes what it hides; this one never reads a padded key, and stops at the quer
 import torch
 from torch import Tensor
 
-from regard.attn.backends import fused
+from regard.attn.backends import dot_softmax
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.terms.mask import And, Causal, Lengths, Mask, Not
 from regard.kernels import native_library
@@ -16,7 +16,7 @@ from regard.kernels.padded_attention import KERNEL, MOST_KEYS, padded_attention
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
-    reason = fused.not_dot_softmax(call)
+    reason = dot_softmax.call_reason(call)
     if reason is not None:
         return reason
     if call.bias is not None or call.dropout:
@@ -27,7 +27,7 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "it takes samples and heads as the two leading axes, and no empty tensor"
     if call.explicit_positions is not None:
         return "positions are given, and it counts queries as the last of the keys"
-    if call.need.lse and fused.needs_grad(call):
+    if call.need.lse and dot_softmax.needs_grad(call):
         return "its lse has no gradient"
     if not has_values(call.q) or choose_route(call.queries, call.keys, call.v) != "direct":
         return "its kernel is called with values alone: not compiled, traced or transformed"
@@ -49,9 +49,11 @@ def describe(call: AttentionCall) -> str:
 
 
 def run(call: AttentionCall) -> Attended:
-    q, k, v = fused.kernel_inputs(call)
+    q, k, v = dot_softmax.kernel_inputs(call)
     spans = key_spans(call.mask, q.shape[0], k.shape[-2])
-    return fused.to_attended(call, *padded_attention(q, k, v, spans, fused.scale(call), is_causal(call.mask)))
+    return dot_softmax.to_attended(
+        call, *padded_attention(q, k, v, spans, dot_softmax.scale(call), is_causal(call.mask))
+    )
 
 
 def _parts(mask: Mask | None) -> list[Mask]:

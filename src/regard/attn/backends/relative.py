@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from regard.attn.backends.fused import not_dot_softmax, scale
+from regard.attn.backends import dot_softmax
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.terms.bias import RelativeXL
 from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
 from regard.kernels.dispatch import autocast_disabled, choose_route
+from regard.kernels.second_derivatives import differentiable_gradients
 
 # above this many numbers weights should be computed block by block
 _DENSE = 1 << 24
@@ -25,7 +26,7 @@ _DENSE = 1 << 24
 def unsupported_reason(call: AttentionCall) -> str | None:
     if type(call.bias) is not RelativeXL or call.bias.clamp is not None:
         return "it is for RelativeXL without a clamp"
-    reason = not_dot_softmax(call)
+    reason = dot_softmax.call_reason(call)
     if reason is not None:
         return reason
     # a causal mask hides nothing from a single query, and is left out
@@ -69,7 +70,7 @@ def run(call: AttentionCall) -> Attended:
         positional, relative = positional.to(dtype), relative.to(dtype)
         if temperature != 1.0:
             positional = positional / temperature
-        queries, keys, v = call.queries.to(dtype) * scale(call), call.keys.to(dtype), call.v.to(dtype)
+        queries, keys, v = call.queries.to(dtype) * dot_softmax.scale(call), call.keys.to(dtype), call.v.to(dtype)
         return Attended(_RelativeAttention.apply(queries, positional, relative, keys, v).to(call.v.dtype))
 
 
@@ -98,7 +99,7 @@ class _RelativeAttention(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, p, r, k, v, weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return _differentiable(q, p, r, k, v, grad)
+            return differentiable_gradients(_equation, (q, p, r, k, v), grad)
         b, h, _, m = weights.shape
         dq, dp, dk, dv = (t.new_empty(b, t.shape[2], h, t.shape[3]).transpose(1, 2) for t in (q, p, k, v))
         dr = torch.zeros_like(r)
@@ -123,15 +124,9 @@ def _shifted(by_distance: Tensor) -> Tensor:  # "*b q k" -> "*b q k-1"
     return by_distance.flatten(-2)[..., n - 1 : n * m - 1].unflatten(-1, (n, m - 1))
 
 
-def _differentiable(q: Tensor, p: Tensor, r: Tensor, k: Tensor, v: Tensor, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """The first derivative by the plain equation, which can be differentiated again."""
-    # separate views: each gradient belongs to one argument, even if two of them are one tensor
-    leaves = [t.view_as(t) for t in (q, p, r, k, v)]
-    q, p, r, k, v = leaves
+def _equation(q: Tensor, p: Tensor, r: Tensor, k: Tensor, v: Tensor) -> Tensor:
     n, m = q.shape[2], k.shape[2]
     index = torch.arange(m) - torch.arange(n).unsqueeze(-1) + n - 1  # index of the distance
     by_distance = (p @ r.transpose(-1, -2)).gather(-1, index.clamp_max(m - 1).expand(*q.shape[:2], -1, -1))
     s = (q @ k.transpose(-1, -2) + by_distance).masked_fill(index >= m, -torch.inf)
-    needed = [t for t in leaves if t.requires_grad]
-    gradients = iter(torch.autograd.grad(torch.softmax(s, -1) @ v, needed, grad, create_graph=True))
-    return tuple(next(gradients) if t.requires_grad else None for t in leaves)
+    return torch.softmax(s, -1) @ v

@@ -31,6 +31,11 @@ class Mask(ABC):
     # whether whole tiles may be masked, so that computing by tiles pays off
     sparse: bool = False
 
+    @property
+    def reach(self) -> int | None:
+        """The most consecutive positions that a query may attend to; None if the kind of the mask bounds none."""
+        return None
+
     @abstractmethod
     def dense(self, i: Tensor, j: Tensor) -> Tensor:  # "*b q", "*b k" -> bool, broadcasts to "*b q k"
         """Whether the query at position i may attend to the key at position j."""
@@ -126,6 +131,10 @@ class CombinedMask(Mask):
 class And(CombinedMask):
     """a & b: where both allow it."""
 
+    @property
+    def reach(self) -> int | None:
+        return min((m.reach for m in self.masks if m.reach is not None), default=None)
+
     def hides_nothing(self, queries: int, keys: int) -> bool:
         return all(m.hides_nothing(queries, keys) for m in self.masks)
 
@@ -194,6 +203,10 @@ class Window(Mask):
             if side is not None and side < 0:
                 raise ValueError(f"{name} must be 0 or more, or None for an open side, got {side}; try {name}={-side}")
         self.left, self.right = left, right
+
+    @property
+    def reach(self) -> int | None:
+        return None if self.left is None or self.right is None else self.left + self.right + 1
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         ahead = offsets(i, j)

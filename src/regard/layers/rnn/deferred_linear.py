@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.kernels.dispatch import is_autocasting
-from regard.kernels.no_double_backward import no_recurrent_double_backward
+from regard.kernels.second_derivatives import no_recurrent_double_backward
 
 # inputs of the products and gradients of their outputs, per backward pass, by its number: a pass that does not reach
 # the matrix, because it computes other gradients or fails, leaves some behind

@@ -1,0 +1,125 @@
+"""Weighted sums by a softmax of dot products, which torch's kernels compute: the predicate, the tensors of a call in the
+shape that the kernels take, and their result in the shape of the call.
+"""
+
+import torch
+from torch import Tensor
+
+from regard.attn.backends._flash_cpu import available, pad_to_same_width
+from regard.attn.call import Attended, AttentionCall
+from regard.attn.terms.bias import TensorBias
+from regard.attn.terms.mask import Causal
+from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.read import Read, WeightedSum
+from regard.attn.terms.score import Dot, Score
+
+
+def terms_reason(score: Score, normalize: Normalizer, read: Read) -> str | None:
+    """The reason why these terms are not a weighted sum by a softmax of dot products; None if they are."""
+    if score.comparison != "dot":
+        return f"{type(score).__name__} compares by {score.comparison}, not by a dot product"
+    if type(normalize) is not Softmax:
+        return f"its kernel has only softmax, not {type(normalize).__name__}"
+    if normalize.temperature is None:
+        return "the temperature is trained, its kernel takes a fixed one"
+    if not isinstance(read, WeightedSum):
+        return f"its kernel only computes weighted sums, {type(read).__name__} selects one key"
+    return None
+
+
+def plain_scale(score: Score, normalize: Normalizer, read: Read, width: int) -> float | None:
+    """The factor on q·k if these terms are softmax(scale · q kᵀ) v without a projection; None if they are more."""
+    if type(score) is not Dot or terms_reason(score, normalize, read) is not None:
+        return None
+    return score.scale_of(width) / (normalize.temperature or 1.0)  # type: ignore[operator]
+
+
+def call_reason(call: AttentionCall) -> str | None:
+    """`terms_reason` of a call, or that its kernel does not form what is requested."""
+    reason = terms_reason(call.score, call.normalize, call.read)
+    if reason is None and call.need.needs_weights:
+        return "its kernel never forms the requested weights"
+    return reason
+
+
+def scale(call: AttentionCall) -> float:
+    assert isinstance(call.normalize, Softmax)
+    return call.score.scale_of(call.queries.shape[-1]) / (call.normalize.temperature or 1.0)
+
+
+def needs_grad(call: AttentionCall) -> bool:
+    """Whether a gradient of the queries, keys or values is to be computed."""
+    return torch.is_grad_enabled() and (call.queries.requires_grad or call.keys.requires_grad or call.v.requires_grad)
+
+
+def bias_needs_grad(call: AttentionCall) -> bool:
+    """Whether a gradient of the bias is to be computed."""
+    bias = call.bias
+    if bias is None or not torch.is_grad_enabled():
+        return False
+    if isinstance(bias, TensorBias):
+        return bias.values.requires_grad
+    return (bias.reads_query and call.q.requires_grad) or any(p.requires_grad for p in bias.parameters())
+
+
+def is_corner_causal(call: AttentionCall) -> bool:
+    """Whether the mask is the causality that the kernels count from the upper left corner."""
+    is_square = call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2]
+    return type(call.mask) is Causal and is_square and call.bias is None
+
+
+def as_four_axes(t: Tensor, call: AttentionCall, heads: int) -> Tensor:  # "*b n m" -> "b h n m"
+    """Two leading axes, as the kernels take them; the second keeps its `heads`, 1 serves all."""
+    batch, last = call.batch, t.shape[-2:]
+    if len(batch) == 0:
+        return t[None, None]
+    if len(batch) == 1:  # one axis: of heads if they share keys, otherwise of samples
+        return t.expand(heads, *last).unsqueeze(0) if call.group > 1 else t.expand(*batch, *last).unsqueeze(1)
+    t = t.expand(*batch[:-1], heads, *last)
+    return t if len(batch) == 2 else t.flatten(0, len(batch) - 2)
+
+
+def _heads(t: Tensor) -> int:
+    return t.shape[-3] if t.ndim > 2 else 1
+
+
+def kernel_inputs(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of one width and one dtype with two leading axes."""
+    q, k, v = call.queries, call.keys, call.v
+    if not q.dtype == k.dtype == v.dtype:  # scores that project half types do so in float32
+        dtype = torch.promote_types(q.dtype, k.dtype)
+        q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    q, k, v = pad_to_same_width(q, k, v)
+    if len(call.batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        return q, k, v
+    heads = call.batch[-1] if call.batch else 1
+    kv_heads = _heads(k) if _heads(k) == _heads(v) else heads
+    return as_four_axes(q, call, heads), as_four_axes(k, call, kv_heads), as_four_axes(v, call, kv_heads)
+
+
+def kernel_mask(call: AttentionCall) -> Tensor:  # "b h q k", any of the first two axes 1
+    """Bias and mask as the one tensor that the kernels add: boolean without a bias."""
+    allowed = call.allowed()
+    if call.bias is None:
+        assert allowed is not None
+        return as_four_axes(allowed, call, _heads(allowed))
+    bias = call.bias(call.q, *call.positions(), call.total)
+    if bias.dtype != call.queries.dtype and not (available(bias) and bias.dtype == torch.float32):
+        bias = bias.to(call.queries.dtype)  # only the kernel for CPUs adds a float32 bias to scores of half types
+    if isinstance(call.normalize, Softmax) and call.normalize.temperature not in (None, 1.0):
+        bias = bias / call.normalize.temperature
+    bias = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
+    return as_four_axes(bias, call, _heads(bias))
+
+
+def to_attended(call: AttentionCall, out: Tensor, lse: Tensor | None) -> Attended:
+    """The kernel's output in the shape and the dtype of the call."""
+    if out.dtype != call.v.dtype:
+        out = out.to(call.v.dtype)
+    if out.shape[-1] != call.v.shape[-1]:
+        out = out[..., : call.v.shape[-1]]
+    if len(call.batch) != 2:
+        out = out.reshape(*call.batch, *out.shape[-2:])
+    if lse is None or not call.need.lse:
+        return Attended(out)
+    return Attended(out, lse=lse.reshape(*call.batch, -1))

@@ -1,0 +1,89 @@
+"""flash: torch's flash kernel for CPUs on blocks of queries, each with the keys that they may attend to.
+
+It skips what a mask empties, and adds a bias block by block, so that memory stays linear.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from regard.attn.backends import dot_softmax
+from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, spans
+from regard.attn.backends._flash_cpu import Flash, available, float_mask
+from regard.attn.call import Attended, AttentionCall
+from regard.attn.call_tensors import take_tensors
+
+# queries per span
+_ROWS = 64
+# below this many weights the whole matrix is faster than its parts
+_SMALL = 1 << 20
+# a bias of more numbers than this is computed block by block
+_LARGE_BIAS = 1 << 24
+
+
+def unsupported_reason(call: AttentionCall) -> str | None:
+    if not available(call.q):
+        return "it is torch's kernel for CPUs"
+    reason = dot_softmax.call_reason(call) or loop_reason(call)
+    if reason is not None:
+        return reason
+    if call.dropout:
+        return "its kernel has no dropout"
+    if dot_softmax.bias_needs_grad(call):
+        return "the bias needs a gradient, which its kernel does not compute"
+    if call.need.lse and dot_softmax.needs_grad(call):
+        return "its lse has no gradient"
+    if 0 in call.q.shape or 0 in call.keys.shape or 0 in call.v.shape:
+        return "a tensor is empty, which its kernel does not take"
+    return None
+
+
+def skip_reason(call: AttentionCall) -> str | None:
+    if dot_softmax.is_corner_causal(call) and not call.need.lse:
+        return "one kernel computes it whole, and supports causality"
+    is_sparse = call.mask is not None and call.mask.sparse
+    is_large = call.bias is not None and call.weights() > _LARGE_BIAS
+    if not is_sparse and not is_large and not call.need.lse:
+        return "one kernel computes it whole: no block is known to be masked"
+    if call.weights() < _SMALL:
+        return f"only {call.weights()} weights: the whole matrix is faster than its parts"
+    return None
+
+
+def describe(call: AttentionCall) -> str:
+    return f"torch's flash kernel {describe_blocks(call, _ROWS)}"
+
+
+def run(call: AttentionCall) -> Attended:
+    q, k, v = dot_softmax.kernel_inputs(call)
+    block_spans = spans(call, _ROWS)
+    numbers = _SpanNumbers(_without_inputs(call))
+    template, tensors = take_tensors(numbers)
+    out, lse = Flash.apply(q, k, v, block_spans, template, dot_softmax.scale(call), False, *tensors)
+    if call.need.lse:
+        for span in block_spans:
+            added = numbers(span)
+            if added is not None:  # the kernel returns 0 for a row without an allowed key
+                lse[span.queries].masked_fill_((added == -torch.inf).all(-1), -torch.inf)
+    return dot_softmax.to_attended(call, out, lse)
+
+
+def _without_inputs(call: AttentionCall) -> AttentionCall:
+    """The call with empty queries, keys and values, and positions: all that its mask and bias read."""
+    q = call.q if call.bias is not None and call.bias.reads_query else call.q[..., :0]
+    parts = {"queries": call.queries[..., :0], "keys": call.keys[..., :0], "v": call.v[..., :0]}
+    return replace(call, q=q, **parts, explicit_positions=call.positions())
+
+
+@dataclass
+class _SpanNumbers:
+    """The bias, and −inf for the masked pairs, of a span; None if there is neither."""
+
+    call: AttentionCall
+
+    def __call__(self, span: BlockSpan) -> Tensor | None:
+        if self.call.bias is None and (span.full or self.call.mask is None):
+            return None
+        part = span.part_of(self.call)
+        return float_mask(dot_softmax.kernel_mask(part), part.queries, part.keys)
