@@ -165,8 +165,10 @@ def explain(
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 
 
-def explain_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> str:
-    """`explain` with its arguments in two values."""
+def explain_inputs(
+    inputs: AttentionInputs, terms: Terms, backend: str | None, path: backends.LayerPath | None = None
+) -> str:
+    """`explain` with its arguments in two values; `path` may compute the layer that makes this call as a whole."""
     call, _ = build_call(inputs, terms, read_values=False)
     q = inputs.q
     parts = [repr(call.score), repr(call.normalize), repr(call.read)]
@@ -175,7 +177,7 @@ def explain_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -
     if call.mask is not None:
         parts.insert(-2, repr(call.mask))
     shapes = f"q {checks.shape(q)}, k {checks.shape(call.keys)}, v {checks.shape(call.v)}, {call.v.dtype} on {q.device}"
-    return f"{', '.join(parts)}\n  {shapes}\n{backends.explain(call, backend)}"
+    return f"{', '.join(parts)}\n  {shapes}\n{backends.explain(call, backend, path)}"
 
 
 def _check_need(call: AttentionCall) -> None:

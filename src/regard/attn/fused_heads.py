@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from regard.attn.backends import LayerPath
 from regard.attn.backends._flash_cpu import Flash, available, flash_backward, flash_forward, whole_span
 from regard.attn.call import NOTHING, AttentionInputs
 from regard.attn.module_snapshot import has_hooks
@@ -22,19 +23,20 @@ from regard.kernels.dispatch import choose_route, is_autocasting
 from regard.kernels.second_derivatives import differentiable_gradients
 
 
+def layer_path(heads: nn.Module, inputs: AttentionInputs) -> LayerPath:
+    """This path for `explain`. Non-finite numbers behind a mask, which only a call sees, are left to the backends."""
+    plan = _plan(heads, inputs)
+    reason = plan if isinstance(plan, str) else None
+    return LayerPath("layer", reason, "the projections, torch's flash kernel and their gradient as one function")
+
+
 def self_attention(heads: nn.Module, inputs: AttentionInputs) -> Tensor | None:  # "b t d" -> "b t d"
     """The output of a MultiHead that attends to its own input, causally or without a mask; None if it cannot run."""
-    x, k, v, mask, positions, need = inputs
-    if not isinstance(x, Tensor) or x.is_nested:  # the layer says why not
+    plan = _plan(heads, inputs)
+    if isinstance(plan, str):
         return None
-    if k is not x or v is not None or positions is not None or need is not NOTHING or not torch.is_grad_enabled():
-        return None
-    if x.ndim != 3 or not (mask is None or type(mask) is Causal) or choose_route(x) != "direct" or not x.numel():
-        return None
-    parameters = _parameters(heads, x)
-    scale = None if parameters is None else _scale(heads)
-    if parameters is None or scale is None or not available(x) or is_autocasting(x):
-        return None
+    parameters, scale = plan
+    x, mask = inputs.q, inputs.mask
     with torch.no_grad():
         qkv = [F.linear(x, *parameters[n : n + 2]) for n in (0, 2, 4)]
     # non-finite numbers behind the mask must not reach the output: the layer hides them
@@ -42,6 +44,31 @@ def self_attention(heads: nn.Module, inputs: AttentionInputs) -> Tensor | None: 
         return None
     out: Tensor = _SelfAttentionFunction.apply(x, *parameters, *qkv, heads.heads, scale, mask is not None)
     return out
+
+
+def _plan(heads: nn.Module, inputs: AttentionInputs) -> tuple[list[Tensor], float] | str:
+    """The parameters and the factor on q·k, or the reason why the layer is not computed in one function."""
+    x, k, v, mask, positions, need = inputs
+    if not torch.is_grad_enabled():
+        return "gradients are off"
+    if k is not x or v is not None:
+        return "it computes attention of x to itself"
+    if not isinstance(x, Tensor) or x.is_nested or x.ndim != 3 or not x.numel():
+        return "it takes one batch axis, and no empty tensor"
+    if not (mask is None or type(mask) is Causal):
+        return "it takes no mask but Causal()"
+    if positions is not None or need is not NOTHING:
+        return "positions are given" if positions is not None else "results beside the output are requested"
+    if choose_route(x) != "direct" or is_autocasting(x):
+        return "it runs in eager mode without autocast only"
+    if not available(x):
+        return "it is for CPUs"
+    parameters, scale = _parameters(heads, x), _scale(heads)
+    if parameters is None:
+        return "a projection is no linear layer with a bias, fits no x, or has hooks, or no gradient is to be computed"
+    if scale is None:
+        return "the heads are more than a softmax of dot products, rotate, share keys, or have a mask or dropout"
+    return parameters, scale
 
 
 def _parameters(heads: nn.Module, x: Tensor) -> list[Tensor] | None:

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from regard.attn.backends import LayerPath
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Terms, split_score_mask
 from regard.attn.functional import attend_inputs, explain_inputs
@@ -69,8 +70,8 @@ class Attention(AttentionModule):
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
         return attend_inputs(*self._combine_terms(inputs), self.backend)
 
-    def explain_inputs(self, inputs: AttentionInputs) -> str:
-        return explain_inputs(*self._combine_terms(inputs), self.backend)
+    def explain_inputs(self, inputs: AttentionInputs, path: LayerPath | None = None) -> str:
+        return explain_inputs(*self._combine_terms(inputs), self.backend, path)
 
     def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import fused_heads, native_heads, observer
+from regard.attn.backends import LayerPath
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.call_builder import check_positions
@@ -166,11 +167,29 @@ class MultiHead(AttentionModule):
         stepped = native_heads.step(self, x, past, mask, positions) if type(self) is MultiHead else None
         if stepped is not None:
             return stepped
+        cache = self._step_cache(x, past, positions)
+        return self(x, cache, mask=mask, positions=positions), cache
+
+    def _step_cache(self, x: Tensor, past: KVCache | None, positions: Positions | None) -> KVCache:
         self._check(x, x, None)
         # a cache stores positions for rotary alone: all other terms get theirs at every call
         rotated = positions[0] if positions is not None and self.rotate is not None else None
-        cache = self.project_kv(x, past, positions=rotated)
-        return self(x, cache, mask=mask, positions=positions), cache
+        return self.project_kv(x, past, positions=rotated)
+
+    def explain_step(
+        self,
+        x: Tensor,
+        past: KVCache | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+    ) -> str:
+        """Like `explain`, of a `step`: names the kernel or the backend that runs."""
+        path = native_heads.layer_path(self, x, past, mask, positions)
+        # a cache without the storage of `past`, which the next step continues
+        copied = None if past is None else KVCache(past.keys, past.values, past.positions)
+        inputs = AttentionInputs(x, self._step_cache(x, copied, positions), None, mask, positions)
+        return self._explain_heads(inputs, path)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
         attention_observer = observer.current_observer()
@@ -198,11 +217,14 @@ class MultiHead(AttentionModule):
         return result._replace(out=out)
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
+        return self._explain_heads(inputs, fused_heads.layer_path(self, inputs))
+
+    def _explain_heads(self, inputs: AttentionInputs, path: LayerPath) -> str:
         q, k, v, mask, positions, need = inputs
         self._check(q, k, v)
         queries, memory = self._project(q, k, v, positions)
         if isinstance(self.attention, Attention):
-            return self.attention.explain(queries, memory, mask=mask, positions=positions, need=need)
+            return self.attention.explain_inputs(AttentionInputs(queries, memory, None, mask, positions, need), path)
         return "\n".join(
             f"head {n}: "
             + layer.explain(head_q, head_k, head_v, mask=_mask_of(mask, n, head_q.ndim), positions=positions, need=need)

@@ -4,16 +4,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn import observer
+from regard.attn.backends import LayerPath
+from regard.attn.backends.dot_softmax import plain_scale
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.module_snapshot import derived, has_global_hooks
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import Mask, as_mask
-from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.position import Positions
-from regard.attn.terms.read import WeightedSum
-from regard.attn.terms.score import Dot
 from regard.kernels.decoder_step import HeadsWeights, addresses, heads_step
 from regard.kernels.dispatch import choose_route, is_autocasting
 from regard.kernels.int8_linear import PANEL, QUAD
@@ -23,23 +22,29 @@ from regard.kernels.native_library import has_kernel, unsupported_reason
 MOST_ROWS = 64
 
 
+def mode_reason(x: Tensor) -> str | None:
+    """The reason why no native step may run now: gradients, autocast, observers or hooks for all modules."""
+    if torch.is_grad_enabled():
+        return "gradients are on"
+    if choose_route(x) != "direct" or is_autocasting(x):
+        return "it runs in eager mode without autocast only"
+    if has_global_hooks():
+        return "torch has hooks for all modules"
+    return None if observer.current_observer() is None else "the attention is recorded"
+
+
 def can_step(x: Tensor) -> bool:
-    """Whether native steps may run now: eager mode without gradients, autocast, observers and hooks for all modules."""
-    if torch.is_grad_enabled() or choose_route(x) != "direct" or is_autocasting(x) or has_global_hooks():
-        return False
-    return observer.current_observer() is None
+    """Whether native steps may run now."""
+    return mode_reason(x) is None
 
 
 def dot_product_scale(attention: nn.Module, width: int) -> float | None:
     """The factor on q·k if the layer is a softmax of dot products and nothing else but a mask; None if it is not."""
-    if type(attention) is not Attention or type(attention.score) is not Dot or attention.bias is not None:
+    if type(attention) is not Attention or attention.bias is not None or attention.backend is not None:
         return None
-    normalize = attention.normalize
-    if type(normalize) is not Softmax or normalize.temperature is None or type(attention.read) is not WeightedSum:
+    if attention.training and attention.dropout:
         return None
-    if attention.backend is not None or (attention.training and attention.dropout):
-        return None
-    return attention.score.scale_of(width) / normalize.temperature
+    return plain_scale(attention.score, attention.normalize, attention.read, width)
 
 
 def has_plain_calls(root: nn.Module) -> bool:
@@ -107,30 +112,49 @@ def step(
     heads: nn.Module, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
 ) -> tuple[Tensor, KVCache] | None:  # "b 1 d"
     """The attention of one token per sequence to `past` and itself, and the longer cache; None if it cannot run."""
-    if x.ndim != 3 or x.shape[1] != 1 or len(x) > MOST_ROWS or not can_step(x) or not x.is_contiguous():
-        return None
-    weights = derived((heads,), _weights)
-    if weights is None or x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
+    weights = _plan(heads, x, past, mask, positions)
+    if isinstance(weights, str):
         return None
     if past is None:
-        past = _empty(x, weights)
-    elif not _fits(past, x, weights):
-        return None
-    if is_score_mask(mask):
-        return None
-    length = len(past) + 1
-    for some in (mask, heads.attention.mask):  # type: ignore[union-attr]
-        # positions decide nothing without a mask: there is no bias and no rotation
-        if some is not None and (positions is not None or not as_mask(some).hides_nothing(1, length)):  # type: ignore[arg-type]
-            return None
+        nothing = x.new_empty(len(x), weights.kv_heads, 0, weights.head_dim)
+        past = KVCache(nothing, nothing)
     cache = past.reserve(1)
     assert cache.entry is not None
-    return heads_step(x, weights, cache.entry, length), cache
+    return heads_step(x, weights, cache.entry, len(cache)), cache
 
 
-def _empty(x: Tensor, weights: HeadsWeights) -> KVCache:
-    nothing = x.new_empty(len(x), weights.kv_heads, 0, weights.head_dim)
-    return KVCache(nothing, nothing)
+def layer_path(
+    heads: nn.Module, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
+) -> LayerPath:
+    """This path for `explain`."""
+    plan = _plan(heads, x, past, mask, positions)
+    return LayerPath("step", plan if isinstance(plan, str) else None, "one native kernel, projections included")
+
+
+def _plan(
+    heads: nn.Module, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
+) -> HeadsWeights | str:
+    """The weights of a step, or the reason why it is not computed by one kernel."""
+    if x.ndim != 3 or x.shape[1] != 1 or len(x) > MOST_ROWS or not x.is_contiguous():
+        return f"it takes one token of each of at most {MOST_ROWS} sequences, (b, 1, d)"
+    reason = mode_reason(x)
+    if reason is not None:
+        return reason
+    weights = derived((heads,), _weights)
+    if weights is None:
+        return "the heads are more than linear layers and a softmax of dot products, or have hooks"
+    if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
+        return "x is not of the width and the type of the weights, on a CPU"
+    if past is not None and not _fits(past, x, weights):
+        return "the cache has positions, or is not of the shape and the type of the heads"
+    length = 1 if past is None else len(past) + 1
+    for some in (mask, heads.attention.mask):  # type: ignore[union-attr]
+        # positions decide nothing without a mask: there is no bias and no rotation
+        if some is None:
+            continue
+        if is_score_mask(some) or positions is not None or not as_mask(some).hides_nothing(1, length):  # type: ignore[arg-type]
+            return "a mask may hide keys, or holds numbers"
+    return weights
 
 
 def _fits(past: KVCache, x: Tensor, weights: HeadsWeights) -> bool:

@@ -1,13 +1,14 @@
 """MultiHead from nn.MultiheadAttention, and back: the same weights, the same function."""
 
+import math
+
 import torch
 from torch import nn
 
+from regard.attn.backends.dot_softmax import plain_scale
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.normalizer import Softmax, WithNullSlot
-from regard.attn.terms.read import WeightedSum
-from regard.attn.terms.score import Dot
 from regard.common import checks
 
 
@@ -86,8 +87,7 @@ def _without_module(layer: MultiHead) -> str | None:
     normalize = attention.normalize
     has_slot = type(normalize) is WithNullSlot and isinstance(normalize.score, int | float) and normalize.score == 0
     inner = normalize.normalize if has_slot and isinstance(normalize, WithNullSlot) else normalize
-    is_plain = type(inner) is Softmax and inner.temperature == 1.0
-    is_dot = type(attention.score) is Dot and attention.score.scale is None
-    if not is_plain or not is_dot or attention.bias is not None or not isinstance(attention.read, WeightedSum):
+    scale = plain_scale(attention.score, inner, attention.read, layer.head_dim)
+    if scale is None or not math.isclose(scale, layer.head_dim**-0.5) or attention.bias is not None:
         return f"place for {attention!r}".replace("\n", " ")
     return None if attention.mask is None else f"place for the mask {attention.mask!r}"

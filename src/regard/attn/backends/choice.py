@@ -1,6 +1,7 @@
 """The choice of the backend that runs a call, and the reasons against the others."""
 
 from types import ModuleType
+from typing import NamedTuple
 
 from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative
 from regard.attn.call import AttentionCall
@@ -44,17 +45,29 @@ def choose(call: AttentionCall, forced: str | None = None) -> ModuleType:
     raise AssertionError("eager refuses nothing")
 
 
-def explain(call: AttentionCall, forced: str | None = None) -> str:
-    """Names the backend that runs and gives, for every other one, the reason. Reads shapes and types, never values."""
-    chosen = choose(call, forced)
-    lines = []
-    for name, backend in _candidates(call).items():
+class LayerPath(NamedTuple):
+    """One function for a whole layer, projections included, which comes before all backends."""
+
+    name: str
+    reason: str | None  # the reason why it cannot run; None: it runs
+    description: str
+
+
+def explain(call: AttentionCall, forced: str | None = None, path: LayerPath | None = None) -> str:
+    """Names the backend or the path that runs and gives, for every other one, the reason. Reads shapes and types, never
+    values.
+    """
+    candidates, chosen, lines = _candidates(call), choose(call, forced), []
+    winner = next(name for name, backend in candidates.items() if backend is chosen)
+    if path is not None:
+        winner = winner if path.reason else path.name
+        lines.append(f"  {path.name:8} " + (f"cannot: {path.reason}" if path.reason else f"runs: {path.description}"))
+    for name, backend in candidates.items():
         unsupported = backend.unsupported_reason(call)
-        if backend is chosen:
+        if name == winner:
             lines.append(f"  {name:8} runs: {backend.describe(call)}")
         elif unsupported is not None:
             lines.append(f"  {name:8} cannot: {unsupported}")
         else:
-            skipped = backend.skip_reason(call)
-            lines.append(f"  {name:8} could, but " + (skipped or f"{chosen.__name__.rsplit('.', 1)[-1]} comes first"))
+            lines.append(f"  {name:8} could, but {backend.skip_reason(call) or f'{winner} comes first'}")
     return "\n".join(lines)

@@ -1,5 +1,5 @@
-"""Weighted sums by a softmax of dot products, which torch's kernels compute: the predicate, the tensors of a call in the
-shape that the kernels take, and their result in the shape of the call.
+"""Weighted sums by a softmax of dot products, as torch's kernels compute them: the predicate, the tensors of a call as
+the kernels take them, and their result in the shape of the call.
 """
 
 import torch
@@ -31,7 +31,8 @@ def plain_scale(score: Score, normalize: Normalizer, read: Read, width: int) -> 
     """The factor on q·k if these terms are softmax(scale · q kᵀ) v without a projection; None if they are more."""
     if type(score) is not Dot or terms_reason(score, normalize, read) is not None:
         return None
-    return score.scale_of(width) / (normalize.temperature or 1.0)  # type: ignore[operator]
+    assert isinstance(normalize, Softmax)
+    return score.scale_of(width) / (normalize.temperature or 1.0)
 
 
 def call_reason(call: AttentionCall) -> str | None:

@@ -72,8 +72,8 @@ def run(call: AttentionCall) -> Attended:
 def _without_inputs(call: AttentionCall) -> AttentionCall:
     """The call with empty queries, keys and values, and positions: all that its mask and bias read."""
     q = call.q if call.bias is not None and call.bias.reads_query else call.q[..., :0]
-    parts = {"queries": call.queries[..., :0], "keys": call.keys[..., :0], "v": call.v[..., :0]}
-    return replace(call, q=q, **parts, explicit_positions=call.positions())
+    queries, keys, v = (t[..., :0] for t in (call.queries, call.keys, call.v))
+    return replace(call, q=q, queries=queries, keys=keys, v=v, explicit_positions=call.positions())
 
 
 @dataclass

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from regard.attn.base import AttentionModule
-from regard.attn.call import Attended, AttentionInputs
+from regard.attn.call import Attended, AttentionInputs, Terms
 from regard.attn.explicit_weights import build_bare_call, read_by_weights, score_matrix, whole_mask
-from regard.attn.functional import attend
+from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import LocalGaussian
 from regard.attn.terms.mask import Mask, Window
@@ -51,13 +51,10 @@ class Local(AttentionModule):
         return KVCache(self.score.keys(k), k if v is None else v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        if isinstance(self.place, Diagonal):
+            return attend_inputs(self._in_window(inputs, self.place), self._terms, None)
         q, k, v, mask, positions, need = inputs
         i, j = _default_positions(q, k) if positions is None else positions
-        if isinstance(self.place, Diagonal):
-            window: Mask = Window(self.place.window, self.place.window)
-            window = window if mask is None else window & mask
-            score, normalize = self.score, self.normalize
-            return attend(q, k, v, score=score, mask=window, normalize=normalize, positions=(i, j), need=need)
         call, nonfinite_rows = build_bare_call(q, k, v, mask, (i, j))
         allowed = whole_mask(call)
         key_positions = insert_head_axes(j.unsqueeze(-2), len(call.batch) + 2)  # (*b, 1, k)
@@ -67,6 +64,20 @@ class Local(AttentionModule):
         weights = self.normalize.weights(scores, is_inside if allowed is None else is_inside & allowed)
         weights = weights * self.place.log_density(centre, j).exp()
         return read_by_weights(call, weights, nonfinite_rows, need, self)
+
+    def explain_inputs(self, inputs: AttentionInputs) -> str:
+        if not isinstance(self.place, Diagonal):
+            return super().explain_inputs(inputs)
+        return explain_inputs(self._in_window(inputs, self.place), self._terms, None)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms.with_defaults(self.score, normalize=self.normalize)
+
+    def _in_window(self, inputs: AttentionInputs, place: Diagonal) -> AttentionInputs:
+        window: Mask = Window(place.window, place.window)
+        positions = _default_positions(inputs.q, inputs.k) if inputs.positions is None else inputs.positions
+        return inputs._replace(mask=window if inputs.mask is None else window & inputs.mask, positions=positions)
 
     def extra_repr(self) -> str:
         return f"place={self.place!r}" if isinstance(self.place, Diagonal) else ""
