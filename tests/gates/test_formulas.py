@@ -17,6 +17,7 @@ from regard.gates import (
     CSRA,
     ECA,
     ChannelGate,
+    ContextGating,
     Coordinate,
     External,
     ExternalBlock,
@@ -283,6 +284,18 @@ def test_spatial(dims: int) -> None:
         (score,) = dense(gate.query, [x[(b, c, *p)].item() for c in range(C)])
         for c in range(C):
             want[(b, c, *p)] = sigma(score) * x[(b, c, *p)].item()
+    holds(gate, x, want)
+
+
+@dims_
+def test_context_gating(dims: int) -> None:
+    """As the head of a widely copied tutorial: a linear layer and a sigmoid, times the input."""
+    gate, x = ContextGating(C), a_map(dims)
+    want = made(x)
+    for b, p in itertools.product(range(B), places(x)):
+        values = [x[(b, c, *p)].item() for c in range(C)]
+        for c, (score, value) in enumerate(zip(dense(gate.scores, values), values, strict=True)):
+            want[(b, c, *p)] = sigma(score) * value
     holds(gate, x, want)
 
 

@@ -6,33 +6,50 @@ from tests.for_each import for_each
 from torch import nn
 
 import regard
-from regard.gates.catalogue import CONFIGURABLE, GATES, gate_factory
+from regard.gates.catalogue import GATES, gate_factory
 from regard.tasks.classify_image.options import ClassifyImage
 
-TEXTS = {
-    "se": "se:reduction=2:hidden=3:activation=gelu:normalize=entmax",
-    "eca": "eca:kernel=5",
-    "channel": "channel:reduction=2",
-    "spatial-conv": "spatial-conv:kernel=3",
-    "cbam": "cbam:reduction=2:kernel=3",
-    "bam": "bam:reduction=2:dilation=2",
-    "simam": "simam:lam=0.1",
+VALUES = {
+    "reduction": "2",
+    "activation": "gelu",
+    "normalize": "entmax",
+    "kernel": "5",
+    "order": "mean-max",
+    "bias": "yes",
+    "dilation": "2",
+    "combine": "product",
+    "min_hidden": "3",
+    "heads": "1",
+    "d": "5",
+    "units": "5",
+    "update": "input",
+    "select": "sigmoid",
+    "dropout": "0.5",
+    "lam": "0.1",
+    "power": "3",
+    "hidden": "3",
+    "value": "3",
+    "window": "3",
 }
+# other values where these are the default
+OTHERS = {("se", "bias"): "no"}
 
 
-@for_each("name", CONFIGURABLE)
-def test_every_option_is_read(name: str) -> None:
-    """One text per gate with all of its options; the gate differs from that of the name alone."""
-    text = TEXTS[name]
-    assert [option.partition("=")[0] for option in text.split(":")[1:]] == list(CONFIGURABLE[name].readers)
-    x = torch.randn(2, 7, 5, 8)
+@for_each(("name", "option"), [(name, option) for name, factory in GATES.items() for option in factory.readers])
+def test_every_option_changes_the_gate(name: str, option: str) -> None:
+    """The options of a gate are the parameters of its constructor."""
+    text, x = f"{name}:{option}={OTHERS.get((name, option), VALUES[option])}", torch.randn(2, 64, 5, 8)
     torch.manual_seed(0)
-    plain = regard.gate(name, 7).eval()
+    plain = regard.gate(name, 64)
     torch.manual_seed(0)
-    varied = regard.gate(text, 7).eval()
+    varied = regard.gate(text, 64)
     assert type(plain) is type(varied)
+    for made in (plain, varied):
+        for parameter in made.parameters():
+            if parameter.ndim == 0:  # the residual scale of non-local, which starts at zero
+                nn.init.constant_(parameter, 0.7)
     assert not torch.allclose(plain(x), varied(x))
-    assert regard.gate(text, 7, dims=3)(torch.randn(2, 7, 3, 2, 5)).shape == (2, 7, 3, 2, 5)
+    assert regard.gate(text, 64, dims=3)(torch.randn(2, 64, 3, 2, 5)).shape == (2, 64, 3, 2, 5)
 
 
 def test_a_name_alone_is_that_of_the_catalogue() -> None:

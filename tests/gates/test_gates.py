@@ -264,7 +264,7 @@ BAD = {
     "options of a gate without any": (
         ValueError,
         lambda: gate("gap:reduction=4", 8),
-        ["the gate 'gap' takes no options, got 'gap:reduction=4'; leave them out, or use se, "],
+        ["the gate 'gap' takes no options, got 'gap:reduction=4'; leave them out"],
     ),
     "a reduction that is no number": (
         ValueError,

@@ -155,6 +155,11 @@ def convolution(
     return _CONVOLUTIONS[dims](in_channels, out_channels, kernel, padding=padding, dilation=dilation, bias=bias)
 
 
+def linear(layer: nn.Linear, x: Tensor) -> Tensor:  # "b c *s" -> "b d *s"
+    """A linear layer at every position: a convolution of width one for any number of axes. Keeps the memory layout."""
+    return layer(x.movedim(1, -1)).movedim(-1, 1)
+
+
 class BatchNorm(_BatchNorm):
     """Batch normalisation for maps of any rank. A batch of one value per channel uses the running statistics."""
 

@@ -3,19 +3,21 @@
 All are called alike: `gate(x)`, and `gate.attend(x, need=Need(weights=True))` for the weights. Weights broadcast to x;
 those of non-local and external attention are a matrix. `dims` is the number of spatial axes: 2 for images.
 
-A name may carry options, `se:reduction=4:normalize=softmax`, where variants of a gate are in one list.
+A name may carry options, `se:reduction=4:normalize=softmax`: the parameters of the constructor of its class.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from inspect import signature
+from typing import Any, Literal, Protocol, get_args, get_origin
 
-from torch import nn
+from torch import Tensor, nn
 
-from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
+from regard.attn.terms.normalizer import Entmax, Normalizer, Sigmoid, Softmax, Sparsemax
 from regard.common import checks
 from regard.gates.channel import ECA, ChannelGate, GlobalAverage, SqueezeExcite
-from regard.gates.channel_spatial import BAM, CBAM, Coordinate
+from regard.gates.channel_spatial import BAM, CBAM, ContextGating, Coordinate
 from regard.gates.external import ExternalBlock, MultiHeadExternal
 from regard.gates.non_local import NonLocal
 from regard.gates.parameter_free import MagnitudeSaliency, MaxSaliency, SimAM
@@ -29,6 +31,7 @@ __all__ = [
     "ECA",
     "CellGate",
     "ChannelGate",
+    "ContextGating",
     "Coordinate",
     "ExternalBlock",
     "GlobalAverage",
@@ -57,64 +60,92 @@ def _heads(channels: int) -> int:
     return next(heads for heads in (8, 4, 2, 1) if channels % heads == 0)
 
 
+@dataclass(frozen=True)
+class CatalogueGate:
+    """The factory of a class of gates; the other parameters of its constructor are options behind its name."""
+
+    kind: Callable[..., nn.Module]
+    splits_channels: bool = False  # over as many heads as divide them, unless `heads` is given
+
+    @property
+    def readers(self) -> dict[str, Callable[[str], Any]]:
+        """{option: the function that reads its value from a text}, by the types of the parameters."""
+        options = [each for each in signature(self.kind).parameters.values() if each.name not in ("channels", "dims")]
+        readers = {option.name: _reader(option.annotation) for option in options}
+        return {name: reader for name, reader in readers.items() if reader is not None}
+
+    def __call__(self, channels: int, dims: int = 2, **options: Any) -> nn.Module:
+        parameters = signature(self.kind).parameters
+        sizes = {"channels": channels, "dims": dims}
+        if self.splits_channels:
+            options = {"heads": _heads(channels)} | options
+        return self.kind(**{name: size for name, size in sizes.items() if name in parameters}, **options)
+
+
+def _external_heads(channels: int) -> nn.Module:
+    return ExternalBlock(channels, MultiHeadExternal(channels, _heads(channels)))
+
+
 # the values that have a weight each: {kind: {name: factory}}
-GROUPS: dict[str, dict[str, GateFactory]] = {
+GROUPS: dict[str, dict[str, CatalogueGate]] = {
     "channels": {
-        "gap": lambda channels, dims=2: GlobalAverage(),
-        "se": lambda channels, dims=2: SqueezeExcite(channels),
-        "eca": lambda channels, dims=2: ECA(channels),
-        "channel": lambda channels, dims=2: ChannelGate(channels),
+        "gap": CatalogueGate(GlobalAverage),
+        "se": CatalogueGate(SqueezeExcite),
+        "eca": CatalogueGate(ECA),
+        "channel": CatalogueGate(ChannelGate),
     },
     "positions": {
-        "spatial": lambda channels, dims=2: Spatial(channels),
-        "spatial-conv": lambda channels, dims=2: SpatialGate(dims=dims),
+        "spatial": CatalogueGate(Spatial),
+        "spatial-conv": CatalogueGate(SpatialGate),
     },
     "both": {
-        "cbam": lambda channels, dims=2: CBAM(channels, dims=dims),
-        "bam": lambda channels, dims=2: BAM(channels, dims=dims),
-        "coordinate": lambda channels, dims=2: Coordinate(channels, dims=dims),
-        "gated-heads": lambda channels, dims=2: HeadsGate(channels, _heads(channels)),
-        "gated-units": lambda channels, dims=2: UnitsGate(channels),
-        "gated-cell": lambda channels, dims=2: CellGate(channels, _heads(channels)),
-        "attention-module": lambda channels, dims=2: ModuleGate(channels),
+        "context-gating": CatalogueGate(ContextGating),
+        "cbam": CatalogueGate(CBAM),
+        "bam": CatalogueGate(BAM),
+        "coordinate": CatalogueGate(Coordinate),
+        "gated-heads": CatalogueGate(HeadsGate, splits_channels=True),
+        "gated-units": CatalogueGate(UnitsGate),
+        "gated-cell": CatalogueGate(CellGate, splits_channels=True),
+        "attention-module": CatalogueGate(ModuleGate),
     },
     "every value, without parameters": {
-        "simam": lambda channels, dims=2: SimAM(),
-        "max": lambda channels, dims=2: MaxSaliency(2),
-        "magnitude": lambda channels, dims=2: MagnitudeSaliency(),
+        "simam": CatalogueGate(SimAM),
+        "max": CatalogueGate(partial(MaxSaliency, window=2)),
+        "magnitude": CatalogueGate(MagnitudeSaliency),
     },
     "pairs of positions": {
-        "non-local": lambda channels, dims=2: NonLocal(channels),
+        "non-local": CatalogueGate(NonLocal),
     },
     "a memory and positions": {
-        "external": lambda channels, dims=2: ExternalBlock(channels),
-        "external-heads": lambda channels, dims=2: ExternalBlock(
-            channels, MultiHeadExternal(channels, _heads(channels))
-        ),
+        "external": CatalogueGate(ExternalBlock),
+        "external-heads": CatalogueGate(_external_heads),
     },
 }
-GATES: dict[str, GateFactory] = {name: factory for group in GROUPS.values() for name, factory in group.items()}
+GATES: dict[str, CatalogueGate] = {name: factory for group in GROUPS.values() for name, factory in group.items()}
 
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
-    "relu": nn.ReLU,
-    "gelu": nn.GELU,
-    "tanh": nn.Tanh,
-    "none": nn.Identity,
+# modules that an option may name
+MODULES: dict[Any, tuple[str, dict[str, Callable[[], nn.Module]]]] = {
+    Callable[[Tensor], Tensor]: (
+        "activation",
+        {"relu": nn.ReLU, "gelu": nn.GELU, "tanh": nn.Tanh, "none": nn.Identity},
+    ),
+    Normalizer | None: (
+        "normalizer",
+        {"sigmoid": Sigmoid, "softmax": Softmax, "sparsemax": Sparsemax, "entmax": Entmax},
+    ),
 }
-NORMALIZERS: dict[str, Callable[[], nn.Module]] = {
-    "sigmoid": Sigmoid,
-    "softmax": Softmax,
-    "sparsemax": Sparsemax,
-    "entmax": Entmax,
-}
 
 
-class ConfigurableGate(NamedTuple):
-    """A gate that takes options after its name: `make(channels, dims, options)` gets their values."""
-
-    make: Callable[[int, int, dict[str, Any]], nn.Module]
-    readers: Mapping[str, Callable[[str], Any]]  # the value of an option from its text
+def _reader(annotation: Any) -> Callable[[str], Any] | None:
+    """The function that reads a value of this type; None for types that a text cannot name."""
+    if annotation in MODULES:
+        kind, makers = MODULES[annotation]
+        return lambda text: makers[_known(kind, text, makers)]()
+    if get_origin(annotation) is Literal:
+        return lambda text: _known("value", text, get_args(annotation))
+    types = get_args(annotation) or (annotation,)
+    return next((_READERS[kind] for kind in types if kind in _READERS), None)
 
 
 def _whole(text: str) -> int:
@@ -130,35 +161,16 @@ def _number(text: str) -> float:
         raise ValueError(f"a number is needed, got {text!r}; try 0.1") from None
 
 
-def _named(kind: str, makers: Mapping[str, Callable[[], nn.Module]]) -> Callable[[str], nn.Module]:
-    def read(text: str) -> nn.Module:
-        checks.known(kind, text, makers)
-        return makers[text]()
-
-    return read
+def _yes_or_no(text: str) -> bool:
+    return {"yes": True, "no": False}[_known("value", text, ("yes", "no"))]
 
 
-CONFIGURABLE: dict[str, ConfigurableGate] = {
-    "se": ConfigurableGate(
-        lambda channels, dims, options: SqueezeExcite(channels, **options),
-        {"reduction": _whole, "hidden": _whole, "activation": _named("activation", ACTIVATIONS)}
-        | {"normalize": _named("normalizer", NORMALIZERS)},
-    ),
-    "eca": ConfigurableGate(lambda channels, dims, options: ECA(channels, **options), {"kernel": _whole}),
-    "channel": ConfigurableGate(
-        lambda channels, dims, options: ChannelGate(channels, **options), {"reduction": _whole}
-    ),
-    "spatial-conv": ConfigurableGate(
-        lambda channels, dims, options: SpatialGate(dims=dims, **options), {"kernel": _whole}
-    ),
-    "cbam": ConfigurableGate(
-        lambda channels, dims, options: CBAM(channels, dims=dims, **options), {"reduction": _whole, "kernel": _whole}
-    ),
-    "bam": ConfigurableGate(
-        lambda channels, dims, options: BAM(channels, dims=dims, **options), {"reduction": _whole, "dilation": _whole}
-    ),
-    "simam": ConfigurableGate(lambda channels, dims, options: SimAM(**options), {"lam": _number}),
-}
+def _known(kind: str, text: str, names: Collection[str]) -> str:
+    checks.known(kind, text, names)
+    return text
+
+
+_READERS: dict[type, Callable[[str], Any]] = {int: _whole, float: _number, bool: _yes_or_no}
 
 
 def optional_gate(gate: str | Callable[[int], nn.Module] | None, dims: int = 2) -> Callable[[int], nn.Module] | None:
@@ -180,11 +192,10 @@ def gate_factory(text: str) -> GateFactory:
     checks.known("gate", name, GATES)
     if not options:
         return GATES[name]
-    if name not in CONFIGURABLE:
-        raise ValueError(
-            f"the gate {name!r} takes no options, got {text!r}; leave them out, or use {', '.join(CONFIGURABLE)}"
-        )
-    make, readers = CONFIGURABLE[name]
+    factory = GATES[name]
+    readers = factory.readers
+    if not readers:
+        raise ValueError(f"the gate {name!r} takes no options, got {text!r}; leave them out")
     texts = _option_texts(text, options, readers)
 
     def values() -> dict[str, Any]:
@@ -192,7 +203,7 @@ def gate_factory(text: str) -> GateFactory:
 
     values()  # wrong values are refused here, not when the first gate is built
     # read again per gate: a normalizer is a module, and every gate has its own
-    return lambda channels, dims=2: make(channels, dims, values())
+    return lambda channels, dims=2: factory(channels, dims, **values())
 
 
 def _option_texts(text: str, options: Sequence[str], readers: Mapping[str, Any]) -> dict[str, str]:

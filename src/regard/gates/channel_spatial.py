@@ -1,16 +1,34 @@
-"""Gates of channels and positions: one after the other (CBAM), together (BAM), axis by axis (Coordinate)."""
+"""Gates of channels and positions: at once (ContextGating), one after the other (CBAM), together (BAM), axis by axis
+(Coordinate).
+"""
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.common import checks
-from regard.gates.base import BatchNorm, Gate, check_odd, convolution, hidden_width, scale_map, wide_sigmoid
+from regard.gates.base import BatchNorm, Gate, check_odd, convolution, hidden_width, linear, scale_map, wide_sigmoid
 from regard.gates.channel import ChannelGate
 from regard.gates.spatial import SpatialGate
 from regard.kernels import feature_maps
+
+
+class ContextGating(Gate):
+    """w_j = σ(W x_j + b): every position weights its channels by a linear layer  (Miech, Laptev and Sivic 2017, eq. 1).
+
+    The layer that copied tutorials call an attention head: a linear layer and a sigmoid, times its input.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.scores = nn.Linear(channels, channels)
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        w = wide_sigmoid(linear(self.scores, x), x).to(x.dtype)
+        return x * w, w if need_weights else None
 
 
 class CBAM(Gate):
@@ -27,7 +45,7 @@ class CBAM(Gate):
         kernel: int = 7,
         *,
         dims: int = 2,
-        order: str = "max-mean",
+        order: Literal["max-mean", "mean-max"] = "max-mean",
         bias: bool = False,
     ) -> None:
         super().__init__(channels, dims)
@@ -53,7 +71,13 @@ class BAM(Gate):
     """
 
     def __init__(
-        self, channels: int, reduction: int = 16, *, dilation: int = 4, dims: int = 2, combine: str = "sum"
+        self,
+        channels: int,
+        reduction: int = 16,
+        *,
+        dilation: int = 4,
+        dims: int = 2,
+        combine: Literal["sum", "product"] = "sum",
     ) -> None:
         super().__init__(channels, dims)
         checks.known("combine", combine, COMBINE)

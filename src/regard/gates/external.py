@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.explicit_weights import mix
 from regard.common import checks
-from regard.gates.base import BatchNorm, check_map, check_only_weights
+from regard.gates.base import BatchNorm, check_map, check_only_weights, linear
 
 
 def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s", bool "*b n" -> "*b n s"
@@ -142,8 +142,3 @@ class ExternalBlock(nn.Module):
         attended = self.attention.attend(linear(self.before, x), mask=mask, need=need)
         out = F.relu(x + self.norm(linear(self.after, attended.out)))
         return attended._replace(out=out)
-
-
-def linear(layer: nn.Linear, x: Tensor) -> Tensor:  # "b c *s" -> "b d *s"
-    """A linear layer at every position: a convolution of width one for any number of axes. Keeps the memory layout."""
-    return layer(x.movedim(1, -1)).movedim(-1, 1)

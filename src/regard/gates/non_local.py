@@ -8,8 +8,7 @@ from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.layer import Attention
 from regard.attn.terms.score import Dot
 from regard.common import checks
-from regard.gates.base import check_map, check_only_weights, hidden_width
-from regard.gates.external import linear
+from regard.gates.base import check_map, check_only_weights, hidden_width, linear
 
 
 class NonLocal(nn.Module):

@@ -1,5 +1,7 @@
 """Spatial gates: one weight per position, the same for all channels."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +20,7 @@ class SpatialGate(Gate):
     Checkpoints differ in which of the two comes first: `order` is "max-mean" (the authors) or "mean-max" (timm).
     """
 
-    def __init__(self, kernel: int = 7, *, dims: int = 2, order: str = "max-mean") -> None:
+    def __init__(self, kernel: int = 7, *, dims: int = 2, order: Literal["max-mean", "mean-max"] = "max-mean") -> None:
         super().__init__(None, dims)
         checks.known("order", order, ORDERS)
         self.order = order
