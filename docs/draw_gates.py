@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.models.convnet import ConvNet
+from regard.models.mlp import MLP
 from regard.models.row_reader import RowReader
 from regard.viz import Panel
 
@@ -237,14 +238,16 @@ def gated_cell() -> list[Panel]:
     return [image(SHOWN[0])] + [stretched(weights[h], f"head {h}, row by row") for h in chosen]
 
 
-@torch.no_grad()
 def attention_module() -> list[Panel]:
-    """A digit, and the pool of the three heads whose weights differ most: a row per row of the picture."""
-    net = trained("attention-module")
-    assert isinstance(net.gate, regard.gates.ModuleGate)
-    pool = net.gate.pool(net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1]))[0]  # (head, row, unit)
-    chosen = pool.std((1, 2)).topk(3).indices.sort().values.tolist()
-    return [image(SHOWN[0])] + [stretched(pool[k], f"head {k}: rows × hidden units") for k in chosen]
+    """A digit, the weights of its pixels, and the pool of each head: a row per row of the picture."""
+    torch.manual_seed(0)
+    net = MLP(1, (8, 8), 10, gate="attention-module", dropout=0.0)
+    fitted(net, 1e-2, "attention-module, perceptron")
+    with torch.no_grad(), regard.record(net) as recording:
+        net(digits()[0][SHOWN[0] : SHOWN[0] + 1])
+    pool, weights = (each.weights.dense()[0] for each in recording)
+    panels = [image(SHOWN[0]), stretched(weights.view(8, 8), "y: weights of its pixels")]
+    return panels + [stretched(rows, f"head {k}: rows × hidden units") for k, rows in enumerate(pool)]
 
 
 # palette size of a picture

@@ -33,7 +33,18 @@ CPU minutes are the CPU time of a training with its validations. A missed target
 """,
     "vision",
     (
-        *("digits", "channels", "channels_mnist", "mnist", "mlp", "clips", "glimpse", "caption", "gan"),
+        *(
+            "digits",
+            "channels",
+            "channels_mnist",
+            "mnist",
+            "mlp",
+            "digits_module",
+            "clips",
+            "glimpse",
+            "caption",
+            "gan",
+        ),
         *("attacks", "mnist_attacks"),
     ),
 )

@@ -39,7 +39,10 @@ def test_every_gate_is_heard(name: str, training: bool) -> None:
     # running statistics have seen the batch once
     for key, value in net.state_dict().items():
         assert torch.equal(value, after[key])
-    (heard,) = tape
+    *pools, heard = tape
+    assert [(each.kind, each.shape, each.verified) for each in pools] == (
+        [("pool", (3, 4, 5, C), True)] if name == "attention-module" else []
+    )
     assert heard.verified, heard
     if name == "non-local":
         assert (heard.kind, heard.shape, heard.grid) == ("self", (3, 1, 35, 35), (5, 7))

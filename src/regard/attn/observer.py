@@ -13,7 +13,7 @@ from regard.attn.call import Attended, AttentionCall
 from regard.attn.kv_cache import KVCache
 
 # how a module weighs values, other than by the equation
-Weighted = Literal["gate", "glimpse", "read", "write"]
+Weighted = Literal["gate", "pool", "glimpse", "read", "write"]
 
 
 class AttentionObserver(ABC):
@@ -40,6 +40,7 @@ class AttentionObserver(ABC):
         """Called after a module weighed values other than by the equation.
 
         "gate"     scaled a feature map, out = weights · values "b c *s"; the weights broadcast to the values
+        "pool"     heads weighed hidden units in every step, also within a gate, out = weights · values "b h t n"
         "glimpse"  read values "b c h w" at one location per image, by weights "b h w" of an average cell: out "b c"
         "read"     heads read a memory in one step, out = weights · values: "b h n", "b n w", "b h w"
         "write"    heads added to a memory in one step, out = weights ⊗ values: "b h n", "b h w", "b h n w"

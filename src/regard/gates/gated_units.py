@@ -12,18 +12,26 @@ from regard.kernels import additive
 
 
 class UnitScores(nn.Module):
-    """softmax_j(Q · tanh(a_i + θ_ij)/√d): the weights of every head i over the units j; one Q for all heads."""
+    """softmax_j(Π_f Q · tanh(a_if + θ_ifj)/√d): the weights of every head i over the units j; one Q for all heads.
 
-    def __init__(self, units: int, heads: int, d: int) -> None:
+    A score is the product of `factors` of these terms, of one by default.
+    """
+
+    def __init__(self, units: int, heads: int, d: int, *, factors: int = 1) -> None:
         super().__init__()
-        self.units, self.heads, self.d = units, heads, d
+        self.units, self.heads, self.d, self.factors = units, heads, d, factors
         self.query = nn.Parameter(torch.randn(d))  # Q
-        self.offset = nn.Parameter(torch.randn(heads, units, d))  # θ
+        self.offset = nn.Parameter(torch.randn(heads * factors, units, d))  # θ
 
-    def forward(self, a: Tensor) -> Tensor:  # "b heads·d" -> "b heads units"
+    def forward(self, a: Tensor) -> Tensor:  # "b heads·factors·d" -> "b heads units"
         # the samples are the queries of a head: no "b heads units d" tensor is held
-        queries = a.to(self.offset.dtype).unflatten(-1, (self.heads, self.d)).transpose(0, 1)
-        weights, _ = additive.weights(queries, self.offset, self.query / math.sqrt(self.d))
+        queries = a.to(self.offset.dtype).unflatten(-1, (-1, self.d)).transpose(0, 1)
+        query = self.query / math.sqrt(self.d)
+        if self.factors == 1:
+            weights, _ = additive.weights(queries, self.offset, query)
+        else:
+            scores = additive.scores(queries, self.offset, query).unflatten(0, (self.heads, self.factors))
+            weights = torch.softmax(scores.prod(1), -1)
         return weights.transpose(0, 1)
 
 

@@ -3,10 +3,13 @@
 These outputs lie in (0, 1) and are as wide as the map has channels: they are its weights without a further layer.
 """
 
+from typing import Literal
+
 from torch import Tensor
 
 from regard.attn import observer
 from regard.attn.call import Need
+from regard.attn.terms.normalizer import Normalizer
 from regard.common import checks
 from regard.gates.base import Gate, scale_map
 from regard.gates.controlled_attention import ControlledAttention
@@ -87,17 +90,31 @@ class CellGate(Gate):
 class ModuleGate(Gate):
     """w_t = σ(c_o + U_t ∘ x_t): the output of a ControlledAttention along the first spatial axis, weights of row t.
 
-    Its input x_t is the mean of row t. `pool` returns its attention pool, "b K t n_h".
+    Its input x_t is the mean of row t; the options are those of the module. `pool` returns its attention pool,
+    "b K t n_h".
     """
 
-    def __init__(self, channels: int, heads: int = 4, *, d: int = 64, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        channels: int,
+        heads: int = 4,
+        *,
+        units: int | None = None,
+        d: int = 64,
+        combine: Literal["sum", "product"] = "sum",
+        update: Literal["attended", "input"] = "attended",
+        select: Normalizer | None = None,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__(channels)
-        self.module = ControlledAttention(channels, heads, d=d, dropout=dropout)
+        self.module = ControlledAttention(
+            channels, heads, units=units, d=d, combine=combine, update=update, select=select, dropout=dropout
+        )
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         return _by_row(x, self.module.read(_rows(x).mean(2))[0].out, need_weights)
 
-    def pool(self, x: Tensor) -> Tensor:  # "b c *s" -> "b K t c"
+    def pool(self, x: Tensor) -> Tensor:  # "b c *s" -> "b K t n_h"
         """The weights of all heads over the hidden units, of every row."""
         pool = self.module.read(_rows(x).mean(2), need=Need(weights=True))[0].weights
         assert pool is not None

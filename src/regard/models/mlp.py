@@ -6,7 +6,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from regard.attn import observer
+from regard.attn.call import Need
 from regard.common import checks
+from regard.gates.base import Gate
 from regard.gates.catalogue import optional_gate
 
 
@@ -51,8 +54,23 @@ class MLP(nn.Module):
                 f"x must be (images, {self.channels} channels, {self.size[0]}, {self.size[1]}), got {checks.shape(x)}; "
                 "every pixel has its own weights, so the size of an image is fixed"
             )
-        signal = x.transpose(2, 3).flatten(1, 2)  # "b (c w) h"
-        x = (signal if self.gate is None else self.gate(signal)).flatten(1)
+        x = self._gated(x).flatten(1)
         for layer in self.layers:
             x = torch.relu(layer(x))
         return self.head(self.dropout(x))
+
+    def _gated(self, x: Tensor) -> Tensor:  # "b c h w" -> "b (c w) h"
+        signal = x.transpose(2, 3).flatten(1, 2)
+        attention_observer = observer.current_observer()
+        if attention_observer is None or not isinstance(self.gate, Gate):
+            return signal if self.gate is None else self.gate(signal)
+
+        def as_image(t: Tensor) -> Tensor:  # "b (c w) h" -> "b c h w"
+            return t.unflatten(1, (self.channels, -1)).transpose(2, 3)
+
+        # reported as weights of the pixels, so that a picture of them is upright
+        with attention_observer.muted():
+            out, weights = self.gate.attend(signal, need=Need(weights=True))[:2]
+        assert weights is not None
+        attention_observer.on_weighted("gate", self.gate, as_image(weights.expand_as(signal)), x, as_image(out))
+        return out

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attn.maps.attention_map import AttentionMap
 
-Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop", "cell", "read", "write"]
+Kind = Literal["self", "cross", "alignment", "gate", "glimpse", "hop", "cell", "pool", "read", "write"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ KINDS: dict[Kind, KindFacts] = {
     "hop": KindFacts("memory hop"),
     # gates of a GRU or LSTM, over time
     "cell": KindFacts("gate of a cell", row="unit", rows="units", column="step", columns="steps", has_entropy=False),
+    # weights over the hidden units of a layer, applied in place, step by step
+    "pool": KindFacts("attention pool", "step", "steps", "hidden unit", "hidden units", has_steps=True),
     # reads and writes of a memory, by heads, step by step
     "read": KindFacts("memory reads", "step", "steps", "location", "locations", has_steps=True),
     "write": KindFacts("memory writes", "step", "steps", "location", "locations", has_steps=True),

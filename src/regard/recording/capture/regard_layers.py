@@ -95,7 +95,8 @@ class RegardCapture(AttentionObserver):
 
     def on_weighted(self, kind: Weighted, owner: nn.Module, weights: Tensor, values: Tensor, out: Tensor) -> None:
         frame, _ = self._frame(owner)
-        if self.recorder.pauses or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
+        is_muted = self.recorder.pauses and kind != "pool"  # a pool is reported beside its gate
+        if is_muted or self._is_foreign(owner) or not self.recorder.is_selected(frame.name):
             return
         with self.recorder.muted():
             self.recorder.keep(frame, _WEIGHTED[kind](weights, values, out))
@@ -207,6 +208,10 @@ def _gate_call(weights: Tensor, x: Tensor, out: Tensor) -> CapturedCall:  # "b c
     )  # fmt: skip
 
 
+def _pool_call(weights: Tensor, values: Tensor, out: Tensor) -> CapturedCall:  # "b h t n" each
+    return CapturedCall(DenseMap(weights), values, out, "regard", "pool", expected=out, in_place=True)
+
+
 def _glimpse_call(weights: Tensor, x: Tensor, out: Tensor) -> CapturedCall:  # "b h w", "b c h w", "b c"
     p, read = weights[:, None, None].flatten(3), out[:, None, None]  # "b 1 1 h·w": a glimpse is one query
     values = x.flatten(2).mT.unsqueeze(1)
@@ -229,6 +234,7 @@ def _write_call(weights: Tensor, add: Tensor, added: Tensor) -> CapturedCall:  #
 
 _WEIGHTED: dict[Weighted, Callable[[Tensor, Tensor, Tensor], CapturedCall]] = {
     "gate": _gate_call,
+    "pool": _pool_call,
     "glimpse": _glimpse_call,
     "read": _read_call,
     "write": _write_call,
