@@ -78,7 +78,7 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 def options_of(options: type, sections: Mapping[str, type]) -> list[Option]:
     """Every option of a dataclass and of its sections, in the order of the help."""
     hidden = [item.name for item in fields(options)]
-    return [*_read(options, exclude=list(sections)), *section_options(sections, hidden)]
+    return [*_read(options), *section_options(sections, hidden)]
 
 
 def section_options(sections: Mapping[str, type], hidden: Sequence[str] = ()) -> list[Option]:
@@ -103,11 +103,12 @@ def by_name(options: Iterable[Option], model: object) -> dict[str, Option]:
 
 
 def _read(
-    options: Any, exclude: Sequence[str], section: str = "", model: str = "", models: tuple[str, ...] = ()
+    options: Any, exclude: Sequence[str] = (), section: str = "", model: str = "", models: tuple[str, ...] = ()
 ) -> Iterator[Option]:
     hints = get_type_hints(options)
     for item in fields(options):
-        if item.name in exclude:
+        # a dict has the options of a section; a section may have the name of an option, as the task track has
+        if item.name in exclude or get_origin(hints[item.name]) is dict:
             continue
         if item.name == "model" and models:
             yield Option(options, item, str, optional=False, choices=models, section=section)
