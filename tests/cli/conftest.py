@@ -1,5 +1,7 @@
 """The command line in this process: torch is imported once, and a run of a few steps serves all tests that read one."""
 
+import io
+import sys
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
@@ -21,6 +23,8 @@ class Ran(NamedTuple):
 
 
 Regard = Callable[..., Ran]
+Refused = Callable[..., str]
+Pipe = Callable[[bytes], None]
 
 
 @pytest.fixture
@@ -30,6 +34,36 @@ def regard(capsys: pytest.CaptureFixture[str]) -> Regard:
         return Ran(main([str(word) for word in args]), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def refused(regard: Regard) -> Refused:
+    """The sentence of a command that is refused, the last line on stderr; nothing is on stdout."""
+
+    def run(*args: object) -> str:
+        ran = regard(*args)
+        assert (ran.code, ran.out) == (2, "")
+        *notes, last = ran.err.splitlines()
+        assert all(line.startswith("regard: ") for line in (*notes, last)), ran.err
+        return last.removeprefix("regard: ")
+
+    return run
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Pipe:
+    """Takes the bytes that a command reads from stdin."""
+
+    def give(content: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
+
+    return give
+
+
+def train(out: Path, task: str, options: str, *words: object) -> Path:
+    """Trains a new run into the folder `out`; the further words may have spaces."""
+    assert main(["train", task, *options.split(), *map(str, words), "--out", str(out)]) == 0
+    return out
 
 
 @pytest.fixture(scope="session")
@@ -42,16 +76,12 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trained(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of four steps; tests read it and leave it as it is."""
-    run = tmp_path_factory.mktemp("trained") / "run"
-    args = ["train", "translate", "--train", str(pairs), *TINY, "--steps", "4", "--validate-every", "2"]
-    assert main([*args, "--out", str(run)]) == 0
-    return run
+    args = ["--train", pairs, *TINY, "--steps", 4, "--validate-every", 2]
+    return train(tmp_path_factory.mktemp("trained") / "run", "translate", "", *args)
 
 
 @pytest.fixture(scope="session")
 def unattended(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a decoder that does not attend."""
-    run = tmp_path_factory.mktemp("unattended") / "run"
-    args = ["train", "translate", "--train", str(pairs), *TINY, "--steps", "1", "--decoder", "fixed"]
-    assert main([*args, "--out", str(run)]) == 0
-    return run
+    args = ["--train", pairs, *TINY, "--steps", 1, "--decoder", "fixed"]
+    return train(tmp_path_factory.mktemp("unattended") / "run", "translate", "", *args)

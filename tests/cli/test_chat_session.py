@@ -1,6 +1,5 @@
-"""ChatSession in a pseudo-terminal: ten conversations from their script to what the terminal shows."""
+"""ChatSession in a pseudo-terminal: conversations from their script to what the terminal shows."""
 
-import io
 import json
 import re
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Pipe
 from tests.cli.pseudo_terminal import typed
 from tests.for_each import for_each
 from tests.inference.conversations import Parrot, SlotFinder
@@ -19,23 +19,14 @@ REPLIES, TRACKS, BOTH = (True, False), (False, True), (True, True)
 
 # who takes part, the lines that are typed, and what the terminal shows below the introduction
 SCRIPTS: dict[str, tuple[tuple[bool, bool], list[str | bytes], str]] = {
-    "a reply": (
-        REPLIES,
-        ["good\tday  to you"],
-        """
-you: parrot: you to day good
-  attends to 'good' 0.25, 'day' 0.25, 'to' 0.25, 'you' 0.25
-you:
-""",
-    ),
     "several turns": (
         REPLIES,
-        ["one", "two three"],
+        ["one", "two\tthree  to you"],
         """
 you: parrot: one
   attends to 'one' 1.00
-you: parrot: three two
-  attends to 'one' 0.25, 'one' 0.25, 'two' 0.25, 'three' 0.25
+you: parrot: you to three two
+  attends to 'one' 0.17, 'one' 0.17, 'two' 0.17, 'three' 0.17, 'to' 0.17
 you:
 """,
     ),
@@ -165,10 +156,6 @@ def test_a_conversation_in_a_terminal(script: str, monkeypatch: pytest.MonkeyPat
     assert shown.rstrip() == f"regard: {introduction}; /help lists commands, Ctrl-D ends{expected.rstrip()}"
 
 
-def piped(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-
-
 def test_words_stand_out_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -181,38 +168,21 @@ def test_words_stand_out_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in typed(monkeypatch, ["a"], lambda: session(*BOTH).run())
 
 
-def test_control_characters_do_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    piped(monkeypatch, b"\x1b[2J\n")
+def test_control_characters_do_not_reach_the_terminal(pipe: Pipe, capsys: Any) -> None:
+    pipe(b"\x1b[2J\n")
     session(*REPLIES).run()
     assert capsys.readouterr().out.startswith("parrot: U+001B[2J\n")
 
 
-def test_a_pipe_gives_one_object_per_turn(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    piped(monkeypatch, "system: Wo? food=thai\nyes\n/undo\narea=öst phone?".encode())
+def test_a_pipe_gives_one_object_per_turn(pipe: Pipe, capsys: Any) -> None:
+    pipe("system: Wo? food=thai\nyes\n/undo\narea=öst phone?".encode())
     session(*TRACKS, as_json=True).run()
     ran = capsys.readouterr()
-    assert [json.loads(line) for line in ran.out.splitlines()] == [
-        {
-            "conversation": 1,
-            "turn": 1,
-            "system": "Wo? food=thai",
-            "user": "yes",
-            "state": {"food": "thai"},
-            "requested": [],
-            "behind": {"food": [{"word": "thai", "weight": 0.75}, {"word": "the", "weight": 0.25}]},
-            "notes": [],
-        },
-        {
-            "conversation": 1,
-            "turn": 1,
-            "system": "Wo? food=thai",
-            "user": "area=öst phone?",
-            "state": {"area": "öst"},
-            "requested": ["phone"],
-            "behind": {"area": [{"word": "öst", "weight": 0.75}, {"word": "the", "weight": 0.25}]},
-            "notes": [],
-        },
-    ]
+    first, second = map(json.loads, ran.out.splitlines())
+    behind = [{"word": "thai", "weight": 0.75}, {"word": "the", "weight": 0.25}]
+    about = {"conversation": 1, "turn": 1, "system": "Wo? food=thai", "notes": []}
+    assert first == {**about, "user": "yes", "state": {"food": "thai"}, "requested": [], "behind": {"food": behind}}
+    assert (second["user"], second["state"], second["requested"]) == ("area=öst phone?", {"area": "öst"}, ["phone"])
     assert "you:" not in ran.out + ran.err
 
 
@@ -227,10 +197,8 @@ def test_a_pipe_gives_one_object_per_turn(monkeypatch: pytest.MonkeyPatch, capsy
         (b"a\n\xff\n", "stdin:2: "),
     ],
 )
-def test_a_wrong_line_of_a_pipe_ends_it(
-    text: bytes, sentence: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
-) -> None:
-    piped(monkeypatch, text)
+def test_a_wrong_line_of_a_pipe_ends_it(text: bytes, sentence: str, pipe: Pipe, tmp_path: Path, capsys: Any) -> None:
+    pipe(text)
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}"):
         session(*REPLIES, save=tmp_path / "talk.jsonl").run()
     # what was answered before it is saved whole
@@ -239,11 +207,9 @@ def test_a_wrong_line_of_a_pipe_ends_it(
     assert [json.loads(line)["user"] for line in saved] == answered
 
 
-def test_the_transcript_has_all_that_was_not_taken_back(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
-) -> None:
+def test_the_transcript_has_all_that_was_not_taken_back(pipe: Pipe, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "talk.jsonl"
-    piped(monkeypatch, b"food=thai\n/new\n/new\nb\nc\n/undo\nfood=greek\n/quit\nd\n")
+    pipe(b"food=thai\n/new\n/new\nb\nc\n/undo\nfood=greek\n/quit\nd\n")
     session(*BOTH, save=path).run()
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert [(each["conversation"], each["turn"], each["user"], each["reply"], each["state"]) for each in records] == [

@@ -10,6 +10,8 @@ COMMANDS = [
     "train masked-lm --width 10 --heads 4",
     "train tag --model transformer --width 10 --heads 4",
     "train translate --train missing.tsv",
+    "train classify-image --train missing",
+    "compare classify-image --train missing --gate se",
     "train missing",
     "predict missing",
     "view missing",

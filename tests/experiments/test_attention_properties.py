@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.cli.conftest import train
 
 from regard.attn.maps.attention_map import DenseMap
-from regard.cli.main import main
 from regard.common import json_files
 from regard.data.embedded import recall
 from regard.data.text.tokenizer import Tokenizer
@@ -29,7 +29,7 @@ def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("compared")
     for gate in ("se", "simam"):
         sizes = f"--gate {gate} --width 2 --depths 1 --batch 400 --threads 1 --steps 1"
-        assert main(["train", "classify-image", *sizes.split(), "--out", str(folder / gate)]) == 0
+        train(folder / gate, "classify-image", sizes)
     return folder
 
 
@@ -75,10 +75,8 @@ def test_gates_on_the_ink_of_digits(gates: Path) -> None:
 def test_heads_of_a_translator_and_no_attention(trained: Path, unattended: Path, pairs: Path, tmp_path: Path) -> None:
     assert attention_properties(unattended) == {}
     assert attention_properties(trained) == {}  # one head
-    sizes = "--model transformer --tokens words --width 8 --heads 2 --layers 1 --feed 8 --batch 96 --warmup 1"
-    args = ["train", "translate", "--train", str(pairs), *sizes.split(), "--steps", "1", "--threads", "1"]
-    assert main([*args, "--out", str(tmp_path / "run")]) == 0
-    found = attention_properties(tmp_path / "run")
+    sizes = "--model transformer --tokens words --width 8 --heads 2 --layers 1 --feed 8 --batch 96 --steps 1"
+    found = attention_properties(train(tmp_path / "run", "translate", f"{sizes} --threads 1", "--train", pairs))
     assert list(found) == ["heads disagree", "effective heads"]
     assert 0 < found["heads disagree"] < 1
     assert 1 <= found["effective heads"] <= 2

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.cli.conftest import Refused, Regard, train
 
-import regard
+import regard as package
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.cli.main import main
 from regard.experiments import quantized_run
@@ -14,18 +15,14 @@ from regard.interop.quantize import is_quantized
 from regard.tasks.loading import load_run
 from regard.training.run_folder import BEST, QUANTIZATION
 
-STEPS = ["--threads", "1", "--device", "cpu", "--steps", "2", "--warmup", "1"]
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     (folder / "pairs.tsv").write_text("a b c\tc b a\na b\tb a\nc a\ta c\nb\tb\n" * 5, encoding="utf-8")
-    options = ["--tokens", "words", "--model", "transformer", "--width", "32", "--layers", "1", "--feed", "64"]
-    options += ["--valid-lines", "5", "--metric", "nll"]
-    out = str(folder / "run")
-    assert main(["train", "translate", "--train", str(folder / "pairs.tsv"), *options, *STEPS, "--out", out]) == 0
-    return folder / "run"
+    options = "--tokens words --model transformer --width 32 --layers 1 --feed 64 --valid-lines 5 --metric nll"
+    steps = "--threads 1 --device cpu --steps 2 --warmup 1"
+    return train(folder / "run", "translate", f"{options} {steps}", "--train", folder / "pairs.tsv")
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +32,7 @@ def quantized(run: Path) -> Path:
     return out
 
 
-def test_the_run_records_its_loss_and_is_used_as_any_other(
-    run: Path, quantized: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_run_records_its_loss_and_is_used_as_any_other(run: Path, quantized: Path, regard: Regard) -> None:
     facts = json.loads((quantized / QUANTIZATION).read_text(encoding="utf-8"))
     assert facts["metric"] == "nll"
     assert facts["loss"] == pytest.approx(facts["after"]["nll"] - facts["before"]["nll"])
@@ -47,11 +42,8 @@ def test_the_run_records_its_loss_and_is_used_as_any_other(
     assert (quantized / BEST).stat().st_size < 0.5 * (run / BEST).stat().st_size
     loaded = load_run(quantized, device="cpu")
     assert isinstance(loaded.predictor.model.encoder[0].feed.inner, QuantizedLinear)  # type: ignore[union-attr]
-    for verb in ("translate", "predict"):
-        assert main([verb, str(quantized), "a b c"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
-    assert main(["evaluate", str(quantized), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["step"] == 2
+    assert len(regard("translate", quantized, "a b c").out.splitlines()) == 1
+    assert json.loads(regard("evaluate", quantized, "--json").out)["step"] == 2
 
 
 def test_errors_are_of_real_inputs(run: Path) -> None:
@@ -65,27 +57,22 @@ def test_errors_are_of_real_inputs(run: Path) -> None:
     assert drawn["encoder.0.feed.inner"] != real["encoder.0.feed.inner"]
 
 
-def test_any_run_is_rounded_on_load(run: Path, quantized: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["translate", str(run), "a b c", "--quantization", "int8"]) == 0
-    rounded = capsys.readouterr().out
-    assert main(["translate", str(quantized), "a b c"]) == 0
-    assert capsys.readouterr().out == rounded
-    assert is_quantized(regard.load(run, device="cpu", quantization="int8").model)
-    assert main(["translate", str(run), "a", "--quantization", "int4"]) == 2
-    assert "int8" in capsys.readouterr().err
+def test_any_run_is_rounded_on_load(run: Path, quantized: Path, regard: Regard, refused: Refused) -> None:
+    rounded = regard("translate", run, "a b c", "--quantization", "int8")
+    assert rounded.code == 0
+    assert regard("translate", quantized, "a b c").out == rounded.out
+    assert is_quantized(package.load(run, device="cpu", quantization="int8").model)
+    assert "int8" in refused("translate", run, "a", "--quantization", "int4")
     with pytest.raises(ValueError, match="quantization"):
-        regard.load(run, quantization="int4")
+        package.load(run, quantization="int4")
 
 
 def test_layers_that_lose_too_much_stay(
-    run: Path, quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Path, quantized: Path, tmp_path: Path, regard: Regard, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = json.loads((quantized / QUANTIZATION).read_text(encoding="utf-8"))["errors"]
-    most = str(sorted(errors.values())[len(errors) // 2])
-    capsys.readouterr()
-    assert main(["quantize", str(run), "--out", str(tmp_path / "few"), "--most-error", most]) == 0
-    table = capsys.readouterr().out
+    most = sorted(errors.values())[len(errors) // 2]
+    table = regard("quantize", run, "--out", tmp_path / "few", "--most-error", most).out
     assert "8 bits" in table
     assert "float32   its error is" in table
     kept = json.loads((tmp_path / "few" / QUANTIZATION).read_text(encoding="utf-8"))["kept"]
@@ -100,27 +87,22 @@ def test_layers_that_lose_too_much_stay(
 
     validate = quantized_run._validate
     monkeypatch.setattr(quantized_run, "_validate", worse)
-    assert main(["quantize", str(run), "--out", str(tmp_path / "none")]) == 2
-    assert "whichever layers stay in float32; allow more, such as --tolerance" in capsys.readouterr().err
+    sentence = "whichever layers stay in float32; allow more, such as --tolerance"
+    assert sentence in refused("quantize", run, "--out", tmp_path / "none")
 
 
-def test_errors(run: Path, quantized: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cases = [
-        (["quantize", str(run)], "--out FOLDER names the new run, and is missing; give one"),
-        (["quantize", str(run), "--out", str(quantized)], "holds a run already; name a new folder"),
-        (["quantize", str(run), "--out", str(run.parent)], "is not empty; take a new folder"),
-        (["quantize", str(quantized), "--out", str(tmp_path / "new")], "has 8-bit weights already; name the run that"),
-        (["quantize", str(run), "--out", str(tmp_path / "new"), "--tolerance", "-1"], "must be 0 or more and finite"),
-        (["train", "--resume", str(quantized)], "has 8-bit weights, which cannot be trained; take the run that it was"),
-        (
-            ["train", "translate", "--init-from", str(quantized), "--train", str(run.parent / "pairs.tsv")],
-            "has 8-bit weights, which cannot be trained; take the run that it was made from",
-        ),
-    ]
-    for arguments, message in cases:
-        capsys.readouterr()
-        assert main(arguments) == 2
-        assert message in capsys.readouterr().err
+def test_errors(run: Path, quantized: Path, tmp_path: Path, refused: Refused) -> None:
+    untrained = "has 8-bit weights, which cannot be trained; take the run that it was made from"
+    for words, sentence in (
+        (["quantize", run], "--out FOLDER names the new run, and is missing; give one"),
+        (["quantize", run, "--out", quantized], "holds a run already; name a new folder"),
+        (["quantize", run, "--out", run.parent], "is not empty; take a new folder"),
+        (["quantize", quantized, "--out", tmp_path / "new"], "has 8-bit weights already; name the run that"),
+        (["quantize", run, "--out", tmp_path / "new", "--tolerance", -1], "must be 0 or more and finite"),
+        (["train", "--resume", quantized], untrained),
+        (["train", "translate", "--init-from", quantized, "--train", run.parent / "pairs.tsv"], untrained),
+    ):
+        assert sentence in refused(*words)
     released = tmp_path / "released"
     released.mkdir()
     (released / "config.json").write_text("{}", encoding="utf-8")

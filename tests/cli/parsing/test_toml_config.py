@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import TINY, Regard
+from tests.cli.conftest import TINY, Refused, Regard
 from tests.cli.parsing.test_parser import Learning, Training
 from tests.for_each import for_each
 from tests.tasks.cases import required_options
@@ -68,29 +68,20 @@ def written(text: str) -> Path:
 
 
 def test_tables_or_none_and_names_as_typed() -> None:
-    flat = toml_config.read(
-        written('data = "dates"\nvalid-lines = 3\nlr = 1\ntrain = "a.tsv"\nbetas = [0, 0.5]\n'), SECTIONS
-    )
-    assert flat == {"data": "dates", "valid_lines": 3, "lr": 1.0, "train": (Path("a.tsv"),), "betas": (0.0, 0.5)}
-    assert toml_config.read(written('[task]\ndata = "dates"\n[training]\nlog_every = 3\n'), SECTIONS) == {
-        "data": "dates",
-        "log_every": 3,
-    }
+    flat = written('data = "dates"\nvalid-lines = 3\nlr = 1\ntrain = "a.tsv"\nbetas = [0, 0.5]\n')
+    values = {"data": "dates", "valid_lines": 3, "lr": 1.0, "train": (Path("a.tsv"),), "betas": (0.0, 0.5)}
+    assert toml_config.read(flat, SECTIONS) == values
+    tables = written('[task]\ndata = "dates"\n[training]\nlog_every = 3\n')
+    assert toml_config.read(tables, SECTIONS) == {"data": "dates", "log_every": 3}
 
 
 @for_each(
     ("text", "sentence"),
     [
         ("widht = 3", "unknown option in own.toml: 'widht'; did you mean 'width'\\? known are: data, train,"),
-        (
-            "[training]\nwidth = 3",
-            "width is no option of \\[training\\] but of \\[task\\]; put it there in own.toml",
-        ),
-        ("[training]\nwhat = 3", "unknown option in \\[training\\] of own.toml: 'what'; known are: steps, epochs"),
-        (
-            "[trainin]\nlr = 3",
-            "unknown table in own.toml: 'trainin'; did you mean 'training'\\? known are: task, training",
-        ),
+        ("[training]\nwidth = 3", r"width is no option of \[training\] but of \[task\]; put it there in own.toml"),
+        ("[training]\nwhat = 3", r"unknown option in \[training\] of own.toml: 'what'; known are: steps, epochs"),
+        ("[trainin]\nlr = 3", r"unknown table in own.toml: 'trainin'; did you mean 'training'\? known are: task, trai"),
         ('lr = "x"', "lr in own.toml must be a number, got 'x'; write it such as 0.5"),
         ("lr = 1" + "0" * 400, "lr in own.toml must be a number that is a float, got 1000000.*; write it such as 0.5"),
         ("steps = 1.5", "steps in own.toml must be a whole number, got 1.5; write it such as 10"),
@@ -191,21 +182,15 @@ def test_a_typed_option_replaces_options_of_the_file(
     assert capsys.readouterr().err == (f"regard: {note} of own.toml\n" if note else "")
 
 
-def test_an_unknown_key_stops_before_training(regard: Regard) -> None:
-    ran = regard("train", "translate", "--config", written("widht = 3"), "--out", "one")
-    assert ran.code == 2
-    assert ran.err.startswith("regard: unknown option in own.toml: 'widht'; did you mean 'width'?")
-    assert not Path("one").exists()
-
-
-def test_paths_start_where_the_command_is_typed(regard: Regard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_start_where_the_command_is_typed(
+    regard: Regard, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = Path.cwd()
     (here / "below").mkdir()
     written('train = "pairs.tsv"').rename("below/own.toml")
     (here / "below" / "pairs.tsv").write_text("a\tb\n", encoding="utf-8")
-    ran = regard("train", "translate", "--config", "below/own.toml", "--out", "one")
-    sentence = f"regard: there is no file {here / 'pairs.tsv'}, which --train names; name one that is there\n"
-    assert ran == (2, "", sentence)
+    sentence = f"there is no file {here / 'pairs.tsv'}, which --train names; name one that is there"
+    assert refused("train", "translate", "--config", "below/own.toml", "--out", "one") == sentence
     monkeypatch.setenv("COLUMNS", "200")
     for verb in ("train", "compare"):
         assert "Paths in it are relative to the working directory." in regard(verb, "translate", "--help").out
@@ -222,7 +207,7 @@ def test_a_list_of_whole_numbers() -> None:
 MODELLED: dict[str, type] = {"task": Learning, "training": Training}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "training"),
     [
         ('seed = 1\n[task.model]\nname = "attentive"\nheads = 3\n', {}),
@@ -238,32 +223,20 @@ def test_options_of_a_model(text: str, training: dict[str, float]) -> None:
 
 
 def test_options_of_a_model_without_its_name() -> None:
-    assert toml_config.read(written("heads = 3\ndepths = [1, 2]"), MODELLED) == {
-        "model": {"heads": 3, "depths": (1, 2)}
-    }
+    values = {"model": {"heads": 3, "depths": (1, 2)}}
+    assert toml_config.read(written("heads = 3\ndepths = [1, 2]"), MODELLED) == values
     assert toml_config.read(written("[task.model]\nlayers = 3"), MODELLED) == {"model": {"layers": 3}}
 
 
 @for_each(
     ("text", "sentence"),
     [
-        (
-            '[task.model]\nname = "x"',
-            "unknown name in \\[task.model\\] of own.toml 'x'; known are: recurrent, attentive",
-        ),
-        ('model = "x"', "unknown model in own.toml 'x'; known are: recurrent, attentive"),
-        (
-            "[task.model]\nhedas = 3",
-            "unknown option in \\[task.model\\] of own.toml: 'hedas'; did you mean 'heads'\\? known",
-        ),
-        ("[task.model]\nseed = 3", "seed is no option of \\[task.model\\] but of \\[task\\]; put it there in own.toml"),
-        ("[training]\nheads = 3", "heads is no option of \\[training\\] but of \\[task\\]; put it there in own.toml"),
+        ('[task.model]\nname = "x"', r"unknown name in \[task.model\] of own.toml 'x'; known are: recurrent, attent"),
+        ("[task.model]\nhedas = 3", r"unknown option in \[task.model\] of own.toml: 'hedas'; did you mean 'heads'\?"),
+        ("[task.model]\nseed = 3", r"seed is no option of \[task.model\] but of \[task\]; put it there in own.toml"),
         ("[model]\nheads = 3", "unknown table in own.toml: 'model'; known are: task, training"),
-        (
-            "[task.model]\nheads = 1.5",
-            "heads in \\[task.model\\] of own.toml must be a whole number, got 1.5; write it such",
-        ),
-        ("[task.data]\nheads = 1", "unknown data in \\[task\\] of own.toml "),
+        ("[task.model]\nheads = 1.5", r"heads in \[task.model\] of own.toml must be a whole number, got 1.5; write"),
+        ("[task.data]\nheads = 1", r"unknown data in \[task\] of own.toml "),
     ],
 )
 def test_bad_options_of_a_model(text: str, sentence: str) -> None:

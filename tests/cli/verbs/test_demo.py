@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Regard
+from tests.cli.conftest import Refused, Regard
 
 from regard.data import embedded
 from regard.data.embedded import dates
@@ -40,8 +40,6 @@ def test_from_nothing_to_pictures_and_again(regard: Regard, tmp_path: Path) -> N
     assert "Nothing is left to train" in again.out
 
 
-def test_wrong_input(regard: Regard, tmp_path: Path) -> None:
-    ran = regard("demo", "--steps", 0, "--out", tmp_path / "demo")
-    assert ran.code == 2
-    assert "steps must be 1 or more, got 0" in ran.err
+def test_wrong_input(refused: Refused, tmp_path: Path) -> None:
+    assert "steps must be 1 or more, got 0" in refused("demo", "--steps", 0, "--out", tmp_path / "demo")
     assert not (tmp_path / "demo").exists()

@@ -1,17 +1,17 @@
 """regard predict: inputs of other kinds than text. Its options and outputs are tested with the tasks."""
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Regard
+from tests.cli.conftest import Pipe, Refused, Regard
+from tests.for_each import for_each
 
 from regard.common.input_kind import InputKind
 from regard.tasks.translate.options import Translate
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("args", "sentence"),
     [
         ([], "name an input, or several, behind the run: each is one image"),
@@ -22,13 +22,10 @@ from regard.tasks.translate.options import Translate
     ],
 )
 def test_wrong_input_is_one_sentence(
-    args: list[str], sentence: str, regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch
+    args: list[str], sentence: str, refused: Refused, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Translate, "input_kind", InputKind.IMAGE)
-    ran = regard("predict", trained, *args)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"regard: {sentence}")
-    assert ran.err.count("\n") == 1
+    assert refused("predict", trained, *args).startswith(sentence)
 
 
 def test_an_output_stands_behind_its_image(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,19 +37,18 @@ def test_an_output_stands_behind_its_image(regard: Regard, trained: Path, monkey
 
 
 def test_inputs_are_not_overwritten(
-    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refused: Refused, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = tmp_path / "a.png"
     image.write_bytes(b"an image")
     monkeypatch.setattr(Translate, "input_kind", InputKind.IMAGE)
-    ran = regard("predict", trained, image, "--picture", image)
-    sentence = f"regard: --picture {image} is an input and would be written over; name another file\n"
-    assert ran == (2, "", sentence)
+    sentence = f"--picture {image} is an input and would be written over; name another file"
+    assert refused("predict", trained, image, "--picture", image) == sentence
     assert image.read_bytes() == b"an image"
 
 
-def test_a_pipe_without_a_line_is_named(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_without_a_line_is_named(regard: Regard, trained: Path, pipe: Pipe) -> None:
     for args in (["-"], []):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+        pipe(b"")
         sentence = "regard: there is no line in stdin, so nothing was predicted\n"
         assert regard("predict", trained, *args) == (0, "", sentence)

@@ -4,73 +4,63 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Refused, Regard, train
 from tests.data.spreadsheets import test_pair_sheets, test_rows
 
-from regard.cli.main import main
-
-TEXT = ["--width", "4", "--hidden", "4", "--hops", "1", "--feed", "4", "--steps", "1", "--threads", "1"]
-PAIR = ["--embedding", "4", "--hidden", "4", "--characters", "0", "--steps", "1", "--threads", "1"]
+TEXT = "--width 4 --hidden 4 --hops 1 --feed 4 --steps 1 --threads 1"
+PAIR = "--embedding 4 --hidden 4 --characters 0 --steps 1 --threads 1"
 
 
 @pytest.fixture(scope="module")
 def texts_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("texts")
     (folder / "train.csv").write_text(test_rows.sheet("label,text", "{label},{text}"))
-    assert (
-        main(["train", "classify-text", "--train", str(folder / "train.csv"), *TEXT, "--out", str(folder / "r")]) == 0
-    )
-    return folder / "r"
+    return train(folder / "r", "classify-text", TEXT, "--train", folder / "train.csv")
 
 
 @pytest.fixture(scope="module")
 def pairs_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
-    content = test_pair_sheets.sheet("label,premise,hypothesis", "{label},{a},{b}")
-    (folder / "train.csv").write_text(content)
-    assert main(["train", "match", "--train", str(folder / "train.csv"), *PAIR, "--out", str(folder / "r")]) == 0
-    return folder / "r"
+    (folder / "train.csv").write_text(test_pair_sheets.sheet("label,premise,hypothesis", "{label},{a},{b}"))
+    return train(folder / "r", "match", PAIR, "--train", folder / "train.csv")
 
 
-def predicted(run: Path, path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
-    capsys.readouterr()
-    assert main(["predict", str(run), "--file", str(path), "--json", *options]) == 0
-    return [next(iter(json.loads(line).values())) for line in capsys.readouterr().out.splitlines()]
+def predicted(regard: Regard, run: Path, path: Path, *options: str) -> list[str]:
+    ran = regard("predict", run, "--file", path, "--json", *options)
+    assert ran.code == 0, ran.err
+    return [next(iter(json.loads(line).values())) for line in ran.out.splitlines()]
 
 
-def evaluated(run: Path, path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> int:
-    capsys.readouterr()
-    assert main(["evaluate", str(run), "--test", str(path), "--json", *options]) == 0
-    found = json.loads(capsys.readouterr().out)
+def evaluated(regard: Regard, run: Path, path: Path, *options: str) -> int:
+    found = json.loads(regard("evaluate", run, "--test", path, "--json", *options).out)
     return found.get("texts") or found["pairs"]
 
 
-def test_texts_of_sheets(texts_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_of_sheets(regard: Regard, texts_run: Path, tmp_path: Path) -> None:
     for case, (name, content, columns) in test_rows.CASES.items():
         (tmp_path / name).write_bytes(content)
         texts = ["--text-column", columns.text] if columns.text else []
         labels = ["--label-column", columns.label] if columns.label else []
-        assert evaluated(texts_run, tmp_path / name, capsys, *texts, *labels) == len(test_rows.ROWS), case
+        assert evaluated(regard, texts_run, tmp_path / name, *texts, *labels) == len(test_rows.ROWS), case
         # two columns without a header do not say which has the text; a file of lines is no sheet
         options = ["--text-column", "2" if case == "no header" else "1"] if "no header" in case and not texts else texts
         if case != "UTF-16":
-            assert predicted(texts_run, tmp_path / name, capsys, *options) == test_rows.TEXTS, case
+            assert predicted(regard, texts_run, tmp_path / name, *options) == test_rows.TEXTS, case
 
 
-def test_pairs_of_sheets(pairs_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pairs_of_sheets(regard: Regard, pairs_run: Path, tmp_path: Path) -> None:
     expected = [line.partition("\t")[2] for line in test_pair_sheets.LINES]
     for case, (name, content, columns) in test_pair_sheets.CASES.items():
         (tmp_path / name).write_bytes(content)
         named = [] if columns is None else ["--columns", ",".join(columns)]
-        assert evaluated(pairs_run, tmp_path / name, capsys, *named) == len(expected), case
+        assert evaluated(regard, pairs_run, tmp_path / name, *named) == len(expected), case
         options = [] if columns is None else ["--text-column", ",".join(columns[:2])]
         if case.startswith("no header") and columns is None:
             options = ["--text-column", "1,2" if "last" in case else "2,3"]
-        assert predicted(pairs_run, tmp_path / name, capsys, *options) == expected, case
+        assert predicted(regard, pairs_run, tmp_path / name, *options) == expected, case
 
 
-def test_lines_and_single_columns(
-    texts_run: Path, pairs_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_and_single_columns(regard: Regard, texts_run: Path, pairs_run: Path, tmp_path: Path) -> None:
     for name, content in (
         ("a.txt", "Great, again\nText\n"),
         ("a.csv", "text\nGreat, again\nText\n"),
@@ -78,49 +68,33 @@ def test_lines_and_single_columns(
         ("a.tsv", "id\ttext\n1\tGreat, again\n2\tText\n"),
     ):
         (tmp_path / name).write_text(content)
-        assert predicted(texts_run, tmp_path / name, capsys) == ["Great, again", "Text"], content
-    (tmp_path / "a.tsv").write_text("A man\tsings\n")
-    assert predicted(pairs_run, tmp_path / "a.tsv", capsys) == ["A man\tsings"]
-    (tmp_path / "a.tsv").write_text("sentence1\tsentence2\nA man\tsings\n")
-    assert predicted(pairs_run, tmp_path / "a.tsv", capsys) == ["A man\tsings"]
+        assert predicted(regard, texts_run, tmp_path / name) == ["Great, again", "Text"], content
+    for header in ("", "sentence1\tsentence2\n"):
+        (tmp_path / "a.tsv").write_text(f"{header}A man\tsings\n")
+        assert predicted(regard, pairs_run, tmp_path / "a.tsv") == ["A man\tsings"]
 
 
-def test_a_sheet_without_texts(texts_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sheet_without_texts(regard: Regard, texts_run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text\n")
-    capsys.readouterr()
-    assert main(["predict", str(texts_run), "--file", str(tmp_path / "a.csv")]) == 0
-    assert f"there is no line in {tmp_path / 'a.csv'}, so nothing was predicted" in capsys.readouterr().err
+    ran = regard("predict", texts_run, "--file", tmp_path / "a.csv")
+    assert ran.code == 0
+    assert f"there is no line in {tmp_path / 'a.csv'}, so nothing was predicted" in ran.err
 
 
-def test_columns_belong_to_other_pairs(pairs_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["evaluate", str(pairs_run), "--columns", "a,b,c"]) == 2
-    assert "--columns a,b,c are columns of other data; give --test FILE as well" in capsys.readouterr().err
-
-
-def test_what_is_wrong_is_one_sentence(texts_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("ID,Inhalt\n1,Great\n")
-    (tmp_path / "b.csv").write_text("subject,body\nHello,Great\n")
+def test_what_is_wrong_is_one_sentence(refused: Refused, texts_run: Path, pairs_run: Path, tmp_path: Path) -> None:
+    a, b = tmp_path / "a.csv", tmp_path / "b.csv"
+    a.write_text("ID,Inhalt\n1,Great\n")
+    b.write_text("subject,body\nHello,Great\n")
+    predict, of_file = ["predict", texts_run], ["predict", texts_run, "--file", a]
     for command, sentence in (
-        (
-            ["predict", "--file", str(path)],
-            "a.csv:1: no column is known as the text in 'ID', 'Inhalt'; name it by --text-",
-        ),
-        (
-            ["predict", "--file", str(path), "--text-column", "Inhlt"],
-            "unknown text column 'Inhlt'; did you mean 'Inhalt'?",
-        ),
-        (["predict", "--file", str(path), "--text-column", "3"], "--text-column must be from 1 to 2, or a name, got 3"),
-        (["predict", "--file", str(path), "--text-column", "1,2"], "--text-column must name 1 column, got 1,2"),
-        (["predict", "--file", str(tmp_path / "b.csv")], "the columns 'subject' and 'body' may both hold the text"),
-        (["predict", "Great", "--text-column", "Inhalt"], "--text-column Inhalt is a column of --file; give --file"),
-        (
-            ["predict", "--file", "-", "--text-column", "Inhalt"],
-            "--text-column Inhalt is a column of --file; give --file",
-        ),
-        (["evaluate", "--text-column", "Inhalt"], "--text-column Inhalt is a column of other data; give --test FILE"),
+        (of_file, "a.csv:1: no column is known as the text in 'ID', 'Inhalt'; name it by --text-"),
+        ([*of_file, "--text-column", "Inhlt"], "unknown text column 'Inhlt'; did you mean 'Inhalt'?"),
+        ([*of_file, "--text-column", "3"], "--text-column must be from 1 to 2, or a name, got 3"),
+        ([*of_file, "--text-column", "1,2"], "--text-column must name 1 column, got 1,2"),
+        ([*predict, "--file", b], "the columns 'subject' and 'body' may both hold the text"),
+        ([*predict, "a", "--text-column", "Inhalt"], "--text-column Inhalt is a column of --file; give --file"),
+        ([*predict, "--file", "-", "--text-column", "Inhalt"], "--text-column Inhalt is a column of --file; give"),
+        (["evaluate", texts_run, "--text-column", "A"], "--text-column A is a column of other data; give --test FILE"),
+        (["evaluate", pairs_run, "--columns", "a,b,c"], "--columns a,b,c are columns of other data; give --test FILE"),
     ):
-        capsys.readouterr()
-        assert main([command[0], str(texts_run), *command[1:]]) == 2
-        assert sentence in capsys.readouterr().err
+        assert sentence in refused(*command)

@@ -8,27 +8,22 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.cli.conftest import Regard
+from tests.cli.conftest import Refused, Regard, train
 from tests.viz.recordings import said as words
 
-from regard.cli.main import main
 from regard.common.json_files import with_checksum
 from regard.recording.recording import Recording
 from regard.tasks.generate_image.options import GenerateImage
 
-TINY = "--batch 400 --threads 1 --steps 1"
 
-
-def trained(root: Path, gate: str | None, sizes: str = "--width 2 --depths 1") -> Path:
-    chosen = [] if gate is None else ["--gate", gate]
-    args = ["train", "classify-image", "--data", "digits", *chosen, *sizes.split(), *TINY.split()]
-    assert main([*args, "--out", str(root / str(gate))]) == 0
-    return root / str(gate)
+def trained(root: Path, options: str) -> Path:
+    tiny = "--data digits --width 2 --batch 400 --threads 1 --steps 1"
+    return train(root / "run", "classify-image", f"{tiny} {options}")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("gated"), "simam")
+    return trained(tmp_path_factory.mktemp("gated"), "--depths 1 --gate simam")
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +79,10 @@ def test_a_training_sees_a_picture(run: Path, picture: Path, regard: Regard, tmp
     assert regard("view", run, picture, "--what", "heads", "--out", tmp_path / "c.png").code == 0
 
 
-def test_gates_of_channels_are_bars_and_no_places(picture: Path, regard: Regard, tmp_path: Path) -> None:
-    run, path = trained(tmp_path, "se"), tmp_path / "r.safetensors"
+def test_gates_of_channels_are_bars_and_no_places(
+    picture: Path, regard: Regard, refused: Refused, tmp_path: Path
+) -> None:
+    run, path = trained(tmp_path, "--depths 1 --gate se"), tmp_path / "r.safetensors"
     ran = regard("record", run, picture, "--out", path)
     assert ran.err.endswith(f"regard: the recording is in {path}; view it: regard view {path}\n")
     assert "2 channels" in regard("view", path).out
@@ -96,16 +93,14 @@ def test_gates_of_channels_are_bars_and_no_places(picture: Path, regard: Regard,
     assert regard("predict", run, picture, "--picture", tmp_path / "b.svg").code == 0
     assert (tmp_path / "b.svg").read_text(encoding="utf-8") == told
     why = "needs attention over patches of an image, and there is none here: its gates weigh whole channels; "
-    why += "leave it out\n"
-    for suffix in (".png", ".html"):
-        ran = regard("view", path, "--image", picture, "--out", tmp_path / f"b{suffix}")
-        assert ran == (2, "", f"regard: --image {picture} {why}")
-    assert regard("view", path, "--image", picture, "--serve") == (2, "", f"regard: --image {picture} {why}")
-    assert regard("view", path, "--what", "overlay", "--out", "b.png") == (2, "", f"regard: --what overlay {why}")
+    why += "leave it out"
+    for words_of_image in (["--out", tmp_path / "b.html"], ["--serve"]):
+        assert refused("view", path, "--image", picture, *words_of_image) == f"--image {picture} {why}"
+    assert refused("view", path, "--what", "overlay", "--out", "b.png") == f"--what overlay {why}"
 
 
 def test_a_reader_of_rows_says_what_its_rows_and_columns_are(picture: Path, regard: Regard, tmp_path: Path) -> None:
-    run = trained(tmp_path, None, "--model rows --heads 2 --width 2 --stride 2")
+    run = trained(tmp_path, "--model rows --heads 2 --stride 2")
     assert regard("view", run, picture, "--out", tmp_path / "a.svg").code == 0
     assert "4 × 4 (rows of the picture, from the top × patches of a row, from the left)" in words(tmp_path / "a.svg")
     assert regard("view", run, picture, "--what", "map", "--out", tmp_path / "b.svg").code == 0
@@ -115,17 +110,13 @@ def test_a_reader_of_rows_says_what_its_rows_and_columns_are(picture: Path, rega
 
 
 def test_another_picture_is_refused_and_a_missing_one_asked_for(
-    run: Path, picture: Path, regard: Regard, tmp_path: Path
+    run: Path, picture: Path, regard: Regard, refused: Refused, tmp_path: Path
 ) -> None:
     path, other = tmp_path / "r.safetensors", tmp_path / "other.png"
     assert regard("record", run, picture, "--out", path).code == 0
     Image.new("RGB", (20, 30)).save(other)
-    ran = regard("view", path, "--image", other, "--out", tmp_path / "a.png")
-    assert ran == (
-        2,
-        "",
-        f"regard: --image {other} has 20 × 30 pixels, and the image that the model read, three.png, had 30 × 20; "
-        "name that one\n",
+    assert refused("view", path, "--image", other, "--out", tmp_path / "a.png") == (
+        f"--image {other} has 20 × 30 pixels, and the image that the model read, three.png, had 30 × 20; name that one"
     )
     hint = "regard: they attend to patches of an image; to draw them over it: "
     hint += "regard view {} --image three.png --out {}\n"
@@ -138,10 +129,8 @@ def test_another_picture_is_refused_and_a_missing_one_asked_for(
     ):
         assert told.code == 0
         assert "over it" not in told.err
-    ran = regard("view", path, "--what", "captions", "--image", picture, "--out", tmp_path / "a.svg")
-    assert ran.err == (
-        "regard: --what captions draws attention of kind cross or alignment, and there is none here; "
-        "try --what overlay\n"
+    assert refused("view", path, "--what", "captions", "--image", picture, "--out", tmp_path / "a.svg") == (
+        "--what captions draws attention of kind cross or alignment, and there is none here; try --what overlay"
     )
 
 
@@ -169,59 +158,50 @@ def test_a_vision_model_of_transformers(vit: Path, picture: Path, regard: Regard
     assert '"grid":[3,3]' in page
 
 
-def test_what_cannot_be_seen(run: Path, vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
-    words = tmp_path / "words.txt"
-    words.write_text("no picture", encoding="utf-8")
+def test_what_cannot_be_seen(run: Path, vit: Path, picture: Path, refused: Refused, tmp_path: Path) -> None:
+    no_picture = tmp_path / "words.txt"
+    no_picture.write_text("no picture", encoding="utf-8")
     for folder in (run, vit):
-        for given, sentence in ((words, "cannot be read as a picture ("), (tmp_path / "nix.png", "there is no file")):
-            ran = regard("record", folder, given)
-            assert ran.code == 2
-            assert sentence in ran.err
-            assert "Traceback" not in ran.err
-    ran = regard("view", run)
-    assert ran == (2, "", f"regard: {run} reads images; name one, such as three.png\n")
-    ran = regard("view", run, picture, "--image", picture, "--out", tmp_path / "a.png")
-    assert "is for a recording; for a run, name the image behind it" in ran.err
+        assert "cannot be read as a picture (" in refused("record", folder, no_picture)
+        assert "there is no file" in refused("record", folder, tmp_path / "nix.png")
+    assert refused("view", run) == f"{run} reads images; name one, such as three.png"
+    over = refused("view", run, picture, "--image", picture, "--out", tmp_path / "a.png")
+    assert over.endswith("is for a recording; for a run, name the image behind it")
 
 
-def test_a_network_that_does_not_attend(picture: Path, regard: Regard, tmp_path: Path) -> None:
-    plain = trained(tmp_path, None)
-    ran = regard("record", plain, picture)
-    assert ran == (2, "", f"regard: nothing in {plain} attended, so there is nothing to show; name another one\n")
-    ran = regard("predict", plain, picture, "--picture", tmp_path / "a.png")
-    assert ran == (2, "", "regard: --picture draws attention, and this model has none; leave it out\n")
+def test_a_network_that_does_not_attend(picture: Path, refused: Refused, tmp_path: Path) -> None:
+    plain = trained(tmp_path, "--depths 1")
+    sentence = f"nothing in {plain} attended, so there is nothing to show; name another one"
+    assert refused("record", plain, picture) == sentence
+    sentence = "--picture draws attention, and this model has none; leave it out"
+    assert refused("predict", plain, picture, "--picture", tmp_path / "a.png") == sentence
 
 
-def test_a_run_that_does_neither(run: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
+def test_a_run_that_does_neither(run: Path, picture: Path, refused: Refused, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(run, other)
     record = json.loads((other / "run.json").read_text(encoding="utf-8"))
     record |= {"task": "generate-image", "options": GenerateImage.of().to_json()}
     (other / "run.json").write_bytes(with_checksum(record))
-    ran = regard("record", other, picture)
     why = "which reads neither a text nor an image; name another run"
-    assert ran.err == f"regard: {other} is a run of generate-image, {why}\n"
-    ran = regard("serve", other)
-    command = f"regard predict {other} CLASS --picture samples.png"
-    assert ran.err == f"regard: {other} is a run of generate-image, which is not served; use {command}\n"
+    assert refused("record", other, picture) == f"{other} is a run of generate-image, {why}"
+    why = f"which is not served; use regard predict {other} CLASS --picture samples.png"
+    assert refused("serve", other) == f"{other} is a run of generate-image, {why}"
 
 
-def test_a_damaged_folder_of_transformers(vit: Path, picture: Path, regard: Regard, tmp_path: Path) -> None:
+def test_a_damaged_folder_of_transformers(vit: Path, picture: Path, refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "vit"}', encoding="utf-8")
     (tmp_path / "preprocessor_config.json").write_text("{", encoding="utf-8")
-    ran = regard("record", tmp_path, picture)
-    assert "must hold weights in .safetensors, got none; save it with save_pretrained" in ran.err
+    sentence = "must hold weights in .safetensors, got none; save it with save_pretrained"
+    assert sentence in refused("record", tmp_path, picture)
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
-    ran = regard("record", tmp_path, picture)
-    assert ran.code == 2
-    assert "transformers cannot load" in ran.err
-    assert "save the model and its image processor there with save_pretrained" in ran.err
+    sentence = refused("record", tmp_path, picture)
+    assert sentence.startswith("transformers cannot load")
+    assert "save the model and its image processor there with save_pretrained" in sentence
 
 
-def test_gates_where_nothing_recurs(regard: Regard, run: Path, vit: Path, picture: Path) -> None:
-    ran = regard("record", run, picture, "--gates")
-    message = f"--gates records GRU and LSTM, and no layer of {run} that was recorded is one; leave it out"
-    assert (ran.code, ran.err) == (2, f"regard: {message}\n")
-    ran = regard("record", vit, picture, "--gates")
-    message = f"--gates is for the folder of a run with recurrent layers, and {vit} is none; leave it out"
-    assert (ran.code, ran.err) == (2, f"regard: {message}\n")
+def test_gates_where_nothing_recurs(refused: Refused, run: Path, vit: Path, picture: Path) -> None:
+    sentence = f"--gates records GRU and LSTM, and no layer of {run} that was recorded is one; leave it out"
+    assert refused("record", run, picture, "--gates") == sentence
+    sentence = f"--gates is for the folder of a run with recurrent layers, and {vit} is none; leave it out"
+    assert refused("record", vit, picture, "--gates") == sentence

@@ -4,13 +4,14 @@ import gzip
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from tests.cli.conftest import LINES, TINY, Ran, Regard
+from tests.cli.conftest import LINES, TINY, Pipe, Ran, Refused, Regard
 from tests.for_each import for_each
 
 from regard.common.json_files import with_checksum
@@ -25,10 +26,6 @@ from regard.tasks.translate.predictor import Translator
 from regard.viz import alignment
 from regard.viz.plots import alignment_figure
 from regard.viz.text import fonts
-
-
-def piped(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
 
 
 @pytest.fixture
@@ -59,49 +56,35 @@ def test_a_file_and_an_empty_line(regard: Regard, trained: Path, right: list[str
     assert lines(regard("translate", trained, "--file", path)) == [*right, "", right[0]]
 
 
-@pytest.mark.parametrize("dash", [["-"], ["--file", "-"], []], ids=["dash", "file", "pipe"])
-def test_a_pipe(
-    dash: list[str], regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    piped("\r\n".join(LINES).encode(), monkeypatch)
+@for_each("dash", [["-"], ["--file", "-"], []], ids=" ".join)
+def test_a_pipe(dash: list[str], regard: Regard, trained: Path, right: list[str], pipe: Pipe) -> None:
+    pipe("\r\n".join(LINES).encode())
     assert lines(regard("translate", trained, *dash)) == right
 
 
-def test_a_byte_order_mark_is_not_text(
-    regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_byte_order_mark_is_not_text(regard: Regard, trained: Path, tmp_path: Path, pipe: Pipe) -> None:
     path = tmp_path / "marked.txt"
     path.write_bytes(b"\xef\xbb\xbf" + "\n".join(LINES[:2]).encode())
-    piped(path.read_bytes(), monkeypatch)
+    pipe(path.read_bytes())
     for given in (["-"], ["--file", path]):
         values = [json.loads(line) for line in lines(regard("translate", trained, "--json", *given))]
         assert [value["source"] for value in values] == LINES[:2]
 
 
-def test_an_empty_pipe_is_named(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    piped(b"", monkeypatch)
-    note = "regard: there is no line in stdin, so nothing was predicted\n"
-    assert regard("translate", trained) == (0, "", note)
-
-
-def test_a_line_of_any_length_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_of_any_length_in_a_pipe(
+    regard: Regard, trained: Path, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("regard.data.text.pairs.MAX_LINE", 70_000)
-    piped(b"a b\n" + b"x" * 1_000_000, monkeypatch)
+    pipe(b"a b\n" + b"x" * 1_000_000)
     ran = regard("translate", trained, "-")
-    assert ran.code == 2
-    assert ran.err.endswith(
-        "regard: stdin:2: the line is longer than 70,000 bytes; break the text into lines, as in: fold -s\n"
-    )
-    assert ran.err.count("\n") == 1
+    sentence = "stdin:2: the line is longer than 70,000 bytes; break the text into lines, as in: fold -s"
+    assert (ran.code, ran.err) == (2, f"regard: {sentence}\n")
 
 
-def test_bad_bytes_in_a_pipe(regard: Regard, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    piped(b"a b\nx\xff\n", monkeypatch)
-    ran = regard("translate", trained, "-")
-    assert ran.code == 2
-    assert ran.err == (
-        "regard: stdin:2: byte 0xff at place 2 is not UTF-8; convert it, as in: iconv -f latin1 -t utf8\n"
-    )
+def test_bad_bytes_in_a_pipe(refused: Refused, trained: Path, pipe: Pipe) -> None:
+    pipe(b"a b\nx\xff\n")
+    sentence = "stdin:2: byte 0xff at place 2 is not UTF-8; convert it, as in: iconv -f latin1 -t utf8"
+    assert refused("translate", trained, "-") == sentence
 
 
 def test_a_prompt(regard: Regard, trained: Path, right: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +162,7 @@ def test_a_line_feed_in_a_translation_makes_no_line(
     assert regard("translate", trained, LINES[0]).out == "a b\n"
 
 
-@pytest.mark.parametrize("suffix", [".html", ".png", ".svg", ".pdf", ".txt"])
+@for_each("suffix", [".html", ".png", ".txt"])
 def test_alignments(suffix: str, regard: Regard, trained: Path, tmp_path: Path) -> None:
     path = tmp_path / f"seen{suffix}"
     ran = regard("translate", trained, *LINES[:2], "", "--picture", path)
@@ -217,7 +200,7 @@ def test_lines_are_aligned_together(
     assert captions == [f"line {n}" for n in (1, *range(3, 9)) for _ in range(2)]
 
 
-@pytest.mark.parametrize("suffix", [".html", ".png", ".txt"])
+@for_each("suffix", [".html", ".png", ".txt"])
 def test_a_file_that_is_full_has_the_first(
     suffix: str, regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,22 +270,20 @@ def test_nothing_to_draw(regard: Regard, trained: Path, tmp_path: Path) -> None:
     assert "nothing was translated, so there is nothing to draw" in ran.err
 
 
-@pytest.mark.parametrize("option", [["--picture", "a.html"], ["--coverage", "0.5"]])
-def test_options_that_need_attention(option: list[str], regard: Regard, unattended: Path) -> None:
-    sentence = (
-        f"{option[0]} needs attention, and this model has none (a decoder without attention); leave it out, or name "
-        "another run"
-    )
-    assert regard("translate", unattended, "a b", *option) == (2, "", f"regard: {sentence}\n")
+def test_options_that_need_attention(regard: Regard, refused: Refused, unattended: Path) -> None:
+    for option, value in (("--picture", "a.html"), ("--coverage", "0.5")):
+        assert refused("translate", unattended, "a b", option, value) == (
+            f"{option} needs attention, and this model has none (a decoder without attention); leave it out, or name "
+            "another run"
+        )
     assert regard("translate", unattended, "a b", "--coverage", "0").code == 0
 
 
-def test_inputs_are_not_overwritten(regard: Regard, trained: Path, tmp_path: Path) -> None:
+def test_inputs_are_not_overwritten(refused: Refused, trained: Path, tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("a b\n", encoding="utf-8")
-    ran = regard("translate", trained, "--file", path, "--picture", path)
-    sentence = f"regard: --picture {path} is the file of --file and would be written over; name another file\n"
-    assert ran == (2, "", sentence)
+    sentence = f"--picture {path} is the file of --file and would be written over; name another file"
+    assert refused("translate", trained, "--file", path, "--picture", path) == sentence
     assert path.read_text(encoding="utf-8") == "a b\n"
 
 
@@ -322,73 +303,49 @@ def test_a_note_about_one_is_in_the_singular(regard: Regard, trained: Path, monk
         (["-", "a"], "- reads all text from stdin, so it must stand alone; leave the other words out"),
         (["a", "--sample", "--beam", "3"], "--beam 3 means nothing with --sample; leave one of them out"),
         (["a", "--top-k", "3"], "--top-k 3 means nothing without --sample; add --sample or leave it out"),
-        (["a", "--beam", "0"], "--beam must be 1 or more, got 0; try --beam 5"),
-        (["a", "--nbest", "0"], "--nbest must be 1 or more, got 0; try --nbest 5"),
-        (["a", "--sample", "--seed", "-1"], "--seed must be 0 or more and below 2^63, got -1; try --seed 0"),
-        (["a", "--length-penalty", "nan"], "--length-penalty must be from -10 to 10, got nan; try --length-penalty 1"),
         (["a", "--length-penalty", "inf"], "--length-penalty must be from -10 to 10, got inf; try --length-penalty 1"),
-        (["a", "--coverage", "nan"], "--coverage must be a finite number, got nan; try --coverage 0"),
-        (
-            ["a", "--sample", "--temperature", "0"],
-            "--temperature must be positive and finite, got 0.0; try --temperature 1",
-        ),
-        (
-            ["a", "--sample", "--temperature", "inf"],
-            "--temperature must be positive and finite, got inf; try --temperature",
-        ),
         (["a", "--nbest", "6"], "--nbest 6 exceeds --beam 5; raise --beam"),
-        (["a", "--sample", "--top-p", "7"], "--top-p must be above 0 and at most 1, got 7.0; try --top-p 0.9"),
         (["a", "--picture", "x.doc"], "unknown suffix of --picture '.doc'; known are: .html, .png, .svg"),
-        (["a", "--picture", "nix/x.txt"], "--picture nix/x.txt: there is no folder nix; make it first"),
         (["a", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
-        (["a", "--weights", "bst"], "unknown --weights 'bst'; did you mean 'best'?"),
         (["--file", "nix"], "there is no file nix"),
     ],
 )
-def test_wrong_input_is_one_sentence(args: list[str], sentence: str, regard: Regard, trained: Path) -> None:
-    ran = regard("translate", trained, *args)
-    assert (ran.code, ran.out) == (2, "")
-    assert sentence in ran.err
-    assert ran.err.count("\n") == 1
+def test_wrong_input_is_one_sentence(args: list[str], sentence: str, refused: Refused, trained: Path) -> None:
+    assert sentence in refused("translate", trained, *args)
 
 
-def test_a_damaged_run(regard: Regard, trained: Path, tmp_path: Path) -> None:
-    for path in trained.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+def test_a_damaged_run(regard: Regard, refused: Refused, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     (tmp_path / "best.safetensors").write_bytes(b"damaged")
-    ran = regard("translate", tmp_path, "a")
-    assert ran.code == 2
-    assert "best.safetensors is damaged or no safetensors file" in ran.err
-    assert ran.err.endswith("; or take other weights of the run: --weights last\n")
+    sentence = refused("translate", tmp_path, "a")
+    assert "best.safetensors is damaged or no safetensors file" in sentence
+    assert sentence.endswith("; or take other weights of the run: --weights last")
     assert regard("translate", tmp_path, "a", "--weights", "last").code == 0
     (tmp_path / "last.safetensors").unlink()
-    assert "--weights" not in regard("translate", tmp_path, "a").err
+    assert "--weights" not in refused("translate", tmp_path, "a")
     (tmp_path / "tokens.source.json").write_text("{", encoding="utf-8")
-    assert "tokens.source.json has changed since the training wrote it" in regard("translate", tmp_path, "a").err
+    assert "tokens.source.json has changed since the training wrote it" in refused("translate", tmp_path, "a")
 
 
-def test_a_run_without_weights(regard: Regard, trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_bytes((trained / "run.json").read_bytes())
-    ran = regard("translate", tmp_path, "a")
-    assert ran.code == 2
-    assert f"has no best.safetensors yet; train it: regard train --resume {tmp_path}" in ran.err
+def test_a_run_without_weights(refused: Refused, trained: Path, tmp_path: Path) -> None:
+    shutil.copy(trained / "run.json", tmp_path)
+    sentence = f"has no best.safetensors yet; train it: regard train --resume {tmp_path}"
+    assert sentence in refused("translate", tmp_path, "a")
 
 
-def test_a_run_of_another_task(regard: Regard, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_another_task(
+    refused: Refused, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Paint(Translate):
         name: ClassVar[str] = "paint"
 
     record = json.loads((trained / "run.json").read_text(encoding="utf-8"))
     (tmp_path / "run.json").write_bytes(with_checksum({**record, "task": "paint"}))
-    assert regard("translate", tmp_path, "a").err == (
-        f"regard: {tmp_path} is a run of 'paint', which this version does not know; update regard\n"
-    )
     monkeypatch.setitem(TASKS, "paint", Paint)
-    ran = regard("translate", tmp_path, "a")
-    assert (ran.code, ran.out) == (2, "")
-    way_out = Paint().next_command(str(tmp_path))
-    sentence = f"{tmp_path} is a run of paint, and regard translate is for runs of translate; use {way_out}"
-    assert ran.err == f"regard: {sentence}\n"
+    assert refused("translate", tmp_path, "a") == (
+        f"{tmp_path} is a run of paint, and regard translate is for runs of translate; use "
+        f"{Paint().next_command(str(tmp_path))}"
+    )
 
 
 def test_predict_does_the_same(regard: Regard, trained: Path, tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Regard
-
-from regard.cli.main import main
+from tests.cli.conftest import Refused, Regard, train
 
 OPTIONS = "--width 8 --batch 4 --segment 4 --passes 1 --minibatches 1 --valid-episodes 3 --threads 1 --steps 1"
 
@@ -13,10 +11,7 @@ OPTIONS = "--width 8 --batch 4 --segment 4 --passes 1 --minibatches 1 --valid-ep
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("agents")
-    runs = {name: folder / name for name in ("gtrxl", "gru")}
-    for name, run in runs.items():
-        assert main(["train", "agent", "--memory", name, *OPTIONS.split(), "--out", str(run)]) == 0
-    return runs
+    return {name: train(folder / name, "agent", f"--memory {name} {OPTIONS}") for name in ("gtrxl", "gru")}
 
 
 def test_an_episode_is_printed_and_drawn(regard: Regard, agents: dict[str, Path], tmp_path: Path) -> None:
@@ -39,25 +34,13 @@ def test_an_episode_is_printed_and_drawn(regard: Regard, agents: dict[str, Path]
     assert lines[1].endswith("value")
 
 
-def test_bad_input(regard: Regard, agents: dict[str, Path], tmp_path: Path) -> None:
+def test_bad_input(refused: Refused, agents: dict[str, Path], trained: Path, tmp_path: Path) -> None:
     run = agents["gru"]
-    for words, message in (
+    for words, sentence in (
         ([run, "x"], "episode must be a whole number, got 'x'; write it in digits, such as 10"),
         ([run, "-1"], "an episode is a whole number, 0 or more, got -1; try 0"),
         ([run, "--picture", tmp_path / "a.txt"], "unknown suffix of --picture '.txt'"),
         ([tmp_path], f"{tmp_path} holds neither run.json"),
+        ([trained], f"{trained} is a run of translate, and regard watch is for runs of agent; use regard translate "),
     ):
-        ran = regard("watch", *words)
-        assert ran.code == 2
-        assert message in ran.err
-        assert (ran.out, ran.err.count("\n")) == ("", 1)
-
-
-def test_other_runs_are_refused(regard: Regard, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    options = "--hops 1 --width 4 --restarts 1 --steps 1 --threads 1 --validate-every 9"
-    (tmp_path / "a_train.txt").write_text("".join(f"1 A went to b{n}.\n2 Where is A?\tb{n}\t1\n" for n in range(9)))
-    assert main(["train", "answer", "--train", str(tmp_path / "a_train.txt"), *options.split(), "--out", str(run)]) == 0
-    ran = regard("watch", run)
-    assert ran.code == 2
-    assert f"{run} is a run of answer, and regard watch is for runs of agent; use regard view {run}" in ran.err
+        assert refused("watch", *words).startswith(sentence)
