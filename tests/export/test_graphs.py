@@ -1,14 +1,10 @@
 """Graphs of models, before a format traces them; test_every_pair.py runs the files."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from tests.export import predictors
 
-from regard.export import export
 from regard.export.graphs import graphs_of
-from regard.inference.predictor import Predictor
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "max"])
@@ -29,16 +25,3 @@ def test_padding_before_a_text_changes_nothing() -> None:
     past, none = torch.zeros(2, 2, 2, 0, 4), torch.ones(2, 0, dtype=torch.long)
     logits, *_ = graph.module(prompt, (prompt > 0).long(), none, past, past)
     torch.testing.assert_close(logits[1, 1:], predictor.model(torch.tensor([[6, 7]]))[0], rtol=0, atol=1e-4)
-
-
-def test_models_that_are_no_graph_are_refused(tmp_path: Path) -> None:
-    refused: list[tuple[str, Predictor]] = [
-        ("cannot express this GPT2: its positions are rotary", predictors.language_model(positions="rotary")),
-        ("cannot express this GPT2: its heads attend by", predictors.language_model(attention="sparsemax")),
-        ("positions are not added to the embeddings", predictors.translator(positions="none")),
-        ("the memory of 8 tokens is not exported", predictors.language_model(memory=8, positions="none")),
-    ]
-    for reason, predictor in refused:
-        with pytest.raises(ValueError, match=reason):
-            export(predictor.exportable(), tmp_path / "none", "torch")
-    assert not (tmp_path / "none").exists()

@@ -2,30 +2,30 @@
 
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.export import predictors
+from tests.for_each import for_each
 from torch import nn
 
 from regard.export import export
-from regard.export.ctranslate2_model import check_supported
 from regard.export.graphs import graphs_of
+from regard.export.plain_attention import check_plain
 from regard.export.transformers_folder import mapped_model
 from regard.inference.predictor import Predictor
 
 
-def test_ctranslate2_is_installed_by_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ImportError, match=re.escape("--to ctranslate2 needs: pip install 'regard[export]'")):
-        export(predictors.language_model().exportable(), tmp_path / "out", "ctranslate2")
-
-
-def test_onnx_is_installed_by_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(ImportError, match=re.escape("--to onnx needs: pip install 'regard[export]'")):
-        export(predictors.language_model().exportable(), tmp_path / "out", "onnx")
+@for_each(("format", "library"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxscript")])
+def test_formats_are_installed_by_an_extra(
+    format: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=re.escape(f"--to {format} needs: pip install 'regard[export]'")):
+        export(predictors.language_model().exportable(), tmp_path / "out", format)
 
 
 def test_models_that_are_no_graph() -> None:
@@ -33,27 +33,37 @@ def test_models_that_are_no_graph() -> None:
     message = "a Linear is not exported as a graph; train one that is: a Transformer, a GPT2, a BERTMaskedLM, or a"
     with pytest.raises(ValueError, match=message):
         graphs_of(replace(parts, model=nn.Linear(2, 3)))
-    rotary = predictors.language_model(positions="rotary").exportable()
-    message = "a graph cannot express this GPT2: .*; train it with other options"
-    with pytest.raises(ValueError, match=message):
-        graphs_of(rotary)
+    with pytest.raises(ValueError, match="the memory of 8 tokens is not exported"):
+        graphs_of(predictors.language_model(memory=8, positions="none").exportable())
 
 
-def test_positions_that_are_not_added_are_none_of_ctranslate2() -> None:
-    message = (
-        "CTranslate2 cannot express this GPT2: its positions are not added to the embeddings, by a table or sinusoids; "
-        "build it with other options"
-    )
-    with pytest.raises(ValueError, match=message):
-        check_supported(predictors.language_model().model, nn.Identity())
+@for_each(
+    ("make", "reason"),
+    [
+        (lambda: predictors.language_model(positions="rotary"), "this GPT2: its positions are rotary"),
+        (lambda: predictors.language_model(attention="sparsemax"), "this GPT2: its heads attend by Sparsemax.*, not"),
+        (
+            lambda: predictors.translator(positions="none"),
+            "this Transformer: its positions are not added to the embeddings, by a table or sinusoids",
+        ),
+    ],
+)
+def test_parts_that_only_transformers_has(make: Callable[[], Any], reason: str, tmp_path: Path) -> None:
+    for format, name in (("torch", "a graph"), ("ctranslate2", "CTranslate2")):
+        with pytest.raises(ValueError, match=f"^{name} cannot express {reason}.*; train it with other options$"):
+            export(make().exportable(), tmp_path / "none", format)
+        assert not (tmp_path / "none").exists()
+
+
+def test_a_place_that_adds_no_positions() -> None:
+    with pytest.raises(ValueError, match="^Ours cannot express this GPT2: its positions are not added"):
+        check_plain("Ours", predictors.language_model().model, nn.Identity())
 
 
 def test_a_vocabulary_without_a_file(tmp_path: Path) -> None:
     parts = predictors.language_model().exportable()
     bare = replace(parts, vocabulary=replace(parts.vocabulary, library=None))
-    with pytest.raises(
-        ValueError, match=r"the vocabulary has no tokenizer.json; copy the files of the tokenizer by hand"
-    ):
+    with pytest.raises(ValueError, match="the vocabulary has no tokenizer.json; copy the files of the tokenizer by "):
         export(bare, tmp_path / "out", "transformers")
 
 

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.position import LearnedPositions, Sinusoidal
-from regard.export.plain_attention import attention_reason
+from regard.export.plain_attention import check_plain, position_table
 from regard.layers.transformer import FeedForward, Sublayer
 from regard.models.bert import BERT
 from regard.models.gpt2 import GPT2
@@ -27,8 +26,9 @@ from regard.models.transformer import Transformer
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-# positions that are written for sinusoids, which have no table of their own
+# positions that are written for sinusoids
 LONGEST = 512
+_FORMAT = "CTranslate2"
 # the activations of CTranslate2 by their names in transformers
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_new": "GELUTanh", "silu": "SWISH", "tanh": "Tanh"}
 
@@ -63,7 +63,7 @@ def write_decoder(model: GPT2, folder: Path, tokens: Sequence[str], *, bos: str,
     """Writes the folder that `ctranslate2.Generator` reads."""
     from ctranslate2.specs import TransformerDecoderModelSpec
 
-    check_supported(model, model.place)
+    check_plain(_FORMAT, model, model.place)
     layers: Any = model.stack.layers
     specification = TransformerDecoderModelSpec.from_config(
         len(layers), layers[0].attention.heads, pre_norm=True, activation=_activation(layers[0].feed)
@@ -88,7 +88,7 @@ def write_encoder(model: BERT, folder: Path, tokens: Sequence[str], *, unk: str)
     from ctranslate2.specs.common_spec import EmbeddingsMerge
     from ctranslate2.specs.transformer_spec import TransformerEncoderSpec
 
-    check_supported(model, model.place)
+    check_plain(_FORMAT, model, model.place)
     layers: Any = model.layers
     if layers[0].around_attention.norm_first:
         raise ValueError(
@@ -126,7 +126,7 @@ def transformer_specification(model: Transformer) -> "TransformerSpec":
     """The specification of CTranslate2 with the weights of the model; raises for a model that it cannot express."""
     from ctranslate2.specs import TransformerSpec
 
-    check_supported(model, model.source_place)
+    check_plain(_FORMAT, model, model.source_place)
     if model.scale not in (math.sqrt(model.width), 1.0):
         raise ValueError(
             f"CTranslate2 cannot express this Transformer: its embeddings are multiplied by {model.scale:g}, not by 1 "
@@ -156,16 +156,6 @@ def transformer_specification(model: Transformer) -> "TransformerSpec":
     return specification
 
 
-def check_supported(model: nn.Module, place: nn.Module | None) -> None:
-    """Raises ValueError for a model that CTranslate2 cannot express; `place` adds its positions to the embeddings."""
-    reason = attention_reason(model)
-    if reason is None and not isinstance(place, Sinusoidal | LearnedPositions):
-        reason = "its positions are not added to the embeddings, by a table or sinusoids"
-    if reason is not None:
-        name = type(model).__name__
-        raise ValueError(f"CTranslate2 cannot express this {name}: {reason}; build it with other options")
-
-
 def _numpy(t: Tensor) -> Any:
     return t.detach().float().cpu().contiguous().numpy()
 
@@ -182,20 +172,13 @@ def _fill_norm(spec: Any, norm: nn.LayerNorm) -> None:
 
 def _fill_embeddings(spec: Any, embeddings: Any, table: nn.Embedding, place: nn.Module | None) -> None:
     embeddings.weight = _numpy(table.weight)
-    if isinstance(place, LearnedPositions):
-        encodings = place.table.weight
-    else:
-        assert isinstance(place, Sinusoidal)
-        encodings = place.encoding(torch.arange(LONGEST))
-    spec.position_encodings.encodings = _numpy(encodings)
+    spec.position_encodings.encodings = _numpy(position_table(place, LONGEST))
 
 
 def _joined(*linears: nn.Linear) -> tuple[Tensor, Tensor | None]:
     """The weights and biases of linear layers, one below the other."""
-    biases = [linear.bias for linear in linears]
-    return torch.cat(tuple(linear.weight for linear in linears)), None if biases[0] is None else torch.cat(
-        tuple(biases)
-    )
+    weight = torch.cat([linear.weight for linear in linears])
+    return weight, None if linears[0].bias is None else torch.cat([linear.bias for linear in linears])
 
 
 def _fill_encoder_layer(spec: Any, layer: Any) -> None:

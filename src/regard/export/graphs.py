@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.position import LearnedPositions, Sinusoidal
-from regard.export.plain_attention import attention_reason
+from regard.export.plain_attention import check_plain, position_table
 from regard.inference.exportable import Exportable
 from regard.layers.text_pooling import pool
 from regard.models.bert import BERT, BERTMaskedLM
@@ -26,8 +25,9 @@ from regard.models.transfer.classifier import EncoderClassifier, ReleasedClassif
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transformer import Transformer
 
-# positions that are written for sinusoids, which have no table of their own
+# positions that are written for sinusoids
 LONGEST = 2048
+_FORMAT = "a graph"
 _IDS = ("batch", "length")
 _CACHE = (None, "batch", None, "past", None)
 _SOURCE = (None, "batch", None, "source", None)
@@ -50,12 +50,7 @@ class Positions(nn.Module):
 
     def __init__(self, place: nn.Module | None) -> None:
         super().__init__()
-        if isinstance(place, LearnedPositions):
-            table = place.table.weight.detach()
-        else:
-            assert isinstance(place, Sinusoidal)
-            table = place.encoding(torch.arange(LONGEST)).float()
-        self.register_buffer("table", table)
+        self.register_buffer("table", position_table(place, LONGEST))
         self.table: Tensor
 
     def forward(self, positions: Tensor) -> Tensor:  # "*b t" -> "*b t d"
@@ -201,12 +196,12 @@ def graphs_of(parts: Exportable) -> list[Graph]:
     """The graphs of a model; raises ValueError for a part that they do not have."""
     model = parts.model
     if isinstance(model, Transformer):
-        _check(model, model.source_place, model.target_place)
+        check_plain(_FORMAT, model, model.source_place, model.target_place)
         return _translator_graphs(model)
     if isinstance(model, GPT2):
         if model.stack.memory:
             raise ValueError(f"the memory of {model.stack.memory} tokens is not exported; train with memory=0")
-        _check(model, model.place)
+        check_plain(_FORMAT, model, model.place)
         return [_decoder_graph(model)]
     encoder = _encoder(model)
     if encoder is None:
@@ -215,7 +210,7 @@ def graphs_of(parts: Exportable) -> list[Graph]:
             "BERTMaskedLM, or a TextEmbedder or EncoderClassifier of the last layer"
         )
     bert, head, output = encoder
-    _check(bert, bert.place)
+    check_plain(_FORMAT, bert, bert.place)
     module = EncoderGraph(bert, head, model).eval()
     ids = torch.ones(3, 5, dtype=torch.long)
     # two tensors: one for both would be traced as one input
@@ -247,24 +242,16 @@ def _encoder(model: nn.Module) -> tuple[BERT, Callable[[Tensor, Tensor], Tensor]
     return None
 
 
-def _check(model: nn.Module, *places: nn.Module | None) -> None:
-    reason = attention_reason(model)
-    if reason is None and not all(isinstance(place, Sinusoidal | LearnedPositions) for place in places):
-        reason = "its positions are not added to the embeddings, by a table or sinusoids"
-    if reason is not None:
-        raise ValueError(f"a graph cannot express this {type(model).__name__}: {reason}; train it with other options")
-
-
 def _empty(layers: Any, attention: MultiHead, length: int) -> Tensor:
     return torch.zeros(len(layers), 3, attention.heads, length, attention.head_dim)
 
 
 def _decoder_graph(model: GPT2) -> Graph:
     layers: Any = model.stack.layers
-    past = _empty(layers, layers[0].attention, 4)
+    past, ids = _empty(layers, layers[0].attention, 4), torch.ones(3, 5, dtype=torch.long)
     inputs = {
-        "input_ids": torch.ones(3, 5, dtype=torch.long),
-        "attention_mask": torch.ones(3, 5, dtype=torch.long),
+        "input_ids": ids,
+        "attention_mask": ids.clone(),
         "past_mask": torch.ones(3, 4, dtype=torch.long),
         "past_keys": past,
         "past_values": past.clone(),
@@ -273,8 +260,9 @@ def _decoder_graph(model: GPT2) -> Graph:
         "input_ids": _IDS,
         "attention_mask": _IDS,
         "past_mask": ("batch", "past"),
+        "past_keys": _CACHE,
+        "past_values": _CACHE,
     }
-    axes |= {"past_keys": _CACHE, "past_values": _CACHE}
     module = DecoderGraph(model).eval()
     return Graph("decoder", module, inputs, axes, ("logits", "keys", "values"), len(module.positions.table))
 

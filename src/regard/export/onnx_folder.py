@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from regard.export.graph_files import write_about
-from regard.export.graphs import Graph, graphs_of
+from regard.export.graph_files import write_graphs
+from regard.export.graphs import Graph
 from regard.export.torch_program import program_of
 from regard.inference.exportable import Exportable
 
@@ -20,12 +20,7 @@ def write_onnx(parts: Exportable, folder: Path) -> Mapping[str, str]:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ImportError("--to onnx needs: pip install 'regard[export]'") from error
-    files = {}
-    for graph in graphs_of(parts):
-        name = f"{graph.name}.onnx"
-        _write(graph, folder / name)
-        files[name] = f"{', '.join(graph.inputs)} -> {', '.join(graph.outputs)}"
-    return files | write_about(parts, folder)
+    return write_graphs(parts, folder, ".onnx", _write)
 
 
 def _write(graph: Graph, path: Path) -> None:

@@ -1,12 +1,23 @@
-"""attention_reason: whether the heads of a model are those of the Transformer, which other formats have."""
+"""check_plain: raises for a model that has more than the Transformer, whose parts other formats have."""
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.normalizer import Softmax
+from regard.attn.terms.position import LearnedPositions, Sinusoidal
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Dot
+
+
+def check_plain(format: str, model: nn.Module, *places: nn.Module | None) -> None:
+    """Raises ValueError unless all heads are those of the Transformer, and `places` add positions to the embeddings."""
+    reason = attention_reason(model)
+    if reason is None and not all(isinstance(place, Sinusoidal | LearnedPositions) for place in places):
+        reason = "its positions are not added to the embeddings, by a table or sinusoids"
+    if reason is not None:
+        raise ValueError(f"{format} cannot express this {type(model).__name__}: {reason}; train it with other options")
 
 
 def attention_reason(model: nn.Module) -> str | None:
@@ -22,9 +33,16 @@ def attention_reason(model: nn.Module) -> str | None:
 
 def is_plain(attention: nn.Module) -> bool:
     """Whether an attention is softmax(q k / √d) v."""
-    is_dot = isinstance(attention, Attention) and type(attention.score) is Dot and attention.score.scale is None
-    if not is_dot or not isinstance(attention, Attention):
+    if not isinstance(attention, Attention) or attention.bias is not None or attention.mask is not None:
         return False
-    is_softmax = type(attention.normalize) is Softmax and attention.normalize.temperature == 1.0
-    has_rest = attention.bias is not None or attention.mask is not None or type(attention.read) is not WeightedSum
-    return is_softmax and not has_rest
+    score, normalize = attention.score, attention.normalize
+    is_softmax = type(normalize) is Softmax and normalize.temperature == 1.0
+    return type(score) is Dot and score.scale is None and is_softmax and type(attention.read) is WeightedSum
+
+
+def position_table(place: nn.Module | None, longest: int) -> Tensor:  # -> "t d"
+    """The vectors that `place` adds to embeddings: `longest` of sinusoids, which have no table of their own."""
+    if isinstance(place, LearnedPositions):
+        return place.table.weight.detach()
+    assert isinstance(place, Sinusoidal)
+    return place.encoding(torch.arange(longest)).float()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.export import Dim
 
-from regard.export.graph_files import write_about
-from regard.export.graphs import Graph, graphs_of
+from regard.export.graph_files import write_graphs
+from regard.export.graphs import Graph
 from regard.inference.exportable import Exportable
 
 if TYPE_CHECKING:
@@ -32,9 +32,4 @@ def program_of(graph: Graph) -> "ExportedProgram":
 
 def write_torch(parts: Exportable, folder: Path) -> Mapping[str, str]:
     """One .pt2 per graph: torch.export.load(path).module()(**inputs)."""
-    files = {}
-    for graph in graphs_of(parts):
-        name = f"{graph.name}.pt2"
-        torch.export.save(program_of(graph), folder / name)
-        files[name] = f"{', '.join(graph.inputs)} -> {', '.join(graph.outputs)}"
-    return files | write_about(parts, folder)
+    return write_graphs(parts, folder, ".pt2", lambda graph, path: torch.export.save(program_of(graph), path))
