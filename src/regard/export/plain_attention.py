@@ -27,7 +27,8 @@ def attention_reason(model: nn.Module) -> str | None:
             if module.rotate is not None:
                 return "its positions are rotary"
             if not is_plain(module.attention):
-                return f"its heads attend by {module.attention!r}, not by scaled dot products"
+                on_one_line = " ".join(repr(module.attention).split())
+                return f"its heads attend by {on_one_line}, not by scaled dot products"
     return None
 
 
