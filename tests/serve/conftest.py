@@ -8,15 +8,14 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import torch
+from tests.cli.conftest import LINES as LINES, pairs as pairs, train
 
-from regard.cli.main import main
 from regard.common.cancellation import check_cancelled
 from regard.inference.endpoint import Endpoint, PageSpec, Schema
 from regard.inference.limits import Limits
@@ -27,36 +26,22 @@ from regard.serve.server import address, listen, server
 from regard.tasks.loading import LoadedRun, load_run
 from regard.tasks.translate.endpoint import TranslateEndpoint
 
-LINES = [" ".join(word) for word in permutations("abcde", 3)]
-TINY = [
-    "--tokens",
-    "words",
-    "--width",
-    "6",
-    "--hidden",
-    "8",
-    "--batch",
-    "96",
-    "--threads",
-    "1",
-    "--schedule",
-    "constant",
-]
+TINY = "--tokens words --width 6 --hidden 8 --batch 96 --schedule constant --steps 4 --validate-every 2"
+
+
+def trained(out: Path, task: str, options: str, *words: object) -> Path:
+    """A new run, trained with one thread; the threads of this process are those of before."""
+    threads = torch.get_num_threads()
+    try:
+        return train(out, task, f"{options} --threads 1", *words)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(pairs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that reverses three words, badly; tests read it and leave it as it is."""
-    folder = tmp_path_factory.mktemp("served")
-    pairs = folder / "pairs.tsv"
-    pairs.write_text("".join(f"{line}\t{line[::-1]}\n" for line in LINES), encoding="utf-8")
-    args = ["train", "translate", "--train", str(pairs), *TINY, "--steps", "4", "--validate-every", "2"]
-    threads = torch.get_num_threads()
-    try:
-        assert main([*args, "--out", str(folder / "tiny")]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    return folder / "tiny"
+    return trained(tmp_path_factory.mktemp("served") / "tiny", "translate", TINY, "--train", pairs)
 
 
 @pytest.fixture(scope="session")
@@ -150,20 +135,25 @@ def read(served: Endpoint, body: dict[str, object]) -> Any:
     return served.read(validate(served.schema.request, body))
 
 
-def visit(
-    served: Endpoint, act: Callable[[httpx.AsyncClient], Awaitable[Any]], limits: Limits | None = None, **options: Any
-) -> Any:
-    """What `act` finds when it talks to the app of a task."""
+Act = Callable[[httpx.AsyncClient], Awaitable[Any]]
+
+
+def visit_models(models: Sequence[ServedModel], act: Act, **options: Any) -> Any:
+    """The result of `act`, which talks to the app of these models."""
 
     async def go() -> Any:
-        door = build([ServedModel(served, limits or getattr(served, "limits", Limits()))], **options)
-        app: Any = door.app
-        transport = httpx.ASGITransport(door, raise_app_exceptions=False)
+        service = build(models, **options)
+        app: Any = service.app
+        transport = httpx.ASGITransport(service, raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=60)
         async with app.router.lifespan_context(app), client:
             return await act(client)
 
     return asyncio.run(go())
+
+
+def visit(served: Endpoint, act: Act, limits: Limits | None = None, **options: Any) -> Any:
+    return visit_models([ServedModel(served, limits or getattr(served, "limits", Limits()))], act, **options)
 
 
 def post(served: Endpoint, body: Any, limits: Limits | None = None, **options: Any) -> httpx.Response:

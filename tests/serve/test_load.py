@@ -1,7 +1,6 @@
 """The load test itself: it counts what is right and catches what is wrong."""
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,13 +9,11 @@ import pytest
 import torch
 from benchmarks import serving
 from tests.product import first
-from tests.serve.conftest import Make, post
+from tests.serve.conftest import Make, post, running_models, trained
 
-from regard.cli.main import main
 from regard.inference.limits import Limits
 from regard.serve.rounding import noise_of
 from regard.serve.served_model import ServedModel
-from regard.serve.server import listen, server
 from regard.tasks.loading import load
 from regard.tasks.registry import TASKS
 
@@ -29,15 +26,8 @@ def here(translating: Make, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def service(run: Path, *options: str) -> Iterator[tuple[int, int]]:
         limits = {"batch": 1} if "--batch" in options else {}
         served = translating(**limits)
-        with listen("127.0.0.1", 0) as at:
-            made = server([ServedModel(served, served.limits)], host="127.0.0.1")
-            thread = threading.Thread(target=made.run, kwargs={"sockets": [at]})
-            thread.start()
-            try:
-                yield at.getsockname()[1], os.getpid()
-            finally:
-                made.should_exit = True
-                thread.join(20)
+        with running_models([ServedModel(served, served.limits)]) as (address, _):
+            yield int(address.rpartition(":")[2]), os.getpid()
 
     monkeypatch.setattr(serving, "service", service)
     threads = torch.get_num_threads()
@@ -106,11 +96,10 @@ RUNS = {
 @pytest.mark.parametrize("task", first(RUNS))
 def test_pictures_under_load(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer of a service of pictures is the one that the run gives alone."""
-    many = f"{RUNS[task]} --batch 400 --threads 1 --steps 1"
-    assert main(["train", task, *many.split(), "--out", str(tmp_path / "run")]) == 0
+    run = trained(tmp_path / "run", task, f"{RUNS[task]} --batch 400 --steps 1")
     monkeypatch.setattr(serving, "PICTURES", 9)
-    exchanges = serving.Served(tmp_path / "run").exchanges()
-    made = load(tmp_path / "run", device="cpu").endpoint(Limits(), run="tiny", step=1)
+    exchanges = serving.Served(run).exchanges()
+    made = load(run, device="cpu").endpoint(Limits(), run="tiny", step=1)
     images = {name for name, config in TASKS.items() if config.input_kind == "image" and config.is_served}
     assert set(serving.NAMES) == {"translate", *images}
     attended = ["maps" in exchange.answer["answers"][0] for exchange in exchanges]

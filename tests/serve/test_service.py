@@ -39,15 +39,11 @@ def test_it_answers_as_the_interpreter(service: Service, loaded: LoadedRun) -> N
     ("body", "status", "sentence"),
     [
         (b'{"text": "' + b"a" * 10_000_000 + b'"}', 413, "a body may have at most 1,000,000 bytes"),
-        (b"\xff" * 10_000_000, 413, "a body may have at most 1,000,000 bytes"),
-        (b'{"text": "\xff\xfe"}', 400, "the body must be UTF-8, but byte 0xff at position 11 is not"),
         (json.dumps({"text": "a " * 10_000}).encode(), 422, "text must have at most 4000 characters, got 20000"),
         (json.dumps({"text": "a " * 1_000}).encode(), 422, "text must have at most 200 tokens, got 1001"),
-        (b'{"text": "a", "beam": NaN}', 400, "NaN is not a JSON number"),
-        (b'{"text": "a", "beam": 1e400}', 422, "beam must be a whole number from 1 to 10, got inf"),
         (b"[" * 500_000, 400, "nested too deeply"),
     ],
-    ids=["10 MB", "10 MB of no text", "bad UTF-8", "10,000 tokens", "1,000 tokens", "NaN", "infinite", "deep"],
+    ids=["10 MB", "10,000 tokens", "1,000 tokens", "deep"],
 )
 def test_hard_bodies(body: bytes, status: int, sentence: str, service: Service) -> None:
     answer = httpx.post(f"{service.address}/v1/translate", content=body, headers=JSON, timeout=30)

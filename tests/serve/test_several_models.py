@@ -7,25 +7,12 @@ import httpx
 import pytest
 from tests.for_each import for_each
 from tests.serve import pictures
-from tests.serve.conftest import Gated, Make
+from tests.serve.conftest import Gated, Make, visit_models as visit
 from tests.serve.http.test_metrics import samples
 
 from regard.inference.limits import Limits
-from regard.serve.app import build
 from regard.serve.served_model import ServedModel, check_names
 from regard.serve.server import server
-
-
-def visit(models: list[ServedModel], act: Any, **options: Any) -> Any:
-    async def go() -> Any:
-        service = build(models, **options)
-        app: Any = service.app
-        transport = httpx.ASGITransport(service)
-        client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=60)
-        async with app.router.lifespan_context(app), client:
-            return await act(client)
-
-    return asyncio.run(go())
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
-from tests.serve.conftest import LINES
+from tests.serve.conftest import LINES, trained
 
-from regard.cli.main import main
 from regard.tasks.loading import LoadedRun, load_run
 
 TEXT_RUNS = {
@@ -61,13 +59,8 @@ def text_run(task: str, folder: Path) -> LoadedRun:
     (folder / "dialogues.tsv").write_text("".join(f"{w}\t{w[0]} a\t{w[-1]}\n" for w in words))
     turns = (f"{n}\t1\tfood?\t{w}\tfood={w[0]}\n" for n, w in enumerate(words))
     (folder / "turns.tsv").write_text("dialogue\tturn\tsystem\tuser\tinform\n" + "".join(turns))
-    options = [*TEXT_RUNS[task].format(folder).split(), "--threads", "1", "--steps", "2"]
-    threads = torch.get_num_threads()
-    try:
-        assert main(["train", task, *options, "--out", str(folder / task)]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    return load_run(folder / task, "best", "cpu")
+    run = trained(folder / task, task, f"{TEXT_RUNS[task].format(folder)} --steps 2")
+    return load_run(run, "best", "cpu")
 
 
 def _question(number: int, line: str) -> dict[str, Any]:

@@ -1,14 +1,12 @@
 """The page of language models in a browser: one sends a prompt and sees the text grow."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 from tests.serve.http.test_h11_timeouts import running
 from tests.serve.pages.conftest import Seen
 from tests.tasks.language_model.test_generation import predictor
-from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
 from regard.tasks.language_model.endpoint import GenerateEndpoint
@@ -20,11 +18,8 @@ def address() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
-def test_one_sends_a_prompt_and_sees_its_text(chromium: Any, address: str) -> None:
-    context = chromium.new_context(viewport={"width": 900, "height": 900})
-    seen = Seen(context.new_page(), address)
+def test_one_sends_a_prompt_and_sees_its_text(seen: Seen, address: str) -> None:
     page = seen.page
-    page.goto(address)
     assert page.title() == "Generate with tiny"
     assert page.evaluate("document.activeElement.id") == "text"
     assert not page.locator("#results").is_visible()
@@ -38,16 +33,13 @@ def test_one_sends_a_prompt_and_sees_its_text(chromium: Any, address: str) -> No
     assert page.locator("#continuation").text_content() == answer["text"]
     assert page.locator("#generated strong").text_content() == "the <b>\ncat"
     assert page.locator("#outcome").text_content().startswith(f"{answer['tokens']} tokens")
-    assert seen.complaints == []
     page.set_viewport_size({"width": 320, "height": 640})
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        assert violations(page) == []
-        assert overflow(page) == 0
+        seen.check_layout()
     page.fill("#text", "a" * 41)
     page.click("button")
     page.locator("#wrong:not(:empty)").wait_for()
     assert "text must have at most 40 characters" in page.locator("#wrong").text_content()
     assert not page.locator("#results").is_visible()
-    context.close()
-    assert all(url.startswith((f"{address}/", "data:")) for url in seen.requests)
+    seen.forget_refusals()

@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 from tests.product import first
 from tests.serve.http.test_h11_timeouts import running
-from tests.serve.pages.conftest import Seen
+from tests.serve.pages.conftest import OpenPage, Seen
 from tests.serve.pictures import captioner, drawn, endpoint, glimpse_classifier, packed, sent
-from tests.viz.looking import overflow, violations
 
 from regard.inference.limits import Limits
 from regard.tasks.shared.image_endpoint import ImageEndpoint
@@ -41,10 +40,9 @@ def dropped(seen: Seen, data: bytes, name: str = "a.png", kind: str = "image/png
     seen.page.wait_for_selector(READY)
 
 
-def asked(address: str, data: bytes) -> Any:
-    return httpx.post(f"{address}/v1/classify", json={"image": sent(data), "maps": True}, timeout=60).json()["answers"][
-        0
-    ]
+def asked(address: str, data: bytes, task: str = "classify") -> Any:
+    body = {"image": sent(data), "maps": True}
+    return httpx.post(f"{address}/v1/{task}", json=body, timeout=60).json()["answers"][0]
 
 
 def test_one_drops_a_picture_and_sees(seen: Seen) -> None:
@@ -124,9 +122,7 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
         dropped(seen, data, name, kind)
         assert seen.text("#wrong").startswith(sentence)
         assert not seen.page.locator("#results").is_visible()
-    # the browser notes that something was refused; the page itself says nothing
-    assert all("422" in complaint for complaint in seen.complaints)
-    seen.complaints.clear()
+    seen.forget_refusals()
     dropped(seen, packed(drawn(1)))
     assert seen.text("#wrong") == ""
     assert seen.page.locator("#results").is_visible()
@@ -168,31 +164,18 @@ def test_the_same_file_may_be_chosen_again(seen: Seen, tmp_path: Path) -> None:
     assert seen.page.locator("#results").is_visible()
 
 
-def test_a_model_that_does_not_say_where_it_looks(chromium: Any) -> None:
+def test_a_model_that_does_not_say_where_it_looks(open_page: OpenPage) -> None:
     with running(endpoint(None)) as (port, _):
-        context = chromium.new_context()
-        seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
-        seen.page.goto(seen.address)
+        seen = open_page(f"http://127.0.0.1:{port}")
         dropped(seen, packed(drawn(1)))
         assert seen.page.get_by_text("This model does not say where it looks").is_visible()
         assert seen.page.locator("#overlay canvas").is_visible()
         assert not seen.page.locator("#attention .legend").is_visible()
-        context.close()
-    assert seen.complaints == []
 
 
-def opened(chromium: Any, port: int) -> Seen:
-    made = Seen(chromium.new_context().new_page(), f"http://127.0.0.1:{port}")
-    made.page.goto(made.address)
-    return made
-
-
-def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:
-    with running(ImageEndpoint(glimpse_classifier(), Limits(), run="eye", step=1)) as (
-        port,
-        _,
-    ):
-        seen = opened(chromium, port)
+def test_a_path_of_glimpses_is_walked_through(open_page: OpenPage) -> None:
+    with running(ImageEndpoint(glimpse_classifier(), Limits(), run="eye", step=1)) as (port, _):
+        seen = open_page(f"http://127.0.0.1:{port}")
         assert seen.page.title() == "Classify pictures by glimpses with eye"
         dropped(seen, packed(drawn(1)))
         assert seen.page.locator("#chances tbody tr").count() == 3
@@ -200,17 +183,13 @@ def test_a_path_of_glimpses_is_walked_through(chromium: Any) -> None:
         seen.page.locator("#stepper").focus()
         seen.page.keyboard.press("ArrowRight")
         seen.page.wait_for_function("document.getElementById('overlay-status').textContent.startsWith('At step 2: ')")
-        seen.page.context.close()
-    assert seen.complaints == []
 
 
-def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:
+def test_a_sentence_is_told_word_by_word(open_page: OpenPage) -> None:
     with running(ImageEndpoint(captioner(), Limits(), run="teller", step=1)) as (port, _):
-        seen, data = opened(chromium, port), packed(drawn(1))
+        seen, data = open_page(f"http://127.0.0.1:{port}"), packed(drawn(1))
         dropped(seen, data)
-        got = httpx.post(f"{seen.address}/v1/caption", json={"image": sent(data), "maps": True}, timeout=60).json()[
-            "answers"
-        ][0]
+        got = asked(seen.address, data, "caption")
         assert seen.text("#outcome") == (got["text"] or "(nothing)").strip()
         assert not seen.page.locator("#chances").is_visible()
         assert seen.text("#overlay-status").startswith(
@@ -220,19 +199,12 @@ def test_a_sentence_is_told_word_by_word(chromium: Any) -> None:
             seen.page.locator("#stepper").fill("1")
             begins = "(word) => document.getElementById('overlay-status').textContent.startsWith(word)"
             seen.page.wait_for_function(begins, arg=f"At '{got['words'][1]}': ")
-        seen.page.context.close()
-    assert seen.complaints == []
 
 
 @pytest.mark.parametrize("scheme", first(["light", "dark"]))
-def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:
-    context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
-    seen = Seen(context.new_page(), address)
-    seen.page.goto(address)
+def test_it_fits_and_is_accessible(scheme: str, open_page: OpenPage, address: str) -> None:
+    seen = open_page(address, 320, 640, color_scheme=scheme)
     dropped(seen, packed(drawn(2, 200, 40)))
     seen.page.locator("#attention summary").click()
     seen.page.locator("#attention tbody tr").first.wait_for()
-    assert overflow(seen.page) == 0
-    assert violations(seen.page) == []
-    assert seen.complaints == []
-    context.close()
+    seen.check_layout()

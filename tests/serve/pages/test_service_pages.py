@@ -8,7 +8,7 @@ import pytest
 from tests.serve import pictures
 from tests.serve.conftest import Make, running_models
 from tests.serve.pages.conftest import Seen
-from tests.viz.looking import overflow, violations
+from tests.viz.looking import violations
 
 from regard.inference.limits import Limits
 from regard.serve.served_model import ServedModel
@@ -62,7 +62,6 @@ def test_the_documentation_is_drawn_and_asks(seen: Seen) -> None:
 @pytest.mark.parametrize("name", ["reverse", "digits"])
 def test_a_page_asks_for_the_token_once(name: str, seen: Seen) -> None:
     page = seen.page
-    page.goto(seen.address)
     page.get_by_role("link", name=name).click()
     page.wait_for_selector("#ask")
     if name == "reverse":
@@ -92,14 +91,11 @@ def test_index_documentation_and_the_question_for_a_token_are_accessible(scheme:
     page = seen.page
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 320, "height": 640})
-    page.goto(seen.address)
-    assert violations(page) == []
-    assert overflow(page) == 0
+    seen.check_layout()
     page.get_by_role("link", name="reverse").click()
     page.locator("#text").fill("c a b")
     page.wait_for_selector("#access")
-    assert violations(page) == []
-    assert overflow(page) == 0
+    seen.check_layout()
     page.goto(f"{seen.address}/docs")
     page.wait_for_selector("#operations-reverse-post_reverse_v1_translate_post")
     assert violations(page) == []

@@ -1,15 +1,13 @@
 """The page of texts in a browser: one types, sees the answer and the words tinted by each hop of attention."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 from tests.product import first
 from tests.serve.http.test_h11_timeouts import running
-from tests.serve.pages.conftest import Seen
+from tests.serve.pages.conftest import OpenPage, Seen
 from tests.serve.texts import text_endpoint
-from tests.viz.looking import overflow, violations
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +46,7 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
     seen.typed("a" * 41)
     assert seen.text("#wrong") == "the text must have at most 40 letters; send a shorter one"
     assert not seen.page.locator("#results").is_visible()
-    assert all("422" in complaint for complaint in seen.complaints)
-    seen.complaints.clear()
+    seen.forget_refusals()
     seen.page.locator("#text").fill("a")
     seen.page.wait_for_selector("#outcome:not(:empty)")
     assert seen.text("#wrong") == ""
@@ -58,25 +55,16 @@ def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
     assert seen.text("#outcome") == ""
 
 
-def test_a_model_without_attention(chromium: Any) -> None:
+def test_a_model_without_attention(open_page: OpenPage) -> None:
     with running(text_endpoint(attends=False)) as (port, _):
-        context = chromium.new_context()
-        seen = Seen(context.new_page(), f"http://127.0.0.1:{port}")
-        seen.page.goto(seen.address)
+        seen = open_page(f"http://127.0.0.1:{port}")
         seen.typed("a b")
         assert seen.page.get_by_text("This model has no attention, so there is nothing else to see.").is_visible()
         assert not seen.page.locator("#attention").is_visible()
-        context.close()
-    assert seen.complaints == []
 
 
 @pytest.mark.parametrize("scheme", first(["light", "dark"]))
-def test_it_fits_and_is_accessible(scheme: str, chromium: Any, address: str) -> None:
-    context = chromium.new_context(viewport={"width": 320, "height": 640}, color_scheme=scheme)
-    seen = Seen(context.new_page(), address)
-    seen.page.goto(address)
+def test_it_fits_and_is_accessible(scheme: str, open_page: OpenPage, address: str) -> None:
+    seen = open_page(address, 320, 640, color_scheme=scheme)
     seen.typed("a b c d")
-    assert overflow(seen.page) == 0
-    assert violations(seen.page) == []
-    assert seen.complaints == []
-    context.close()
+    seen.check_layout()
