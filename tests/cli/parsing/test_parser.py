@@ -254,33 +254,33 @@ def test_what_a_section_requires() -> None:
 
 
 @for_each(
-    ("args", "sentence"),
-    [
-        (["--widht", "3"], "unknown option --widht; did you mean --width? regard train --help lists the options"),
-        (["--log_evry", "3"], "unknown option --log_evry; did you mean --log-every? regard train --help lists the"),
-        (["-v"], "unknown option -v; regard train --help lists the options"),
-        (["--lr", "1", "--lr=2"], "--lr is given twice; give it once"),
-        (["--log-every", "1", "--log_every=2"], "--log-every is given twice; give it once"),
-        (["--steps", "abc"], "--steps must be a whole number, got 'abc'; write it in digits, such as 10"),
-        (["--steps=1e3"], "--steps must be a whole number, got '1e3'; write it in digits, such as 1000"),
-        (["--steps", "inf"], "--steps must be a whole number, got 'inf'; write it in digits, such as 10"),
-        (["--lr", "--steps", "3"], "--lr needs a number behind it; a value that begins with a dash is typed --lr=-…"),
-        (["--out", "-x"], "--out needs a value behind it; a value that begins with a dash is typed --out=-…"),
-        (["--train", "--", "a"], "--train needs a value behind it; a value that begins with a dash is typed --train"),
-        (["--betas", "0.9"], "--betas needs 2 values, each a number, got 1; give 2"),
-        (["--betas", "0.9", "x"], "--betas must be a number, got 'x'; write it in digits, such as 10"),
-        (["--tensorboard", "maybe"], "--tensorboard must be True or False, got 'maybe'; write one of them"),
-        (["--depths", "1", "x", "--model", "attentive"], "--depths must be a whole number, got 'x'; write it in"),
-        (["to"], "regard train takes no words beside its options, got 1; give 'to' behind an option; --help lists"),
-        (["--data", "datse"], "unknown --data 'datse'; did you mean 'dates'? known are: dates, reverse"),
-        (["--model", "recurent"], "unknown --model 'recurent'; did you mean 'recurrent'? known are: recurrent, att"),
-        (["--depths", "1", "2"], "--depths 1 2 belongs to --model attentive, not to recurrent; leave it out or choose"),
-        (["--model", "attentive", "--cell", "gru"], "--cell gru belongs to --model recurrent, not to attentive; leave"),
-    ],
+    ("words", "sentence"),
+    {
+        "--widht 3": "unknown option --widht; did you mean --width? regard train --help lists the options",
+        "--log_evry 3": "unknown option --log_evry; did you mean --log-every? regard train --help lists the",
+        "-v": "unknown option -v; regard train --help lists the options",
+        "--lr 1 --lr=2": "--lr is given twice; give it once",
+        "--log-every 1 --log_every=2": "--log-every is given twice; give it once",
+        "--steps abc": "--steps must be a whole number, got 'abc'; write it in digits, such as 10",
+        "--steps=1e3": "--steps must be a whole number, got '1e3'; write it in digits, such as 1000",
+        "--steps inf": "--steps must be a whole number, got 'inf'; write it in digits, such as 10",
+        "--lr --steps 3": "--lr needs a number behind it; a value that begins with a dash is typed --lr=-…",
+        "--out -x": "--out needs a value behind it; a value that begins with a dash is typed --out=-…",
+        "--train -- a": "--train needs a value behind it; a value that begins with a dash is typed --train",
+        "--betas 0.9": "--betas needs 2 values, each a number, got 1; give 2",
+        "--betas 0.9 x": "--betas must be a number, got 'x'; write it in digits, such as 10",
+        "--tensorboard maybe": "--tensorboard must be True or False, got 'maybe'; write one of them",
+        "--depths 1 x --model attentive": "--depths must be a whole number, got 'x'; write it in",
+        "to": "regard train takes no words beside its options, got 1; give 'to' behind an option; --help lists",
+        "--data datse": "unknown --data 'datse'; did you mean 'dates'? known are: dates, reverse",
+        "--model recurent": "unknown --model 'recurent'; did you mean 'recurrent'? known are: recurrent, att",
+        "--depths 1 2": "--depths 1 2 belongs to --model attentive, not to recurrent; leave it out or choose",
+        "--model attentive --cell gru": "--cell gru belongs to --model recurrent, not to attentive; leave",
+    }.items(),
 )
-def test_mistakes_are_one_sentence(args: list[str], sentence: str) -> None:
+def test_mistakes_are_one_sentence(words: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=".") as caught:
-        train(*args)
+        train(*words.split())
     assert str(caught.value).startswith(sentence)
 
 

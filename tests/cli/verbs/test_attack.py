@@ -1,6 +1,7 @@
 """regard attack: the accuracy of a run against the radius of an attack, and that of texts before and after one."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import get_args
 
@@ -78,33 +79,24 @@ def test_glimpses(regard: Regard, tmp_path: Path) -> None:
 
 
 @for_each(
-    ("args", "sentence"),
-    [
-        (
-            ["--eps", "8"],
-            "--eps must be more than 0 and at most 1, as pixels are from 0 to 1, got 8; 8 of 255 grey levels are --eps "
-            "0.0314",
-        ),
-        (["--points", "1"], "--points must be 2 or more, got 1; try --points 5"),
-        (["--count", "0"], "--count must be 1 or more, got 0; leave it out"),
-        (["--steps", "0"], "--steps must be 1 or more, got 0; leave it out"),
-        (
-            ["--attack", "square", "--steps", "5"],
-            "--steps 5 means nothing to --attack square; leave it out, or use --attack pgd or mi-fgsm or apgd-ce or "
-            "apgd-dlr",
-        ),
-        (["a text"], "RUN is a run of classify-image, which reads no texts; leave 'a text' out"),
-        (
-            ["--attack", "hotflip"],
-            "--attack hotflip changes the words of texts, and RUN is a run of classify-image; use --attack pgd or fgsm "
-            "or mi-fgsm or apgd-ce or apgd-dlr or square or worst",
-        ),
-        (["--attack", "pdg"], "unknown --attack 'pdg'; did you mean 'pgd'? known are: fgsm, pgd, mi-fgsm, "),
-        (["--curve", "curve.txt"], "unknown suffix of --curve '.txt'; known are: .png, .svg, .pdf"),
-    ],
+    ("words", "sentence"),
+    {
+        "--eps 8": "--eps must be more than 0 and at most 1, as pixels are from 0 to 1, got 8; 8 of 255 grey levels "
+        "are --eps 0.0314",
+        "--points 1": "--points must be 2 or more, got 1; try --points 5",
+        "--count 0": "--count must be 1 or more, got 0; leave it out",
+        "--steps 0": "--steps must be 1 or more, got 0; leave it out",
+        "--attack square --steps 5": "--steps 5 means nothing to --attack square; leave it out, or use --attack pgd "
+        "or mi-fgsm or apgd-ce or apgd-dlr",
+        "'a text'": "RUN is a run of classify-image, which reads no texts; leave 'a text' out",
+        "--attack hotflip": "--attack hotflip changes the words of texts, and RUN is a run of classify-image; use "
+        "--attack pgd or fgsm or mi-fgsm or apgd-ce or apgd-dlr or square or worst",
+        "--attack pdg": "unknown --attack 'pdg'; did you mean 'pgd'? known are: fgsm, pgd, mi-fgsm, ",
+        "--curve curve.txt": "unknown suffix of --curve '.txt'; known are: .png, .svg, .pdf",
+    }.items(),
 )
-def test_wrong_input_is_one_sentence(args: list[str], sentence: str, refused: Refused, gated: Path) -> None:
-    assert refused("attack", gated, *args).startswith(sentence.replace("RUN", str(gated)))
+def test_wrong_input_is_one_sentence(words: str, sentence: str, refused: Refused, gated: Path) -> None:
+    assert refused("attack", gated, *shlex.split(words)).startswith(sentence.replace("RUN", str(gated)))
 
 
 def test_runs_that_cannot_be_attacked(refused: Refused, tmp_path: Path) -> None:

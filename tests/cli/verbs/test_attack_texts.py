@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -113,34 +114,25 @@ def test_nothing_broken_is_no_picture(regard: Regard, topics: Path, tmp_path: Pa
 
 
 @for_each(
-    ("args", "sentence"),
-    [
-        (["--k", "0"], "--k must be 1 or more, got 0; try --k 64"),
-        (["--flips", "0"], "--flips must be 1 or more, got 0; try --flips 3"),
-        (
-            ["--attack", "pgd"],
-            "--attack pgd changes the pixels of images, and RUN is a run of classify-text; use --attack hotflip or "
-            "triggers or characters",
-        ),
-        (
-            ["--attack", "triggers", "--flips", "2"],
-            "--flips 2 means nothing to --attack triggers; leave it out, or use --attack hotflip",
-        ),
-        (
-            ["--attack", "triggers", "--beam", "2"],
-            "--beam 2 means nothing to --attack triggers; leave it out, or use --attack hotflip or characters",
-        ),
-        (["--cosine", "2"], "--cosine must be from -1 to 1, got 2.0; try --cosine 0.5"),
-        ([" "], "inputs must be texts with a token at least, and text 1 is ' '; leave it out"),
-        (
-            ["good", "--count", "3"],
-            "--count chooses held-out texts, and 'good' is typed to be attacked instead; leave one of them out",
-        ),
-        (["--eps", "0.1"], "--eps is an option of classify-image and glimpse, not of this task; "),
-    ],
+    ("words", "sentence"),
+    {
+        "--k 0": "--k must be 1 or more, got 0; try --k 64",
+        "--flips 0": "--flips must be 1 or more, got 0; try --flips 3",
+        "--attack pgd": "--attack pgd changes the pixels of images, and RUN is a run of classify-text; use --attack "
+        "hotflip or triggers or characters",
+        "--attack triggers --flips 2": "--flips 2 means nothing to --attack triggers; leave it out, or use --attack "
+        "hotflip",
+        "--attack triggers --beam 2": "--beam 2 means nothing to --attack triggers; leave it out, or use --attack "
+        "hotflip or characters",
+        "--cosine 2": "--cosine must be from -1 to 1, got 2.0; try --cosine 0.5",
+        "' '": "inputs must be texts with a token at least, and text 1 is ' '; leave it out",
+        "good --count 3": "--count chooses held-out texts, and 'good' is typed to be attacked instead; leave one of "
+        "them out",
+        "--eps 0.1": "--eps is an option of classify-image and glimpse, not of this task; ",
+    }.items(),
 )
-def test_wrong_input_is_one_sentence(args: list[str], sentence: str, refused: Refused, topics: Path) -> None:
-    assert refused("attack", topics, *args).startswith(sentence.replace("RUN", str(topics)))
+def test_wrong_input_is_one_sentence(words: str, sentence: str, refused: Refused, topics: Path) -> None:
+    assert refused("attack", topics, *shlex.split(words)).startswith(sentence.replace("RUN", str(topics)))
 
 
 def test_a_bag_of_words_has_no_vectors(regard: Regard, refused: Refused, topics: Path, tmp_path: Path) -> None:
@@ -151,32 +143,19 @@ def test_a_bag_of_words_has_no_vectors(regard: Regard, refused: Refused, topics:
 
 
 @for_each(
-    ("args", "sentence"),
-    [
-        (
-            [],
-            "an attack on a translator needs a word, --target-word or --forbidden-word, and neither is given; type one "
-            "of them",
-        ),
-        (
-            ["--target-word", "a", "--forbidden-word", "b"],
-            "an attack on a translator needs a word, --target-word or --forbidden-word, and both are given; type one "
-            "of them",
-        ),
-        (
-            ["--target-word", "a b"],
-            "--target-word must be one word, got 'a b'; type a word of the translation, without spaces",
-        ),
-        (
-            ["--forbidden-word", ""],
-            "--forbidden-word must be one word, got ''; type a word of the translation, without spaces",
-        ),
-        (
-            ["--target-word", "⁂"],
-            "the word '⁂' is not in the vocabulary of translations, so none can have it; name a word of the training "
-            "targets",
-        ),
-    ],
+    ("words", "sentence"),
+    {
+        "": "an attack on a translator needs a word, --target-word or --forbidden-word, and neither is given; type "
+        "one of them",
+        "--target-word a --forbidden-word b": "an attack on a translator needs a word, --target-word or "
+        "--forbidden-word, and both are given; type one of them",
+        "--target-word 'a b'": "--target-word must be one word, got 'a b'; type a word of the translation, without "
+        "spaces",
+        "--forbidden-word ''": "--forbidden-word must be one word, got ''; type a word of the translation, without "
+        "spaces",
+        "--target-word '⁂'": "the word '⁂' is not in the vocabulary of translations, so none can have it; name a word "
+        "of the training targets",
+    }.items(),
 )
-def test_words_of_translations(args: list[str], sentence: str, refused: Refused, trained: Path) -> None:
-    assert refused("attack", trained, *args) == sentence
+def test_words_of_translations(words: str, sentence: str, refused: Refused, trained: Path) -> None:
+    assert refused("attack", trained, *shlex.split(words)) == sentence

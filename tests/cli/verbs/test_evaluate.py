@@ -50,20 +50,20 @@ def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
 
 
 @for_each(
-    ("args", "sentence"),
-    [
-        (["--beam", "0"], "--beam must be 1 or more, got 0; try --beam 5"),
-        (["--threads", "0"], "--threads must be 1 or more, got 0; leave it out"),
-        (["--draws", "5"], "--draws is an option of glimpse, not of this task; regard evaluate --help lists the"),
-        (["--split", "valid", "--test", "x"], "--split valid and --test x exclude each other; give one of them"),
-        (["--beam", "1", "--length-penalty", "2"], "--length-penalty 2.0 means nothing to --beam 1; raise --beam"),
-        (["--test", "nix"], "there is no file nix"),
-        (["--out", "."], "--out . is a folder; name a file, such as outputs.txt"),
-        (["--out", "nix/x"], "--out nix/x: there is no folder nix; make it, or name another file"),
-    ],
+    ("words", "sentence"),
+    {
+        "--beam 0": "--beam must be 1 or more, got 0; try --beam 5",
+        "--threads 0": "--threads must be 1 or more, got 0; leave it out",
+        "--draws 5": "--draws is an option of glimpse, not of this task; regard evaluate --help lists the",
+        "--split valid --test x": "--split valid and --test x exclude each other; give one of them",
+        "--beam 1 --length-penalty 2": "--length-penalty 2.0 means nothing to --beam 1; raise --beam",
+        "--test nix": "there is no file nix",
+        "--out .": "--out . is a folder; name a file, such as outputs.txt",
+        "--out nix/x": "--out nix/x: there is no folder nix; make it, or name another file",
+    }.items(),
 )
-def test_wrong_input_is_one_sentence(args: list[str], sentence: str, refused: Refused, trained: Path) -> None:
-    assert refused("evaluate", trained, *args).startswith(sentence)
+def test_wrong_input_is_one_sentence(words: str, sentence: str, refused: Refused, trained: Path) -> None:
+    assert refused("evaluate", trained, *words.split()).startswith(sentence)
 
 
 def test_inputs_are_not_overwritten(refused: Refused, trained: Path, pairs: Path, tmp_path: Path) -> None:

@@ -159,35 +159,33 @@ def test_embedded_data_and_a_folder_named_after_the_time(
 
 
 @for_each(
-    ("args", "sentence"),
-    [
-        (["--train", "nix.tsv"], "nix.tsv, which --train names; name one that is there"),
-        (["--train", "PAIRS", "--valid", "nix.tsv"], "nix.tsv, which --valid names; name one that is there"),
-        (["--train", "latin.tsv"], "latin.tsv:2: byte 0xfc at place 2 is not UTF-8; convert it"),
-        (["--train", "a", "b", "c"], "train must be one .tsv file or two text files, got 3; join them first"),
-        (["--data", "dates", "--train", "a"], "exclude each other; give one of them"),
-        (["--attention", "dot", "--decoder", "fixed"], "--attention dot has no place in --decoder fixed"),
-        (["--attention", "entmx", "--train", "PAIRS"], "unknown --attention 'entmx'; did you mean 'entmax'?"),
-        (
-            ["--attention", "bahdanau"],
-            "--attention bahdanau is a decoder, whose attention is 'additive'; give --decoder bahdanau and leave",
-        ),
-        (["--attention", "bidaf", "--train", "PAIRS"], "AttentionFlow"),
-        (["--heads", "2"], "--heads 2 belongs to --model transformer, not to seq2seq"),
-        (["--glimpses", "3"], "--glimpses is an option of glimpse, not of this task; regard train translate --help"),
-        (["--data", "dates", "--width", "100000000"], "--width 100000000 makes a model of "),
-        (["--lr", "-1"], "--lr must be positive and finite, got -1.0; try --lr 0.001"),
-        (["--train", "PAIRS", "--out", "PAIRS"], "is a file, and a run is a folder; take another name"),
-    ],
+    ("words", "sentence"),
+    {
+        "--train nix.tsv": "nix.tsv, which --train names; name one that is there",
+        "--train PAIRS --valid nix.tsv": "nix.tsv, which --valid names; name one that is there",
+        "--train latin.tsv": "latin.tsv:2: byte 0xfc at place 2 is not UTF-8; convert it",
+        "--train a b c": "train must be one .tsv file or two text files, got 3; join them first",
+        "--data dates --train a": "exclude each other; give one of them",
+        "--attention dot --decoder fixed": "--attention dot has no place in --decoder fixed",
+        "--attention entmx --train PAIRS": "unknown --attention 'entmx'; did you mean 'entmax'?",
+        "--attention bahdanau": "--attention bahdanau is a decoder, whose attention is 'additive'; give --decoder "
+        "bahdanau and leave",
+        "--attention bidaf --train PAIRS": "AttentionFlow",
+        "--heads 2": "--heads 2 belongs to --model transformer, not to seq2seq",
+        "--glimpses 3": "--glimpses is an option of glimpse, not of this task; regard train translate --help",
+        "--data dates --width 100000000": "--width 100000000 makes a model of ",
+        "--lr -1": "--lr must be positive and finite, got -1.0; try --lr 0.001",
+        "--train PAIRS --out PAIRS": "is a file, and a run is a folder; take another name",
+    }.items(),
 )
 def test_wrong_input_is_one_sentence(
-    args: list[str], sentence: str, refused: Refused, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, sentence: str, refused: Refused, pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("latin.tsv").write_bytes(b"a\tb\n\xe4\xfc\tb\n".replace(b"\xe4", b"x"))
-    run = [] if "--out" in args else ["--out", "run"]
-    words = [pairs if word == "PAIRS" else word for word in args]
-    assert sentence in refused(*NEW, *words, "--hidden", 6, "--minutes", 1e-6, *run)
+    run = [] if "--out" in words else ["--out", "run"]
+    args = [pairs if word == "PAIRS" else word for word in words.split()]
+    assert sentence in refused(*NEW, *args, "--hidden", 6, "--minutes", 1e-6, *run)
     assert not Path("run").exists()
 
 

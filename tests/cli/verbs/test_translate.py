@@ -297,21 +297,21 @@ def test_a_note_about_one_is_in_the_singular(regard: Regard, trained: Path, monk
 
 
 @for_each(
-    ("args", "sentence"),
-    [
-        (["a", "--file", "x"], "--file x and the text 'a' exclude each other; give one of them"),
-        (["-", "a"], "- reads all text from stdin, so it must stand alone; leave the other words out"),
-        (["a", "--sample", "--beam", "3"], "--beam 3 means nothing with --sample; leave one of them out"),
-        (["a", "--top-k", "3"], "--top-k 3 means nothing without --sample; add --sample or leave it out"),
-        (["a", "--length-penalty", "inf"], "--length-penalty must be from -10 to 10, got inf; try --length-penalty 1"),
-        (["a", "--nbest", "6"], "--nbest 6 exceeds --beam 5; raise --beam"),
-        (["a", "--picture", "x.doc"], "unknown suffix of --picture '.doc'; known are: .html, .png, .svg"),
-        (["a", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
-        (["--file", "nix"], "there is no file nix"),
-    ],
+    ("words", "sentence"),
+    {
+        "a --file x": "--file x and the text 'a' exclude each other; give one of them",
+        "- a": "- reads all text from stdin, so it must stand alone; leave the other words out",
+        "a --sample --beam 3": "--beam 3 means nothing with --sample; leave one of them out",
+        "a --top-k 3": "--top-k 3 means nothing without --sample; add --sample or leave it out",
+        "a --length-penalty inf": "--length-penalty must be from -10 to 10, got inf; try --length-penalty 1",
+        "a --nbest 6": "--nbest 6 exceeds --beam 5; raise --beam",
+        "a --picture x.doc": "unknown suffix of --picture '.doc'; known are: .html, .png, .svg",
+        "a --weights average": "has no average.safetensors yet; try --weights best",
+        "--file nix": "there is no file nix",
+    }.items(),
 )
-def test_wrong_input_is_one_sentence(args: list[str], sentence: str, refused: Refused, trained: Path) -> None:
-    assert sentence in refused("translate", trained, *args)
+def test_wrong_input_is_one_sentence(words: str, sentence: str, refused: Refused, trained: Path) -> None:
+    assert sentence in refused("translate", trained, *words.split())
 
 
 def test_a_damaged_run(regard: Regard, refused: Refused, trained: Path, tmp_path: Path) -> None:
