@@ -19,12 +19,18 @@ from regard.export.transformers_folder import mapped_model
 from regard.inference.predictor import Predictor
 
 
-@for_each(("format", "library"), [("ctranslate2", "ctranslate2"), ("onnx", "onnxscript")])
+@for_each(
+    ("library", "format", "sentence"),
+    [
+        ("ctranslate2", "ctranslate2", "--to ctranslate2 needs: pip install 'regard[export]'"),
+        ("onnxscript", "onnx", "--to onnx needs: pip install 'regard[export]'"),
+    ],
+)
 def test_formats_are_installed_by_an_extra(
-    format: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: str, format: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ImportError, match=re.escape(f"--to {format} needs: pip install 'regard[export]'")):
+    with pytest.raises(ImportError, match=re.escape(sentence)):
         export(predictors.language_model().exportable(), tmp_path / "out", format)
 
 

@@ -300,9 +300,11 @@ def test_an_empty_path(refused: Refused, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_a_named_pipe_as_a_record(refused: Refused, tmp_path: Path) -> None:
-    sentence = f"{tmp_path}/run.json is no file; {{}} it, or name the folder of a training"
-    (tmp_path / "run.json").mkdir()
-    assert refused("train", "--resume", tmp_path) == sentence.format("restore")
-    (tmp_path / "run.json").rmdir()
-    os.mkfifo(tmp_path / "run.json")
-    assert refused("train", "--resume", tmp_path) == sentence.format("remove")
+    record = tmp_path / "run.json"
+    record.mkdir()
+    sentence = f"{record} is no file; restore it, or name the folder of a training"
+    assert refused("train", "--resume", tmp_path) == sentence
+    record.rmdir()
+    os.mkfifo(record)
+    sentence = f"{record} is no file; remove it, or name the folder of a training"
+    assert refused("train", "--resume", tmp_path) == sentence
