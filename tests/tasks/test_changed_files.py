@@ -280,3 +280,15 @@ def test_examples_that_files_share_are_counted(name: str, tmp_path: Path) -> Non
     # some of the images or clips of a folder are validated on
     assert (0 < evaluation.facts["trained_on"] < 11) if name in FOLDERS else evaluation.facts["trained_on"] == 10
     assert evaluation.notes[0].startswith("Warning: the run was trained on ")
+
+
+@pytest.mark.parametrize("name", [name for name in FILE_TASKS if name != "translate"])
+def test_a_run_is_resumed_with_its_own_data_alone(name: str, tmp_path: Path) -> None:
+    """The same files leave the same problem; others are refused."""
+    config, run = config_of(name, tmp_path), tmp_path / "run"
+    run.mkdir()
+    first, again = (config.prepare(run, new) for new in (True, False))
+    assert first.summary == again.summary
+    FILE_TASKS[name].write(tmp_path, range(1, COUNT + 1))
+    with pytest.raises(ValueError, match=r"(has|have) changed.*; put the files back as they were, or train in another"):
+        config.prepare(run, new=False)

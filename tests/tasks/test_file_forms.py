@@ -150,11 +150,11 @@ def test_scripts_are_read_and_validated(name: str, tmp_path: Path, monkeypatch: 
 # an answer, a tag or a class for all examples leaves nothing to learn; a value of a slot does not
 ONE_CLASS = {
     "answer": "has one answer, 'a', so there is nothing to learn",
-    "classify-text": "has one class, 'a', so there is nothing to learn",
+    "classify-text": "has one class, 'a', so there is nothing to learn; give texts of another class as well",
     "match": "has one class, 'a', so there is nothing to learn",
     "tag": "has one tag, 'a', so there is nothing to learn",
     "classify-clip": "holds one class, a, and there is nothing to tell apart",
-    "classify-image": "holds one class, a, and there is nothing to tell apart",
+    "classify-image": "holds one class, a, and there is nothing to tell apart; put images of another into a folder",
     "glimpse": "holds one class, a, and there is nothing to tell apart",
 }
 

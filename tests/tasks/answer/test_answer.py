@@ -16,7 +16,7 @@ from regard.inference.predictor import labelled_recording
 from regard.tasks.answer.baseline import last_named
 from regard.tasks.answer.data import EncodedQuestions, StoryEncoder, insert_empty, plan_questions, read
 from regard.tasks.answer.options import Answer
-from regard.tasks.answer.predictor import AnswerPredictor, story_text
+from regard.tasks.answer.predictor import AnswerPredictor
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
 
@@ -89,21 +89,6 @@ def test_all_tasks_of_a_folder_with_a_table(run: Path, capsys: pytest.CaptureFix
     assert main(["evaluate", str(run)]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"qa1_where: error \d+\.\d % of 30, support .* %; bag of words .* %, last answer named", printed)
-
-
-def test_every_answer_alone_in_a_batch_and_in_any_order(predictor: AnswerPredictor) -> None:
-    texts = [story_text(question, "qa1_where") for question in where(20, 5)]
-    texts += [story_text(question, "qa2_whether") for question in whether(9, 6)]
-    together = predictor.predict(texts)
-    order = random.Random(0).sample(range(len(texts)), len(texts))
-    shuffled = predictor.predict([texts[n] for n in order])
-    for n, (text, output) in enumerate(zip(texts, together, strict=True)):
-        for other in (predictor.predict([text])[0], shuffled[order.index(n)]):
-            assert predictor.text(other) == predictor.text(output)
-            for a, b in ((other.probabilities, output.probabilities),):
-                assert [name for name, _ in a] == [name for name, _ in b]
-                np.testing.assert_allclose([p for _, p in a], [p for _, p in b], atol=1e-5)
-            np.testing.assert_allclose(other.hops, output.hops, atol=1e-5)
 
 
 def test_the_answer_has_a_runner_up_and_the_sentences_of_every_hop(predictor: AnswerPredictor) -> None:
@@ -279,17 +264,6 @@ def test_the_last_answer_named() -> None:
     assert last_named(questions, PLACES, "park") == [place, "park"]
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"test": ("x",)}, "belongs to stories of your own; give train as well"),
-    ],
-)
-def test_wrong_options(options: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(sentence)):
-        Answer.of(**options)
-
-
 def test_a_task_with_one_answer_and_other_tasks_than_those_to_start_from(
     folder: Path, run: Path, tmp_path: Path
 ) -> None:
@@ -302,16 +276,6 @@ def test_a_task_with_one_answer_and_other_tasks_than_those_to_start_from(
         ValueError, match="the run starts from one of the tasks qa1_where, qa2_whether, and has qa1_where"
     ):
         list(events)
-
-
-def test_changed_stories_are_noticed(folder: Path, tmp_path: Path) -> None:
-    write_babi(where(30, 3), tmp_path / "mine.txt")
-    task = Answer.of(train=(tmp_path / "mine.txt",), **SMALL)
-    *_, last = fit(task, tmp_path / "run", TrainingConfig(steps=1, threads=1, device="cpu"))
-    assert last.reason == "done"
-    write_babi(where(30, 4), tmp_path / "mine.txt")
-    with pytest.raises(ValueError, match="the train data of .* has changed: it had .* questions"):
-        task.prepare(tmp_path / "run", new=False)
 
 
 def test_a_memory_that_is_too_small_gives_a_warning(folder: Path, tmp_path: Path) -> None:

@@ -43,21 +43,6 @@ def captioner(captions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_training_goes_on(regard: Regard, captions: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    files = ("--train", captions / "all.tsv", "--valid", captions / "all.tsv")
-    ran = regard("train", "caption", *TINY, *files, "--attention", "hard", "--steps", 2, "--log-every", 1, "--out", run)
-    assert ran.code == 0
-    assert "12 captions of 6 images to train on, 6 images to validate" in ran.out
-    assert "tokens/s" in ran.out
-    assert f"Next: regard predict {run} PICTURE --picture words.png, or regard evaluate {run}" in ran.out
-    assert regard("train", "--resume", run, "--steps", 3).code == 0
-    told = json.loads(regard("evaluate", run, "--json", "--beam", 1).out)
-    assert told["pictures"] == 6
-    assert told["scores"].keys() == {"bleu"}
-    assert told["beam"] == 1
-
-
 def test_evaluate(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:
     ran = regard("evaluate", captioner, "--test", captions / "all.tsv", "--out", tmp_path / "said.txt")
     assert ran.code == 0
@@ -109,40 +94,6 @@ def test_captions_without_spaces_are_scored_as_translations_are(regard: Regard, 
     )
     values, _ = caption_scores(captioner, problem.valid, Greedy(), cut=problem.bleu)
     assert values["bleu"] == pytest.approx(100)
-
-
-def test_predict(regard: Regard, captions: Path, captioner: Path, tmp_path: Path) -> None:
-    one, other = captions / "0.png", captions / "1.png"
-    ran = regard("predict", captioner, one, other)
-    assert ran.code == 0
-    assert [line.split("\t")[0] for line in ran.out.splitlines()] == [str(one), str(other)]
-    told = json.loads(regard("predict", captioner, one, "--json", "--top", 3).out)
-    assert len(told["captions"]) == 3
-    assert told["captions"][0]["score"] >= told["captions"][2]["score"]
-    drawn = [tmp_path / name for name in ("a.png", "b.png")]
-    for path in drawn:
-        assert regard("predict", captioner, one, "--picture", path).code == 0
-    assert drawn[0].read_bytes() == drawn[1].read_bytes()
-    assert drawn[0].read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ["{one}", "{one}", "--picture", "{out}"],
-            "--picture draws the attention behind one output, and 2 are",
-        ),
-        ([], "name an input, or several, behind the run: each is one image"),
-        (["nothing.png"], "there is no file nothing.png; name a picture that is there"),
-    ],
-)
-def test_what_cannot_be_is_said(
-    regard: Regard, captions: Path, captioner: Path, tmp_path: Path, words: list[str], said: str
-) -> None:
-    ran = regard("predict", captioner, *[w.format(one=captions / "0.png", out=tmp_path / "a.png") for w in words])
-    assert ran.code == 2
-    assert said in ran.err
 
 
 def test_other_sizes_are_told(regard: Regard, captioner: Path, tmp_path: Path) -> None:
@@ -199,13 +150,3 @@ def test_the_attention_of_a_run_is_replaced(tmp_path: Path) -> None:
     assert task_of(chosen, "--attention", "hard") == chosen
     with pytest.raises(ValueError, match="expected=0.7 belongs to attention='hard', not to 'soft'"):
         task_of(chosen, "--attention", "soft")
-
-
-def test_compare(captions: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    files = ["--train", str(captions / "all.tsv"), "--valid", str(captions / "all.tsv")]
-    command = ["compare", "caption", "--attention", "soft,hard", *TINY, *files, "--steps", "2", "--out", str(out)]
-    assert main(command) == 0
-    said = capfd.readouterr().out
-    assert "captions of all.tsv, 2 steps each; the best validation, by bleu." in said
-    assert set(json.loads((out / "results.json").read_text())) == {"soft", "hard"}

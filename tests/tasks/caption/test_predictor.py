@@ -15,19 +15,6 @@ def images(count: int = 4) -> list[ImageInput]:
     return [ImageInput(image) for image in pixels]
 
 
-def test_a_batch_is_predicted_as_its_images_alone() -> None:
-    predictor, inputs = captioner(), images()
-    outputs = predictor.predict(inputs, PredictCaptions(top=3))
-    for given, output in zip(inputs, outputs, strict=True):
-        (alone,) = predictor.predict([given], PredictCaptions(top=3))
-        assert predictor.text(alone) == predictor.text(output)
-        found = predictor.json(output)["captions"]
-        assert [caption["caption"] for caption in found] == [each.text for each in alone.hypotheses]
-        assert found[0]["score"] >= found[1]["score"] >= found[2]["score"]
-        assert found[0]["log_prob"] == pytest.approx(alone.best.log_prob, abs=1e-5)
-    assert predictor.predict([]) == []
-
-
 def test_the_loss_of_its_own_caption_is_its_log_probability() -> None:
     predictor, inputs = captioner(longest=30), images(3)
     outputs = predictor.predict(inputs, PredictCaptions(top=3))

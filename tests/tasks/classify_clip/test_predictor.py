@@ -35,20 +35,6 @@ def classifier(is_signal: bool = False, **options: object) -> ClipClassifier:
     return ClipClassifier(model.eval(), facts, lambda: splits(is_signal))
 
 
-@pytest.mark.parametrize("is_signal", [False, True])
-def test_a_batch_is_predicted_as_its_clips_alone(is_signal: bool) -> None:
-    predictor = classifier(is_signal)
-    inputs = [ClipInput(clip) for clip in splits(is_signal).test.clips]
-    for given, output in zip(inputs, predictor.predict(inputs), strict=True):
-        (alone,) = predictor.predict([given])
-        assert dict(alone.classes) == pytest.approx(dict(output.classes), abs=1e-6)
-    rows = predictor.probabilities([given.clip for given in inputs])
-    assert [dict(zip(predictor.classes, row, strict=True)) for row in rows.tolist()] == [
-        pytest.approx(dict(output.classes), abs=1e-6) for output in predictor.predict(inputs)
-    ]
-    assert predictor.predict([]) == []
-
-
 def test_text_json_and_growing() -> None:
     predictor = classifier(causal=True)
     given = predictor.read("test:1")

@@ -37,19 +37,6 @@ def test_training_says_what_it_counts(regard: Regard, tmp_path: Path) -> None:
     assert regard("train", "--resume", tmp_path / "run", "--steps", 4).code == 0
 
 
-def test_evaluate(regard: Regard, classifier: Path, tmp_path: Path) -> None:
-    ran = regard("evaluate", classifier)
-    assert ran.code == 0
-    assert ran.out.startswith("accuracy  ")
-    assert "images, the test split, in " in ran.out
-    assert "hardest classes: " in ran.out
-    told = json.loads(regard("evaluate", classifier, "--json", "--split", "valid", "--out", tmp_path / "said").out)
-    assert told["split"] == "valid"
-    lines = (tmp_path / "said").read_text().splitlines()
-    assert len(lines) == told["images"]
-    assert set(lines) <= set("0123456789")
-
-
 def test_predict(regard: Regard, classifier: Path, tmp_path: Path) -> None:
     for name, mode in (("a.png", "L"), ("b.png", "RGB")):
         Image.new(mode, (20, 13), 90 if mode == "L" else (1, 2, 3)).save(tmp_path / name)
@@ -172,12 +159,6 @@ def test_wrong_input_is_one_sentence(regard: Regard, classifier: Path, args: lis
     assert ran.code == 2
     assert re.search(said, ran.err), ran.err
     assert "Traceback" not in ran.err
-
-
-def test_gates_are_listed(regard: Regard) -> None:
-    ran = regard("list", "gates")
-    assert ran.code == 0
-    assert "  simam" in ran.out
 
 
 def test_a_run_of_a_later_version(regard: Regard, classifier: Path, tmp_path: Path) -> None:

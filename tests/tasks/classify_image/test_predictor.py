@@ -22,17 +22,6 @@ def images(count: int = 5) -> list[ImageInput]:
     return [ImageInput(image) for image in pixels]
 
 
-def test_a_batch_is_predicted_as_its_images_alone() -> None:
-    predictor = classifier("non-local")
-    inputs = images()
-    together = predictor.predict(inputs)
-    for given, output in zip(inputs, together, strict=True):
-        (alone,) = predictor.predict([given])
-        assert [name for name, _ in alone.classes] == [name for name, _ in output.classes]
-        assert [p for _, p in alone.classes] == pytest.approx([p for _, p in output.classes], abs=1e-6)
-    assert predictor.predict([]) == []
-
-
 def test_probabilities_text_and_json() -> None:
     predictor = classifier()
     (given,) = images(1)

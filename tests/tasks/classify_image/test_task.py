@@ -20,7 +20,6 @@ from regard.tasks.shared.classification import IMAGE_SCORES, class_scores
 from regard.tasks.shared.image_data import (
     ImageStats,
     class_probabilities,
-    load_training_images,
     random_shift,
     read_held_out,
     read_split,
@@ -277,24 +276,6 @@ def test_facts_that_are_none(tmp_path: Path, text: str | None, said: str) -> Non
         ClassifyImage.of().load().predictor(tmp_path)
 
 
-@for_each(
-    ("options", "said"),
-    [
-        ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
-        ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to images of your own; give train=FOLDER as well"),
-        ({"model": "columns"}, "unknown model 'columns'; known are: convnet, rows"),
-        ({"model": "rows", "gate": "se"}, "gate='se' belongs to model='convnet', not to 'rows'; leave it out"),
-        ({"model": "rows", "depths": (1, 1)}, "depths=\\(1, 1\\) belongs to model='convnet', not to 'rows'"),
-        ({"heads": 2}, "heads=2 belongs to model='rows', not to 'convnet'; leave it out or choose the other model"),
-        ({"stride": 2}, "stride=2 belongs to model='rows', not to 'convnet'"),
-    ],
-)
-def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        ClassifyImage.of(**options)
-
-
 def test_an_unknown_gate_is_told_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown gate 'simm'; did you mean 'simam'[?] known are: none, gap, se, "):
         ClassifyImage.of(gate="simm").load().sketch()
@@ -307,38 +288,3 @@ def test_variants() -> None:
     assert task.title == "a network on x"
     with pytest.raises(ValueError, match="--gate belongs to --model convnet or mlp, not to rows; leave --model out"):
         ClassifyImage.of(model="rows").variants(["se"])
-
-
-def test_options_through_json() -> None:
-    task = ClassifyImage.of(train=Path("x"), **SMALL)
-    assert ClassifyImage.from_json(json.loads(json.dumps(task.to_json()))) == task
-
-
-def test_one_class_is_nothing_to_tell_apart(tmp_path: Path) -> None:
-    (tmp_path / "cats").mkdir()
-    for n in range(9):
-        Image.fromarray(np.full((5, 4), n, np.uint8)).save(tmp_path / "cats" / f"{n}.png")
-    with pytest.raises(ValueError, match="holds one class, cats, and there is nothing to tell apart; put images of an"):
-        ClassifyImage.of(train=tmp_path).prepare(tmp_path / "run")
-
-
-def noise_folder(folder: Path, count: int = 12) -> Path:
-    generator = np.random.default_rng(0)
-    for name in ("a", "b"):
-        (folder / name).mkdir(parents=True)
-        for n in range(count):
-            Image.fromarray(generator.integers(0, 256, (6, 6), np.uint8)).save(folder / name / f"{n}.png")
-    return folder
-
-
-def test_copies_of_an_image_are_held_out_together(tmp_path: Path) -> None:
-    folder = noise_folder(tmp_path / "images")
-    for path in list(folder.glob("*/*.png")):
-        path.with_name(f"copy-{path.name}").write_bytes(path.read_bytes())
-    task = ClassifyImage.of(train=folder)
-    train, test = read_train_and_test(task)
-    parts = [train, test, read_split(task, "valid")]
-    contents = [{image.tobytes() for image in part.pixels} for part in parts]
-    assert not contents[0] & contents[1]
-    trained = load_training_images(task, tmp_path / "run", True).train
-    assert not {image.tobytes() for image in trained.pixels} & contents[2]

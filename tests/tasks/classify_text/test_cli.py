@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -70,25 +69,6 @@ def test_compare_under_an_attack(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert "regard: HotFlip compares vectors of tokens, and BagOfWords has no embedding" in capfd.readouterr().err
 
 
-def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["evaluate", str(run)]) == 0
-    printed = capsys.readouterr().out
-    assert "accuracy  " in printed
-    assert "bag of words, the baseline: accuracy " in printed
-    assert "naive Bayes, the baseline by counts alone: accuracy " in printed
-    assert printed.count("95 % interval") == 7
-    # as many digits as the score itself, zeros at the end left out
-    (nll,) = [line for line in printed.splitlines() if line.startswith("nll")]
-    assert re.search(r"95 % interval \d\.\d{1,4} to \d\.\d{1,4}\)", nll), nll
-    assert main(["evaluate", str(run), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert set(found["scores"]) == {"accuracy", "macro f1", "nll"} == set(found["intervals"])
-    for name, (low, high) in found["intervals"].items():
-        assert low <= found["scores"][name] <= high
-    assert set(found["baseline"]["scores"]) == set(found["scores"])
-
-
 @pytest.mark.parametrize("text", ["", " "])
 def test_an_empty_text_is_refused(text: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
@@ -98,30 +78,8 @@ def test_an_empty_text_is_refused(text: str, run: Path, capsys: pytest.CaptureFi
     assert printed.err == f"regard: a text of regard predict {run} is empty; give at least one word\n"
 
 
-def test_predict(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(["predict", str(run), "It rained.", "unheard words", "--top", "2"]) == 0
-    printed = capsys.readouterr()
-    assert [len(line.split("\t")) for line in printed.out.splitlines()] == [2, 2]
-    assert "2 tokens were not in the vocabulary" in printed.err
-    assert main(["predict", str(run), "It rained.", "--picture", str(tmp_path / "a.png")]) == 0
-    assert f"the attention is drawn in {tmp_path / 'a.png'}" in capsys.readouterr().err
-
-
-def test_a_bag_of_words_has_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "texts.txt").write_text(_tab(ROWS))
-    args = shlex.split("--model bag-of-words --bigrams 11 --batch 60 --threads 1 --warmup 1 --steps 1")
-    run = str(tmp_path / "run")
-    assert main(["train", "classify-text", "--train", str(tmp_path / "texts.txt"), *args, "--out", run]) == 0
-    for command in (["predict", run, "a", "--picture", str(tmp_path / "a.png")], ["record", run, "a"]):
-        capsys.readouterr()
-        assert main(command) == 2
-        assert "needs attention, and a bag of words has none" in capsys.readouterr().err
-
-
 WRONG = {
     "an empty file": ("", "train.txt is empty"),
-    "one class": ("good a\ngood b\n", "has one class, 'good', so there is nothing to learn"),
     "no text": ("good\nbad a\n", "train.txt:1: the text is empty, got 'good'; fill it in, or delete the line"),
     "no JSON": ('{"label": "a", "text": "b"}\n{"label"\n', "train.txt:2: a line must be one JSON object"),
 }
@@ -138,17 +96,6 @@ def test_a_mistake_in_a_file_is_one_sentence(name: str, tmp_path: Path, capsys: 
     assert sentence in printed
     assert printed.count("\n") == 1
     assert not (tmp_path / "run").exists()
-
-
-def test_data_that_changed_is_not_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, run = tmp_path / "texts.txt", str(tmp_path / "run")
-    path.write_text(_tab(ROWS))
-    assert main(["train", "classify-text", "--train", str(path), *TINY, "--out", run]) == 0
-    path.write_text(_tab(ROWS[:-1]))
-    capsys.readouterr()
-    assert main(["train", "--resume", run, "--steps", "3"]) == 2
-    assert "data of" in (printed := capsys.readouterr().err)
-    assert "put the files back as they were, or train in another folder" in printed
 
 
 def test_case_and_marks_are_no_part_of_words(run: Path) -> None:

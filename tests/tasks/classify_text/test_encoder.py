@@ -3,28 +3,20 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.models.pretrained.released import gpt2
 from tests.tasks.cases import write_files
-from tests.tasks.encoders import bert_folder, masked_lm_run
+from tests.tasks.encoders import masked_lm_run
 
 import regard as library
 from regard.cli.main import main
-from regard.data import embedded
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.tasks.classify_text.options import ClassifyText
-from regard.tasks.registry import read_config
 from regard.training.checkpoint import read
-from regard.training.config import TrainingConfig
-from regard.training.fit import fit
-from regard.training.run_folder import RunRecord
 
 STEPS = ["--threads", "1", "--device", "cpu", "--warmup", "1", "--batch", "64", "--log-every", "1"]
 TEXTS = ["a good film", "bad. It was long.", "", "it was " * 30]
@@ -59,14 +51,6 @@ def command(folder: Path, out: Path, encoder: Path, steps: int, *options: str) -
 
 def tensors(run: Path) -> dict[str, torch.Tensor]:
     return dict(read(run / "last.safetensors").tensors)
-
-
-def test_the_option_alone_chooses_model_and_training(trained: Callable[..., Path]) -> None:
-    run = trained()
-    record = RunRecord.read(run)
-    assert record.options["model"]["name"] == "pretrained"
-    assert (record.training.lr, record.training.schedule) == (1e-4, "linear")
-    assert read_config(run).batch == 64  # type: ignore[attr-defined]
 
 
 def test_a_run_does_not_need_the_folder(trained: Callable[..., Path], tmp_path: Path, capsys: Any) -> None:
@@ -163,38 +147,3 @@ def test_dropped_tokens_are_masks(folder: Path, tmp_path: Path) -> None:
     content = [n for n in batch.tokens[inside].tolist() if n not in special]
     assert content.count(problem.encoder.tokenizer.mask) > len(content) / 2
     assert problem.locate([problem.plan_epoch(0)[0]]).count("[CLS]") == 1
-
-
-def test_evidence_of_documents(folder: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = replace(
-        embedded.TEXTS["documents"], splits=partial(embedded.TEXTS["documents"].splits, train=90, valid=30, test=30)
-    )
-    monkeypatch.setitem(embedded.TEXTS, "documents", few)
-    task = ClassifyText.of(data="documents", encoder=folder / "bert", seed=3)
-    list(fit(task, tmp_path / "run", TrainingConfig(steps=1, schedule="constant", warmup=0, threads=1)))
-    capsys.readouterr()
-    assert main(["evaluate", str(tmp_path / "run"), "--split", "valid", "--json"]) == 0
-    assert 0 < json.loads(capsys.readouterr().out)["scores"]["evidence"] < 100
-
-
-def test_bad_folders_are_one_sentence(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    gpt2().save_pretrained(tmp_path / "gpt2")
-    bert_folder(tmp_path / "long")
-    sentences = {
-        str(tmp_path / "gpt2"): "holds a GPT2LMHeadModel, and an encoder of texts is a BERT",
-        str(tmp_path / "missing"): "there is no folder",
-        str(folder / "texts.txt"): "is no folder with config.json and weights nor a run",
-    }
-    for encoder, sentence in sentences.items():
-        capsys.readouterr()
-        assert main(command(folder, tmp_path / "run", Path(encoder), 1)) == 2
-        printed = capsys.readouterr().err
-        assert sentence in printed
-        assert "Traceback" not in printed
-        assert not (tmp_path / "run").exists(), "no partial output"
-    assert main(command(folder, tmp_path / "run", folder / "bert", 1, "--freeze", "3")) == 2
-    assert "--freeze 3 is more than the 2 layers of" in capsys.readouterr().err
-    assert main(command(folder, tmp_path / "run", folder / "bert", 1, "--model", "hierarchical")) == 2
-    assert "belongs to --model pretrained, not to hierarchical" in capsys.readouterr().err
-    assert main(["train", "classify-text", "--model", "pretrained"]) == 2
-    assert "--encoder is missing: regard train classify-text --encoder FOLDER" in capsys.readouterr().err

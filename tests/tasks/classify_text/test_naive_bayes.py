@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from sklearn.naive_bayes import MultinomialNB
 from tests.tasks.classify_text.texts import config, prepared
 
@@ -16,9 +15,6 @@ from regard.tasks.classify_text.data import pad, train_tokenizer
 from regard.tasks.classify_text.naive_bayes import log_count_ratios, naive_bayes, token_counts
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.shared.text_options import EvaluateLabelledTexts
-from regard.training.config import TrainingConfig
-from regard.training.fit import fit
-from regard.training.initial_run import check_same_options
 
 # tokens 4 to 6 of three classes; the unknown one says nothing
 TEXTS = [[[4, 4], [5]], [[5, 6, UNK]], [[6, 6, 6]], [[4, UNK]]]
@@ -74,22 +70,6 @@ def test_embeddings_start_from_ratios(model: str, tmp_path: Path) -> None:
     assert not added[:SPECIAL].any()
 
 
-def test_a_resumed_run_that_started_from_ratios_is_the_same(tmp_path: Path) -> None:
-    task = config(tmp_path, initial_embeddings="log-ratios", min_count=1)
-    training = TrainingConfig(steps=4, warmup=1, validate_every=2, save_every=2, threads=1)
-    whole, halves = tmp_path / "whole", tmp_path / "halves"
-    list(fit(task, whole, training))
-    for event in fit(task, halves, training):
-        if getattr(event, "step", 0) >= 2:
-            break
-    list(fit(task, halves, training, resume=True))
-    once, twice = (load_file(run / "last.safetensors") for run in (whole, halves))
-    assert once.keys() == twice.keys()
-    assert all(torch.equal(once[name], twice[name]) for name in once)
-    assert 'initial-embeddings = "log-ratios"' in (halves / "config.toml").read_text()
-    assert "min-count = 1" in (halves / "config.toml").read_text()
-
-
 def test_rare_words_are_unknown() -> None:
     """With a least count of one none is; if all words are rarer than the least count, all are kept."""
     known = {}
@@ -99,14 +79,6 @@ def test_rare_words_are_unknown() -> None:
         known[least] = [n != UNK for n in ids]
     kept = [True, True, True, False]
     assert known == {1: kept, 2: [False, True, True, False], 3: [False, False, True, False], 4: kept}
-
-
-def test_a_run_that_starts_from_another_has_its_least_count() -> None:
-    """The vocabulary is that of the other run, so another count would change nothing."""
-    before, now = (ClassifyText.of(train="a.txt", min_count=least) for least in (1, 2))
-    check_same_options(before.to_json(), before.weight_options(), Path("run"))
-    with pytest.raises(ValueError, match=r"^min_count=2 conflicts with min_count=1 of run, whose weights the run"):
-        check_same_options(before.to_json(), now.weight_options(), Path("run"))
 
 
 def test_an_evaluation_has_naive_bayes_beside_the_bag_of_words(tmp_path: Path) -> None:

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.serve.conftest import post
 from tests.tasks.classify_text.texts import SMALL, config, lines
 from torch import nn
 
-from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording, predict_recorded
 from regard.tasks.classify_text.data import encode, pad
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor, TextClasses
@@ -191,18 +189,3 @@ def test_the_picture(model: str, attention: str, suffix: str, tmp_path: Path) ->
     output, recording = labelled_recording(predictor, TEXTS[4])
     path = predictor.draw(recording, TEXTS[4], output, tmp_path / f"a{suffix}")
     assert path.stat().st_size > 100
-
-
-@every_model
-def test_it_is_served(model: str, tmp_path: Path) -> None:
-    predictor = predictor_of(tmp_path, model)
-    endpoint = predictor.endpoint(Limits(), run="tiny", step=3)
-    attends = model != "bag-of-words"
-    (answer,) = post(endpoint, {"text": TEXTS[4], "attention": attends}).json()["answers"]
-    (output,) = predictor.predict([TEXTS[4]])
-    # a service rounds to three digits
-    assert answer["classes"] == pytest.approx(dict(output.probabilities), abs=5.1e-4)
-    assert ("attention" in answer) == attends
-    if attends:
-        assert answer["attention"][0]["keys"] == TEXTS[4].split()
-    assert endpoint.model_info()["classes"] == ["bad", "good", "so-so"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.tasks.classify_text.texts import SMALL, config, files, lines, prepared
+from tests.tasks.classify_text.texts import SMALL, config, prepared
 from torch import nn
 
 from regard.attn.call import NOTHING, Need
@@ -22,7 +22,7 @@ from regard.losses import frobenius_penalty
 from regard.models.bag_of_words import BagOfWords
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
-from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches, read
+from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.classify_text.task import ClassifyTextProblem, evidence_attention
@@ -305,42 +305,6 @@ def test_evidence_behind_a_sentence_without_tokens(model: str, tmp_path: Path) -
     torch.testing.assert_close(at, torch.stack([without[0], torch.tensor(0.0), without[1]]))
 
 
-def test_a_resumed_run_has_the_same_data(tmp_path: Path) -> None:
-    task = config(tmp_path)
-    problem = task.load().prepare(tmp_path, new=True)
-    again = task.load().prepare(tmp_path, new=False)
-    assert again.texts == problem.texts
-    assert again.tokenizer.to_json() == problem.tokenizer.to_json()
-    facts = json.loads((tmp_path / "texts.json").read_text())
-    assert (facts["classes"], facts["train"], facts["valid"]) == (["bad", "good", "so-so"], 27, 7)
-    for name, number in (("train", 27), ("valid", 7)):
-        path = tmp_path / "data" / f"{name}.txt"
-        before = path.read_text()
-        path.write_text(before + "good\tAnother one.\n")
-        sentence = f"the {name} data of .* has changed: it had {number} texts, now {number + 1}, and other content; "
-        with pytest.raises(ValueError, match=f"{sentence}put the files back as they were, or train in another folder"):
-            task.load().prepare(tmp_path, new=False)
-        path.write_text(before)
-
-
-def test_without_a_validation_file_texts_are_held_out(tmp_path: Path) -> None:
-    """A share of every class, no text on both sides, and the same again for the same seed."""
-    task = dataclasses.replace(config(tmp_path), valid=None, valid_share=0.3)
-    splits = read(task)
-    assert len(splits.train) + len(splits.valid) == 27
-    assert not set(splits.train.texts) & set(splits.valid.texts)
-    assert set(splits.valid.labels.tolist()) == {0, 1, 2}
-    assert read(task).valid.texts == splits.valid.texts
-    assert read(dataclasses.replace(task, seed=1)).valid.texts != splits.valid.texts
-
-
-def test_one_class_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "one.txt"
-    path.write_text("good a\ngood b\n")
-    with pytest.raises(ValueError, match=r"one\.txt has one class, 'good', so there is nothing to learn; give texts"):
-        read(ClassifyText(train=path))
-
-
 def test_texts_that_are_cut_off_are_counted(tmp_path: Path) -> None:
     assert "; 9 texts are cut off after 5 tokens" in prepared(tmp_path, max_length=5).summary
     assert "cut off" not in prepared(tmp_path / "b").summary
@@ -400,11 +364,6 @@ def test_evidence_is_scored_on_documents(tmp_path: Path, monkeypatch: pytest.Mon
         )
         assert ("evidence" in evaluation.scores) == has
         assert evaluation.split == "the validation texts of documents"
-
-
-def test_the_example_is_a_validation_text(tmp_path: Path) -> None:
-    assert config(tmp_path).load().example(tmp_path) == lines()[1].split("\t")[1]
-    assert files(tmp_path / "data")["valid"].read_text().startswith("good\t")
 
 
 def test_a_file_with_parts_is_evaluated_on_the_part_of_the_split(tmp_path: Path) -> None:

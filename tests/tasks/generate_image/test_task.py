@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from tests.data.images.test_labelled import idx
-from tests.for_each import for_each
 from torch import nn
 
 from regard.common.atomic_files import write_atomically
@@ -297,16 +296,6 @@ def test_drawings_are_pixels_of_one_seed(problem: GenerateImageProblem, tmp_path
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_shares_of_two_processes_are_the_batch(problem: GenerateImageProblem) -> None:
-    plan = problem.plan_epoch(1)
-    whole = problem.load_batch(plan[0], 0, 1)
-    halves = [problem.load_batch(plan[0], rank, 2) for rank in (0, 1)]
-    assert all(half is not None and torch.equal(half.x, whole.x[rank::2]) for rank, half in enumerate(halves))
-    assert whole.x.min() == -1
-    assert whole.x.max() == 1
-    assert problem.load_batch((0, plan[0][1][:1]), 1, 2) is None
-
-
 @pytest.mark.parametrize("attention", MAPS)
 def test_every_attention_is_built_and_called(attention: Any) -> None:
     model, labels = GenerateImage.of(**SMALL, attention=attention).load().sketch(), torch.arange(2)
@@ -324,27 +313,9 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
         GenerateImage.of(train=folder).prepare(tmp_path / "run")
 
 
-@for_each(
-    ("options", "said"),
-    [
-        ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
-        ({"attention": "all"}, "unknown attention 'all'; known are: none, quarter, half, whole"),
-        ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to images of your own; give train=FOLDER as well"),
-        ({"size": 30, "train": "x"}, "size must be a multiple of 4, got 30; try size=28"),
-    ],
-)
-def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        GenerateImage.of(**options)
-
-
-def test_variants() -> None:
-    task = GenerateImage.of(train=Path("x"), **SMALL)
-    assert [variant.model.attention for variant in task.variants(["none", "half"]).values()] == ["none", "half"]
-    assert task.title == "a generator on x"
-    assert (task.metric, task.model.width) == ("distance", 4)
-    assert (task.metrics["distance"], task.metrics["recognised"]) == (False, True)
+def test_a_size_is_a_multiple_of_four() -> None:
+    with pytest.raises(ValueError, match="size must be a multiple of 4, got 30; try size=28"):
+        GenerateImage.of(size=30, train="x")
 
 
 def test_the_model_is_built_by_what_the_run_knows(tmp_path: Path) -> None:

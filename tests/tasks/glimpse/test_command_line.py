@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.cli.conftest import Regard
-from tests.for_each import for_each
 
 from regard.cli.main import main
 from regard.tasks.loading import load
@@ -22,15 +21,6 @@ def looker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("looker") / "run"
     assert main(["train", "glimpse", *TINY, "--scene", "cluttered", "--out", str(run)]) == 0
     return run
-
-
-def test_training(regard: Regard, tmp_path: Path) -> None:
-    ran = regard("train", "glimpse", *TINY, "--log-every", 1, "--out", tmp_path / "run")
-    assert ran.code == 0
-    assert "No --train or --data given; using the built-in data set 'digits'." in ran.out
-    assert "images/s" in ran.out
-    assert f"Next: regard predict {tmp_path / 'run'} PICTURE --picture path.png" in ran.out
-    assert regard("train", "--resume", tmp_path / "run", "--steps", 4).code == 0
 
 
 def test_evaluate(regard: Regard, looker: Path, tmp_path: Path) -> None:
@@ -68,36 +58,3 @@ def test_predict_draws_the_path(regard: Regard, looker: Path, tmp_path: Path) ->
     drawn = (tmp_path / "path.svg").read_text(encoding="utf-8")
     assert "3 glimpses" in drawn
     assert f"prediction: {next(iter(told['classes']))} " in drawn
-
-
-def test_compare(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out"
-    assert main(["compare", "glimpse", "--glimpses", "1,2", *FEW, "--out", str(out)]) == 0
-    assert "glimpses on digits, 3 steps each; the best validation, by nll." in capfd.readouterr().out
-    told = json.loads((out / "results.json").read_text())
-    assert told["1"]["parameters"] == told["2"]["parameters"]
-
-
-@for_each(
-    ("args", "said"),
-    [
-        (["evaluate", "RUN", "--beam", "3"], "--beam is an option of .*, not of this task; regard evaluate"),
-        (["predict", "RUN"], "name an input, or several, behind the run: each is one image"),
-        (
-            ["predict", "RUN", "a.png", "b.png", "--picture", "x.png"],
-            "--picture draws the attention behind one output, and 2 are asked for; name one",
-        ),
-        (["train", "glimpse", "--canvas", "60"], "--canvas 60 belongs to a scene"),
-        (["compare", "glimpse", "--glimpses", "1,two"], "glimpses must be whole numbers, got 'two'"),
-    ],
-)
-def test_wrong_input_is_one_sentence(
-    regard: Regard, looker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], said: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in "ab":
-        Image.new("L", (20, 20)).save(f"{name}.png")
-    ran = regard(*(str(looker) if word == "RUN" else word for word in args))
-    assert ran.code == 2
-    assert re.search(said, ran.err), ran.err
-    assert "Traceback" not in ran.err

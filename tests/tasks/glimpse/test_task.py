@@ -126,10 +126,6 @@ def test_it_learns(tmp_path: Path) -> None:
 @for_each(
     ("options", "said"),
     [
-        ({"data": "letters"}, "unknown data 'letters'; known are: digits"),
-        ({"scene": "messy"}, "unknown scene 'messy'; known are: plain, translated, cluttered"),
-        ({"data": "digits", "train": "x"}, "data='digits' and train=x exclude each other; give one of them"),
-        ({"size": 8}, "size=8 belongs to images of your own; give train=FOLDER as well"),
         ({"canvas": 60}, "canvas=60 belongs to a scene; give scene='translated' as well"),
         ({"clutter": 2}, "clutter=2 belongs to scene='cluttered'; give that as well"),
         ({"scene": "translated", "piece": 2}, "piece=2 belongs to scene='cluttered'; give that as well"),
@@ -144,11 +140,6 @@ def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
 def test_a_canvas_that_is_too_small_is_told_as_the_task_says_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"canvas must hold images of 8 × 8, got 5; try canvas=16$"):
         Glimpse.of(scene="translated", canvas=5).prepare(tmp_path)
-
-
-def test_an_unknown_core_is_told_the_nearest() -> None:
-    with pytest.raises(ValueError, match="unknown core 'lsmt'; did you mean 'lstm'"):
-        Glimpse.of(core="lsmt").load().sketch()  # type: ignore[arg-type]
 
 
 def test_variants() -> None:

@@ -28,7 +28,7 @@ MODELS = {
     "two encoders": ["--model", "co-encoder", "--width", "6", "--second-encoder", "SECOND"],
     "two frozen encoders": ["--model", "co-encoder", "--width", "6", "--freeze", "all", "--second-encoder", "SECOND"],
 }
-every_model = for_each("options", MODELS.values(), ids=MODELS)
+every_model = for_each("options", MODELS.values(), ids=MODELS, share=0.34)
 
 
 @pytest.fixture(scope="module")

@@ -63,10 +63,8 @@ def predictor_of(run: Path) -> MatchPredictor:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--model", "decomposable", "--width", "6"],
         ["--model", "decomposable", "--width", "6", "--intra", "False", "--attention", "entmax"],
         ["--cell", "gru", "--hidden", "5", "--attention", "additive"],
-        ["--hidden", "5", "--characters", "3"],
     ],
 )
 def test_every_model_is_trained_and_answers_alone_as_in_a_batch(
@@ -175,20 +173,6 @@ def test_labels_and_files_that_do_not_fit(run: Path, tmp_path: Path, capsys: pyt
     )
     assert main(["train", "match", "--train", str(path), "--steps", "1", "--out", str(tmp_path / "run")]) == 2
     assert "'unrelated', so there is nothing to learn; give pairs of another class as well" in capsys.readouterr().err
-    for message, target in (("unknown target 'x'", "x"),):
-        with pytest.raises(ValueError, match=message):
-            predictor_of(run).loss(["a\tb"], [target])
-
-
-def test_files_that_changed(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "pairs.tsv"
-    path.write_text((files / "pairs.tsv").read_text())
-    train(tmp_path, "--train", str(path), "--hidden", "5")
-    path.write_text(path.read_text() + "entails\tmore text\ttext\ndiffers\tless text\ttext\n")
-    capsys.readouterr()
-    assert main(["train", "--resume", str(tmp_path / "run"), "--steps", "3"]) == 2
-    assert "data of " in (said := capsys.readouterr().err)
-    assert "has changed" in said
 
 
 def test_the_bag_of_words_ignores_the_order() -> None:

@@ -1,21 +1,16 @@
 """tag with a pretrained encoder: words and their sub-words, intents, limits, and a run without its folder."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.tasks.cases import write_files
 from tests.tasks.encoders import bert_folder, masked_lm_run
 
 import regard as library
 from regard.cli.main import main
-from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.tasks.tag.options import Tag
-from regard.training.checkpoint import read
-from regard.training.run_folder import RunRecord
 
 STEPS = ["--threads", "1", "--device", "cpu", "--warmup", "1", "--batch", "64", "--log-every", "1"]
 TEXTS = ["a trip to B C", "to D", "", "trips, to B-C"]
@@ -36,26 +31,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(train: Path, out: Path, encoder: Path, steps: int, *options: str) -> list[str]:
     given = ["--train", str(train), "--encoder", str(encoder)]
     return ["train", "tag", *given, *STEPS, *options, "--steps", str(steps), "--out", str(out)]
-
-
-def test_a_run_does_not_need_the_folder(folder: Path, tmp_path: Path, capsys: Any) -> None:
-    source, options = tmp_path / "source", ("--freeze", "1", "--subwords", "mean")
-    shutil.copytree(folder / "bert", source)
-    runs = [tmp_path / "once", tmp_path / "twice"]
-    for run, steps in zip(runs, (2, 1), strict=True):
-        assert main(command(folder / "columns.tsv", run, source, steps, *options)) == 0
-    shutil.rmtree(source)
-    assert main(["train", "--resume", str(runs[1]), "--steps", "2"]) == 0
-    once, twice = (dict(read(run / "last.safetensors").tensors) for run in runs)
-    assert once.keys() == twice.keys()
-    assert all(torch.equal(once[key], twice[key]) for key in once)
-    record = RunRecord.read(runs[0])
-    assert (record.options["model"]["name"], record.training.lr) == ("pretrained", 1e-4)
-    assert main(["evaluate", str(runs[1])]) == 0
-    capsys.readouterr()
-    assert main(["predict", str(runs[1]), *TEXTS[:2]]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
-    library.load(runs[1], device="cpu").endpoint(Limits(), run="run", step=2)
 
 
 @pytest.mark.parametrize("output", ["crf", "softmax"])

@@ -11,7 +11,6 @@ from tests.for_each import for_each
 
 import regard
 from regard.cli.main import main
-from regard.common.word_splitting import split_words
 from regard.data.tagging.tagged import TaggedSentence
 from regard.tasks.tag.data import TagVocabulary, read
 from regard.tasks.tag.options import Tag
@@ -75,29 +74,6 @@ def test_spans_have_offsets_probabilities_and_runners_up(predictor: TagPredictor
     assert [word["word"] for word in found["words"]] == text.split()
 
 
-@pytest.mark.parametrize(("batch", "count"), [(8, 1), (9, 0)])
-def test_a_batch_below_the_longest_sentence_gives_a_warning(tmp_path: Path, batch: int, count: int) -> None:
-    data = tmp_path / "train.tsv"
-    data.write_text("".join(f"w{n}\tO\n" for n in range(8)) + "\nw1\tO\n\nw2\tB-CITY\n")
-    problem = Tag.of(train=data, valid=data, **{**SMALL, "batch": batch}).prepare(tmp_path)
-    assert len(problem.warnings()) == count
-    assert all(text.startswith("--batch 8 is less than the longest sample, of 9 tokens") for text in problem.warnings())
-
-
-def test_an_answer_does_not_depend_on_the_batch(predictor: TagPredictor) -> None:
-    texts = [" ".join(words) for words, _ in sentences(64, 7)] + ["", "unseen words only"]
-    together = predictor.predict(texts)
-    order = random.Random(1).sample(range(len(texts)), len(texts))
-    shuffled = dict(zip(order, predictor.predict([texts[n] for n in order]), strict=True))
-    for n, text in enumerate(texts):
-        for other in (predictor.predict([text])[0], shuffled[n]):
-            assert other.tags == together[n].tags
-            assert other.probabilities == pytest.approx(together[n].probabilities, abs=1e-5)
-            for mine, theirs in zip(other.spans, together[n].spans, strict=True):
-                assert mine.probability == pytest.approx(theirs.probability, abs=1e-5)
-                assert mine.runner_up[1] == pytest.approx(theirs.runner_up[1], abs=1e-5)
-
-
 def test_several_paths(predictor: TagPredictor, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["predict", str(run), "we fly to Rome today", "", "--paths", "3", "--json"]) == 0
@@ -132,14 +108,6 @@ def test_untrained_models_and_malformed_sequences(output: str, tmp_path: Path) -
     found = predictor.tag_words([words for words, _ in sentences(40, 3)])
     broken = sum(predictor.scheme.violation(each.tags) is not None for each in found)
     assert (broken == 0) == (output == "crf")
-
-
-def test_words_are_split_with_their_places() -> None:
-    text = "Paid 1,234.5 on 03/04/2025 (it's ok)."
-    words, offsets = split_words(text, "punctuation")
-    assert words == ("Paid", "1,234.5", "on", "03", "/", "04", "/", "2025", "(", "it's", "ok", ")", ".")
-    assert [text[a:b] for a, b in offsets] == list(words)
-    assert split_words(text, "spaces")[0] == tuple(text.split())
 
 
 def test_parts_of_speech_and_intents(tmp_path: Path) -> None:
@@ -337,20 +305,8 @@ def test_learned_positions_are_enough_or_refused_before_training(
     file = tmp_path / "long.conll"
     file.write_text(("word B-X\n" * 600 + "\n") * 2 + "a O\n\n" * 9, encoding="utf-8")
     sizes = ["--width", "4", "--heads", "1", "--layers", "1", "--embedding", "4", "--batch", "1300", "--threads", "1"]
-    command = [
-        "train",
-        "tag",
-        "--train",
-        str(file),
-        "--valid",
-        str(file),
-        "--model",
-        "transformer",
-        *sizes,
-        "--steps",
-        "1",
-    ]
-    command += ["--positions", "learned"]
+    files = ["--train", str(file), "--valid", str(file)]
+    command = ["train", "tag", *files, "--model", "transformer", *sizes, "--steps", "1", "--positions", "learned"]
     assert main([*command, "--longest", "512", "--out", str(tmp_path / "short")]) == 2
     said = (
         "has a sentence of 600 words, and --positions learned has --longest 512 positions; shorten it, or train with "
