@@ -16,10 +16,10 @@ class Seq2Seq(RecurrentEncoderDecoder):
     "luong-feeding" after it, feeding the attentional vector to the next step (Luong et al. 2015), "fixed" does not
     attend: every step gets the encoder's last state (Cho et al. 2014); "initial" has it as its first state only
     (Sutskever et al. 2014), and "per-position" has one output per source position, without a decoder state. `cell` is
-    "gru", "lstm" or "rnn". `attention` is a name of MECHANISMS or a factory
-    like those in it; None is the paper's. A bidirectional encoder has `encoder_hidden` units per direction; None halves
-    `hidden`, so that keys are as wide as queries, which some mechanisms need. `tied` shares the target's embedding with
-    the vocabulary layer ("target") and with the source's embedding too ("all").
+    "gru", "lstm" or "rnn". `attention` is a name of MECHANISMS or a factory like those in it; None is the paper's. The
+    encoder is `bidirectional` unless the decoder is "initial" or "per-position", and has `encoder_hidden` units per
+    direction; None halves `hidden`, so that keys are as wide as queries, which some mechanisms need. `tied` shares the
+    target's embedding with the vocabulary layer ("target") and with the source's embedding too ("all").
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Seq2Seq(RecurrentEncoderDecoder):
         hidden: int = 256,
         layers: int = 1,
         cell: str = "gru",
-        bidirectional: bool = True,
+        bidirectional: bool | None = None,
         encoder_hidden: int | None = None,
         decoder: str = "bahdanau",
         attention: str | Factory | None = None,
@@ -42,6 +42,8 @@ class Seq2Seq(RecurrentEncoderDecoder):
         super().__init__()
         checks.known("decoder", decoder, DECODERS)
         checks.positive_ints("Seq2Seq", source_size=source_size, target_size=target_size, width=width, hidden=hidden)
+        if bidirectional is None:
+            bidirectional = decoder not in ("initial", "per-position")
         if encoder_hidden is None:
             encoder_hidden = hidden // 2 if bidirectional else hidden
             if bidirectional and hidden % 2:

@@ -166,6 +166,21 @@ def build(task: Translate, source: int, target: int, shared: bool) -> Any:
     return task.model.build(source, target, shared=shared, max_length=task.max_length)
 
 
+def test_a_plain_recurrent_network_reads_the_past_only() -> None:
+    for name in DECODERS:
+        both = Translate.of(decoder=name).model.bidirectional
+        assert both == (name not in ("initial", "per-position"))
+        assert Seq2Seq(7, 7, width=4, hidden=6, decoder=name).encoder.rnn.bidirectional == both
+    network = Translate.of(data="reverse", decoder="per-position", cell="rnn", hidden=6)
+    reads = torch.tril(torch.ones(5, 5, dtype=torch.bool))
+    for task, expected in ((network, reads), (network.with_options(bidirectional=True), torch.ones_like(reads))):
+        model = build(task, 7, 7, False).eval()
+        first = torch.arange(1, 6).expand(5, 5)
+        changed = first + torch.eye(5, dtype=torch.long)  # row i has another token at position i
+        before, after = (model(x, torch.full((5,), 5), torch.ones_like(x)) for x in (first, changed))
+        assert torch.equal((before != after).any(-1).T, expected), "output i of column j"
+
+
 def test_a_model_as_the_task_describes_it() -> None:
     task = Translate.of(data="reverse", layers=2, cell="lstm", decoder="luong", attention="dot")
     model = build(task, 11, 13, False)

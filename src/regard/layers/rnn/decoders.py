@@ -269,7 +269,7 @@ class InitialState(RecurrentDecoder):
 
 
 class PerPosition(RecurrentDecoder):
-    """r_t = tanh(W h_t): output t reads source position t alone, and no output before it.
+    """r_t = tanh(W h_t): output t reads the state of the encoder at position t, and no output before it.
 
     The shorter side is padded: behind the end of the source h_t is zero, and behind the end of the target nothing
     counts. A width, cell and layers of its own it does not have: the encoder is the whole recurrent network.

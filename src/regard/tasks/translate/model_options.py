@@ -75,7 +75,9 @@ class Seq2SeqOptions(TranslatorOptions):
     layers: int = at_least(1, 1)
     """Layers of the encoder and of the decoder."""
     hidden: int = at_least(1)
-    """The width of the recurrent state; an encoder has half of it in each direction."""
+    """The width of the recurrent state; an encoder of two directions has half of it in each."""
+    bidirectional: bool = left_open("True, but False with decoder initial or per-position")
+    """Whether the encoder also reads backward; if not, its state at a position depends on the past alone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,7 +87,8 @@ class Seq2SeqOptions(TranslatorOptions):
                 "one out"
             )
         _check_no_heads(self.attention, "seq2seq")
-        resolve(self, {"attention": SCORED.get(self.decoder)})
+        both = self.decoder not in ("initial", "per-position")
+        resolve(self, {"attention": SCORED.get(self.decoder), "bidirectional": both})
 
     @property
     def attends(self) -> bool:
