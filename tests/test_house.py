@@ -43,23 +43,15 @@ def python(code: str, *arguments: object, cwd: Path | None = None, **environment
     return ran.stdout.strip()
 
 
-def test_import_is_quick() -> None:
-    """By the calls that it makes, which do not depend on the machine."""
+def test_import_is_quick_and_light() -> None:
+    """By the calls that it makes, which do not depend on the machine, and the modules that it imports."""
     code = (
-        "import sys, torch; sys.path.insert(0, sys.argv[1]); from tests.work import calls_of; "
-        "print(calls_of(lambda: __import__('regard').attention))"
+        "import sys, torch; sys.path.insert(0, sys.argv[1]); from tests.work import calls_of; had = set(sys.modules); "
+        "print(calls_of(lambda: __import__('regard').attention), *sorted(set(sys.modules) - had))"
     )
-    calls = int(python(code, ROOT))
-    assert calls <= IMPORT_CALLS, f"import regard makes {calls:,} calls beside torch's; the law is {IMPORT_CALLS:,}"
-
-
-def test_import_is_light() -> None:
-    code = (
-        "import sys, torch; had = set(sys.modules); import regard; regard.attention; "
-        "print(*sorted(set(sys.modules) - had))"
-    )
-    brought = set(python(code).split())
-    assert not brought.intersection(HEAVY), "import these where they are used, inside the function"
+    calls, *imported = python(code, ROOT).split()
+    assert int(calls) <= IMPORT_CALLS, f"import regard makes {calls} calls beside torch's; the law is {IMPORT_CALLS:,}"
+    assert not set(imported).intersection(HEAVY), "import these where they are used, inside the function"
 
 
 def test_nothing_is_loaded_before_a_name_is_used() -> None:

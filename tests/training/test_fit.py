@@ -80,15 +80,15 @@ class Uneven(Toy):
 
     joined: int = 1
 
-    def prepare(self, folder: Path, new: bool = True) -> "UnevenProblem":
-        return UnevenProblem(self)
-
 
 class UnevenProblem(ToyProblem):
     def plan_epoch(self, epoch: int) -> Sequence[list[int]]:
         small = [list(range(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)) for i in range(9)]
         joined = self.task.joined  # type: ignore[attr-defined]
         return [[*chain(*small[i : i + joined])] for i in range(0, len(small), joined)]
+
+
+Uneven.problem = UnevenProblem
 
 
 def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
@@ -121,10 +121,8 @@ class TwoRatesProblem(ToyProblem):
         return model
 
 
-@dataclasses.dataclass(frozen=True)
 class TwoRates(Toy):
-    def prepare(self, folder: Path, new: bool = True) -> TwoRatesProblem:
-        return TwoRatesProblem(self)
+    problem = TwoRatesProblem
 
 
 def test_a_model_multiplies_the_learning_rate_of_its_parts(tmp_path: Path) -> None:
@@ -321,10 +319,8 @@ class DrawingProblem(ToyProblem):
         return True
 
 
-@dataclasses.dataclass(frozen=True)
 class DrawingToy(Toy):
-    def prepare(self, folder: Path, new: bool = True) -> DrawingProblem:
-        return DrawingProblem(self)
+    problem = DrawingProblem
 
 
 def test_a_task_that_draws_leaves_a_picture_at_every_validation(tmp_path: Path) -> None:

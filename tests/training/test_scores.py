@@ -23,9 +23,6 @@ class Scored(Toy):
     higher: bool = True
     nlls: tuple[float, ...] = ()
 
-    def prepare(self, folder: Path, new: bool = True) -> "ScoredProblem":
-        return ScoredProblem(self)
-
 
 class ScoredProblem(ToyProblem):
     validations = 0
@@ -37,6 +34,9 @@ class ScoredProblem(ToyProblem):
         value = self.task.scores[self.validations - 1]  # type: ignore[attr-defined]
         nll = {"nll": self.task.nlls[self.validations - 1]} if self.task.nlls else {}  # type: ignore[attr-defined]
         return ValidationResult({"bleu": value, **nll}, "bleu", self.task.higher)  # type: ignore[attr-defined]
+
+
+Scored.problem = ScoredProblem
 
 
 def test_the_best_is_kept(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ class Net(nn.Module):
 
 @dataclass(frozen=True)
 class Toy:
+    """The options of the task; tests set the class of the problem that it prepares."""
+
+    problem: ClassVar[type["ToyProblem"]]
     name: ClassVar[str] = "toy"
     run_files: ClassVar[tuple[str, ...]] = ()
     initial_files: ClassVar[tuple[str, ...]] = ()
@@ -68,7 +71,7 @@ class Toy:
         return ""
 
     def prepare(self, folder: Path, new: bool = True) -> "ToyProblem":
-        return ToyProblem(self)
+        return self.problem(self)
 
 
 class ToyProblem(TrainingProblem[nn.Module, Batch]):
@@ -113,18 +116,13 @@ class ToyProblem(TrainingProblem[nn.Module, Batch]):
         )
 
 
-@dataclass(frozen=True)
-class StatefulToy(Toy):
-    """Batches of random rows, drawn from a generator that every load advances."""
-
-    name: ClassVar[str] = "stateful toy"
-
-    def prepare(self, folder: Path, new: bool = True) -> "StatefulProblem":
-        return StatefulProblem(self)
+Toy.problem = ToyProblem
 
 
 class StatefulProblem(ToyProblem):
-    def __init__(self, task: StatefulToy) -> None:
+    """Batches of random rows, drawn from a generator that every load advances."""
+
+    def __init__(self, task: Toy) -> None:
         super().__init__(task)
         self.generator = torch.Generator().manual_seed(task.seed)
         self.loaded = 0
@@ -139,6 +137,10 @@ class StatefulProblem(ToyProblem):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.generator.set_state(state["generator"])
+
+
+class StatefulToy(Toy):
+    name, problem = "stateful toy", StatefulProblem
 
 
 def sampling_translate(**options: Any) -> Any:

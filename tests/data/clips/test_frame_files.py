@@ -91,7 +91,7 @@ def wrong_frames(folder: Path) -> dict[str, tuple[Path, str]]:
         "still": (still, "has one frame, and a clip needs two; name an animated GIF or PNG, or a folder of two or"),
         "single": (single, "has one frame, and a clip needs two"),
         "none": (folder / "none", "has no frame, and a clip needs two"),
-        "sizes": (sizes, "frame12.png is 7 × 4, and .*frame9.png 7 × 5; give size, such as size=32, to make them"),
+        "sizes": (sizes, "frame12.png is 7 × 4, .*frame9.png 7 × 5; give size, such as size=32, to make them"),
         "gap": (gap, "has frame 4 behind frame 2, but frames must follow in equal steps; add those that are missing"),
         "double": (double, "frame9.png and .*frame09.png are both frame 9; take one of them out"),
         "unnumbered": (unnumbered, "last.png has no number in its name, by which frames are ordered; name it like"),

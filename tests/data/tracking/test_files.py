@@ -123,7 +123,7 @@ def changed(name: str, change: Callable[[Any], object], folder: Path) -> Path:
         (
             "woz.json",
             lambda c: c[1]["dialogue"].reverse(),
-            "and 0 must stand there; put the turns of a dialogue in order",
+            "put the turns of a dialogue in order, from 0 on",
         ),
         ("woz.json", lambda c: c[1]["dialogue"].clear(), "dialogue 1 is empty; give it a turn, or leave it out"),
         ("woz.json", lambda c: c.clear(), "is JSON of another layout: it must hold dialogues in the layout of WoZ 2.0"),

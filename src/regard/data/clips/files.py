@@ -7,6 +7,7 @@ import numpy as np
 from regard.common import image_files
 from regard.data.clips import frame_files, signal_files
 from regard.data.clips.labelled import Clip, Clips
+from regard.data.images.labelled import check_one_size
 from regard.data.splitting import split_folder
 
 _SPLITS = ("train", "test")
@@ -113,8 +114,5 @@ def _check_alike(clips: list[Clip], paths: list[Path]) -> None:
             raise ValueError(
                 f"{path} has {clip.shape[1]} channels, and {paths[0]} {first.shape[1]}; give all signals the same"
             )
-        if clip.ndim == 4 and clip.shape[1:3] != first.shape[1:3]:
-            raise ValueError(
-                f"{path} is {clip.shape[2]} × {clip.shape[1]}, {paths[0]} {first.shape[2]} × {first.shape[1]}; give "
-                "size, such as size=32, to make them alike"
-            )
+    if first.ndim == 4:
+        check_one_size([clip.shape[1:3] for clip in clips], paths)

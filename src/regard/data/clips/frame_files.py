@@ -1,6 +1,7 @@
 """Clips from files: folders of numbered frames, animated GIF and PNG, and arrays of numpy.  No torch here."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ def read_clip(path: Path, *, size: tuple[int, int] | None = None, mode: str | No
     An array of two axes is a signal, (samples, channels), of one axis a signal of one channel.
     """
     if path.is_dir():
-        frames = [image_files.read(file, size=size, mode=mode) for file in frame_paths(path)]
-        return _stacked(path, frames, [str(file) for file in frame_paths(path)])
+        files = frame_paths(path)
+        return _stacked(path, [image_files.read(file, size=size, mode=mode) for file in files], files)
     if path.suffix.lower() == ARRAY:
         return _array(path, size, mode)
     if path.suffix.lower() not in ANIMATED and path.exists():
@@ -57,16 +58,10 @@ def frame_paths(folder: Path) -> list[Path]:
     return [numbered[number] for number in numbers]
 
 
-def _stacked(path: Path, frames: list[NDArray[np.uint8]], names: list[str]) -> NDArray[np.uint8]:  # "h w c" each
-    for name, frame in zip(names, frames, strict=True):
-        if frame.shape[:2] != frames[0].shape[:2]:
-            raise ValueError(
-                f"{name} is {frame.shape[1]} × {frame.shape[0]}, and {names[0]} {frames[0].shape[1]} × "
-                f"{frames[0].shape[0]}; give size, such as size=32, to make them alike"
-            )
+def _stacked(path: Path, frames: list[NDArray[np.uint8]], names: Sequence[object]) -> NDArray[np.uint8]:
     if len(frames) < 2:
         raise ValueError(f"{path} has {'no frame' if not frames else 'one frame'}, and a clip needs two; {_WAY_OUT}")
-    return stack_images(frames)
+    return stack_images(frames, names)
 
 
 def _array(path: Path, size: tuple[int, int] | None, mode: str | None) -> Clip:

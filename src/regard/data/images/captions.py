@@ -35,11 +35,5 @@ def read_captions(path: Path, size: int | None = None) -> CaptionedImages:
             pixels.append(image_files.read(image_path, size=None if size is None else (size, size)))
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from error
-        if pixels[-1].shape[:2] != pixels[0].shape[:2]:
-            (height, width), (first_height, first_width) = pixels[-1].shape[:2], pixels[0].shape[:2]
-            raise ValueError(
-                f"{path}:{number}: {image_path} is {width} × {height}, "
-                f"the first picture {first_width} × {first_height}; "
-                "give size, such as size=64, to make them alike"
-            )
-    return CaptionedImages(stack_images(pixels), [tuple(dict.fromkeys(lines)) for lines in captions.values()])
+    names = [f"{path}:{number}: {image_path}" for image_path, number in first.values()]
+    return CaptionedImages(stack_images(pixels, names), [tuple(dict.fromkeys(lines)) for lines in captions.values()])

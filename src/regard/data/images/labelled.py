@@ -161,17 +161,24 @@ def _read_class_folders(folder: Path, size: int | None, but: Collection[str] = (
     if size is not None:
         memory.check_fits(len(files) * size**2, f"size={size} for the {len(files):,} images of {folder}", "try size=64")
     pixels = [image_files.read(path, size=None if size is None else (size, size)) for path, _ in files]
-    for (path, _), image in zip(files, pixels, strict=True):
-        if image.shape[:2] != pixels[0].shape[:2]:
-            raise ValueError(
-                f"{path} is {image.shape[1]} × {image.shape[0]}, {files[0][0]} {pixels[0].shape[1]} × "
-                f"{pixels[0].shape[0]}; give size, such as size=32, to make them alike"
-            )
-    return Images(stack_images(pixels), np.array([label for _, label in files]), tuple(classes))
+    return Images(
+        stack_images(pixels, [path for path, _ in files]), np.array([label for _, label in files]), tuple(classes)
+    )
 
 
-def stack_images(pixels: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """Stacks images; if some are in colour, grey ones become colour."""
+def stack_images(pixels: Sequence[NDArray[np.uint8]], names: Sequence[object]) -> NDArray[np.uint8]:  # "h w c" each
+    """Stacks images of one size, which errors call by these names; if some are in colour, grey ones become colour."""
+    check_one_size([image.shape[:2] for image in pixels], names)
     if len({image.shape[-1] for image in pixels}) > 1:
         pixels = [np.repeat(image, 3, -1) if image.shape[-1] == 1 else image for image in pixels]
     return np.stack(pixels)
+
+
+def check_one_size(sizes: Sequence[Sequence[int]], names: Sequence[object]) -> None:
+    """Raises unless all pictures have the height and width of the first one."""
+    for name, (height, width) in zip(names, sizes, strict=True):
+        if (height, width) != tuple(sizes[0]):
+            raise ValueError(
+                f"{name} is {width} × {height}, {names[0]} {sizes[0][1]} × {sizes[0][0]}; give size, such as size=32, "
+                "to make them alike"
+            )
