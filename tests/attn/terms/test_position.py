@@ -1,6 +1,7 @@
 """Positions, by their formulas."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -34,27 +35,41 @@ def test_half_wave_is_the_formula() -> None:
     torch.testing.assert_close(layer(x[:, 3:4], start=3, length=5), got[:, 3:4])
 
 
-def test_half_waves_in_even_and_odd_columns_through_maps() -> None:
-    """PE(p, 2i) = sin((p+1)π/T), PE(p, 2i+1) = cos((p+1)π/T), T the maximum; each part through its own matrix."""
-    dim, longest = 6, 11
+@pytest.mark.parametrize("columns", ["all", "split"])
+@pytest.mark.parametrize("weights", ["waves", "inputs"])
+def test_half_waves_as_printed(columns: str, weights: str) -> None:
+    """PE(p, 2i) = sin((p+1)π/T), PE(p, 2i+1) = cos((p+1)π/T), T the maximum; W is a number per column or a map."""
+    dim, longest = 7, 11
     torch.manual_seed(0)
-    sine_map, cosine_map = (torch.randn(dim, dim // 2, dtype=torch.float64) for _ in range(2))
-    layer = HalfWave(dim, longest).double()
-    with torch.no_grad():
-        layer.sine.copy_(sine_map.sum(-1))
-        layer.cosine.copy_(cosine_map.sum(-1))
+    layer = HalfWave(dim, longest, columns=columns, weights=weights).double()
     x = torch.randn(2, 5, dim, dtype=torch.float64, requires_grad=True)
-    got = layer(x)
-    for n in range(5):
-        encoding = [(math.sin, math.cos)[column % 2]((n + 1) * math.pi / longest) for column in range(dim)]
-        for row in range(dim):
-            added = sum(sine_map[row, i].item() * encoding[2 * i] for i in range(dim // 2))
-            added += sum(cosine_map[row, i].item() * encoding[2 * i + 1] for i in range(dim // 2))
-            assert got[1, n, row].item() == pytest.approx(x[1, n, row].item() + added, abs=1e-10)
-        # T is fixed, so a step is that of the whole
-        torch.testing.assert_close(layer(x[:, n : n + 1], torch.tensor([n])), got[:, n : n + 1], rtol=0, atol=1e-10)
+    got, table = layer(x), layer.encoding(torch.arange(longest))
+    for n, column in product(range(5), range(dim)):
+        waves = math.sin((n + 1) * math.pi / longest), math.cos((n + 1) * math.pi / longest)
+        assert table[n, column].item() == pytest.approx(waves[column % 2], abs=1e-12)
+        parts = (layer.sine, layer.cosine) if columns == "all" else (layer.weight,)
+        used = waves if columns == "all" else waves[column % 2 : column % 2 + 1]
+        added = 0.0
+        for part, wave in zip(parts, used, strict=True):
+            own = part[column].tolist()
+            scale = own if weights == "waves" else sum(w * x[1, n, c].item() for c, w in enumerate(own))
+            added += scale * wave
+        assert got[1, n, column].item() == pytest.approx(x[1, n, column].item() + added, abs=1e-10)
+    # T is fixed, so a step is that of the whole
+    torch.testing.assert_close(layer(x[:, 3:4], torch.tensor([3])), got[:, 3:4], rtol=0, atol=1e-10)
     assert torch.autograd.gradcheck(layer, x)
-    assert repr(layer) == "HalfWave(6, longest=11)"
+    got.sum().backward()
+    assert all(parameter.grad is not None and (parameter.grad != 0).all() for parameter in layer.parameters())
+
+
+def test_the_words_of_a_half_wave() -> None:
+    assert repr(HalfWave(6, 11)) == "HalfWave(6, longest=11)"
+    assert repr(HalfWave(6, columns="split", weights="inputs")) == "HalfWave(6, columns='split', weights='inputs')"
+    with pytest.raises(ValueError, match=r"length is missing: HalfWave\(6\) has no greatest position; pass encoding"):
+        HalfWave(6).encoding(torch.arange(3))
+    assert HalfWave(6).encoding(torch.arange(3), length=3).shape == (3, 6)
+    with pytest.raises(ValueError, match="unknown columns 'splt'; did you mean 'split'"):
+        HalfWave(6, columns="splt")
 
 
 def test_learned_is_a_table() -> None:

@@ -53,34 +53,65 @@ class Sinusoidal(nn.Module):
         return str(self.dim)
 
 
+def _half_waves(positions: Tensor, length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:  # "*p" -> 2 of "*p 1"
+    angle = (positions + 1).to(checks.accumulate_dtype(dtype)).unsqueeze(-1) * (math.pi / max(length, 1))
+    return angle.sin().to(dtype), angle.cos().to(dtype)
+
+
 class HalfWave(nn.Module):
     """x + W_s sin((p+1)π/T) + W_c cos((p+1)π/T), T the length: one half wave over the sequence, W_s and W_c trained.
 
     The form that some surveys print for the encoder-decoder with position: PE(p, 2i) is the sine and PE(p, 2i+1) the
-    cosine, each through a learned map. All even columns are equal, and so are all odd ones, so that a map is a vector.
+    cosine (`encoding`). With `columns` "all" each column has both waves, with "split" an even column has the sine and
+    an odd one the cosine, as printed. With `weights` "waves" W is a number per column, trained; with "inputs" it is a
+    matrix that maps x, and the wave scales W x: both are readings of "parameters that map the inputs to subspaces".
     p counts from 0. T is `longest`, the greatest number of positions; without it T is the whole length, and a step of a
     longer sequence passes it as `length`.
     """
 
-    def __init__(self, dim: int, longest: int | None = None) -> None:
+    sine: Tensor
+    cosine: Tensor
+    weight: Tensor
+
+    def __init__(self, dim: int, longest: int | None = None, *, columns: str = "all", weights: str = "waves") -> None:
         super().__init__()
         checks.positive_ints("HalfWave", dim=dim, longest=1 if longest is None else longest)
-        self.longest = longest
-        self.sine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
-        self.cosine = nn.Parameter(torch.randn(dim) / math.sqrt(dim))
+        checks.known("columns", columns, ("all", "split"))
+        checks.known("weights", weights, ("waves", "inputs"))
+        self.dim, self.longest, self.columns, self.weights = dim, longest, columns, weights
+        shape = (dim,) if weights == "waves" else (dim, dim)
+        # split columns need one row of weights each, those of their own wave
+        for name in ("sine", "cosine") if columns == "all" else ("weight",):
+            self.register_parameter(name, nn.Parameter(torch.randn(shape) / math.sqrt(dim)))
+
+    def encoding(self, positions: Tensor, length: int | None = None) -> Tensor:  # "*p" -> "*p d"
+        """PE: the sine in even and the cosine in odd columns; `length` is T, `longest` if it is None."""
+        if (length := self.longest if length is None else length) is None:
+            raise ValueError(f"length is missing: {self} has no greatest position; pass encoding(positions, length=…)")
+        return self._split(*_half_waves(positions, length, next(self.parameters()).dtype))
 
     def forward(
         self, x: Tensor, positions: Tensor | None = None, *, start: int = 0, length: int | None = None
     ) -> Tensor:
-        checks.width("x", x, self.sine.numel(), self)
+        checks.width("x", x, self.dim, self)
         p = _positions_or_range(x, positions, start)
         length = self.longest if length is None else length
         total = start + x.shape[-2] if length is None else length
-        angle = ((p + 1).to(checks.accumulate_dtype(x.dtype)) * (math.pi / max(total, 1))).unsqueeze(-1)
-        return x + self.sine * angle.sin().to(x.dtype) + self.cosine * angle.cos().to(x.dtype)
+        sine, cosine = _half_waves(p, total, x.dtype)
+        if self.columns == "split":
+            return x + self._weighted(self.weight, x) * self._split(sine, cosine)
+        return x + self._weighted(self.sine, x) * sine + self._weighted(self.cosine, x) * cosine
+
+    def _split(self, sine: Tensor, cosine: Tensor) -> Tensor:  # "*p 1" -> "*p d"
+        return torch.where(torch.arange(self.dim, device=sine.device) % 2 == 0, sine, cosine)
+
+    def _weighted(self, weight: Tensor, x: Tensor) -> Tensor:
+        return weight if self.weights == "waves" else x @ weight.T
 
     def extra_repr(self) -> str:
-        return str(self.sine.numel()) + ("" if self.longest is None else f", longest={self.longest}")
+        longest = "" if self.longest is None else f", longest={self.longest}"
+        columns = "" if self.columns == "all" else f", columns={self.columns!r}"
+        return f"{self.dim}{longest}{columns}" + ("" if self.weights == "waves" else f", weights={self.weights!r}")
 
 
 class LearnedPositions(nn.Module):
