@@ -53,24 +53,6 @@ def test_hard_bodies(body: bytes, status: int, sentence: str, service: Service) 
     assert httpx.post(f"{service.address}/v1/translate", json={"text": "a b"}, timeout=60).status_code == 200
 
 
-def test_ten_megabytes_in_parts(service: Service) -> None:
-    parts = (b" " * 100_000 for _ in range(100))
-    answer = httpx.post(f"{service.address}/v1/translate", content=parts, headers=JSON, timeout=30)
-    assert answer.status_code == 413
-
-
-def test_it_counts(service: Service) -> None:
-    def count() -> float:
-        found = samples(httpx.get(f"{service.address}/metrics", timeout=60).text)
-        return found["regard_requests_total", 'path="/v1/translate",status="200"']
-
-    httpx.post(f"{service.address}/v1/translate", json={"text": "a"}, timeout=60)
-    before = count()
-    for _ in range(3):
-        httpx.post(f"{service.address}/v1/translate", json={"text": "a"}, timeout=60)
-    assert count() == before + 3
-
-
 @pytest.mark.parametrize("name", first(["SIGTERM", "SIGINT"]))
 def test_a_signal_ends_it_well(name: str, run: Path) -> None:
     """What has arrived when it is told to stop is answered; it says so and ends with 0. Texts are not logged."""
@@ -107,30 +89,18 @@ def test_a_signal_before_the_first_request(gated: Gated) -> None:
     """As soon as it says that it is ready it can be told to stop, and ends as it should."""
     before = signal.getsignal(signal.SIGTERM)
     with listen("127.0.0.1", 0) as at:
-        count = serve(
-            [ServedModel(gated, Limits())], at, host="127.0.0.1", ready=lambda: signal.raise_signal(signal.SIGTERM)
-        )
-    assert count == 0
+        assert serve(running_server(gated), at, lambda: signal.raise_signal(signal.SIGTERM)) == 0
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The servers that `serve` made."""
-    found: list[Any] = []
-
-    def made(*args: Any, **options: Any) -> Any:
-        found.append(server(*args, **options))
-        return found[-1]
-
-    monkeypatch.setattr("regard.serve.server.server", made)
-    return found
+def running_server(gated: Gated) -> Any:
+    return server([ServedModel(gated, Limits())], host="127.0.0.1")
 
 
-def test_a_signal_waits_for_the_answers(gated: Gated, servers: list[Any]) -> None:
+def test_a_signal_waits_for_the_answers(gated: Gated) -> None:
     """One request is in the model and one waits for it when the signal comes; both are answered."""
     gated.gate.clear()
-    heads: list[bytes] = []
+    heads, running = [], running_server(gated)
 
     def patient(port: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as one, socket.create_connection(("127.0.0.1", port)) as two:
@@ -139,36 +109,37 @@ def test_a_signal_waits_for_the_answers(gated: Gated, servers: list[Any]) -> Non
             two.sendall(WHOLE)
             until(lambda: waiting(port) == 1)
             os.kill(os.getpid(), signal.SIGTERM)
-            until(lambda: servers[0].should_exit)
+            until(lambda: running.should_exit)
             gated.gate.set()
             heads.extend(each.recv(12) for each in (one, two))
 
     with listen("127.0.0.1", 0) as at:
         thread = threading.Thread(target=patient, args=at.getsockname()[1:2])
         thread.start()
-        serve([ServedModel(gated, Limits())], at, host="127.0.0.1")
+        serve(running, at)
         thread.join()
     assert heads == [b"HTTP/1.1 200"] * 2
 
 
-def test_a_second_interrupt_does_not_wait(gated: Gated, servers: list[Any]) -> None:
+def test_a_second_interrupt_does_not_wait(gated: Gated) -> None:
     gated.gate.clear()
+    running = running_server(gated)
 
     def impatient(port: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as one:
             one.sendall(WHOLE)
             assert gated.begun.wait(60)
             os.kill(os.getpid(), signal.SIGINT)
-            until(lambda: servers[0].should_exit)
+            until(lambda: running.should_exit)
             os.kill(os.getpid(), signal.SIGINT)
-            until(lambda: servers[0].force_exit)
+            until(lambda: running.force_exit)
             gated.gate.set()  # a model that is at work cannot be stopped
 
     with listen("127.0.0.1", 0) as at:
         thread = threading.Thread(target=impatient, args=at.getsockname()[1:2])
         thread.start()
         with pytest.raises(KeyboardInterrupt):
-            serve([ServedModel(gated, Limits())], at, host="127.0.0.1")
+            serve(running, at)
         thread.join()
 
 
@@ -176,12 +147,10 @@ def test_it_says_where_it_is(service: Service, run: Path) -> None:
     assert service.said == f"{run} is served at {service.address} (Ctrl-C stops it)\n"
 
 
-def test_the_end_of_a_models_thread_ends_the_service(
-    gated: Gated, servers: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_a_models_thread_ends_the_service(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Batcher) -> None:
         raise Panic("no way on")
 
     monkeypatch.setattr(Batcher, "_answer_all", fail)
     with listen("127.0.0.1", 0) as at, pytest.raises(ModelFailed):
-        serve([ServedModel(gated, Limits())], at, host="127.0.0.1")
+        serve(running_server(gated), at)

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from regard.common.cancellation import check_cancelled
@@ -85,17 +86,8 @@ class FileEndpoint(ModelEndpoint):
 
     def settle(self, outputs: Sequence[Any], inputs: Sequence[Any], body: Any) -> list[dict[str, Any]]:
         """The answers about outputs, as if each were alone."""
-
-        def alone(n: int) -> Any:
-            (output,) = self.predictor.predict([inputs[n]])
-            return output
-
-        return settle(
-            outputs,
-            lambda output: self.write(output, body),
-            alone,
-            lambda output: self.margin(output, body),
-        )
+        write, margin = partial(self.write, body=body), partial(self.margin, body=body)
+        return settle(outputs, inputs, self.predictor.predict, write, margin)
 
     @abstractmethod
     def write(self, output: Any, body: Any) -> dict[str, Any]:

@@ -40,16 +40,18 @@ _NAMED = {"log_prob": _SUM, "score": _SUM, "x": _LOCATION, "y": _LOCATION}
 
 def settle(
     outputs: Sequence[Output],
+    inputs: Sequence[Any],
+    predict: Callable[[list[Any]], Sequence[Output]],
     write: Callable[[Output], dict[str, Any]],
-    alone: Callable[[int], Output],
     margin: Callable[[Output], float],
 ) -> list[dict[str, Any]]:
-    """The JSON of each output, rounded; `alone(n)` computes output n without the others, and is rarely called."""
+    """The JSON of each output, rounded, as that of its input alone; `predict` is rarely called, with one input."""
     settled = []
-    for n, output in enumerate(outputs):
+    for given, output in zip(inputs, outputs, strict=True):
         written = write(output)
         if margin(output) <= NOISE or not is_clear(written):
-            written = write(alone(n))
+            (alone,) = predict([given])
+            written = write(alone)
         settled.append(rounded(written))
     return settled
 

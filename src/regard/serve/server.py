@@ -107,23 +107,12 @@ def _connection_limits(limits: Sequence[Limits]) -> Limits:
     )
 
 
-def serve(
-    models: Sequence[ServedModel],
-    at: socket.socket,
-    *,
-    host: str,
-    allowed: Collection[str] = (),
-    origins: Collection[str] = (),
-    token: str | None = None,
-    log: "Log | None" = None,
-    ready: Callable[[], None] = lambda: None,
-) -> int:
-    """Serves until Ctrl-C or SIGTERM, then answers the open requests; a second Ctrl-C does not wait.
+def serve(running: "uvicorn.Server", at: socket.socket, ready: Callable[[], None] = lambda: None) -> int:
+    """Runs a `server` until Ctrl-C or SIGTERM, then answers the open requests; a second Ctrl-C does not wait.
 
     Returns the number of requests; raises ModelFailed if the thread of a model ended by an error.
     `ready` is called when the service can be reached and stopped.
     """
-    running = server(models, host=host, allowed=allowed, origins=origins, token=token, log=log)
     batchers: list[Batcher] = running.config.app.app.state.batchers  # type: ignore[union-attr]
 
     def stop() -> None:

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -165,11 +166,8 @@ class TextEndpoint(ModelEndpoint):
         return [{"answers": each} for each in answers]
 
     def _settle(self, outputs: Sequence[Any], texts: Sequence[str], options: Any) -> list[dict[str, Any]]:
-        def alone(n: int) -> Any:
-            (output,) = self._predict([texts[n]], options)
-            return output
-
-        return settle(outputs, self.predictor.json, alone, self.predictor.margin)
+        predict = partial(self._predict, options=options)
+        return settle(outputs, texts, predict, self.predictor.json, self.predictor.margin)
 
     def _predict(self, texts: Sequence[str], options: Any) -> list[Any]:
         try:

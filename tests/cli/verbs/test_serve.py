@@ -60,11 +60,12 @@ def test_it_serves_until_it_is_interrupted(
     """The arguments of the service, and the notes at its start and end."""
     given = {}
 
-    def serve(models: object, socket: object, *, ready: Callable[[], None], **options: object) -> int:
-        given.update(options, models=models)
+    def serve(running: None, socket: object, ready: Callable[[], None]) -> int:
         ready()
         return 1
 
+    server = "regard.serve.server.server"
+    monkeypatch.setattr(server, lambda models, **options: given.update(options, models=models))
     monkeypatch.setattr("regard.serve.server.serve", serve)
     ran = regard("serve", trained, "--port", 0, "--batch", 7, "--tokens", 13, "--allow-host", "a.example", "b.example")
     assert ran.code == 0

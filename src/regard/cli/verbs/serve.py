@@ -5,13 +5,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import run_options
+from regard.cli.output import note
 from regard.cli.run_options import parse_with_runs
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, flag, option, positional, positive
+from regard.common.wording import plural
 from regard.serve.access import check_origin, check_token
 from regard.tasks.registry import describe
 
@@ -88,33 +91,32 @@ def run(args: Sequence[str]) -> int:
             )
     token = _read_token(options)
     models = _models(options, configs)
-    from regard.serve.server import ModelFailed, address, listen, serve
+    from regard.serve.server import ModelFailed, address, listen, serve, server
     from regard.viz.html.security import is_loopback
 
     with listen(options.host, options.port) as socket:
 
         def ready() -> None:
             if not is_loopback(options.host):
-                _note(f"--host {options.host} {_WARNINGS[token is not None]}, or leave --host out")
+                note(f"--host {options.host} {_WARNINGS[token is not None]}, or leave --host out")
             verb = "is" if len(models) == 1 else "are"
             names = ", ".join(map(str, options.run))
             print(f"{names} {verb} served at {address(socket)} (Ctrl-C stops it)", flush=True)
 
+        running = server(
+            models,
+            host=options.host,
+            allowed=options.allow_host,
+            origins=options.allow_origin,
+            token=token,
+            log=partial(print, file=sys.stderr, flush=True) if options.log else None,
+        )
         try:
-            count = serve(
-                models,
-                socket,
-                host=options.host,
-                allowed=options.allow_host,
-                origins=options.allow_origin,
-                token=token,
-                log=_print if options.log else None,
-                ready=ready,
-            )
+            count = serve(running, socket, ready)
         except ModelFailed:
-            _note("a model failed, as the log says; start the service again")
+            note("a model failed, as the log says; start the service again")
             return 1
-    _note(f"stopped; {count} request{'s' * (count != 1)} answered")
+    note(f"stopped; {plural(count, 'request')} answered")
     return 0
 
 
@@ -156,11 +158,3 @@ def _limits(options: ServeOptions, task_options: Any) -> "Limits":
     names = [item.name for item in fields(Limits)]
     values = {name: getattr(task_options, name, getattr(options, name, None)) for name in names}
     return Limits(**{name: value for name, value in values.items() if value is not None})
-
-
-def _note(text: str) -> None:
-    _print(f"regard: {text}")
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

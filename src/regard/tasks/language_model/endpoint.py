@@ -17,7 +17,7 @@ from regard.serve.text_endpoint import option_error
 from regard.tasks.language_model.options import GenerateText
 
 if TYPE_CHECKING:
-    from regard.tasks.language_model.generation import Continuation, EncodedPrompt
+    from regard.tasks.language_model.generation import EncodedPrompt
     from regard.tasks.language_model.predictor import LanguageModelPredictor
 
 # tokens per text, where neither a request nor the service says how many
@@ -193,11 +193,8 @@ class GenerateEndpoint(ModelEndpoint):
         rows = [row for each in prompts for row in each]
         continuations = self.predictor.continuations(rows)
 
-        def alone(n: int) -> "Continuation":
-            return continuations[n] if len(rows) == 1 else self.predictor.continuations([rows[n]])[0]
-
-        write, margin = self.predictor.continuation_json, attrgetter("margin")
-        written = iter(settle(continuations, write, alone, margin))
+        predict = self.predictor.continuations if len(rows) > 1 else lambda _: continuations
+        written = iter(settle(continuations, rows, predict, self.predictor.continuation_json, attrgetter("margin")))
         answers = iter([self._answer(each[0].prompt, [next(written) for _ in each]) for each in prompts])
         return [{"answers": [next(answers) for _ in request.texts]} for request in requests]
 
