@@ -5,8 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from regard.cli.main import is_main_process
 from regard.cli.terminal_output import escape_terminals, unfiltered
@@ -31,22 +30,6 @@ _PATIENCE = 2.0
 _INTERVAL = 30.0
 # the same for examples that are evaluated
 _EXAMPLES_INTERVAL = 10.0
-
-
-class Screen(Protocol):
-    """The output of a training: lines, and the progress of steps."""
-
-    def __enter__(self) -> "Screen": ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def print_line(self, text: str) -> None: ...
-
-    def show_step(self, event: StepLogged) -> None: ...
-
-    def show_interim(self, event: StepLogged) -> None: ...
 
 
 class ProgressLines:
@@ -100,6 +83,10 @@ class Bar:
         )
 
     show_interim = show_step
+
+
+# the output of a training: lines, and the progress of steps
+Screen = ProgressLines | Bar
 
 
 def _bars(out: TextIO) -> Any:

@@ -38,27 +38,27 @@ class LoadOptions(CheckedOptions):
 def parse_with_run(
     options: type[T], verb: str, args: Sequence[str], tasks: Mapping[str, type[TaskConfig]] = TASKS
 ) -> tuple[T, TaskConfig]:
-    """The options of a verb, and the options of the run that its first word names.
-
-    Further options, of the run's task (`TASK_OPTIONS`), are in the field `task` of the result, those of LoadOptions in
-    the field `load`, both as dicts of what was typed. Without a run, or a folder of it, the help lists the options of
-    all `tasks`.
-    """
-    parsed, (config, *_) = _parse_with_runs(options, verb, args, tasks, slice(1))
+    """The options of a verb, and the options of the run that its first word names."""
+    parsed, (config, *_) = parse_with_runs(options, verb, args, tasks, most=1)
     return parsed, config
 
 
-def parse_with_runs(options: type[T], verb: str, args: Sequence[str]) -> tuple[T, list[TaskConfig]]:
-    """The same for a verb whose words are all runs; the field `task` has the options of any of their tasks."""
-    return _parse_with_runs(options, verb, args, TASKS, slice(None))
-
-
-def _parse_with_runs(
-    options: type[T], verb: str, args: Sequence[str], tasks: Mapping[str, type[TaskConfig]], runs: slice
+def parse_with_runs(
+    options: type[T],
+    verb: str,
+    args: Sequence[str],
+    tasks: Mapping[str, type[TaskConfig]] = TASKS,
+    most: int | None = None,
 ) -> tuple[T, list[TaskConfig]]:
+    """The options of a verb, and those of the runs that its words name: all words, or `most` of them.
+
+    Further options, of the tasks of the runs (`TASK_OPTIONS`), are in the field `task` of the result, those of
+    LoadOptions in the field `load`, both as dicts of what was typed. Without a run, or a folder of it, the help lists
+    the options of all `tasks`.
+    """
     prog, nested = f"regard {verb}", TASK_OPTIONS[verb]
     options_by_task = {name: getattr(config, nested) for name, config in tasks.items()}
-    words = positionals([options, LoadOptions, *options_by_task.values()], args)[runs]
+    words = positionals([options, LoadOptions, *options_by_task.values()], args)[:most]
     folders = [Path(word) for word in words]
     if folders and all(words) and not (asks_for_help(args) and not all(folder.is_dir() for folder in folders)):
         configs = [read_config(folder) for folder in folders]

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor
 
 from regard.attacks.text.victim import TextVictim
-from regard.common import checks
 from regard.inference.edited_text import EditedText
 
 
@@ -69,11 +68,6 @@ class TextAttackResult:
 def share_right(broken: Tensor) -> float:  # "b"
     """The share that is not broken, in percent."""
     return 100.0 * (1 - broken.cpu().double().mean().item())
-
-
-def check_search(owner: TextAttack, **whole: int) -> None:
-    """Raises for sizes of a search that are no whole numbers from 1 on."""
-    checks.positive_ints(type(owner).__name__, **whole)
 
 
 def check_not_negative(owner: TextAttack, name: str, value: int) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Any, ClassVar
 
-from regard.attacks.text.base import AttackedText, TextAttack, check_not_negative, check_search
+from regard.attacks.text.base import AttackedText, TextAttack, check_not_negative
 from regard.attacks.text.search import LossOf, search_edits
 from regard.attacks.text.victim import TextVictim
+from regard.common import checks
 from regard.common.word_splitting import split_words
 from regard.inference.edited_text import EditedText
 
@@ -34,7 +35,7 @@ class CharacterEdits(TextAttack):
 
     def __post_init__(self) -> None:
         check_not_negative(self, "edits", self.edits)
-        check_search(self, k=self.k, beam=self.beam)
+        checks.positive_ints("CharacterEdits", k=self.k, beam=self.beam)
 
     def run(
         self, victim: TextVictim, texts: Sequence[str], targets: Sequence[Any], seed: int, first: int

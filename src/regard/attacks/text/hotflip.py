@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attacks.text.base import AttackedText, TextAttack, check_not_negative, check_search
+from regard.attacks.text.base import AttackedText, TextAttack, check_not_negative
 from regard.attacks.text.constraints import Constraint, SameStart
 from regard.attacks.text.search import LossOf, search_edits
 from regard.attacks.text.victim import TextVictim
@@ -33,7 +33,7 @@ class HotFlip(TextAttack):
 
     def __post_init__(self) -> None:
         check_not_negative(self, "flips", self.flips)
-        check_search(self, beam=self.beam, **({} if self.k is None else {"k": self.k}))
+        checks.positive_ints("HotFlip", beam=self.beam, **({} if self.k is None else {"k": self.k}))
         check_constraints(self.constraints)
 
     def run(

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attacks.text.base import AttackedText, TextAttack, check_search
+from regard.attacks.text.base import AttackedText, TextAttack
 from regard.attacks.text.hotflip import flip_gains
 from regard.attacks.text.victim import TextVictim
+from regard.common import checks
 from regard.inference.edited_text import EditedText
 
 
@@ -28,7 +29,7 @@ class Triggers(TextAttack):
     batch: int = 32
 
     def __post_init__(self) -> None:
-        check_search(self, k=self.k, words=self.words, rounds=self.rounds, batch=self.batch)
+        checks.positive_ints("Triggers", k=self.k, words=self.words, rounds=self.rounds, batch=self.batch)
 
     def run(
         self, victim: TextVictim, texts: Sequence[str], targets: Sequence[Any], seed: int, first: int
