@@ -27,7 +27,7 @@ EXPLAINED = [
 ]
 
 
-@for_each(("name", "method"), EXPLAINED)
+@for_each(("name", "method"), EXPLAINED, share=0.5)
 def test_every_method_scores_every_token(name: str, method: str) -> None:
     predictor, text, target = made_structured(name)
     result = regard.attribute(predictor, text, target, method)

@@ -94,6 +94,7 @@ def toy_job(megabytes: int) -> Callable[[], object]:
     return lambda: kept + 1
 
 
+@pytest.mark.whole
 def test_memory_counts_what_the_call_takes() -> None:
     taken = memory.extra(toy_job, {"megabytes": 64}, {"megabytes": 1})
     assert 60 < taken.megabytes < 80

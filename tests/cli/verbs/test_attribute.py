@@ -2,12 +2,11 @@
 
 import json
 import re
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from tests.attribution.conftest import short_search as short_search
 from tests.cli.conftest import Refused, Regard, train
 from tests.for_each import for_each
 from tests.tasks.cases import write_files
@@ -15,13 +14,6 @@ from tests.tasks.encoders import vit_encoder_folder
 
 TEXT = "a good film . it was long"
 METHODS = ["attention", "integrated-gradients", "leave-one-out"]
-
-
-@pytest.fixture(autouse=True)
-def _short_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few steps of the search for other attention."""
-    measuring = import_module("regard.attribution.faithfulness")
-    monkeypatch.setattr(measuring, "adversarial_map", partial(measuring.adversarial_map, steps=4))
 
 
 @pytest.fixture(scope="session")
