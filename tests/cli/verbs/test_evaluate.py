@@ -58,8 +58,7 @@ def test_greedy_and_valid(regard: Regard, trained: Path) -> None:
         "--split valid --test x": "--split valid and --test x exclude each other; give one of them",
         "--beam 1 --length-penalty 2": "--length-penalty 2.0 means nothing to --beam 1; raise --beam",
         "--test nix": "there is no file nix",
-        "--out .": "--out . is a folder; name a file, such as outputs.txt",
-        "--out nix/x": "--out nix/x: there is no folder nix; make it, or name another file",
+        "--out .": "--out . is a folder; name a file in it, such as output.txt",
     }.items(),
 )
 def test_wrong_input_is_one_sentence(words: str, sentence: str, refused: Refused, trained: Path) -> None:

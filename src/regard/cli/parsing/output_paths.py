@@ -1,18 +1,35 @@
-"""Refuses output paths that would overwrite an input of the command. No torch here."""
+"""Refuses output paths that cannot be written, or that would overwrite an input of the command. No torch here."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from regard.common import json_files
+from regard.common.suggestions import known
 
 
-def not_an_input(option: str, path: Path | None, folder: Path, inputs: Mapping[str, Iterable[Path | str]]) -> None:
-    """Raises if the path is a file of the run or model in the folder, a file of its data, or one of the `inputs`.
+def check_output(
+    option: str,
+    path: Path | None,
+    folder: Path,
+    suffixes: Sequence[str] = (),
+    inputs: Mapping[str, Iterable[Path | str]] = {},
+) -> None:
+    """Raises before a model is loaded if the path cannot be written, or has none of the `suffixes`, if there are any;
+    or if it is a file of the run or model in the folder, a file of its data, or one of the `inputs`.
 
     The keys of `inputs` name the files in the error, such as "a file of --test".
     """
-    if path is None or not os.path.exists(path):
+    if path is None:
+        return
+    if path.is_dir():
+        example = path / f"output{suffixes[0] if suffixes else '.txt'}"
+        raise ValueError(f"{option} {path} is a folder; name a file in it, such as {example}")
+    if suffixes:
+        known(f"suffix of {option}", path.suffix, suffixes)
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")
+    if not os.path.exists(path):
         return
     for name, files in [*inputs.items(), *_inputs_of(folder).items()]:
         # os.path, because an input may be a text that is too long for a path or has characters that no path has

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from regard.cli.output import check_writable, note
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import note
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.verbs.predict import PredictOptions, input_chunks, predict
 from regard.common.options.fields import option, positional
 from regard.tasks.base import TaskConfig
@@ -63,9 +63,8 @@ class EmbedOptions(PredictOptions):
         for name, value in others.items():
             if self.out is not None and value:
                 raise ValueError(f"--out {self.out} and {name} exclude each other; give one of them")
-        check_writable("--out", self.out, (".npy",))
         files = {"the file of --file": [] if self.file is None else [self.file]}
-        not_an_input("--out", self.out, self.run, files)
+        check_output("--out", self.out, self.run, (".npy",), files)
 
 
 @dataclass(frozen=True)

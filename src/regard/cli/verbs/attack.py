@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.cli import run_options
-from regard.cli.output import check_writable, note, warn
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import note, warn
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.run_options import parse_with_run
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import flag, left_open, option, positional, random_seed
@@ -62,8 +62,7 @@ def run(args: Sequence[str]) -> int:
         )
     curve = getattr(task_options, "curve", None)
     for flag_name, path in (("--curve", curve), ("--picture", options.picture)):
-        check_writable(flag_name, path, _FIGURES)
-        not_an_input(flag_name, path, options.run, {})
+        check_output(flag_name, path, options.run, _FIGURES)
     loaded = run_options.load(options.run, options.load)
     from regard.experiments.attacked_images import AttackedImages
     from regard.experiments.robust_accuracy import attack_run

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli import run_options
-from regard.cli.output import check_writable, note, warn
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import note, warn
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
 from regard.cli.terminal_output import write_styled
@@ -48,8 +48,7 @@ class AttributeOptions:
 
 def run(args: Sequence[str]) -> int:
     options = parse(AttributeOptions, "regard attribute", args, sections={"load": LoadOptions})
-    check_writable("--picture", options.picture, FIGURES)
-    not_an_input("--picture", options.picture, options.run, {"the picture": [options.text]})
+    check_output("--picture", options.picture, options.run, FIGURES, {"the picture": [options.text]})
     loaded = run_options.load(options.run, options.load)
     from regard.experiments.explanations import attribute_run
 

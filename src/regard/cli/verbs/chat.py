@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from regard.cli import run_options
-from regard.cli.output import check_writable, print_utf8
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import print_utf8
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.run_options import parse_with_run
 from regard.common.options.fields import flag, option, positional
 from regard.tasks.base import TaskConfig
@@ -57,10 +57,9 @@ def run(args: Sequence[str]) -> int:
     for name in ("count", "nbest"):
         if (count := getattr(task_options, name, None) or 1) > 1:
             raise ValueError(f"--{name} {count} asks for several texts, and a turn has one reply; leave it out")
-    check_writable("--save", options.save, _SUFFIXES)
     for folder in (options.run, options.track):
         if folder is not None:
-            not_an_input("--save", options.save, folder, {})
+            check_output("--save", options.save, folder, _SUFFIXES)
     from regard.cli.chat_session import ChatSession
     from regard.inference.chat import Chat
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import run_options
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.progress import example_progress
 from regard.cli.run_options import parse_with_run
 from regard.common.options.fields import flag, option, positional
@@ -40,11 +40,7 @@ def run(args: Sequence[str]) -> int:
     options, config = parse_with_run(EvaluateOptions, "evaluate", args)
     task_options = config.Evaluate(**options.task)
     out = options.out
-    if out is not None and not out.absolute().parent.is_dir():
-        raise ValueError(f"--out {out}: there is no folder {out.parent}; make it, or name another file")
-    if out is not None and out.is_dir():
-        raise ValueError(f"--out {out} is a folder; name a file, such as {out / 'outputs.txt'}")
-    not_an_input("--out", out, options.run, {"a file of --test": getattr(task_options, "test", ())})
+    check_output("--out", out, options.run, inputs={"a file of --test": getattr(task_options, "test", ())})
     loaded = run_options.load(options.run, options.load)
     with example_progress("example", sys.stderr) as progress:
         evaluation = loaded.evaluate(task_options, progress)

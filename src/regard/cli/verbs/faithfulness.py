@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.cli import run_options
-from regard.cli.output import check_writable, note, warn
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import note, warn
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.parsing.parser import parse
 from regard.cli.run_options import LoadOptions
 from regard.common.options.checks import CheckedOptions
@@ -46,8 +46,7 @@ class FaithfulnessOptions(CheckedOptions):
 
 def run(args: Sequence[str]) -> int:
     options = parse(FaithfulnessOptions, "regard faithfulness", args, sections={"load": LoadOptions})
-    check_writable("--page", options.page, (".html",))
-    not_an_input("--page", options.page, options.run, {"the picture": list(options.texts)})
+    check_output("--page", options.page, options.run, (".html",), {"the picture": options.texts})
     if options.page is not None and len(options.texts) > 1:
         raise ValueError(f"--page shows one text, and {len(options.texts)} are given; name one")
     loaded = run_options.load(options.run, options.load)

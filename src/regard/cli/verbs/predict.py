@@ -9,8 +9,8 @@ from typing import Any
 
 from regard.cli import run_options
 from regard.cli.input_lines import in_chunks, input_lines
-from regard.cli.output import check_writable, note, print_utf8
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import note, print_utf8
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.run_options import parse_with_run
 from regard.common.options.fields import flag, option, positional
 from regard.data.spreadsheets.input_texts import read_inputs
@@ -158,5 +158,4 @@ def _check_inputs(options: Any, config: TaskConfig) -> None:
         "an input": options.inputs if config.input_kind.is_file else (),
         "the file of --file": () if options.file is None else (options.file,),
     }
-    check_writable("--picture", options.picture, config.picture_suffixes)
-    not_an_input("--picture", options.picture, options.run, inputs)
+    check_output("--picture", options.picture, options.run, config.picture_suffixes, inputs)

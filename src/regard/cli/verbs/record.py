@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from regard.cli.output import check_writable, note
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import note
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.parsing.parser import parse
 from regard.cli.recording_output import count_maps, has_grids, image_under, merge_words, print_recording, record_folder
 from regard.common.options.fields import flag, left_open, option, positional
@@ -45,10 +45,8 @@ class RecordOptions:
 
 def run(args: Sequence[str]) -> int:
     options = parse(RecordOptions, "regard record", args)
-    check_writable("--out", options.out, SUFFIXES)
-    check_writable("--alignment", options.alignment, _DRAWN)
-    for name, path in (("--out", options.out), ("--alignment", options.alignment)):
-        not_an_input(name, path, options.model, {"the input": [options.text]})
+    for name, path, suffixes in (("--out", options.out, SUFFIXES), ("--alignment", options.alignment, _DRAWN)):
+        check_output(name, path, options.model, suffixes, {"the input": [options.text]})
     from regard.viz.alignment import Alignment
     from regard.viz.show import show
 

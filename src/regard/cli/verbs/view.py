@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from regard.cli.output import check_writable, note
-from regard.cli.parsing.output_paths import not_an_input
+from regard.cli.output import note
+from regard.cli.parsing.output_paths import check_output
 from regard.cli.parsing.parser import parse
 from regard.cli.recording_output import (
     check_over_image,
@@ -102,16 +102,14 @@ class ViewOptions:
 
 def run(args: Sequence[str]) -> int:
     options = parse(ViewOptions, "regard view", args)
-    check_writable("--out", options.out, SUFFIXES)
     read = {
         "the recording": options.recording,
         "the input": options.text[0] if options.text else None,
         "the file of --image": options.image,
         "the file of --other": options.other,
     }
-    not_an_input(
-        "--out", options.out, options.recording, {what: [file] for what, file in read.items() if file is not None}
-    )
+    inputs = {what: [file] for what, file in read.items() if file is not None}
+    check_output("--out", options.out, options.recording, SUFFIXES, inputs)
     recording, image = _read(options)
     recording = _selected(recording, options)
     if len(recording) > _MOST_MAPS:
