@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from regard.common.options.fields import at_least, inner_share, left_open, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
-from regard.tasks.shared.text_options import EvaluateTextFiles, TextFilesConfig, check_valid_share
+from regard.tasks.shared.text_options import COSINE, EvaluateTextFiles, TextFilesConfig, check_valid_share
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,7 @@ class Answer(TextFilesConfig):
     embedded: ClassVar[str] = "stories"
     budgets: ClassVar[dict[str, Budget]] = {"stories": Budget(minutes=3.0), "files": Budget(minutes=15.0)}
     metrics: ClassVar[dict[str, bool]] = {"error": False, "failed tasks": False, "support": True, "nll": False}
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 5e-3,
-        "schedule": "cosine",
-        "warmup": 50,
-        "clip": 40.0,
-        "validate_every": 500,
-        "save_every": 500,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "lr": 5e-3, "warmup": 50, "clip": 40.0, "validate_every": 500}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "stories": {"width": 32, "batch": 32, "linear_epochs": 8, "restarts": 3},
         "files": {"width": 32, "batch": 64, "linear_epochs": 5, "restarts": 3},

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import CheckedOptions, check_beam, check_owner, check_split
+from regard.common.options.checks import CheckedOptions, check_owner
 from regard.common.options.construct import construct
-from regard.common.options.fields import at_least, left_open, length_exponent, option, random_seed, resolve, share
+from regard.common.options.fields import at_least, left_open, option, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
 from regard.tasks.shared.image_options import ServeImages, leave_out_none
-from regard.tasks.shared.text_options import check_learnable
+from regard.tasks.shared.text_options import COSINE, EvaluateSearch, check_learnable
 
 # options of one kind of attention, and their values where they are left open
 _OF_ATTENTION: dict[str, dict[str, float]] = {"soft": {"doubly": 0.01}, "hard": {"expected": 0.5, "entropy": 0.002}}
@@ -123,27 +123,6 @@ class PretrainedCaptionOptions(CaptionDecoderOptions, ImageEncoderOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateCaptions(CheckedOptions):
-    """Options of `regard evaluate` for captions."""
-
-    beam: int = at_least(1, 5)
-    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    length_penalty: float = length_exponent()
-    """α of log p / ((5 + length) / 6)^α: a larger α favours longer captions."""
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without test images, test is the same as valid."""
-    test: tuple[Path, ...] = ()
-    """Other images with captions: one .tsv file."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_beam(self)
-        if len(self.test) > 1:
-            raise ValueError(f"--test must be one .tsv file, got {len(self.test)}; join them first")
-        check_split(self)
-
-
-@dataclass(frozen=True)
 class PredictCaptions(CheckedOptions):
     """Options of `regard predict` for captions."""
 
@@ -183,18 +162,12 @@ class Caption(TaskConfig):
     run_files: ClassVar[tuple[str, ...]] = ("images.json", EXAMPLES, "tokens.json", *IMAGE_ENCODER_FILES)
     vocabulary_files: ClassVar[tuple[str, ...]] = ("images.json", "tokens.json", *IMAGE_ENCODER_FILES)
     weight_fields: ClassVar[tuple[str, ...]] = ("size", "tokens", "vocabulary")
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 4e-3,
-        "schedule": "cosine",
-        "warmup": 50,
-        "validate_every": 200,
-        "save_every": 200,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "lr": 4e-3, "warmup": 50, "validate_every": 200, "save_every": 200}
     content: ClassVar[str] = "images"
     file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "size")
     usage: ClassVar[str] = "predict {run} PICTURE --picture words.png"
     is_served: ClassVar[bool] = True
-    Evaluate: ClassVar[type] = EvaluateCaptions
+    Evaluate: ClassVar[type] = EvaluateSearch
     Predict: ClassVar[type] = PredictCaptions
     Serve: ClassVar[type] = ServeImages
 

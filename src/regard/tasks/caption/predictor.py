@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.attn.call import Need
 from regard.attn.terms.read import Sample
 from regard.common.eval_mode import eval_mode
 from regard.data.text.tokenizer import Tokenizer
@@ -27,11 +26,10 @@ from regard.tasks.shared.text_generation import (
     GeneratedText,
     TextHypotheses,
     TokenAlignment,
-    between_marks,
-    negative_log_likelihood,
+    forced_nll,
+    forced_weights,
     read_tokenizer,
     search_texts,
-    shift_right,
 )
 from regard.viz.text import labels
 
@@ -145,10 +143,8 @@ class Captioner(ImagePredictor[ImageCaptions]):
 
     def tensor_loss(self, x: Tensor, targets: Sequence[str]) -> Tensor:
         """−log p(caption | image)."""
-        target = between_marks(self.tokenizer.encode(targets)).to(x.device)
         with eval_mode(self.model):
-            output = self.model.teacher_force(x, target[:, :-1])
-            return negative_log_likelihood(output, target[:, 1:], self.model.output)
+            return forced_nll(self.model, [x], self.tokenizer.encode(targets))
 
     # The attention behind a caption
 
@@ -160,10 +156,8 @@ class Captioner(ImagePredictor[ImageCaptions]):
         with eval_mode(self.model):
             for start in range(0, len(pixels), _BATCH):
                 batch = targets[start : start + _BATCH]
-                x = self._tensor(pixels[start : start + _BATCH])
-                weights = self.model.teacher_force(x, shift_right(batch).to(x.device), Need(weights=True)).weights
-                assert weights is not None
-                for tokens, rows in zip(batch, weights.cpu(), strict=True):
+                weights = forced_weights(self.model, [self._tensor(pixels[start : start + _BATCH])], batch)
+                for tokens, rows in zip(batch, weights, strict=True):
                     alignments.append(TokenAlignment(self.tokenizer.pieces(tokens), rows[: len(tokens)]))
         return alignments
 

@@ -1,6 +1,6 @@
 """The task caption: its training problem, its data, its evaluation."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.attn.call import NOTHING, Need
+from regard.attn.call import Need
 from regard.data.embedded.scenes import NAMES, CaptionedImages, scenes
 from regard.data.images.captions import read_captions
 from regard.data.splitting import Parts, held_out, require_held_out
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import PAD
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.search import Beam, Greedy, Search
+from regard.decoding.search import Greedy, Search
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses import doubly_stochastic
@@ -26,11 +26,12 @@ from regard.metrics.pointing import pointing
 from regard.metrics.text import Cut, chosen_cut, scored, signature
 from regard.models.show_attend_tell.image_captioner import ImageCaptioner
 from regard.tasks.base import Task
-from regard.tasks.caption.options import Caption, EvaluateCaptions, PretrainedCaptionOptions
+from regard.tasks.caption.options import Caption, PretrainedCaptionOptions
 from regard.tasks.caption.predictor import TOKENS, Captioner, build_captioner
 from regard.tasks.shared.image_data import (
     ImageStats,
     brightness,
+    contents,
     image_tensor,
     save_or_check_stats,
     value_counts,
@@ -39,14 +40,15 @@ from regard.tasks.shared.image_data import (
 from regard.tasks.shared.image_encoder import PretrainedImageEncoder, smallest_image_encoder
 from regard.tasks.shared.text_generation import (
     GeneratedText,
-    TokenLoss,
     between_marks,
+    forced_loss,
     hard_attention_loss,
     initial_tokenizer,
+    mean_nll,
     read_tokenizer,
-    token_loss,
     write_tokenizer,
 )
+from regard.tasks.shared.text_options import EvaluateSearch
 from regard.training.protocol import Loss, TensorBatch, TrainingProblem, ValidationResult
 
 # the share of the training images that is held out where files have no validation images
@@ -119,7 +121,7 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
     def loss(self, model: ImageCaptioner, batch: CaptionBatch) -> Loss:
         """Soft: −log p(y) + λ Σ_i (1 − Σ_t α_ti)². Hard: −log p(y | s) and REINFORCE  (Xu et al. 2015, 4.1 and 4.2)."""
         doubly = self.config.doubly or 0.0
-        loss = _batch_loss(model, batch, self.config.smoothing, Need(weights=doubly > 0))
+        loss = forced_loss(model, [batch.x], batch.target, self.config.smoothing, Need(weights=doubly > 0))
         total = loss.total
         if loss.output.weights is not None:
             total = total + doubly * doubly_stochastic(loss.output.weights, loss.keep).sum()
@@ -141,18 +143,13 @@ class CaptionProblem(TrainingProblem[ImageCaptioner, CaptionBatch]):
         sample = f"{captions[n].text}   (right: {' / '.join(self.valid.captions[n])})"
         return ValidationResult(values, self.config.metric, self.config.metrics[self.config.metric], sample)
 
-    @torch.no_grad()
     def _nll(self, model: ImageCaptioner) -> float:
         """−log p of a token of the first caption of every image."""
         device = next(model.parameters()).device
-        total, count = 0.0, 0
         ids = self.tokenizer.encode([captions[0] for captions in self.valid.captions])
-        for start in range(0, len(ids), _BATCH):
-            part = slice(start, start + _BATCH)
-            x, target = image_tensor(self.valid.pixels[part], self.stats), between_marks(ids[part])
-            nll = _batch_loss(model, CaptionBatch(x, target).to(device), 0.0).nll
-            total, count = total + float(nll.sum()), count + len(nll)
-        return total / count
+        parts = (slice(start, start + _BATCH) for start in range(0, len(ids), _BATCH))
+        pairs = ((image_tensor(self.valid.pixels[part], self.stats), between_marks(ids[part])) for part in parts)
+        return mean_nll(model, (([x.to(device)], target.to(device)) for x, target in pairs))
 
 
 class CaptionTask(Task[Caption, Captioner]):
@@ -207,13 +204,12 @@ class CaptionTask(Task[Caption, Captioner]):
     def predictor(self, folder: Path) -> Captioner:
         return Captioner.of(self.config, folder)
 
-    def evaluate(self, predictor: Captioner, folder: Path, options: EvaluateCaptions, progress: Progress) -> Evaluation:
+    def evaluate(self, predictor: Captioner, folder: Path, options: EvaluateSearch, progress: Progress) -> Evaluation:
         split = self._data(predictor.stats, folder, options)
         data = split.data
-        search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
         cut = _bleu_tokens(self.config, data)
         (scores, captions), seconds = timed(
-            lambda done: caption_scores(predictor, data, search, done, cut), len(data), progress
+            lambda done: caption_scores(predictor, data, options.search, done, cut), len(data), progress
         )
         signed = signature(data.captions, cut)
         part = options.split if has_test(self.config) else "valid"
@@ -231,7 +227,7 @@ class CaptionTask(Task[Caption, Captioner]):
         )
         return split.annotate(evaluation)
 
-    def _data(self, stats: ImageStats, folder: Path, options: EvaluateCaptions) -> EvaluationSplit[CaptionedImages]:
+    def _data(self, stats: ImageStats, folder: Path, options: EvaluateSearch) -> EvaluationSplit[CaptionedImages]:
         """The images to describe."""
         config = self.config
         split = EvaluationSplit.of(
@@ -304,11 +300,6 @@ def read_train_and_valid(config: Caption) -> tuple[CaptionedImages, CaptionedIma
     return data[np.flatnonzero(~held)], data[np.flatnonzero(held)]
 
 
-def contents(data: CaptionedImages) -> Iterator[bytes]:
-    """The pixels of every image, by which copies are known; their captions may differ."""
-    return (image.tobytes() for image in data.pixels)
-
-
 def caption_stats(train: CaptionedImages, valid: CaptionedImages) -> ImageStats:
     """The statistics of captioned images; their mean is the median, so that the ground of a scene becomes 0."""
     _, height, width, channels = train.pixels.shape
@@ -332,11 +323,6 @@ def _check_same_shape(data: CaptionedImages, name: object, stats: ImageStats) ->
         raise ValueError(
             f"the images of {name} are {shape}, (height, width, channels), those to train on {trained}; {way}"
         )
-
-
-def _batch_loss(model: ImageCaptioner, batch: CaptionBatch, smoothing: float, need: Need = NOTHING) -> TokenLoss:
-    output = model.teacher_force(batch.x, batch.target[:, :-1], need)
-    return token_loss(output, batch.target[:, 1:], model.output, smoothing)
 
 
 def _sample(data: CaptionedImages, captions: Sequence[GeneratedText], n: int) -> str:

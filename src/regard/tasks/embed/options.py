@@ -13,7 +13,7 @@ from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks.shared.text_options import TextFilesConfig
+from regard.tasks.shared.text_options import COSINE, TextFilesConfig
 
 if TYPE_CHECKING:
     from regard.models.bert import BERT
@@ -117,14 +117,7 @@ class Embed(TextFilesConfig):
     embedded: ClassVar[str] = "same-day"
     budgets: ClassVar[dict[str, Budget]] = {"same-day": Budget(minutes=3.0), "files": Budget(minutes=10.0)}
     metrics: ClassVar[dict[str, bool]] = {"recall@1": True, "recall@10": True, "mrr": True, "nll": False}
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 100,
-        "save_every": 200,
-        "weight_decay": 0.01,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "validate_every": 100, "save_every": 200, "weight_decay": 0.01}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "same-day": {"tokens": "characters", "dropout": 0.0, "batch": 64},
         "files": {"tokens": "bpe", "dropout": 0.1, "batch": 64},

@@ -13,7 +13,7 @@ from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES, EncoderOptions, LevelEncoderOptions
-from regard.tasks.shared.text_options import AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
+from regard.tasks.shared.text_options import COSINE, AttackTexts, EvaluateTextFile, PredictTextClasses, TextFileConfig
 
 BAG_OF_WORDS = "bag-of-words"
 # the folder of the encoder of the second texts, in that of a run, and its files
@@ -174,13 +174,7 @@ class Match(TextFileConfig):
     embedded: ClassVar[str] = "quantifiers"
     budgets: ClassVar[dict[str, Budget]] = {"quantifiers": Budget(minutes=2.0), "files": Budget(minutes=5.0)}
     metrics: ClassVar[dict[str, bool]] = {"accuracy": True, "macro f1": True, "nll": False}
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 2e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 100,
-        "save_every": 500,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "lr": 2e-3, "validate_every": 100}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "quantifiers": {
             "embedding": 48,

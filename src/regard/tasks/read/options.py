@@ -10,7 +10,7 @@ from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, inner_share, left_open, not_blank, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
-from regard.tasks.shared.text_options import TextFileConfig
+from regard.tasks.shared.text_options import COSINE, TextFileConfig
 
 MAX_SPANS = 100
 # earlier turns of a dialogue that are read, unless an option names another number
@@ -63,13 +63,7 @@ class ReadConfig(TextFileConfig):
     embedded: ClassVar[str] = "timetables"
     budgets: ClassVar[dict[str, Budget]] = {"timetables": Budget(steps=3000), "files": Budget(minutes=30.0)}
     metrics: ClassVar[dict[str, bool]] = {"exact match": True, "f1": True, "nll": False}
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 4e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 200,
-        "save_every": 500,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "lr": 4e-3, "validate_every": 200}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "timetables": {
             "embedding": 32,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.common import atomic_files, image_files
 from regard.common.dataclass_json import dataclass_from_file
 from regard.common.suggestions import known
+from regard.data.embedded.scenes import CaptionedImages
 from regard.data.images.digit_splits import HELD_OUT, split_digits
 from regard.data.images.labelled import Images, digits, has_split, read_images
 from regard.data.splitting import Parts, held_out, relabel
@@ -220,8 +221,8 @@ def _split(source: LabelledImageConfig, images: Images, share: float) -> tuple[I
     return images[np.flatnonzero(~held)], images[np.flatnonzero(held)]
 
 
-def contents(images: Images) -> Iterator[bytes]:
-    """The pixels of every image, by which copies are known; their classes may differ."""
+def contents(images: Images | CaptionedImages) -> Iterator[bytes]:
+    """The pixels of every image, by which copies are known; their classes or captions may differ."""
     return (image.tobytes() for image in images.pixels)
 
 

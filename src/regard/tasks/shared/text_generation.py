@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attn.call import NOTHING, Need
 from regard.common import atomic_files
 from regard.data.text.batching import source_batch
 from regard.data.text.special_tokens import EOS, OWN_TOKENS, PAD, SpecialTokens
@@ -132,6 +133,39 @@ def token_loss(output: DecoderOutput, target: Tensor, vocabulary: nn.Linear, smo
     keep = target != PAD
     total, nll = vocabulary_loss(vocabulary, output.states[keep], target[keep], smoothing=smoothing)
     return TokenLoss(total, nll, keep, output)
+
+
+def forced_loss(
+    model: Any, source: Sequence[Tensor], target: Tensor, smoothing: float, need: Need = NOTHING
+) -> TokenLoss:  # "b t+1"
+    """The `token_loss` of targets between BOS and EOS, which the decoder of the model is forced to write."""
+    output = model.teacher_force(*source, target[:, :-1], need)
+    return token_loss(output, target[:, 1:], model.output, smoothing)
+
+
+@torch.no_grad()
+def mean_nll(model: Any, batches: Iterable[tuple[Sequence[Tensor], Tensor]]) -> float:
+    """−log p of a token, without smoothing, of sources and their targets between BOS and EOS."""
+    total, count = 0.0, 0
+    for source, target in batches:
+        nll = forced_loss(model, source, target, 0.0).nll
+        total, count = total + float(nll.sum()), count + len(nll)
+    return total / count
+
+
+def forced_nll(model: Any, source: Sequence[Tensor], targets: Sequence[Sequence[int]]) -> Tensor:  # -> "b"
+    """−log p(y | x) of tokens that the decoder of the model is forced to write, differentiable by row."""
+    target = between_marks(targets).to(source[0].device)
+    output = model.teacher_force(*source, target[:, :-1])
+    return negative_log_likelihood(output, target[:, 1:], model.output)
+
+
+def forced_weights(model: Any, source: Sequence[Tensor], targets: Sequence[Sequence[int]]) -> Tensor:  # -> "b t s"
+    """The attention of every token that the decoder of the model is forced to write."""
+    forced = shift_right(targets).to(source[0].device)
+    weights: Tensor | None = model.teacher_force(*source, forced, Need(weights=True)).weights
+    assert weights is not None
+    return weights.cpu()
 
 
 def negative_log_likelihood(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import CheckedOptions, check_owner, check_split, dashed
+from regard.common.options.checks import CheckedOptions, check_beam, check_owner, check_split, dashed
 from regard.common.options.fields import (
     at_least,
     bounded,
@@ -219,6 +219,35 @@ class SearchOptions(CheckedOptions):
     def coverage_weight(self) -> float:
         """The weight of the penalty for source tokens that received no attention."""
         return 0.0
+
+
+@dataclass(frozen=True)
+class EvaluateSearch(CheckedOptions):
+    """Options of `regard evaluate` for tasks that describe images or sounds by texts."""
+
+    test_form: ClassVar[str] = "one .tsv file"  # the data that --test takes
+
+    beam: int = at_least(1, 5)
+    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
+    length_penalty: float = length_exponent()
+    """α of log p / ((5 + length) / 6)^α: a larger α favours longer texts."""
+    split: Literal["valid", "test"] = left_open("test")
+    """The part of the run's own data; without test files, test is the same as valid."""
+    test: tuple[Path, ...] = ()
+    """Other data, in the format of --train."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_beam(self)
+        if len(self.test) > 1:
+            raise ValueError(f"--test must be {self.test_form}, got {len(self.test)}; join them first")
+        check_split(self)
+
+    @property
+    def search(self) -> Search:
+        from regard.decoding.search import Beam, Greedy
+
+        return Greedy() if self.beam == 1 else Beam(self.beam, length_penalty=self.length_penalty)
 
 
 @dataclass(frozen=True)

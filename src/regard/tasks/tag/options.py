@@ -13,7 +13,7 @@ from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.encoder_options import ENCODER_FILES, PRETRAINED, EncoderOptions
-from regard.tasks.shared.text_options import AttackTextFile, TextFileConfig
+from regard.tasks.shared.text_options import COSINE, AttackTextFile, TextFileConfig
 
 WINDOW = "window"
 # the search keeps as many paths per word and tag
@@ -124,13 +124,7 @@ class Tag(TextFileConfig):
         "nll": False,
         "intent accuracy": True,
     }
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 3e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 200,
-        "save_every": 500,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "lr": 3e-3, "validate_every": 200}
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "fields": {
             "embedding": 64,
@@ -140,14 +134,7 @@ class Tag(TextFileConfig):
             "batch": 512,
             "words": "punctuation",
         },
-        "files": {
-            "embedding": 100,
-            "hidden": 128,
-            "dropout": 0.5,
-            "word_dropout": 0.1,
-            "batch": 512,
-            "words": "file",
-        },
+        "files": {"embedding": 100, "hidden": 128, "dropout": 0.5, "word_dropout": 0.1, "batch": 512, "words": "file"},
     }
     models: ClassVar[dict[str, type[ModelOptions]]] = {
         "recurrent": RecurrentTaggerOptions,

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regard.common.input_kind import InputKind
-from regard.common.options.checks import CheckedOptions, check_beam, check_split
+from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import (
     at_least,
     flag,
     left_open,
-    length_exponent,
     option,
     positive,
     random_seed,
@@ -22,7 +21,7 @@ from regard.common.options.fields import (
 )
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
-from regard.tasks.shared.text_options import check_learnable
+from regard.tasks.shared.text_options import COSINE, EvaluateSearch, check_learnable
 
 # attentions that can write while they listen
 _ONLINE = ("monotonic", "mocha")
@@ -100,30 +99,20 @@ class SpeechTransformerOptions(ListenerOptions):
 
 
 @dataclass(frozen=True)
-class EvaluateTranscripts(CheckedOptions):
+class EvaluateTranscripts(EvaluateSearch):
     """Options of `regard evaluate` for transcripts."""
 
-    beam: int = at_least(1, 5)
-    """Hypotheses kept at every step; 1 takes the likeliest token at each."""
-    length_penalty: float = length_exponent()
-    """α of log p / ((5 + length) / 6)^α: a larger α favours longer transcripts."""
-    split: Literal["valid", "test"] = left_open("test")
-    """The part of the run's own data; without test files, test is the same as valid."""
+    test_form: ClassVar[str] = "one .tsv file or folder"
+
     times: int = at_least(1, 1)
     """With embedded data: utterances that are this many times as long as in training."""
-    test: tuple[Path, ...] = ()
-    """Other sound with transcripts: one .tsv file, or a folder of Kaldi or LibriSpeech."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_beam(self)
-        if len(self.test) > 1:
-            raise ValueError(f"--test must be one .tsv file or folder, got {len(self.test)}; join them first")
         if self.test and self.times > 1:
             raise ValueError(
                 f"--times {self.times} is for embedded data, and --test names files; leave one of them out"
             )
-        check_split(self)
 
 
 @dataclass(frozen=True)
@@ -189,13 +178,7 @@ class Transcribe(TaskConfig):
     run_files: ClassVar[tuple[str, ...]] = ("speech.json", EXAMPLES, "tokens.json")
     vocabulary_files: ClassVar[tuple[str, ...]] = ("speech.json", "tokens.json")
     weight_fields: ClassVar[tuple[str, ...]] = ("rate", "mels", "alphabet")
-    training: ClassVar[dict[str, Any]] = {
-        "lr": 2e-3,
-        "schedule": "cosine",
-        "warmup": 100,
-        "validate_every": 400,
-        "save_every": 200,
-    }
+    training: ClassVar[dict[str, Any]] = {**COSINE, "lr": 2e-3, "validate_every": 400, "save_every": 200}
     content: ClassVar[str] = "sound"
     file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "alphabet")
     usage: ClassVar[str] = "predict {run} SPEECH.wav --picture speech.png"

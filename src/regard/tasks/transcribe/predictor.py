@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regard.attn.call import Need
 from regard.common.eval_mode import eval_mode
 from regard.data.audio.log_mel import HOP, WINDOW
 from regard.data.audio.wav import Sound, read_wav
@@ -26,11 +25,10 @@ from regard.tasks.shared.text_generation import (
     GeneratedText,
     TextHypotheses,
     TokenAlignment,
-    between_marks,
-    negative_log_likelihood,
+    forced_nll,
+    forced_weights,
     read_tokenizer,
     search_texts,
-    shift_right,
 )
 from regard.tasks.transcribe.data import Features, SpeechFingerprint, at_rate, check_long_enough, padded
 from regard.tasks.transcribe.options import PredictTranscripts, Transcribe
@@ -150,11 +148,9 @@ class Transcriber(Predictor[SoundInput, Transcript]):
 
     def loss(self, inputs: Sequence[SoundInput], targets: Sequence[str]) -> Tensor:  # -> "b"
         """−log p(transcript | sound)."""
-        x, lengths = self.tensor([given.sound for given in inputs])
-        target = between_marks(self.tokenizer.encode(targets)).to(x.device)
+        source = self.tensor([given.sound for given in inputs])
         with eval_mode(self.model):
-            output = self.model.teacher_force(x, lengths, target[:, :-1])
-            return negative_log_likelihood(output, target[:, 1:], self.model.output)
+            return forced_nll(self.model, source, self.tokenizer.encode(targets))
 
     def session(self, options: Any, picture: Path | None) -> PredictionSession:
         # before anything is printed
@@ -226,11 +222,9 @@ class Transcriber(Predictor[SoundInput, Transcript]):
             for start in range(0, len(sounds), _BATCH):
                 targets = [each.with_eos or [EOS] for each in transcripts[start : start + _BATCH]]
                 x, lengths = self.tensor(sounds[start : start + _BATCH])
-                target = shift_right(targets).to(x.device)
-                weights = self.model.teacher_force(x, lengths, target, Need(weights=True)).weights
-                assert weights is not None
+                weights = forced_weights(self.model, [x, lengths], targets)
                 states = self.model.encoded_lengths(lengths).tolist()
-                for tokens, rows, count in zip(targets, weights.cpu(), states, strict=True):
+                for tokens, rows, count in zip(targets, weights, states, strict=True):
                     names = [f"{n * self.seconds_per_state:.2f} s" for n in range(count)]
                     alignments.append(TokenAlignment(self.tokenizer.pieces(tokens), rows[: len(tokens), :count], names))
         return alignments

@@ -1,12 +1,11 @@
 """The task transcribe: its training problem and its evaluation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.common.wording import corrected
 from regard.data.audio.wav import Sound
@@ -15,7 +14,7 @@ from regard.data.splitting import Parts
 from regard.data.text.batching import long_sample_warnings, plan_batches
 from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.data.text.tokenizer import Tokenizer
-from regard.decoding.search import Beam, Greedy, Search
+from regard.decoding.search import Greedy, Search
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.metrics.error_rate import cer, wer
@@ -23,12 +22,12 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.base import Task
 from regard.tasks.shared.text_generation import (
     GeneratedText,
-    TokenLoss,
     between_marks,
+    forced_loss,
     hard_attention_loss,
     initial_tokenizer,
+    mean_nll,
     read_tokenizer,
-    token_loss,
     write_tokenizer,
 )
 from regard.tasks.transcribe.data import (
@@ -103,7 +102,7 @@ class TranscribeProblem(TrainingProblem[EncoderDecoder, SpeechBatch]):
 
     def loss(self, model: EncoderDecoder, batch: SpeechBatch) -> Loss:
         """The smoothed cross-entropy of every letter, without padding."""
-        loss = _batch_loss(model, batch, self.config.smoothing)
+        loss = forced_loss(model, [batch.x, batch.lengths], batch.target, self.config.smoothing)
         total = loss.total
         if loss.output.log_prob is not None:
             total = total + hard_attention_loss(loss, None, _ENTROPY)
@@ -117,23 +116,19 @@ class TranscribeProblem(TrainingProblem[EncoderDecoder, SpeechBatch]):
         values, transcripts = error_rates(transcriber, sounds, texts, Greedy())
         # letters that the model cannot write have no probability
         if known := [n for n in range(count) if not unseen_letters(texts[n], self.tokenizer)]:
-            values["nll"] = self._nll(model, [sounds[n] for n in known], [texts[n] for n in known])
+            values["nll"] = mean_nll(model, self._targets(transcriber, [(sounds[n], texts[n]) for n in known]))
         n = min(3, count - 1)
         sample = f"{transcripts[n].text}   (right: {texts[n]})"
         return ValidationResult(values, self.config.metric, self.config.metrics[self.config.metric], sample)
 
-    @torch.no_grad()
-    def _nll(self, model: EncoderDecoder, sounds: Sequence[Sound], texts: Sequence[str]) -> float:
-        """−log p of a letter, without smoothing."""
-        device = next(model.parameters()).device
-        total, count = 0.0, 0
-        ids = self.tokenizer.encode(texts)
-        for start in range(0, len(sounds), _BATCH):
-            part = slice(start, start + _BATCH)
-            x, lengths = padded([self.features.frames(sound.samples) for sound in sounds[part]])
-            nll = _batch_loss(model, SpeechBatch(x, lengths, between_marks(ids[part])).to(device), 0.0).nll
-            total, count = total + float(nll.sum()), count + len(nll)
-        return total / count
+    def _targets(
+        self, transcriber: Transcriber, utterances: Sequence[tuple[Sound, str]]
+    ) -> Iterator[tuple[Sequence[Tensor], Tensor]]:
+        """Batches of sounds and of their transcripts between BOS and EOS."""
+        for start in range(0, len(utterances), _BATCH):
+            sounds, texts = zip(*utterances[start : start + _BATCH], strict=True)
+            x, lengths = transcriber.tensor(sounds)
+            yield [x, lengths], between_marks(self.tokenizer.encode(texts)).to(x.device)
 
 
 class TranscribeTask(Task[Transcribe, Transcriber]):
@@ -186,10 +181,9 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
     ) -> Evaluation:
         split = self._speech(folder, options)
         speech = split.data
-        search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
         sounds = [speech.sound(n, self.config.rate) for n in range(len(speech))]
         (scores, transcripts), seconds = timed(
-            lambda done: error_rates(predictor, sounds, speech.texts, search, done), len(speech), progress
+            lambda done: error_rates(predictor, sounds, speech.texts, options.search, done), len(speech), progress
         )
         facts: dict[str, object] = {"beam": options.beam, "times": options.times}
         notes = unseen_letter_notes(speech.texts, predictor.tokenizer)
@@ -273,8 +267,3 @@ def _without_long(speech: Speech, config: Transcribe) -> tuple[Speech, int]:
             f"all {len(speech):,} files of {config.train} last more than max_seconds={config.max_seconds:g}; raise it"
         )
     return speech.take(index), len(speech) - len(index)
-
-
-def _batch_loss(model: EncoderDecoder, batch: SpeechBatch, smoothing: float) -> TokenLoss:
-    output = model.teacher_force(batch.x, batch.lengths, batch.target[:, :-1])
-    return token_loss(output, batch.target[:, 1:], model.output, smoothing)
