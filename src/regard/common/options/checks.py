@@ -20,11 +20,8 @@ def check_fields(options: Any) -> None:
     Texts in fields of paths become paths, and lists of numbers tuples. None is a value of open fields alone, and not
     checked there. A frozen dataclass calls it in its `__post_init__`; TaskConfig, ModelOptions and CheckedOptions do.
     """
-    _convert_paths(options)
-    _check_given(options)
-    check_choices(options)
-    check_numbers(type(options), vars(options))
-    _check_tuples(options)
+    for item in fields(options):
+        _check_type(options, item)
     for item in fields(options):
         if getattr(options, item.name) is not None:
             _check_bounds(options, item)
@@ -44,45 +41,42 @@ def _hints(options: Any) -> dict[str, Any]:
     return {item.name: hints[item.name] for item in fields(options)}
 
 
-def _convert_paths(options: Any) -> None:
-    """Makes paths of the texts in fields of paths."""
+def _check_type(options: Any, item: "Field[Any]") -> None:
+    """Makes a path of a text and a tuple of a list, where that is the type of the field; raises for another value."""
     kind: Any = type(options)
-    for name, hint in _hints(kind).items():
-        value = getattr(options, name)
-        if hint == tuple[Path, ...]:
-            object.__setattr__(options, name, as_paths(value or ()))
-        elif value is not None and hint in (Path, Path | None):
-            object.__setattr__(options, name, Path(value))
+    name, hint, value = item.name, _hints(kind)[item.name], getattr(options, item.name)
+    if hint == tuple[Path, ...]:
+        object.__setattr__(options, name, as_paths(value or ()))
+    elif value is None:
+        if item.default not in (None, MISSING) and NoneType not in get_args(hint):
+            raise TypeError(f"{name} must have a value, got None; leave it out for {item.default!r}")
+    elif hint in (Path, Path | None):
+        object.__setattr__(options, name, Path(value))
+    elif (words := literal_choices(kind).get(name)) is not None:
+        known(name, value, words)
+    elif hint in _NUMBERS:
+        number_class, noun = _NUMBERS[hint]
+        if isinstance(value, bool) or not isinstance(value, number_class):
+            raise TypeError(f"{name} must be {noun}, got {value!r}; write it in digits, such as {name}=1")
+    else:
+        for part in (hint, *get_args(hint)):
+            if get_origin(part) is tuple and get_args(part)[0] in _NUMBERS:
+                object.__setattr__(options, name, _tuple_of_numbers(item, value, get_args(part)))
 
 
-def _check_given(options: Any) -> None:
-    """Raises for None in a field that has a default and does not take None."""
-    kind: Any = type(options)
-    for item in fields(options):
-        is_open = item.default in (None, MISSING) or NoneType in get_args(_hints(kind)[item.name])
-        if getattr(options, item.name) is None and not is_open:
-            raise TypeError(f"{item.name} must have a value, got None; leave it out for {item.default!r}")
-
-
-def _check_tuples(options: Any) -> None:
-    """Makes tuples of lists in fields of several numbers; raises for another value, another number or another count."""
-    kind: Any = type(options)
-    tuples = _tuple_fields(kind)
-    for item in fields(options):
-        value = getattr(options, item.name)
-        if item.name not in tuples or value is None:
-            continue
-        number_type, count = tuples[item.name]
-        number_class, noun = _NUMBERS[number_type]
-        numbers = tuple(value) if isinstance(value, list) else value
-        if (
-            not isinstance(numbers, tuple)
-            or any(isinstance(number, bool) or not isinstance(number, number_class) for number in numbers)
-            or count not in (None, len(numbers))
-        ):
-            nouns = f"{'' if count is None else f'{count} '}{noun.removeprefix('a ')}s"
-            raise TypeError(f"{item.name} must be a tuple of {nouns}, got {value!r}; {_way(item)}")
-        object.__setattr__(options, item.name, numbers)
+def _tuple_of_numbers(item: "Field[Any]", value: Any, types: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The value of a field of several numbers, of a list too; raises for another value, another number or count."""
+    number_class, noun = _NUMBERS[types[0]]
+    count = None if ... in types else len(types)
+    numbers = tuple(value) if isinstance(value, list) else value
+    if (
+        not isinstance(numbers, tuple)
+        or any(isinstance(number, bool) or not isinstance(number, number_class) for number in numbers)
+        or count not in (None, len(numbers))
+    ):
+        nouns = f"{'' if count is None else f'{count} '}{noun.removeprefix('a ')}s"
+        raise TypeError(f"{item.name} must be a tuple of {nouns}, got {value!r}; {_way(item)}")
+    return numbers
 
 
 def _check_bounds(options: Any, item: "Field[Any]") -> None:
@@ -158,45 +152,11 @@ def literal_choices(options: Any) -> dict[str, tuple[str, ...]]:
     return {name: get_args(each[0]) for name, each in literals.items() if each}
 
 
-def check_choices(options: Any) -> None:
-    """Raises for a word that is not a choice of its field."""
-    kind: Any = type(options)
-    for name, words in literal_choices(kind).items():
-        if (value := getattr(options, name)) is not None:
-            known(name, value, words)
-
-
 # types of fields that take a number, with the class of their values and its name
 _NUMBERS: dict[Any, tuple[type, str]] = {
     **dict.fromkeys((int, int | None), (Integral, "a whole number")),
     **dict.fromkeys((float, float | None), (Real, "a number")),
 }
-
-
-@cache
-def _tuple_fields(options: Any) -> dict[str, tuple[type, int | None]]:
-    """The fields of a dataclass that take several numbers, with the type of these and their count, None for any."""
-    tuples = {}
-    for name, hint in _hints(options).items():
-        for part in (hint, *get_args(hint)):
-            types = get_args(part)
-            if get_origin(part) is tuple and types[0] in _NUMBERS:
-                tuples[name] = types[0], None if ... in types else len(types)
-    return tuples
-
-
-@cache
-def _number_fields(options: Any) -> dict[str, tuple[type, str]]:
-    """The fields of a dataclass that take a number, with their entry of `_NUMBERS`."""
-    return {name: _NUMBERS[hint] for name, hint in _hints(options).items() if hint in _NUMBERS}
-
-
-def check_numbers(options: Any, values: Mapping[str, Any]) -> None:
-    """Raises for a value of a field that takes a number and is given none; None, an open field, is not checked."""
-    for name, (kind, noun) in _number_fields(options).items():
-        value = values.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
-            raise TypeError(f"{name} must be {noun}, got {value!r}; write it in digits, such as {name}=1")
 
 
 def check_even_heads(width: int | None, heads: int | None, whole: str = "width", part: str = "heads") -> None:
