@@ -4,12 +4,14 @@ No torch here.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.common.suggestions import listed
+from regard.common.suggestions import known, listed
 from regard.common.wording import shortened
+from regard.data.spreadsheets.rows import check_classes
 
 # unseen labels that a sentence lists
 _LISTED = 5
@@ -28,6 +30,34 @@ def extend_classes(labels: Iterable[str], known: Sequence[str], name: object) ->
     labels = set(labels)
     check_any_known("label", labels, known, name)
     return (*known, *unseen(labels, known))
+
+
+def number_labels(
+    path: Path,
+    lines: Sequence[tuple[int, str]],
+    classes: Sequence[str] | None,
+    refuses_unseen: bool,
+    unit: str,
+    way_out: str,
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:  # -> "n"
+    """The numbers of the labels in these lines of a file, and their classes: the labels, sorted, or those of a run.
+
+    Labels that a run never saw are classes behind its own, or an error if it `refuses_unseen`. Raises if most labels
+    differ: then they are no classes of the `unit`, a plural, and the error names the way out.
+    """
+    if classes is None:
+        classes = sorted({label for _, label in lines})
+        check_classes(path, classes, len(lines), unit, way_out)
+    elif not refuses_unseen:
+        classes = extend_classes((label for _, label in lines), classes, path)
+    numbers = {label: n for n, label in enumerate(classes)}
+    for line, label in lines:
+        if label not in numbers:
+            try:
+                known("label", label, classes)
+            except ValueError as error:
+                raise ValueError(f"{path}:{line}: {error}") from error
+    return np.array([numbers[label] for _, label in lines], np.int64), tuple(classes)
 
 
 def check_any_known(kind: str, labels: Iterable[str], known: Sequence[str], name: object) -> None:

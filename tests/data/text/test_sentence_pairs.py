@@ -79,8 +79,6 @@ def test_the_classes_of_a_run(tmp_path: Path) -> None:
         ('{"a": 1}\n', "x.jsonl", "a,b,c", r"x.jsonl:1: the key 'b' is missing.*; name the keys by --columns"),
         ('{"a": 1, "b": "", "c": 2}\n', "x.jsonl", "a,b,c", r"x.jsonl:1: a must be a string, got 1; quote it"),
         ('{"a": "", "b": "", "c": []}\n', "x.jsonl", "a,b,c", r"x.jsonl:1: c must be a string or a number, got \[\]"),
-        ("[1]\n", "x.json", None, r"x.json is a JSON array, and JSON lines are read, one object per line; convert it"),
-        ("{\n", "x.json", None, r"x.json:1: a line must be one JSON object, got '{' \(.*\); fix the line"),
         ("-\ta\tb\n", "x.tsv", None, r"x.tsv has no pair with a label: all 1 have '-'; name another file"),
         ("", "x.tsv", None, r"x.tsv is empty; it must hold label, tab, text, tab, text"),
         ("yes\ta\tb c d e\n", "x.tsv", None, r"x.tsv:1: the second text has 4 words, more than max_length=3; shorten"),

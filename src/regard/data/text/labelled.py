@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.common import json_files
-from regard.common.suggestions import known
 from regard.common.wording import shortened
 from regard.data.splitting import SPLIT_NAMES, Parts, Split, check_labels, relabel
 from regard.data.spreadsheets.json_lines import is_json_lines, label_value, parse_object, text_value
@@ -25,14 +24,13 @@ from regard.data.spreadsheets.label_columns import TextColumns, find_places
 from regard.data.spreadsheets.rows import (
     Sheet,
     SheetRow,
-    check_classes,
     check_header,
     check_width,
     fallback_encoding,
     read_sheet,
 )
 from regard.data.text.pairs import read_records
-from regard.data.unseen_labels import extend_classes
+from regard.data.unseen_labels import number_labels
 
 _HOLDS = "label, tab, text, one of each per line, or JSON lines with the keys label and text"
 _NAME = "name the columns by --label-column and --text-column"
@@ -90,21 +88,10 @@ def read_labelled(
     fallback = fallback_encoding(path)
     lines = list(read_records(path, _HOLDS, latin1.append, reads_utf16=True, fallback=fallback))
     rows = list(_rows(path, lines, part, columns, classes))
-    if classes is None:
-        classes = sorted({label for _, label, _ in rows})
-        check_classes(path, classes, len(rows), "texts", _NUMBER)
-    elif refuses_unseen:
-        for number, label, _ in rows:
-            try:
-                known("label", label, classes)
-            except ValueError as error:
-                raise ValueError(f"{path}:{number}: {error}") from error
-    else:
-        classes = extend_classes((row.label for row in rows), classes, path)
-    numbers = {label: n for n, label in enumerate(classes)}
-    labels = np.array([numbers[label] for _, label, _ in rows], np.int64)
-    texts = [text for _, _, text in rows]
-    return LabelledTexts(texts, labels, tuple(classes), num_latin1=len(latin1), fallback=fallback)
+    numbered = [(row.number, row.label) for row in rows]
+    labels, classes = number_labels(path, numbered, classes, refuses_unseen, "texts", _NUMBER)
+    texts = [row.text for row in rows]
+    return LabelledTexts(texts, labels, classes, num_latin1=len(latin1), fallback=fallback)
 
 
 def with_classes(data: LabelledTexts, classes: Sequence[str], name: str) -> LabelledTexts:

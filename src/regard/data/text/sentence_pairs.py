@@ -22,7 +22,6 @@ from regard.data.spreadsheets.json_lines import is_json_lines, label_value, pars
 from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.spreadsheets.rows import (
     SheetRow,
-    check_classes,
     check_header,
     check_width,
     fallback_encoding,
@@ -30,7 +29,7 @@ from regard.data.spreadsheets.rows import (
     read_sheet,
 )
 from regard.data.text.pairs import read_records
-from regard.data.unseen_labels import extend_classes
+from regard.data.unseen_labels import number_labels
 
 _HOLDS = "label, tab, text, tab, text, one pair per line, or JSON lines with the keys gold_label, sentence1, sentence2"
 _NAME = "name both texts and the label, such as --columns sentence1,sentence2,gold_label, or number them from 1"
@@ -106,20 +105,10 @@ def read_labelled_pairs(
     labelled = [row for row in rows if row.label != NO_LABEL]
     if not labelled:
         raise ValueError(f"{path} has no pair with a label: all {len(rows):,} have {NO_LABEL!r}; name another file")
-    if classes is None:
-        classes = sorted({row.label for row in labelled})
-        check_classes(path, classes, len(labelled), "pairs", _NAME)
-    elif not refuses_unseen:
-        classes = extend_classes((row.label for row in labelled), classes, path)
-    for row in labelled:
-        try:
-            known("label", row.label, classes)
-        except ValueError as error:
-            raise ValueError(f"{path}:{row.number}: {error}") from error
-    numbers = {label: n for n, label in enumerate(classes)}
-    labels = np.array([numbers[row.label] for row in labelled], np.int64)
+    numbered = [(row.number, row.label) for row in labelled]
+    labels, classes = number_labels(path, numbered, classes, refuses_unseen, "pairs", _NAME)
     first, second = [row.first for row in labelled], [row.second for row in labelled]
-    return LabelledPairs(first, second, labels, tuple(classes), len(rows) - len(labelled), len(windows))
+    return LabelledPairs(first, second, labels, classes, len(rows) - len(labelled), len(windows))
 
 
 def with_pair_classes(data: LabelledPairs, classes: Sequence[str], name: str) -> LabelledPairs:
