@@ -72,7 +72,6 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "k must be a floating tensor … torch.int32 … k.float()": call(Q, K.int()),
         "v must be a floating tensor … torch.bool": call(Q, K, V.bool()),
         "one dtype … float32 … float64 … .to(torch.float32)": call(Q, K.double()),
-        "one dtype … float16": call(Q, K, V.half()),
         "got a nested one; pad it with torch.nested.to_padded_tensor(q, 0.0) … Lengths": call(nested(4), K),
         "q must be a padded tensor, got a nested one": lambda: MultiHead(8, 4)(nested(8)),
         "q must be a tensor, got list": lambda: MultiHead(8, 4)([[1.0]]),
@@ -137,7 +136,6 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "Additive(4, 4, 3) has parameters of torch.float32 … torch.float64": call(
             Q.double(), K.double(), V.double(), score=regard.Additive(4, 4, 3)
         ),
-        "score must be a Score … 'additive'": lambda: Attention("additive"),
         "bias says whether … ALiBi( … attention=Attention(bias=...)": lambda: MultiHead(4, 2, bias=regard.ALiBi(2)),
         "attention must be an Attention … Sparsemax() … attention=Attention(...)": lambda: MultiHead(
             4, 2, attention=regard.Sparsemax()
@@ -155,9 +153,7 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "(2, 3, 4) … (3, 5, 4) … multiple of the heads": call(Q, t(3, 5, 4)),
         "(2, 7, 3, 4) … multiple": call(t(2, 7, 3, 4), t(2, 3, 5, 4)),
         "dropout must be between 0 and 1 … 1.5 … dropout=0.1": call(dropout=1.5),
-        "dropout … -0.1": call(dropout=-0.1),
         "between 0 and 1 for Attention, got 2.0": lambda: Attention(dropout=2.0),
-        "between 0 and 1 … got -1.0": lambda: MultiHead(8, 4, dropout=-1.0),
         "width 6 is no multiple of the head width 4 … use as many processes as divide kv_heads=2": lambda: (
             with_projections(MultiHead(8, 2), 6).project_kv(t(2, 3, 8))
         ),
@@ -180,8 +176,6 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "window must be positive … -1.0": lambda: regard.biases.LocalGaussian(4, 4, -1.0),
         "q must be 7 wide … (2, 3, 4) … build Shaw": call(bias=regard.Shaw(7)),
         "clamp must be … got 0": lambda: regard.RelativeXL(6, 2, 4, clamp=0),
-        "q must be 7 wide … RelativeXL": call(bias=regard.RelativeXL(6, 1, 7)),
-        "q must be 7 wide": call(bias=regard.biases.LocalGaussian(7, 3)),
         "mask holds torch.float32 … where a bias of shape (3, 5) already adds its own … leave the bias out": call(
             mask=t(3, 5), bias=t(3, 5)
         ),
@@ -204,14 +198,11 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "ids of Documents, of shape (2, 4) … here (2, 5)": call(mask=regard.Documents(t(2, 4).long())),
         "Dot … (2, 3, 4) … (2, 5, 7) … Bilinear(4, 7)": call(Q, t(2, 5, 7)),
         "Cosine … Bilinear(4, 7)": call(Q, t(2, 5, 7), score=regard.Cosine()),
-        "Distance … (2, 5, 7)": call(Q, t(2, 5, 7), score=regard.Distance()),
         "Kernel … (2, 5, 7)": call(Q, t(2, 5, 7), score=regard.scores.Kernel()),
         "q must be 7 wide … Bilinear(7, 4) … (2, 3, 4)": call(score=regard.Bilinear(7, 4)),
         "k must be 7 wide … (2, 5, 4) … width 4": call(score=regard.Bilinear(4, 7)),
         "q must be 7 wide … Additive(7, 4, 3)": call(score=regard.Additive(7, 4, 3)),
         "k must be 7 wide … Additive(4, 7, 3)": call(score=regard.Additive(4, 7, 3)),
-        "q must be 7 wide … Concat(7, 4, 3)": call(score=regard.scores.Concat(7, 4, 3)),
-        "k must be 7 wide … Concat(4, 7, 3)": call(score=regard.scores.Concat(4, 7, 3)),
         "q must be 7 wide … Trilinear": call(score=regard.scores.Trilinear(7)),
         "k must be 7 wide": call(score=regard.scores.LocationSensitive(4, 7, 3)),
         "q must be 7 wide … Location(7, 9)": call(score=regard.scores.Location(7, 9)),
@@ -220,14 +211,12 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "power must be 1 … got 3 … power=2": lambda: regard.Distance(power=3),
         "scale must be positive … Distance … 0.0": lambda: regard.Distance(scale=0.0),
         "cap must be positive … SoftCap … 0.0": lambda: regard.scores.SoftCap(0.0),
-        "scale must be positive … Cosine … -1.0": lambda: regard.Cosine(-1.0),
         "scale must be positive": lambda: regard.Cosine(Learnable(0.0)),
         "'elo'; did you mean 'elu'? … taylor": lambda: regard.scores.Kernel("elo"),
         "temperature must be positive … 0.0": lambda: regard.Softmax(0.0),
         "temperature … -1.0": lambda: regard.Softmax(Learnable(-1.0)),
         "alpha must be above 1 … 1.0 … Softmax()": lambda: regard.Entmax(1.0),
         "alpha … inf": lambda: regard.Entmax(float("inf")),
-        "alpha … nan": lambda: regard.Entmax(float("nan")),
         "alpha … 2.0 … Learnable(1.5)": lambda: regard.Entmax(Learnable(2.0)),
         "k must be a whole number, 1 or more … TopK … 0": lambda: regard.TopK(0),
         "temperature must be positive … Gumbel … 0.0": lambda: regard.Gumbel(0.0),
@@ -242,9 +231,11 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         ),
         "base must be positive … Rotary": lambda: regard.Rotary(4, base=0.0),
         "x must be 6 wide … (2, 3, 4)": lambda: regard.Sinusoidal(6)(Q),
-        "x must be 6 wide … HalfWave(6)": lambda: regard.positions.HalfWave(6)(Q),
         "x must be 6 wide … Rotary(6": lambda: regard.Rotary(6)(Q),
         "x must be 6 wide … LearnedPositions(9, 6)": lambda: regard.positions.LearnedPositions(9, 6)(Q),
+        "length is missing: HalfWave(6) has no greatest position; pass encoding(positions, length=…)": lambda: (
+            regard.positions.HalfWave(6).encoding(torch.arange(3))
+        ),
         "x ends at position 7 … 5 positions … LearnedPositions(7, 4)": lambda: regard.positions.LearnedPositions(5, 4)(
             Q, start=4
         ),
@@ -263,13 +254,11 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "n must be between 1 … 5, got 6": lambda: a_map().topk(6),
         "n must be between 1 … got 0; try 5": lambda: a_map().topk(0),
         "height must be 1 or more … 0 … pooled(256, 256)": lambda: a_map().pooled(0, 4),
-        "width must be 1 or more … 0": lambda: a_map().pooled(4, 0),
         "'fuse'; did you mean 'fused'? … eager": call(backend="fuse"),
         "'additive' cannot run this: Dot … leave backend out": call(backend="additive"),
         "dim … 10 over 3 leaves 1 … dim=9": lambda: MultiHead(10, 3),
         "multiple of kv_heads: 6 over 4 leaves 2 … kv_heads=3": lambda: MultiHead(12, 6, kv_heads=4),
         "dim must be a whole number … MultiHead … 0": lambda: MultiHead(0, 1),
-        "heads must be a whole number … 0": lambda: MultiHead(8, 0),
         "kv_heads must be a whole number … 0": lambda: MultiHead(8, 2, kv_heads=0),
         "attention … 4 heads, got 3": lambda: MultiHead(8, 4, attention=[Attention()] * 3),
         "dropout=0.1 … Attention(..., dropout=0.1)": lambda: MultiHead(8, 4, attention=Attention(), dropout=0.1),
@@ -330,20 +319,13 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "k must be 7 wide for Bilinear … (2, 5, 4)": lambda: Attention(regard.Bilinear(4, 7)).project_kv(K),
         "k must be 4 wide … (2, 5, 6)": lambda: MultiHead(4, 2).project_kv(V),
         "heads=[1] cannot be taken … Elsewhere() … leave heads out": lambda: map_of_heads().select_heads([1]),
-        "at most 4 positions … Location(2, 5)": lambda: MultiHead(
-            4, 2, attention=Attention(regard.scores.Location(2, 4))
-        )(Q, K),
         "real (3) and fake (2) … as many images; generate one per real": lambda: regard.losses.hinge(t(3), t(2)),
-        "weights must be (…, hops, tokens), got (3) … Need(weights=True)": lambda: regard.losses.frobenius_penalty(
-            t(3)
-        ),
         "cutoffs must increase … 20 words … got [5, 5]; try cutoffs=[2]": lambda: AdaptiveSoftmax(8, 20, [5, 5]),
         "smoothing must be 0 … got 0.1; build it without cutoffs": lambda: AdaptiveSoftmax(8, 20, [5]).token_loss(
             t(3, 8), torch.arange(3), smoothing=0.1
         ),
     },
     AttributeError: {
-        "did you mean regard.MultiHead?": lambda: regard.MultiHeadAttention,
         "did you mean regard.gates.SqueezeExcite?": lambda: regard.SENet,
         "regard has no MultiHed; did you mean regard.MultiHead?": lambda: regard.MultiHed,
         "regard has no SimAM; did you mean regard.gates.SimAM?": lambda: regard.SimAM,

@@ -15,17 +15,6 @@ from regard.training.events import Saved, Started, StepLogged, Validated
 from regard.training.fit import fit
 
 
-def test_a_folder_is_locked_for_one(tmp_path: Path) -> None:
-    with (
-        folder_lock.lock_folder(tmp_path),
-        pytest.raises(BlockingIOError, match="another process trains in .* now; wait for its end, or take another"),
-        folder_lock.lock_folder(tmp_path),
-    ):
-        pass
-    with folder_lock.lock_folder(tmp_path):
-        pass
-
-
 def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fcntl = pytest.importorskip("fcntl")
 

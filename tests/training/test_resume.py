@@ -20,7 +20,7 @@ from regard.common import atomic_files
 from regard.common.json_files import with_checksum
 from regard.training.checkpoint import read
 from regard.training.config import TrainingConfig
-from regard.training.events import Saved, StepLogged, Validated, Warned
+from regard.training.events import StepLogged, Validated, Warned
 from regard.training.protocol import Loss, ValidationResult
 from regard.training.run_folder import RunRecord
 
@@ -290,13 +290,6 @@ def test_the_training_may_be_another_and_is_recorded(tmp_path: Path) -> None:
     assert len(RunRecord.read(tmp_path).history) == 2, "the same training is not recorded again"
 
 
-def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    run(tmp_path, steps=2)
-    (tmp_path / "run.json").write_text('{"format": 3, "checksum": null}')
-    with pytest.raises(ValueError, match=r"run.json cannot be read \(.*task.*\); restore it, or train in another"):
-        run(tmp_path, resume=True, steps=4)
-
-
 def test_an_end_that_is_past_is_told(tmp_path: Path) -> None:
     run(tmp_path, steps=4)
     with pytest.raises(ValueError, match="steps=3 lies before step 4, where .* stands; give more steps, or leave it"):
@@ -356,11 +349,3 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match="cannot write .*run.json: the folder cannot be written to; make it writable, or"):
         run(tmp_path / "a", steps=2)
     assert not (tmp_path / "a").exists()
-
-
-def test_the_events_of_a_save_follow_the_file(tmp_path: Path) -> None:
-    from regard.training.fit import fit
-
-    for event in fit(Toy(), tmp_path, TrainingConfig(steps=6, save_every=2, threads=1)):
-        if isinstance(event, Saved):
-            assert read(event.path).facts["step"] == event.step

@@ -19,7 +19,7 @@ from regard.common.json_files import with_checksum
 from regard.training import folder_lock
 from regard.training.config import TrainingConfig
 from regard.training.events import Warned
-from regard.training.run_folder import RunRecord, write_config
+from regard.training.run_folder import RunRecord
 
 MODEL = {"name": "net", "width": 13, "attention": None, "depths": [1, 2]}
 
@@ -206,13 +206,6 @@ def test_all_options_are_written_as_toml(tmp_path: Path) -> None:
     assert config["training"]["betas"] == [0.9, 0.98]
     run(tmp_path, NestedToy(), resume=True, steps=4, lr=1e-2)
     assert tomllib.loads((tmp_path / "config.toml").read_text())["training"]["lr"] == 1e-2
-
-
-def test_options_as_toml_of_a_task_alone(tmp_path: Path) -> None:
-    write_config(tmp_path / "a.toml", NestedToy(), TrainingConfig(steps=3, clip=float("inf")))
-    config = tomllib.loads((tmp_path / "a.toml").read_text())
-    assert config["task"]["model"] == {"name": "net", "width": 13, "attention": "None", "depths": [1, 2]}
-    assert config["training"]["clip"] == "None"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,11 @@ def squad(context: str, *answers: tuple[str, int], **more: Any) -> dict[str, Any
     return {"data": [{"title": "t", "paragraphs": [{"context": context, "qas": [entry]}]}]}
 
 
+def coqa(story: str, questions: list[str], answers: list[dict[str, Any]]) -> dict[str, Any]:
+    asked = [{"input_text": question} for question in questions]
+    return {"data": [{"id": "s", "story": story, "questions": asked, "answers": answers}]}
+
+
 def write(path: Path, content: Any) -> Path:
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
@@ -112,13 +117,9 @@ def test_equal_answers_are_kept_once(tmp_path: Path) -> None:
 def test_a_free_answer_is_found_as_whole_words(tmp_path: Path) -> None:
     evidence = "Someone did not know now. No."
     said = {"no": ("No", 26), "one": (evidence, 0), "someone": ("Someone", 0), "yes": (evidence, 0)}
-    content = {
-        "id": "s",
-        "story": evidence,
-        "questions": [{"input_text": f"{word}?"} for word in said],
-        "answers": [{"span_start": 0, "span_text": evidence, "input_text": word} for word in said],
-    }
-    questions = read_questions(write(tmp_path / "a.json", {"data": [content]})).questions
+    answers = [{"span_start": 0, "span_text": evidence, "input_text": word} for word in said]
+    content = coqa(evidence, [f"{word}?" for word in said], answers)
+    questions = read_questions(write(tmp_path / "a.json", content)).questions
     assert [(each.answers[0].text, each.answers[0].start) for each in questions] == list(said.values())
 
 
@@ -230,21 +231,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "nothing": ({"data": []}, "has no question with an answer (0 without one)"),
     "impossible": (squad("a", is_impossible=True), "has no question with an answer (1 without one)"),
     "half a character": (squad("a " + HALF, ("a", 0)), "'context' of a paragraph of article 1 of data holds half a"),
-    "turns": (
-        {"data": [{"id": "s", "story": "a", "questions": [], "answers": [{}]}]},
-        "s has 0 questions and 1 answers; give one answer per question",
-    ),
+    "turns": (coqa("a", [], [{}]), "s has 0 questions and 1 answers; give one answer per question"),
     "a span of CoQA": (
-        {
-            "data": [
-                {
-                    "id": "s",
-                    "story": "a b",
-                    "questions": [{"input_text": "?"}],
-                    "answers": [{"span_start": 1, "span_text": "b", "input_text": "b"}],
-                }
-            ]
-        },
+        coqa("a b", ["?"], [{"span_start": 1, "span_text": "b", "input_text": "b"}]),
         "the answer 'b' of turn 1 of s is not in its text",
     ),
 }
