@@ -8,6 +8,7 @@ from torch import nn
 
 from regard import MECHANISMS
 from regard.attn.call import Need
+from regard.layers.position_choices import POSITIONS
 from regard.models import Transformer
 
 
@@ -76,12 +77,11 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None
         "hard": "it is trained by REINFORCE, to which the samples of so many heads are noise",
         "location": "it identifies keys by their index in a cache, which the hypotheses of a beam share",
     }.get(name, "it is a .*, more than one equation")
+    sentence = f"cannot be used in the heads of a Transformer: {reason}; try one of {', '.join(HEADS)}"
+    if name in POSITIONS:
+        sentence = f"encodes positions, beside any .*; leave it out, and give positions='{name}' to a model that has"
     for attention in (name, ["dot", "dot", name]):
-        with pytest.raises(
-            ValueError,
-            match=f"attention='{name}' cannot be used in the heads of a Transformer: {reason}; "
-            f"try one of {', '.join(HEADS)}",
-        ):
+        with pytest.raises(ValueError, match=f"attention='{name}' {sentence}"):
             transformer(attention=attention)()
 
 

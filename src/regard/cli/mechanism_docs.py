@@ -77,6 +77,13 @@ def distinctive_term(module: nn.Module) -> Term:
     return next(by_role[role] for role in _DISTINCTIVE if role in by_role)
 
 
+def learned_names(module: nn.Module) -> list[str]:
+    """The names of what is trained: query for score.query.weight and score.query.bias, bias for normalize.bias."""
+    parts = [name.split(".") for name, _ in module.named_parameters()]
+    is_layer = [part[-1] in ("weight", "bias") and part[-2:-1] not in ([], ["normalize"]) for part in parts]
+    return list(dict.fromkeys(part[-2] if inside else part[-1] for part, inside in zip(parts, is_layer, strict=True)))
+
+
 def _term(role: str, part: object) -> Term:
     code = repr(part)
     if isinstance(part, MultiHead):

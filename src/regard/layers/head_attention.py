@@ -1,6 +1,7 @@
 """The attention of the heads of a Transformer, chosen by names of MECHANISMS."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 from torch import nn
 
@@ -10,6 +11,7 @@ from regard.attn.terms.bias import Bias
 from regard.attn.terms.read import Sample
 from regard.attn.terms.score import Location
 from regard.common import checks
+from regard.common.position_names import PositionName
 
 
 def head_attention(
@@ -35,6 +37,11 @@ def head_attention(
 def _attention_of(name: str, dim: int, bias: Bias | None) -> Attention:
     checks.known("attention", name, MECHANISMS)
     mechanism = MECHANISMS[name](dim, dim)
+    if name in get_args(PositionName):
+        raise ValueError(
+            f"attention={name!r} encodes positions, beside any attention of the heads; leave it out, and give "
+            f"positions={name!r} to a model that has positions"
+        )
     if reason := unsupported_reason(mechanism):
         supported = [other for other, make in MECHANISMS.items() if not unsupported_reason(make(dim, dim))]
         raise ValueError(

@@ -84,6 +84,14 @@ def test_no_two_mechanisms_have_the_same_line(regard: Regard) -> None:
     assert len(set(lines)) == len(lines) == len(package.MECHANISMS)
 
 
+def test_a_mechanism_says_what_is_learned(regard: Regard) -> None:
+    lines = dict(line.split(maxsplit=1) for line in regard("list", "mechanisms").out.splitlines())
+    assert lines["dot"].endswith(" Nothing is learned.")
+    assert lines["additive"].endswith(" Learned: energy, query, key.")
+    assert lines["sigmoid"].endswith(" Learned: key, bias.")
+    assert lines["rotary"].endswith(" Learned: query, key, value, out.")
+
+
 @for_each("name", package.MECHANISMS)
 def test_every_mechanism_is_explained(name: str, regard: Regard) -> None:
     ran = regard("explain", name, "--queries", 5, "--keys", 7, "--width", 6)

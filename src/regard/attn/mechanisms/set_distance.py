@@ -16,7 +16,7 @@ from regard.kernels.dispatch import autocast_disabled
 
 
 class SetDistance(AttentionModule):
-    """s_j = sign · scale · Σ_l ‖k_j − k_l‖, l over the keys that a query may attend to; nothing is learned.
+    """s_j = sign · scale · Σ_l ‖k_j − k_l‖, l over the keys that a query may attend to.
 
     With sign −1 elements near all others have the greatest weight (the medoid), with +1 those far from all others. The
     score is that of a key within its set: queries have the same weights unless their masks differ. `power=2` sums

@@ -11,7 +11,7 @@ __all__ = ["Distance"]
 
 
 class Distance(Score):
-    """−scale · ‖q − k‖², or −scale · ‖q − k‖ with power=1; nothing is learned  (Kim et al. 2021, L2 attention).
+    """−scale · ‖q − k‖², or −scale · ‖q − k‖ with power=1  (Kim et al. 2021, L2 attention).
 
     The square is a dot product: −‖q − k‖² = [2q, −‖q‖², −1] · [k, 1, ‖k‖²]. Its terms cancel for points far from the
     origin, whose distances are therefore computed in float64 (in float32 on devices that have no float64).

@@ -208,7 +208,7 @@ class Sum(Normalizer):
 
 
 class Identity(Normalizer):
-    """s_j: the scores themselves are the weights, as long as training starts linearly  (Sukhbaatar et al. 2015)."""
+    """s_j: the scores are the weights, out = (QKᵀ) V; training may start linearly so  (Sukhbaatar et al. 2015)."""
 
     distribution = False
 

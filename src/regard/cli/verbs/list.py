@@ -52,11 +52,15 @@ def run(args: Sequence[str]) -> int:
 
 def _mechanisms() -> dict[str, str]:
     from regard.attn.catalogue import MECHANISMS, mechanism
-    from regard.cli.mechanism_docs import distinctive_term
+    from regard.cli.mechanism_docs import distinctive_term, learned_names
 
-    # any even width suits all mechanisms
-    by_name = {name: distinctive_term(mechanism(name, 8)) for name in MECHANISMS}
-    return {name: f"{_SIZES.sub('(', term.code).removesuffix('()')}: {term.formula}" for name, term in by_name.items()}
+    lines = {}
+    for name in MECHANISMS:
+        module = mechanism(name, 8)  # any even width suits all mechanisms
+        term, learned = distinctive_term(module), ", ".join(learned_names(module))
+        code = _SIZES.sub("(", term.code).removesuffix("()")
+        lines[name] = f"{code}: {term.formula} {f'Learned: {learned}.' if learned else 'Nothing is learned.'}"
+    return lines
 
 
 def _gates() -> dict[str, str]:
