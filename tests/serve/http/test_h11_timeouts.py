@@ -137,7 +137,7 @@ def test_a_kept_connection_that_hangs_at_its_second_request(gated: Gated) -> Non
         assert answered(one)[0] == 200
         one.sendall(HEAD)
         # its head is being waited for, and no longer the next request
-        until(lambda: all(connection._arrival_timer is not None for connection in made.server_state.connections))
+        until(lambda: all("arrival" in connection.timers for connection in made.server_state.connections))
         with time_passing(made):
             assert answered(one) == (408, {"error": "the request did not arrive within 60 seconds"})
         assert closed(one)
@@ -191,7 +191,7 @@ def test_who_never_reads(gated: Gated) -> None:
         deaf.sendall(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
         other.sendall(WHOLE)
         assert answered(other) == (200, {"said": "b"})
-        until(lambda: any(connection._write_timer is not None for connection in made.server_state.connections))
+        until(lambda: any("writing" in connection.timers for connection in made.server_state.connections))
         with time_passing(made):
             until(lambda: len(made.server_state.connections) <= 1)
 

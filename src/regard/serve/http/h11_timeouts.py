@@ -35,9 +35,7 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._arrival_timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
-        self._linger_timer: asyncio.TimerHandle | None = None
+        self.timers: dict[str, asyncio.TimerHandle] = {}  # by what they limit: "arrival", "writing", "lingering"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -51,7 +49,7 @@ class Connection(H11Protocol):
         if len(self.connections) > most - reserved_count(most):
             self.reserved[self] = None
             self.app_state, seconds = reserve(self.app_state), min(seconds, _RESERVED_ARRIVAL)
-        self._arrival_timer = self.loop.call_later(seconds, self._time_out, seconds)
+        self.timers["arrival"] = self.loop.call_later(seconds, self._time_out, seconds)
 
     @property
     def is_answering(self) -> bool:
@@ -63,34 +61,28 @@ class Connection(H11Protocol):
         super().data_received(data)
         # an idle connection between two requests is ended by the keep-alive timer; a partial request has a time limit
         if self.is_answering:
-            self._cancel_arrival_timer()
-        elif self._arrival_timer is None:
+            self._cancel("arrival")
+        elif "arrival" not in self.timers:
             seconds = self.limits.arrival
-            self._arrival_timer = self.loop.call_later(seconds, self._time_out, seconds)
+            self.timers["arrival"] = self.loop.call_later(seconds, self._time_out, seconds)
 
     def on_response_complete(self) -> None:
-        self._cancel_arrival_timer()
+        self._cancel("arrival")
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_arrival_timer()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
+        self._cancel(*self.timers)
         self.lingering.discard(self)
         self.reserved.pop(self, None)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._write_timer = self.loop.call_later(self.limits.seconds, self.transport.abort)
+        self.timers["writing"] = self.loop.call_later(self.limits.seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+        self._cancel("writing")
 
     def send_400_response(self, msg: str) -> None:
         fault = sys.exception()
@@ -104,10 +96,10 @@ class Connection(H11Protocol):
         if not self.transport.is_closing() and self not in self.lingering:
             self._send_error(RequestError(408, f"the request did not arrive within {seconds:g} seconds"))
 
-    def _cancel_arrival_timer(self) -> None:
-        if self._arrival_timer is not None:
-            self._arrival_timer.cancel()
-            self._arrival_timer = None
+    def _cancel(self, *names: str) -> None:
+        for name in names:
+            if (timer := self.timers.pop(name, None)) is not None:
+                timer.cancel()
 
     def _send_error(self, error: RequestError) -> None:
         """Answers bytes that are not a complete request, and closes the connection.
@@ -147,4 +139,4 @@ class Connection(H11Protocol):
             self.transport.close()
             return
         self.lingering.add(self)
-        self._linger_timer = self.loop.call_later(_LINGER, self.transport.close)
+        self.timers["lingering"] = self.loop.call_later(_LINGER, self.transport.close)
