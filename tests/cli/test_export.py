@@ -38,7 +38,7 @@ def test_a_model_is_written_with_its_tokenizer(
 def test_errors(refused: Refused, released: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for options, sentence in (
-        ([], "--to names the library that reads the files, and is missing"),
+        ([], "--to is missing: regard export --to FORMAT; regard export --help lists the options"),
         (["--to", "transformers"], "is in transformers' layout already; copy the folder"),
         (["--to", "ctranslate2"], "is not an empty folder; name a new one"),
     ):
@@ -96,5 +96,4 @@ def test_the_verb_offers_every_format() -> None:
 
     from regard.cli.verbs.export import ExportOptions
 
-    literal, _ = typing.get_args(typing.get_type_hints(ExportOptions)["to"])
-    assert set(typing.get_args(literal)) == set(FORMATS)
+    assert set(typing.get_args(typing.get_type_hints(ExportOptions)["to"])) == set(FORMATS)

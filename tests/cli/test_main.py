@@ -63,7 +63,7 @@ def test_version(regard: Regard) -> None:
         ("translate RUN --max-length 0", "unknown option --max-length; regard translate --help lists the options"),
         ("evaluate --jsn RUN", "unknown option --jsn; did you mean --json? regard evaluate --help lists the options"),
         ("evaluate --beam 3", "RUN is missing: regard evaluate RUN; regard evaluate --help lists the options"),
-        ("export RUN", "FOLDER is missing: regard export RUN FOLDER; regard export --help lists the options"),
+        ("export RUN --to onnx", "FOLDER is missing: regard export RUN FOLDER; regard export --help lists the options"),
         ("translate RUN --device cuda", "--device cuda is not on this machine; try --device auto or --device cpu"),
         (
             "compare translate --attention dot,general --data reverse --out RUN",

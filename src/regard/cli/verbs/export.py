@@ -22,16 +22,10 @@ class ExportOptions:
     """The folder of a run, or of a released model."""
     folder: Path = positional(metavar="FOLDER")
     """A new folder for the files."""
-    to: Literal["transformers", "ctranslate2", "onnx", "torch"] | None = option(None, metavar="FORMAT")
-    """The library that reads the files."""
+    to: Literal["transformers", "ctranslate2", "onnx", "torch"] = option(metavar="FORMAT")
+    """The library that reads the files: transformers, ctranslate2, onnx or torch."""
     weights: Literal["best", "last", "average"] | None = left_open("best")
     """The weights of the best validation, of the last step, or their average if one was made."""
-
-    def __post_init__(self) -> None:
-        if self.to is None:
-            raise ValueError(
-                "--to names the library that reads the files, and is missing; give one, such as --to transformers"
-            )
 
 
 def run(args: Sequence[str]) -> int:
@@ -42,7 +36,6 @@ def run(args: Sequence[str]) -> int:
     from regard.tasks.loading import load_run
     from regard.tasks.registry import describe, is_released
 
-    assert options.to is not None
     torch.set_num_threads(1)
     loaded = load_run(options.run, options.weights, "cpu")
     if options.to == "transformers" and is_released(options.run):

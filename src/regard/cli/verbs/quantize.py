@@ -22,7 +22,7 @@ class QuantizeOptions:
 
     run: Path = positional()
     """The folder of a run."""
-    out: Path | None = option(None, metavar="FOLDER")
+    out: Path = option(metavar="FOLDER")
     """A new folder for the run with 8-bit weights."""
     weights: Literal["best", "last", "average"] | None = left_open("best")
     """The weights of the best validation, of the last step, or their average if one was made."""
@@ -33,10 +33,6 @@ class QuantizeOptions:
     most_error: float = 0.1
     """Layers whose outputs have a larger relative error than this stay in float32."""
 
-    def __post_init__(self) -> None:
-        if self.out is None:
-            raise ValueError("--out FOLDER names the new run, and is missing; give one, such as --out runs/int8")
-
 
 def run(args: Sequence[str]) -> int:
     options = parse(QuantizeOptions, "regard quantize", args)
@@ -44,7 +40,6 @@ def run(args: Sequence[str]) -> int:
 
     from regard.experiments.quantized_run import quantize_run
 
-    assert options.out is not None
     torch.set_num_threads(1)
     quantized = quantize_run(
         options.run,
