@@ -56,11 +56,7 @@ _BAD_INPUT = (ValueError, TypeError, OSError, ImportError)
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs one command; 0 is success, 2 bad input, 3 a training that diverged, 130 an interrupt."""
-    words = list(sys.argv[1:] if args is None else args)
-    end = words.index("--") if "--" in words else len(words)
-    debug = "--debug" in words[:end]
-    words = [word for n, word in enumerate(words) if n > end or word != "--debug"]
-    words, modules = _trusted_modules(words)
+    words, modules, debug = _without_common_options(list(sys.argv[1:] if args is None else args))
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # a terminal without a character shows its number instead of failing
@@ -123,8 +119,8 @@ def _run(words: list[str]) -> int:
     return int(_module(verb).run(words[1:], **alias))
 
 
-def _trusted_modules(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words without each --trust-module MODULE before "--", and those modules."""
+def _without_common_options(words: Sequence[str]) -> tuple[list[str], list[str], bool]:
+    """The words without --debug and each --trust-module MODULE before "--"; those modules; whether --debug is there."""
     end = words.index("--") if "--" in words else len(words)
     kept, modules = [], []
     before = iter(words[:end])
@@ -132,9 +128,9 @@ def _trusted_modules(words: Sequence[str]) -> tuple[list[str], list[str]]:
         option, equals, value = word.partition("=")
         if option == "--trust-module":
             modules.append(value if equals else next(before, ""))
-        else:
+        elif word != "--debug":
             kept.append(word)
-    return [*kept, *words[end:]], modules
+    return [*kept, *words[end:]], modules, "--debug" in words[:end]
 
 
 def _import_trusted(module: str) -> None:
