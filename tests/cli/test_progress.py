@@ -7,37 +7,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from regard.cli import progress
-from regard.cli.progress import (
-    Bar,
-    ProgressLines,
-    score_line,
-    screen,
-    show_events,
-    start_line,
-    step_line,
-)
-from regard.training.events import (
-    Ahead,
-    Event,
-    InterimReport,
-    Prepared,
-    Saved,
-    Started,
-    StepLogged,
-    Stopped,
-    Validated,
-    Warned,
-)
+from regard.cli.progress import Bar, ProgressLines, score_line, screen, show_events, start_line, step_line
+from regard.training import events
+from regard.training.events import Ahead, Event, Prepared, Started, StepLogged, Stopped, Validated, Warned
 from regard.training.protocol import ValidationResult
 
 STARTED = Started(Path("run"), 1234, "cpu", 1, 2, {1: 0.5, 2: 0.25}, 0, 10, 7, False)
 STEPPED = StepLogged(5, 10, 0.5, 1.25, 1e-3, 0.5, 2345.6, 61.0, 3599.6)
 VALIDATED = Validated(5, ValidationResult({"exact": 43.21, "nll": 0.5}, "exact", True, "[a] → b"), True, 1.0)
-EVENTS: list[Event] = [STARTED, Warned("slow"), STEPPED, VALIDATED, Saved(Path("x"), 5), Stopped(5, "done", "over")]
+SAVED, STOPPED = events.Saved(Path("x"), 5), Stopped(5, "done", "over")
+EVENTS: list[Event] = [STARTED, Warned("slow"), STEPPED, VALIDATED, SAVED, STOPPED]
 
 
 class Terminal(io.StringIO):
@@ -45,19 +29,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def all_events() -> Iterator[Event]:
-    yield from EVENTS
-
-
-def no_events() -> Iterator[Event]:
-    yield from ()
+def stream(*members: Event) -> Iterator[Event]:
+    yield from members
 
 
 def test_a_note_comes_with_the_data() -> None:
     out = io.StringIO()
     with screen(out) as shown:
-        show_events((event for event in [PREPARED, *EVENTS]), shown, "It ends after 2 steps.")
-        assert show_events(no_events(), shown, "never") is None
+        show_events(stream(PREPARED, *EVENTS), shown, "It ends after 2 steps.")
+        assert show_events(stream(), shown, "never") is None
     lines = out.getvalue().splitlines()
     assert lines[0] == "It ends after 2 steps."
     assert len([line for line in lines if "ends after" in line]) == 1
@@ -68,7 +48,7 @@ def test_lines() -> None:
     out = io.StringIO()
     with screen(out) as shown:
         assert isinstance(shown, ProgressLines)
-        assert show_events(all_events(), shown) == EVENTS[-1]
+        assert show_events(stream(*EVENTS), shown) == STOPPED
     assert out.getvalue().splitlines() == [
         "1,234 parameters on cpu, 2 threads (a batch with 1: 500 ms, 2: 250 ms); 7 batches per epoch",
         "warning: slow",
@@ -139,22 +119,19 @@ def test_slow_steps_and_validations_are_announced(monkeypatch: pytest.MonkeyPatc
     """No event comes meanwhile; on a terminal the bar moves, and no line is due."""
 
     def slow() -> Iterator[Event]:
-        for event, text in (
-            (STARTED, "still at step 0"),
-            (Warned("slow"), "still at step 0"),
-            (STEPPED, "still at step 5"),
-        ):
+        for event, step in ((STARTED, 0), (Warned("slow"), 0), (STEPPED, 5)):
             yield event
             before = out.getvalue()
-            while not isinstance(out, Terminal) and f"{text} (0:00)\n" not in out.getvalue()[len(before) :]:
+            text = f"still at step {step} (0:00)\n"
+            while not isinstance(out, Terminal) and text not in out.getvalue()[len(before) :]:
                 time.sleep(0.01)
-        yield EVENTS[-1]
+        yield STOPPED
 
     monkeypatch.setattr(progress, "_INTERVAL", 0.05)
     monkeypatch.setattr(progress, "clock", lambda seconds: "0:00")
     out = io.StringIO()
     with screen(out) as shown:
-        assert show_events(slow(), shown) == EVENTS[-1]
+        assert show_events(slow(), shown) == STOPPED
     assert out.getvalue().splitlines()[0] == start_line(STARTED)
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
@@ -179,22 +156,16 @@ def test_other_processes_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_by_time_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line after half a minute without any; on a terminal every report moves the bar."""
 
-    class SetClock:
-        now = 0.0
-
-        def monotonic(self) -> float:
-            return self.now
-
-    set_clock = SetClock()
-    monkeypatch.setattr(progress, "time", set_clock)
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(progress, "_INTERVAL", 30.0)
     out = io.StringIO()
     shown = ProgressLines(out)
     for second in range(1, 100):
-        set_clock.now = float(second)
+        now[0] = float(second)
         if second == 40:
             shown.show_step(STEPPED)
-        show_events((event for event in [InterimReport(replace(STEPPED, step=second))]), shown)
+        show_events(stream(events.InterimReport(replace(STEPPED, step=second))), shown)
     assert [line.split(" of ")[0] for line in out.getvalue().splitlines()] == ["step 30", "step 5", "step 70"]
     monkeypatch.setenv("TERM", "xterm")
     bar = Bar(Terminal())
@@ -219,7 +190,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
     with screen(out) as shown:
         assert isinstance(shown, Bar)
-        show_events(all_events(), shown)
+        show_events(stream(*EVENTS), shown)
     text = out.getvalue()
     assert "warning: slow" in text
     # brackets are text, not markup
@@ -233,13 +204,6 @@ def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
         ImportError, match=r"progress on a terminal needs rich; install .* pip install 'regard\[train\]'"
     ):
         Bar(io.StringIO())
-
-
-def test_a_process_without_events() -> None:
-    out = io.StringIO()
-    with screen(out) as shown:
-        assert show_events(no_events(), shown) is None
-    assert out.getvalue() == ""
 
 
 def test_words() -> None:
@@ -287,4 +251,4 @@ def test_no_thread_is_left_for_a_delayed_line(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ValueError, match="one sentence"), progress.setup_notice(out):
         raise ValueError("one sentence")
     with screen(out) as shown:
-        assert show_events(all_events(), shown) == EVENTS[-1]
+        assert show_events(stream(*EVENTS), shown) == STOPPED

@@ -1,5 +1,6 @@
 """regard serve: bad options and folders without a run; the rest is in tests/serve."""
 
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -17,33 +18,21 @@ from regard.tasks.translate.options import ServeTexts
 
 
 @for_each(
-    ("options", "sentence"),
-    [
-        (["--port", 70000], "--port must be 0 to 65535, got 70000; 0 takes a free one"),
-        (["--batch", 0], "--batch must be 1 or more, got 0"),
-        (["--threads", -1], "--threads must be 1 or more, got -1"),
-        (["--seconds", 0], "--seconds must be positive and finite, got 0.0"),
-        (["--arrival", "inf"], "--arrival must be positive and finite, got inf"),
-        (
-            ["--texts", 7, "--waiting", 5],
-            "--waiting must hold the texts of one request, 7, got 5; try --waiting 7 or --texts 5",
-        ),
-        (["--token", "a b"], "a token must be letters, digits and the signs - . _ ~ + /, at least one; python -c "),
-        (["--token", "a", "--token-file", "b"], "--token and --token-file both give the token; leave one of them out"),
-        (
-            ["--token-file", "none"],
-            "--token-file none cannot be read (No such file or directory); name a file with the token",
-        ),
-        (
-            ["--token-file", sys.executable],
-            f"--token-file {sys.executable} cannot be read (it is not UTF-8); name a file",
-        ),
-        (["--allow-origin", "a.example"], "an allowed origin must be a scheme, a host in lower case and maybe a port"),
-        (["--weights", "averge"], "unknown --weights 'averge'; did you mean 'average'?"),
-    ],
+    ("words", "sentence"),
+    {
+        "--port 70000": "--port must be 0 to 65535, got 70000; 0 takes a free one",
+        "--batch 0": "--batch must be 1 or more, got 0",
+        "--seconds 0": "--seconds must be positive and finite, got 0.0",
+        "--texts 7 --waiting 5": "--waiting must hold the texts of one request, 7, got 5; try --waiting 7 or --texts 5",
+        "--token 'a b'": "a token must be letters, digits and the signs - . _ ~ + /, at least one; python -c ",
+        "--token a --token-file b": "--token and --token-file both give the token; leave one of them out",
+        "--token-file none": "--token-file none cannot be read (No such file or directory); name a file with the token",
+        f"--token-file {sys.executable}": f"--token-file {sys.executable} cannot be read (it is not UTF-8); name",
+        "--allow-origin a.example": "an allowed origin must be a scheme, a host in lower case and maybe a port",
+    }.items(),
 )
-def test_bad_options(options: list[object], sentence: str, refused: Refused, trained: Path) -> None:
-    assert refused("serve", trained, *options).startswith(sentence)
+def test_bad_options(words: str, sentence: str, refused: Refused, trained: Path) -> None:
+    assert refused("serve", trained, *shlex.split(words)).startswith(sentence)
 
 
 def test_a_port_that_is_taken(refused: Refused, trained: Path) -> None:
