@@ -18,6 +18,7 @@ from pathlib import Path
 
 import draw
 import draw_gates
+import draw_history
 import drawing
 import screenshot
 from text_sizes import text_faults
@@ -191,6 +192,7 @@ def _catalogue() -> dict[str, Source]:
     for script, module in (("draw.py", draw), ("draw_gates.py", draw_gates)):
         for name in module.PICTURES:
             add([f"{name}.png"], f"docs/{script}", panels(module.PICTURES, name, module.COLOURS))
+    add(["history.png"], "docs/draw_history.py", lambda places: print(draw_history.draw(places.out)))
     for guide, names in GUIDES.items():
         add([f"{name}.png" for name in names], f"examples of docs/guides/{guide}.md", from_guide(guide))
     from benchmarks.claims.catalogue import CLAIMS

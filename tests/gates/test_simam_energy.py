@@ -75,8 +75,10 @@ def test_misprints_in_circulation_are_no_minimum(neurons: tuple[Tensor, Tensor, 
     }
     for name, value in misprints.items():
         assert (value > least + 1e-5).all(), name
-    printed = 4 * (mean.square() + LAM) / ((t - mean).square() + 2 * mean.square() + 2 * LAM)
-    assert ((printed - least).abs() > 1e-5).all()
+    below = (t - mean).square() + 2 * LAM
+    for variance in (others.var(-1, correction=0), mean.square()):  # two prints
+        printed = 4 * (mean.square() + LAM) / (below + 2 * variance)
+        assert ((printed - least).abs() > 1e-5).all()
 
 
 def test_half_types_and_one_position() -> None:
