@@ -149,7 +149,6 @@ def test_a_model_knows_what_it_reads_and_whether_it_samples(model: str, attentio
     assert made.reads_sentences == task.model.reads_sentences
     assert made.attends == (model != "bag-of-words")
     assert made.samples_keys == (made.attends and attention == "hard")
-    assert task.model.hop_penalty == (0.1 if model == "self-attentive" else 0.0)
 
 
 @every_model

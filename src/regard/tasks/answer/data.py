@@ -90,7 +90,8 @@ class StoryFacts(DataFingerprint):
                 f"the run starts from one of the tasks {', '.join(known.tasks)}, and has {', '.join(splits)}; give "
                 "files of the same names, or train from scratch"
             )
-        train, valid = ([question for each in splits.values() for question in part(each)] for part in (_train, _valid))
+        parts = by_part(splits)
+        train, valid = ([*chain.from_iterable(part.values())] for part in (parts.train, parts.valid))
         facts = StoryFacts(
             tasks=list(splits),
             frequent=[Counter(q.answer for q in each.train).most_common(1)[0][0] for each in splits.values()],
@@ -123,14 +124,6 @@ def _vocabulary(names: Sequence[str], splits: Sequence[QuestionSplits]) -> tuple
     texts = {text for question in train for text in (*question.sentences, question.question)}
     words = {word for text in texts for word in words_of(text)}
     return sorted(words | {answer.lower() for answer in answers}), answers
-
-
-def _train(splits: QuestionSplits) -> Sequence[Question]:
-    return splits.train
-
-
-def _valid(splits: QuestionSplits) -> Sequence[Question]:
-    return splits.valid
 
 
 class StoryEncoder:

@@ -15,7 +15,7 @@ from regard.common.options.fields import at_least, left_open, option, random_see
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED, ImageEncoderOptions
-from regard.tasks.shared.image_options import ServeImages, leave_out_none
+from regard.tasks.shared.image_options import GatedOptions, ServeImages
 from regard.tasks.shared.text_options import COSINE, EvaluateSearch, check_learnable
 
 # options of one kind of attention, and their values where they are left open
@@ -45,14 +45,10 @@ class CaptionDecoderOptions(ModelOptions):
         resolve(self, _OF_ATTENTION[self.attention])
 
 
-class AnnotationEncoderOptions(ModelOptions):
+class AnnotationEncoderOptions(GatedOptions):
     """Options of a model whose encoder is convolutional."""
 
     part_classes: ClassVar[tuple[str, ...]] = ("regard.models.show_attend_tell.encoder:AnnotationEncoder",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        leave_out_none(self)
 
     def build(self, image_channels: int, vocabulary: int) -> Any:
         from regard.models.show_attend_tell.encoder import AnnotationEncoder

@@ -13,7 +13,7 @@ from regard.common.options.construct import construct
 from regard.common.options.fields import at_least, flag, left_open, option, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
-from regard.tasks.shared.image_options import EvaluateImages, leave_out_none
+from regard.tasks.shared.image_options import EvaluateImages, GatedOptions
 
 # frames that are encoded together
 _WINDOW = 3
@@ -46,7 +46,7 @@ class ClipModelOptions(ModelOptions):
 
 
 @dataclass(frozen=True)
-class ConvolvedOptions(ClipModelOptions):
+class ConvolvedOptions(ClipModelOptions, GatedOptions):
     """Options of models whose states come from residual blocks."""
 
     gate: str | None = None
@@ -57,10 +57,6 @@ class ConvolvedOptions(ClipModelOptions):
     """Residual blocks of each stage; all stages but the first halve height and width, or the samples."""
     stem_stride: int | None = left_open("2 for pictures, 1 for signals", minimum=1)
     """Pixels, or samples, from one place of the first map to the next."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        leave_out_none(self)
 
 
 @dataclass(frozen=True)

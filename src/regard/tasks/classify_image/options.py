@@ -15,10 +15,10 @@ from regard.tasks.shared.encoder_options import IMAGE_ENCODER_FILES, PRETRAINED,
 from regard.tasks.shared.image_options import (
     AttackImages,
     EvaluateImages,
+    GatedOptions,
     LabelledImageConfig,
     PredictImageClasses,
     ServeImages,
-    leave_out_none,
 )
 
 
@@ -35,7 +35,7 @@ class ImageClassifierOptions(ModelOptions):
 
 
 @dataclass(frozen=True)
-class ConvNetOptions(ImageClassifierOptions):
+class ConvNetOptions(ImageClassifierOptions, GatedOptions):
     """Residual blocks, each with a gate at its end."""
 
     model_class: ClassVar[str] = "regard.models.convnet:ConvNet"
@@ -51,16 +51,12 @@ class ConvNetOptions(ImageClassifierOptions):
     dropout: float = share(0.1)
     """The share of features that dropout sets to zero before the last layer in training."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        leave_out_none(self)
-
     def build(self, channels: int, size: tuple[int, int], classes: int) -> Any:
         return super().build(channels, classes)
 
 
 @dataclass(frozen=True)
-class MLPOptions(ImageClassifierOptions):
+class MLPOptions(ImageClassifierOptions, GatedOptions):
     """A multilayer perceptron of the pixels; a gate may weight the rows of the image before it."""
 
     model_class: ClassVar[str] = "regard.models.mlp:MLP"
@@ -71,10 +67,6 @@ class MLPOptions(ImageClassifierOptions):
     """The widths of the hidden layers."""
     dropout: float = share(0.1)
     """The share of features that dropout sets to zero before the last layer in training."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        leave_out_none(self)
 
 
 @dataclass(frozen=True)
@@ -101,11 +93,10 @@ class RowReaderOptions(ImageClassifierOptions):
 
 
 @dataclass(frozen=True)
-class PretrainedImageOptions(ImageEncoderOptions):
+class PretrainedImageOptions(ImageEncoderOptions, ImageClassifierOptions):
     """A pretrained ViT, whose class token or patches become the vector of an image  (Dosovitskiy et al. 2021)."""
 
     model_class: ClassVar[str] = "regard.models.transfer.image_encoder:ImageEncoderClassifier"
-    map_axes: ClassVar[Mapping[str, str]] = {}
 
     attention: str | None = left_open("that of the encoder")
     """Another mechanism in all heads of the encoder, by name (see `regard list`)."""
@@ -113,9 +104,6 @@ class PretrainedImageOptions(ImageEncoderOptions):
     """The vector of an image: the state of the class token, or the mean of the states of its patches."""
     dropout: float = share(0.1)
     """The share of features that dropout sets to zero in training, above the encoder."""
-
-    def resolved_by(self, size: tuple[int, int]) -> dict[str, Any]:
-        return {}
 
 
 @dataclass(frozen=True)
@@ -150,7 +138,7 @@ class ClassifyImage(LabelledImageConfig):
     Predict: ClassVar[type] = PredictImageClasses
     Serve: ClassVar[type] = ServeImages
 
-    model: ImageClassifierOptions | PretrainedImageOptions = left_open()
+    model: ImageClassifierOptions = left_open()
     """Residual blocks or a perceptron, which may have a gate, a gated attention cell that reads row by row, or a
     pretrained ViT."""
     smoothing: float = share(0.0)

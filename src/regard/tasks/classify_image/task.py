@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from regard.attacks import Attack
-from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation, Progress, timed
 from regard.tasks.base import Task
@@ -20,6 +19,7 @@ from regard.tasks.classify_image.predictor import ImageClassifier
 from regard.tasks.shared.classification import IMAGE_SCORES, class_evaluation, class_loss, unseen_class_notes
 from regard.tasks.shared.image_data import (
     ImageBatch,
+    ImageProblem,
     ImageStats,
     Planned,
     bounded_examples,
@@ -27,7 +27,6 @@ from regard.tasks.shared.image_data import (
     data_summary,
     image_scores,
     load_training_images,
-    plan_image_batches,
     read_held_out,
     read_stats,
     read_train_and_test,
@@ -37,11 +36,11 @@ from regard.tasks.shared.image_data import (
 from regard.tasks.shared.image_encoder import PretrainedImageEncoder, smallest_image_encoder
 from regard.tasks.shared.image_options import AttackImages, EvaluateImages
 from regard.tasks.shared.image_predictors import ImageInput
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import Loss, ValidationResult
 
 
 @dataclass(frozen=True, eq=False)
-class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
+class ClassifyImageProblem(ImageProblem[nn.Module]):
     """The cross-entropy of the classes of images, attacked if there is an adversary, with label smoothing."""
 
     config: ClassifyImage
@@ -51,7 +50,6 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     summary: str = ""
     encoder: PretrainedImageEncoder | None = None
     shared: Sequence[str] = ()
-    unit: str = "images"
 
     @property
     def adversary(self) -> Attack | None:
@@ -67,12 +65,8 @@ class ClassifyImageProblem(TrainingProblem[nn.Module, ImageBatch]):
     def resolved_options(self) -> dict[str, Any]:
         return {"model": self.config.model.resolved_by((self.stats.height, self.stats.width))}
 
-    def plan_epoch(self, epoch: int) -> Sequence[Planned]:
-        return plan_image_batches(len(self.train), self.config.batch, self.config.seed, epoch)
-
     def warnings(self) -> Sequence[str]:
-        large = large_batch_warnings(self.config.batch, len(self.train), "images")
-        return [*large, *unseen_class_notes(self.valid, self.stats.classes)]
+        return [*super().warnings(), *unseen_class_notes(self.valid, self.stats.classes)]
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         return shifted_batch(self.train, self.stats, planned, self.config.shift, rank, world)

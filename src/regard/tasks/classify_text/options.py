@@ -33,11 +33,6 @@ class TextModelOptions(ModelOptions):
 
     reads_sentences: ClassVar[bool] = False  # whether the model reads a text sentence by sentence
 
-    @property
-    def hop_penalty(self) -> float:
-        """The weight of ‖A Aᵀ − I‖² in the loss."""
-        return 0.0
-
 
 @dataclass(frozen=True)
 class AttentiveOptions(TextModelOptions):
@@ -89,10 +84,6 @@ class SelfAttentiveOptions(AttentiveOptions):
     penalty: float = at_least(0, 0.1)
     """The weight of ‖A Aᵀ − I‖², which keeps hops apart."""
 
-    @property
-    def hop_penalty(self) -> float:
-        return self.penalty
-
 
 @dataclass(frozen=True)
 class HierarchicalOptions(AttentiveOptions):
@@ -116,12 +107,10 @@ class BagOfWordsOptions(TextModelOptions):
 
 
 @dataclass(frozen=True)
-class PretrainedTextOptions(EncoderOptions):
+class PretrainedTextOptions(EncoderOptions, TextModelOptions):
     """A pretrained encoder, whose states of a text become one vector  (Devlin et al. 2019)."""
 
     model_class: ClassVar[str] = "regard.models.transfer.classifier:EncoderClassifier"
-    reads_sentences: ClassVar[bool] = False
-    hop_penalty: ClassVar[float] = 0.0
 
     pooling: Literal["mean", "first", "max"] = "mean"
     """The vector of a text: the mean or the maximum of the states of its tokens, or the state of the first token."""
@@ -218,7 +207,7 @@ class ClassifyText(RecallOptions, TextFileConfig):
     """With tokens of words: those that occur less often in the training texts are unknown."""
     max_length: int = at_least(1, 400)
     """Longer texts, in tokens, are cut off; their number is reported."""
-    model: AttentiveOptions | BagOfWordsOptions | PretrainedTextOptions = left_open()
+    model: TextModelOptions = left_open()
     """Hops of attention over a text, attention to words and sentences, a bag of words, or a pretrained encoder."""
     smoothing: float = share(0.0)
     """Label smoothing: the share of the probability of the right class that is spread over all classes."""

@@ -49,7 +49,7 @@ from regard.tasks.classify_text.naive_bayes import (
     naive_bayes,
     token_counts,
 )
-from regard.tasks.classify_text.options import AttentiveOptions, BagOfWordsOptions, ClassifyText
+from regard.tasks.classify_text.options import AttentiveOptions, BagOfWordsOptions, ClassifyText, SelfAttentiveOptions
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
 from regard.tasks.shared.classification import (
     baseline_note,
@@ -156,7 +156,8 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
         return TextBatch(tokens, lengths, torch.from_numpy(self.labels[rows]))
 
     def loss(self, model: TextClassifier, batch: TextBatch) -> Loss:
-        penalty = self.config.model.hop_penalty
+        options = self.config.model
+        penalty = options.penalty if isinstance(options, SelfAttentiveOptions) else 0.0
         samples = model.training and model.samples_keys
         need = Need(weights=penalty > 0, log_prob=samples, entropy=samples)
         output = model.classify(batch.tokens, batch.lengths, need)

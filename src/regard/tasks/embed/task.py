@@ -1,7 +1,7 @@
 """The task embed: its training problem and its evaluation."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ from regard.tasks.embed.data import (
 )
 from regard.tasks.embed.options import BERTEmbedderOptions, Embed
 from regard.tasks.embed.predictor import EmbedPredictor
+from regard.tasks.shared.classification import baseline_note
 from regard.tasks.shared.encoder import EncoderFacts, PretrainedEncoder, smallest_encoder
 from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.tasks.shared.text_options import EvaluateTextFiles
@@ -313,7 +314,7 @@ def evaluate_pairs(
     }
     notes = [
         f"sought among {len(retrieval.candidates):,} different texts; ties count against the model",
-        _baseline_note(*of_baseline),
+        baseline_note(*of_baseline, "tf-idf of words, the baseline", ("recall@1", "mrr")),
     ]
     if several := sum(len(each) > 1 for each in retrieval.answers):
         notes.append(
@@ -345,11 +346,3 @@ def _baseline_ranks(
         rivals = without_other_right(index.similarity(query)[None], place[None], [others])
         places.append(ranks(rivals, place[None]))
     return np.concatenate(places)
-
-
-def _baseline_note(scores: Mapping[str, float], intervals: Mapping[str, tuple[float, float]]) -> str:
-    parts = [
-        f"{name} {scores[name]:.2f} (95 % interval {intervals[name][0]:.2f} to {intervals[name][1]:.2f})"
-        for name in ("recall@1", "mrr")
-    ]
-    return f"tf-idf of words, the baseline: {', '.join(parts)}"

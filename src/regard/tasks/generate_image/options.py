@@ -11,14 +11,14 @@ from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, left_open, positive, random_seed, share
 from regard.inference.evaluation import EXAMPLES
 from regard.tasks.base import Budget, ModelOptions
-from regard.tasks.shared.image_options import EvaluateImages, LabelledImageConfig, leave_out_none
+from regard.tasks.shared.image_options import EvaluateImages, GatedOptions, LabelledImageConfig
 
 # the classifiers that judge samples: for the choice of weights, and for `regard evaluate`
 JUDGE, TEST_JUDGE = "judge.safetensors", "judge-test.safetensors"
 
 
 @dataclass(frozen=True)
-class SAGANOptions(ModelOptions):
+class SAGANOptions(GatedOptions):
     """A generator and a discriminator with self-attention."""
 
     model_class: ClassVar[str] = "regard.models.sagan:SelfAttentionGAN"
@@ -33,10 +33,6 @@ class SAGANOptions(ModelOptions):
     """The learning rate of the discriminator, in multiples of --lr."""
     gate: str | None = None
     """The gate on every map of both networks, a name of `regard list gates`; if left out, none."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        leave_out_none(self)
 
 
 @dataclass(frozen=True)

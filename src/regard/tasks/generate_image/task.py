@@ -1,6 +1,5 @@
 """The task generate-image: its training problem, its data, its evaluation, and the classifiers that judge samples."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.common.options.checks import large_batch_warnings
 from regard.data.images.labelled import Images
-from regard.inference.evaluation import Evaluation, Progress
+from regard.inference.evaluation import Evaluation, Progress, timed
 from regard.losses.functional import hinge
 from regard.models.sagan import SelfAttentionGAN
 from regard.tasks.base import Task
@@ -21,11 +19,11 @@ from regard.tasks.generate_image.predictor import ImageGenerator, sample_images,
 from regard.tasks.shared.classification import known_rows
 from regard.tasks.shared.image_data import (
     ImageBatch,
+    ImageProblem,
     ImageStats,
     Planned,
     data_summary,
     load_training_images,
-    plan_image_batches,
     random_shift,
     read_stats,
     read_train_and_test,
@@ -34,7 +32,7 @@ from regard.tasks.shared.image_data import (
     with_initial_stats,
 )
 from regard.tasks.shared.image_options import EvaluateImages
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import Loss, ValidationResult
 from regard.viz.plots.image_grid import image_grid, write_png
 
 # samples per class: of a validation, of an evaluation, and of the picture that a validation leaves
@@ -42,7 +40,7 @@ _VALIDATED, EVALUATED, _SHOWN = 50, 100, 10
 
 
 @dataclass(frozen=True, eq=False)
-class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
+class GenerateImageProblem(ImageProblem[SelfAttentionGAN]):
     """The hinge losses of a generator and a discriminator  (Zhang et al. 2019, eq. 4)."""
 
     config: GenerateImage
@@ -51,16 +49,9 @@ class GenerateImageProblem(TrainingProblem[SelfAttentionGAN, ImageBatch]):
     summary: str
     real: RealImageStats
     shared: Sequence[str] = ()
-    unit: str = "images"
 
     def build_model(self) -> SelfAttentionGAN:
         return _build(self.config, self.stats)
-
-    def plan_epoch(self, epoch: int) -> Sequence[Planned]:
-        return plan_image_batches(len(self.train), self.config.batch, self.config.seed, epoch)
-
-    def warnings(self) -> Sequence[str]:
-        return large_batch_warnings(self.config.batch, len(self.train), "images")
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         seed, index = planned
@@ -130,11 +121,9 @@ class GenerateImageTask(Task[GenerateImage, ImageGenerator]):
         judge, images = judge_and_images(self.config, folder, options.split)
         classes = predictor.stats.classes
         labels = np.arange(len(classes)).repeat(EVALUATED)
-        progress(0, len(labels))
-        start = time.perf_counter()
         # not the noise of validations
-        pixels = sample_images(predictor.model, labels, self.config.seed + 1)
-        seconds = time.perf_counter() - start
+        noise = self.config.seed + 1
+        pixels, seconds = timed(lambda done: sample_images(predictor.model, labels, noise), len(labels), progress)
         progress(len(labels), len(labels))
         names = zip(labels, judge.predict(pixels), strict=True)
         part = "chose these weights" if options.split == "valid" else "had no part in the choice of weights"

@@ -11,15 +11,15 @@ from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.image_options import (
     AttackImages,
     EvaluateImages,
+    GatedOptions,
     LabelledImageConfig,
     PredictImageClasses,
     ServeImages,
-    leave_out_none,
 )
 
 
 @dataclass(frozen=True)
-class RAMOptions(ModelOptions):
+class RAMOptions(GatedOptions):
     """The recurrent attention model."""
 
     model_class: ClassVar[str] = "regard.models.ram:RAM"
@@ -45,10 +45,6 @@ class RAMOptions(ModelOptions):
     """The standard deviation of sampled locations in training; the image goes from -1 to 1."""
     gate: str | None = None
     """The gate on the image before any glimpse, a name of `regard list gates`; if left out, none."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        leave_out_none(self)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.common.options.checks import large_batch_warnings
 from regard.data.images.cluttered import compose
 from regard.data.images.labelled import Images
 from regard.inference.evaluation import Evaluation, Progress
@@ -26,6 +25,7 @@ from regard.tasks.glimpse.predictor import GlimpseClassifier
 from regard.tasks.shared.classification import IMAGE_SCORES, class_evaluation, class_scores
 from regard.tasks.shared.image_data import (
     ImageBatch,
+    ImageProblem,
     ImageStats,
     Planned,
     bounded_examples,
@@ -33,7 +33,6 @@ from regard.tasks.shared.image_data import (
     data_summary,
     image_tensor,
     load_training_images,
-    plan_image_batches,
     read_held_out,
     read_split,
     read_stats,
@@ -42,7 +41,7 @@ from regard.tasks.shared.image_data import (
     shifted_batch,
 )
 from regard.tasks.shared.image_options import AttackImages
-from regard.training.protocol import Loss, TrainingProblem, ValidationResult
+from regard.training.protocol import Loss, ValidationResult
 
 # seeds of the scenes to validate and to test on; training composes none by them
 _SEEDS = {"valid": 1, "test": 2}
@@ -54,7 +53,7 @@ _POLICY = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
+class GlimpseProblem(ImageProblem[RAM]):
     """Cross-entropy of the classes, REINFORCE for the locations, squared error of the baseline  (Mnih et al. 2014)."""
 
     config: Glimpse
@@ -63,7 +62,6 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
     source_stats: ImageStats  # statistics of the images as they were read
     summary: str = ""
     shared: Sequence[str] = ()
-    unit: str = "images"
 
     @property
     def stats(self) -> ImageStats:
@@ -83,12 +81,6 @@ class GlimpseProblem(TrainingProblem[RAM, ImageBatch]):
         if self.config.scene == "cluttered":
             options["piece"] = self.config.piece_size(*size)
         return options
-
-    def plan_epoch(self, epoch: int) -> Sequence[Planned]:
-        return plan_image_batches(len(self.train), self.config.batch, self.config.seed, epoch)
-
-    def warnings(self) -> Sequence[str]:
-        return large_batch_warnings(self.config.batch, len(self.train), "images")
 
     def load_batch(self, planned: Planned, rank: int, world: int) -> ImageBatch | None:
         if self.config.scene == "plain":

@@ -135,11 +135,12 @@ def baseline_note(
     scores: Mapping[str, float],
     intervals: Mapping[str, tuple[float, float]],
     name: str = "bag of words, the baseline",
+    names: Sequence[str] = ("accuracy", "macro f1"),
 ) -> str:
     """The scores of a baseline in a sentence."""
     parts = [
         f"{score} {scores[score]:.2f} (95 % interval {intervals[score][0]:.2f} to {intervals[score][1]:.2f})"
-        for score in ("accuracy", "macro f1")
+        for score in names
     ]
     return f"{name}: {', '.join(parts)}"
 

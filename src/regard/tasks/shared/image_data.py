@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.common import atomic_files, image_files
 from regard.common.dataclass_json import dataclass_from_file
+from regard.common.options.checks import large_batch_warnings
 from regard.common.suggestions import known
 from regard.data.embedded.scenes import CaptionedImages
 from regard.data.images.digit_splits import HELD_OUT, split_digits
@@ -25,7 +26,7 @@ from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation_split import EvaluationSplit, HeldOutPart, record_folder
 from regard.tasks.shared.classification import IMAGE_SCORES, class_scores, known_rows
 from regard.tasks.shared.image_options import LabelledImageConfig
-from regard.training.protocol import LabelledBatch
+from regard.training.protocol import LabelledBatch, Model, TrainingProblem
 from regard.training.run_folder import initial_folder
 
 _FILE = "images.json"
@@ -315,6 +316,20 @@ class ImageBatch(LabelledBatch):
 
     x: Tensor  # "b c h w"
     labels: Tensor  # "b"
+
+
+class ImageProblem(TrainingProblem[Model, ImageBatch]):
+    """A problem whose batches are images to train on."""
+
+    config: Any  # the options of the task: its batch and seed
+    train: Images
+    unit: str = "images"
+
+    def plan_epoch(self, epoch: int) -> Sequence[Planned]:
+        return plan_image_batches(len(self.train), self.config.batch, self.config.seed, epoch)
+
+    def warnings(self) -> Sequence[str]:
+        return large_batch_warnings(self.config.batch, len(self.train), "images")
 
 
 def plan_image_batches(count: int, batch: int, seed: int, epoch: int) -> Sequence[Planned]:

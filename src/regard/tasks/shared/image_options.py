@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from regard.common.options.checks import CheckedOptions, check_radius
 from regard.common.options.fields import at_least, left_open, option
 from regard.inference.evaluation import EXAMPLES
-from regard.tasks.base import TaskConfig
+from regard.tasks.base import ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
     from regard.attacks import Attack
@@ -106,7 +106,10 @@ class ServeImages(CheckedOptions):
     connections: ClassVar[int] = 64
 
 
-def leave_out_none(options: Any) -> None:
-    """gate="none", as comparisons write it, is a network without gates."""
-    if options.gate == "none":
-        object.__setattr__(options, "gate", None)
+class GatedOptions(ModelOptions):
+    """Options of a model whose field `gate` names its gate; "none", as comparisons write it, is without."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gate == "none":  # type: ignore[attr-defined]
+            object.__setattr__(self, "gate", None)

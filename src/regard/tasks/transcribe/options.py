@@ -44,11 +44,6 @@ class ListenerOptions(ModelOptions):
         super().__post_init__()
         check_learnable(self.attention)
 
-    @property
-    def is_online(self) -> bool:
-        """Whether the model can write while it listens."""
-        return False
-
 
 @dataclass(frozen=True)
 class ListenAttendSpellOptions(ListenerOptions):
@@ -75,10 +70,6 @@ class ListenAttendSpellOptions(ListenerOptions):
                 f"attention={self.attention!r} attends to the whole sound, and online writes while it listens; "
                 f"choose attention={_ONLINE[0]!r} or {_ONLINE[1]!r}, or leave online out"
             )
-
-    @property
-    def is_online(self) -> bool:
-        return self.online
 
 
 @dataclass(frozen=True)

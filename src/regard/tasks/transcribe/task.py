@@ -187,7 +187,7 @@ class TranscribeTask(Task[Transcribe, Transcriber]):
         )
         facts: dict[str, object] = {"beam": options.beam, "times": options.times}
         notes = unseen_letter_notes(speech.texts, predictor.tokenizer)
-        if self.config.model.is_online and (delays := listening_delays(predictor, speech, self.config.rate)).size:
+        if predictor.is_online and (delays := listening_delays(predictor, speech, self.config.rate)).size:
             mean, high = float(delays.mean()), float(np.percentile(delays, 95))
             facts |= {"delay_ms": mean, "delay_ms_95": high}
             notes.append(f"online, a letter is written {mean:.0f} ms after its end, 95 % of them within {high:.0f} ms")
