@@ -238,15 +238,9 @@ class ClassifyText(RecallOptions, TextFileConfig):
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words unless they are those of an encoder."""
-        if self.model_name == BAG_OF_WORDS:
-            raise ValueError(
-                f"--model {BAG_OF_WORDS} does not attend, so there is nothing to compare; leave --model out: "
-                "a bag of words is always compared"
-            )
-        attending = super().variants([value for value in values if value != BAG_OF_WORDS])
         if isinstance(self.model, EncoderOptions):
-            return attending
-        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfWordsOptions())}
+            return super().variants(values)
+        return self.variants_beside(values, replace(self, model=BagOfWordsOptions()), "a bag of words")
 
     def preparation_notice(self, folder: Path, new: bool) -> str:
         size = 0.0 if self.train is None or not self.train.is_file() else self.train.stat().st_size / 1e6

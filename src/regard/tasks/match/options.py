@@ -263,13 +263,8 @@ class Match(TextFileConfig):
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a bag of words."""
-        if self.model_name == BAG_OF_WORDS:
-            raise ValueError(
-                f"--model {BAG_OF_WORDS} does not attend, so there is nothing to compare; leave --model out: "
-                "a bag of words is always compared"
-            )
-        attending = super().variants([value for value in values if value != BAG_OF_WORDS])
-        return {**attending, BAG_OF_WORDS: replace(self, model=BagOfPairsOptions(), word_dropout=0.0)}
+        baseline = replace(self, model=BagOfPairsOptions(), word_dropout=0.0)
+        return self.variants_beside(values, baseline, "a bag of words")
 
     @classmethod
     def join_texts(cls, texts: Sequence[str]) -> Sequence[str]:

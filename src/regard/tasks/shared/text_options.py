@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_owner, check_split, dashed
@@ -301,6 +302,16 @@ class TextFileConfig(TextConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_valid_share(self)
+
+    def variants_beside(self, values: Sequence[str], baseline: Self, noun: str) -> dict[str, Self]:
+        """The same with each of these attentions, and `baseline`, a model without attention, called `noun`."""
+        name = baseline.model_name
+        if self.model_name == name:
+            raise ValueError(
+                f"--model {name} does not attend, so there is nothing to compare; leave --model out: "
+                f"{noun} is always compared"
+            )
+        return {**super().variants([value for value in values if value != name]), name: baseline}
 
 
 class DialogueConfig(TextFileConfig):

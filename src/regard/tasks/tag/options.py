@@ -183,14 +183,8 @@ class Tag(TextFileConfig):
 
     def variants(self, values: Sequence[str]) -> dict[str, Self]:
         """The same with each of these attentions, and a window of three words unless they are those of an encoder."""
-        if self.model_name == WINDOW:
-            raise ValueError(
-                f"--model {WINDOW} does not attend, so there is nothing to compare; leave --model out: "
-                "a window is always compared"
-            )
-        attending = super().variants([value for value in values if value != WINDOW])
         model = self.model
         if isinstance(model, EncoderOptions):
-            return attending
+            return super().variants(values)
         window = WindowTaggerOptions(model.embedding, model.characters, model.output, model.dropout)
-        return {**attending, WINDOW: replace(self, model=window)}
+        return self.variants_beside(values, replace(self, model=window), "a window")
