@@ -56,20 +56,6 @@ def test_text_json_and_growing() -> None:
         classifier().predict([given], PredictClips(growing=True))
 
 
-def test_the_loss_is_that_of_a_name_or_a_number() -> None:
-    predictor = classifier()
-    inputs = [ClipInput(clip) for clip in splits().test.clips[:2]]
-    loss = predictor.loss(inputs, ["ねこ", "cat"])
-    probabilities = [dict(output.classes) for output in predictor.predict(inputs)]
-    expected = [-np.log(probabilities[0]["ねこ"]), -np.log(probabilities[1]["cat"])]
-    assert loss.tolist() == pytest.approx(expected, rel=1e-5)
-    assert torch.equal(loss, predictor.loss(inputs, [2, 0]))
-    with pytest.raises(ValueError, match="unknown class 'cats'; did you mean 'cat'"):
-        predictor.loss(inputs, ["cats", "cat"])
-    with pytest.raises(ValueError, match="targets must be names of classes or numbers from 0 to 2, got 3; try 'cat'"):
-        predictor.loss(inputs, [3, 0])
-
-
 def test_the_evidence_is_the_share_on_the_intervals() -> None:
     predictor, clips = classifier(attention="uniform"), splits().test
     # clips of 3, 5 and 4 frames, with intervals of 1, 2 and 2; the empty one does not count

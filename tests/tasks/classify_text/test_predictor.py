@@ -111,19 +111,6 @@ def test_unknown_and_cut_off_tokens_are_noted(tmp_path: Path) -> None:
     assert predictor.session(PredictTextClasses(), None).finish() == []
 
 
-def test_notes_of_one_token_and_of_empty_texts(tmp_path: Path) -> None:
-    """An empty text has no unknown token."""
-    predictor = predictor_of(tmp_path, "self-attentive")
-    for texts, notes in (
-        (["unheard"], ["1 token was not in the vocabulary, so the model could not read it"]),
-        (["", "It rained."], ["1 text is empty"]),
-        (["", " "], ["2 texts are empty"]),
-    ):
-        session = predictor.session(PredictTextClasses(), None)
-        session.add(texts, predictor.predict(texts), 0)
-        assert session.finish() == notes
-
-
 def test_hops_read_tokens(tmp_path: Path) -> None:
     predictor = predictor_of(tmp_path, "self-attentive")
     output, recording = labelled_recording(predictor, TEXTS[0], PredictTextClasses(top=3))

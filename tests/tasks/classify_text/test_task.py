@@ -97,20 +97,6 @@ def test_dropped_words_are_unknown() -> None:
     assert texts == [[[4] * 1000, [5] * 500]]
 
 
-@every_model
-def test_batches_are_every_text_once_and_a_pure_function(model: str, tmp_path: Path) -> None:
-    problem = prepared(tmp_path, model, word_dropout=0.4)
-    plans = [problem.plan_epoch(epoch) for epoch in (0, 1, 0)]
-    rows = [[planned.rows.tolist() for planned in plan] for plan in plans]
-    assert rows[0] == rows[2] != rows[1]
-    for plan in rows:
-        assert sorted(n for batch in plan for n in batch) == list(range(27))
-    once, twice = (problem.load_batch(plans[n][0], 0, 1) for n in (0, 2))
-    assert torch.equal(once.tokens, twice.tokens)
-    assert (once.tokens == UNK).any()
-    assert problem.num_terms(once) == len(rows[0][0])
-
-
 def test_batches_of_documents_are_bounded_with_their_padding(tmp_path: Path) -> None:
     """Texts × most sentences × longest sentence; a larger text is alone."""
     rng = np.random.default_rng(2)

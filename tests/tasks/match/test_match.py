@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,30 +57,6 @@ def train(folder: Path, *options: str, name: str = "run") -> None:
 def predictor_of(run: Path) -> MatchPredictor:
     predictor = regard.load(run, device="cpu")
     return predictor
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--model", "decomposable", "--width", "6", "--intra", "False", "--attention", "entmax"],
-        ["--cell", "gru", "--hidden", "5", "--attention", "additive"],
-    ],
-)
-def test_every_model_is_trained_and_answers_alone_as_in_a_batch(
-    files: Path, tmp_path: Path, options: Sequence[str]
-) -> None:
-    train(tmp_path, "--train", str(files / "pairs.jsonl"), *options)
-    predictor = predictor_of(tmp_path / "run")
-    inputs = ["a dog runs\tan animal runs", "a\tb", "a cat sits there on a mat\tno"]
-    together = predictor.predict(inputs)
-    backwards = predictor.predict(inputs[::-1])[::-1]
-    for n, text in enumerate(inputs):
-        for other in (predictor.predict([text])[0], backwards[n]):
-            found, expected = dict(other.probabilities), dict(together[n].probabilities)
-            assert found.keys() == expected.keys()
-            assert all(found[name] == pytest.approx(expected[name], abs=1e-5) for name in found)
-    _, recording = labelled_recording(predictor, inputs[0])
-    assert all(item.verified for item in recording)
 
 
 def test_pairs_without_a_label_are_counted(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,16 +125,16 @@ def test_two_lines_are_a_pair() -> None:
     assert parse_pair("a b\nc", 8) == parse_pair("a b\tc", 8) == parse_pair("a b\nc\n", 8) == ("a b", "c")
 
 
-def test_a_text_of_a_hundred_thousand_words(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    long = "word " * 100_000
+def test_a_text_of_ten_thousand_words(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = "word " * 10_000
     assert main(["predict", str(run), f"a\t{long}"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "has 100,000 words, more than max_length=400 of this run; shorten it" in printed.err
+    assert "has 10,000 words, more than max_length=400 of this run; shorten it" in printed.err
     path = tmp_path / "long.tsv"
     path.write_text(f"entails\ta\tb\ndiffers\t{long}\tb\n")
     assert main(["train", "match", "--train", str(path), "--steps", "1", "--out", str(tmp_path / "run")]) == 2
-    assert "long.tsv:2: the first text has 100,000 words, more than --max-length 400" in capsys.readouterr().err
+    assert "long.tsv:2: the first text has 10,000 words, more than --max-length 400" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--test", str(path)]) == 2
     assert "shorten it, or raise the limit" in capsys.readouterr().err
 

@@ -62,8 +62,8 @@ class Player:
         self.mean_return = 0.0  # mean of the episodes that ended last
 
     def state_dict(self) -> dict[str, Tensor]:
-        own = {"actions": self.actions, "rewards": self.rewards, "returns": self.returns}
-        tensors = {name: torch.from_numpy(np.array(value)) for name, value in (own | self.games.arrays()).items()}
+        arrays = {"actions": self.actions, "rewards": self.rewards, "returns": self.returns}
+        tensors = {name: torch.from_numpy(np.array(value)) for name, value in (arrays | self.games.arrays()).items()}
         memory = {f"memory.{n}": t for n, t in enumerate(self.memory.tensors)}
         mean = torch.tensor(self.mean_return, dtype=torch.float64)
         return {**tensors, **memory, "memory.episodes": self.memory.episodes, "mean_return": mean}

@@ -222,8 +222,8 @@ class AgentPredictor(Predictor[int, Episode]):
     def _tokens(self, episode: Episode) -> tuple[str, ...]:
         """The tokens of a Decision Transformer: the action before, the return that is asked for, what was seen."""
         actions = ["none", *(self.environment.name_action(action) for action in episode.actions[:-1])]
-        seen = [self.environment.describe(observation) for observation in episode.observations]
-        steps = zip(actions, episode.wanted.tolist(), seen, strict=True)
+        descriptions = [self.environment.describe(observation) for observation in episode.observations]
+        steps = zip(actions, episode.wanted.tolist(), descriptions, strict=True)
         return tuple(word for action, wanted, text in steps for word in (f"→ {action}", f"R {wanted:.2f}", text))
 
     def attended(self, recording: Recording) -> Tensor | None:  # -> "t t"

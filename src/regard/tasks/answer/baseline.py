@@ -52,10 +52,10 @@ def last_named(questions: Sequence[Question], answers: Sequence[str], frequent: 
 def _counts(encoder: StoryEncoder, questions: Sequence[Question]) -> Tensor:  # -> "n f", sparse
     rows, columns = [], []
     for n, question in enumerate(questions):
-        asked = encoder.encode(question.question)
-        told = [encoder.vocabulary + word for sentence in question.sentences for word in encoder.encode(sentence)]
-        columns += asked + told
-        rows += [n] * (len(asked) + len(told))
+        question_ids = encoder.encode(question.question)
+        story_ids = [encoder.vocabulary + word for sentence in question.sentences for word in encoder.encode(sentence)]
+        columns += question_ids + story_ids
+        rows += [n] * (len(question_ids) + len(story_ids))
     index = torch.tensor([rows, columns])
     size = (len(questions), 2 * encoder.vocabulary)
     return torch.sparse_coo_tensor(index, torch.ones(len(rows)), size, check_invariants=True).coalesce()

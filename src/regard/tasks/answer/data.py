@@ -185,11 +185,11 @@ class EncodedQuestions:
             slots[n, : self.lengths[row]] = self.stories[row]
         if noise and rng is not None:
             slots = insert_empty(slots, noise, self.memory, rng)
-        found, index = np.unique(slots, return_inverse=True)
+        numbers, index = np.unique(slots, return_inverse=True)
         index = index.reshape(slots.shape)
-        if len(found) and found[0] < 0:
-            found, index = found[1:], index - 1
-        sentences = self.sentences[found]
+        if len(numbers) and numbers[0] < 0:
+            numbers, index = numbers[1:], index - 1
+        sentences = self.sentences[numbers]
         width = max(1, int((sentences != NIL).sum(1).max(initial=0)))
         return StoryInputs(
             torch.from_numpy(np.ascontiguousarray(sentences[:, :width])),

@@ -328,5 +328,5 @@ def _line(row: TaskScore) -> str:
 
 
 def _sample(question: Question, answer: StoryAnswer) -> str:
-    told = shortened(" ".join(question.sentences[-2:]), 100)
-    return f"{told} {question.question} → {corrected(answer.best, question.answer)}"
+    story = shortened(" ".join(question.sentences[-2:]), 100)
+    return f"{story} {question.question} → {corrected(answer.best, question.answer)}"

@@ -178,17 +178,16 @@ class Retrieval:
         vectors = [
             predictor.vectors(texts, done(n)).cpu().double() for n, texts in ((0, queries), (len(queries), candidates))
         ]
-        found, best, nats = [], [], []
+        places, best, nats = [], [], []
         for start in range(0, len(queries), _QUERIES):
             rows = right[start : start + _QUERIES]
             cosines = vectors[0][start : start + _QUERIES] @ vectors[1].t()
             best.append(cosines.argmax(-1).numpy())
             rivals = without_other_right(cosines.numpy(), rows, answers[start : start + _QUERIES])
-            found.append(ranks(rivals, rows))
+            places.append(ranks(rivals, rows))
             logits = torch.from_numpy(rivals) / temperature
             nats.append(F.cross_entropy(logits, torch.from_numpy(rows), reduction="none").numpy())
-        places, nearest = np.concatenate(found), np.concatenate(best)
-        return Retrieval(queries, candidates, right, answers, places, nearest, np.concatenate(nats))
+        return Retrieval(queries, candidates, right, answers, *map(np.concatenate, (places, best, nats)))
 
     @property
     def scores(self) -> dict[str, float]:

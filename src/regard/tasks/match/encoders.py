@@ -115,8 +115,8 @@ class EncoderReader(PairReader[EncodedPair]):
         return VocabularyTexts.of_tokenizer(self.encoders[0].tokenizer)
 
     def token_places(self, first: str, second: str) -> list[list[TokenPlace]]:
-        own, other = self.encoders
-        return token_places(own.tokenizer, [first, second] if own is other else [first])
+        encoder, other = self.encoders
+        return token_places(encoder.tokenizer, [first, second] if encoder is other else [first])
 
     def names(self, tokens: EncodedPair) -> tuple[Sequence[str], Sequence[str]]:
         first, second = (

@@ -66,8 +66,8 @@ class MatcherOptions(PairModelOptions):
             )
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
-        own = () if self.encoder is None else ("embedding", "characters")
-        return super().resolved({name: value for name, value in defaults.items() if name not in own})
+        trained = () if self.encoder is None else ("embedding", "characters")
+        return super().resolved({name: value for name, value in defaults.items() if name not in trained})
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ class BaselineAnswers(NamedTuple):
 @lru_cache(maxsize=64)
 def _sentences(passage: str) -> tuple[tuple[str, tuple[str, ...], tuple[tuple[int, int], ...]], ...]:
     """The sentences of a passage with their words, in lower case, and the places of these in the sentence."""
-    found = []
+    sentences = []
     for sentence in split_sentences(passage) or [passage]:
         words, offsets = split_words(sentence, "marks")
-        found.append((sentence, tuple(word.lower() for word in words), offsets))
-    return tuple(found)
+        sentences.append((sentence, tuple(word.lower() for word in words), offsets))
+    return tuple(sentences)
 
 
 def baseline_answers(passage: str, question: Sequence[str], limit: int) -> BaselineAnswers:

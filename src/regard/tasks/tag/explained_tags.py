@@ -129,13 +129,13 @@ class ExplainedTags:
         forbidden = torch.zeros(emissions.shape, dtype=torch.bool)
         excluded = []
         for n, tag in enumerate(self._numbers):
-            own = torch.zeros_like(forbidden)
-            own[batch, rows[:, n], tag] = True
-            excluded.append(crf.nll(emissions.masked_fill(forbidden | own, -torch.inf), None, inside, potentials))
+            has_tag = torch.zeros_like(forbidden)
+            has_tag[batch, rows[:, n], tag] = True
+            excluded.append(crf.nll(emissions.masked_fill(forbidden | has_tag, -torch.inf), None, inside, potentials))
             # from here on the word has the tag
-            of_word = torch.zeros_like(forbidden)
-            of_word[batch, rows[:, n]] = True
-            forbidden = forbidden | (of_word & ~own)
+            at_word = torch.zeros_like(forbidden)
+            at_word[batch, rows[:, n]] = True
+            forbidden = forbidden | (at_word & ~has_tag)
         return log_odds(crf.nll(emissions.masked_fill(forbidden, -torch.inf), None, inside, potentials), excluded)
 
     def vector_places(self, tokens: Sequence[TokenInput]) -> list[Tensor]:  # -> "n 3" each

@@ -181,18 +181,18 @@ class TagPredictor(TextPredictor[TagOutput]):
         outside = [OUTSIDE] if OUTSIDE in self.scheme.tags else []
         belongs = [[label == of_tag for of_tag in of_tags] for label in labels]
         member = torch.tensor(belongs, dtype=torch.float64)  # l k
-        asked: list[list[TaggedSpan]] = []
+        queries: list[list[TaggedSpan]] = []
         predicted = [self.scheme.spans(row) for row in tags]
         for row, spans in enumerate(predicted):
-            asked.append([])
+            queries.append([])
             for span in spans:
                 # the labels whose tags have most of the probability of these words
                 shares = (marginals[row, span.start : span.end] @ member.mT).mean(0)
                 likely = [labels[n] for n in shares.argsort(descending=True).tolist() if labels[n] != span.label]
-                asked[-1] += [span, *(span._replace(label=label) for label in [*outside, *likely[:_RIVALS]])]
-        values = span_probabilities(emissions, asked, mask, potentials, self.scheme)
+                queries[-1] += [span, *(span._replace(label=label) for label in [*outside, *likely[:_RIVALS]])]
+        values = span_probabilities(emissions, queries, mask, potentials, self.scheme)
         answers = []
-        for spans, queried, probabilities in zip(predicted, asked, values, strict=True):
+        for spans, queried, probabilities in zip(predicted, queries, values, strict=True):
             pairs = list(zip(queried, probabilities, strict=True))
             size = len(pairs) // len(spans) if spans else 0
             groups = [pairs[n * size : (n + 1) * size] for n in range(len(spans))]
