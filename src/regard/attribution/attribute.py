@@ -10,8 +10,8 @@ from regard.attribution.base import AttributionMethod, Completeness, ExplainedLo
 from regard.attribution.catalogue import METHODS
 from regard.attribution.patched_picture import PatchedPicture
 from regard.common.suggestions import known
+from regard.inference.bounded_classifier import PictureClassifier
 from regard.inference.embedded_classifier import EmbeddedClassifier, TokenInput
-from regard.inference.picture_classifier import PictureClassifier
 from regard.inference.structured_predictor import StructuredPredictor
 
 

@@ -17,8 +17,8 @@ from regard.attribution.rank_agreement import kendall
 from regard.attribution.removal import REMOVALS
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
+from regard.inference.bounded_classifier import PictureClassifier
 from regard.inference.embedded_classifier import EmbeddedClassifier
-from regard.inference.picture_classifier import PictureClassifier
 from regard.inference.structured_predictor import StructuredPredictor
 from regard.interop.intervene import intervene
 from regard.interop.replacements import Permutation, Replacement, uniform

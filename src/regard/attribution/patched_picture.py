@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.common.eval_mode import eval_mode
+from regard.inference.bounded_classifier import PictureClassifier
 from regard.inference.embedded_classifier import TokenInput, TokenLayer
-from regard.inference.picture_classifier import PictureClassifier
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.recording.run import recorded

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.common import json_files
 from regard.data.gzip_bound import max_unpacked, unpack_error
+from regard.data.text.pairs import check_is_file
 
 _KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number"}
 
@@ -23,11 +24,7 @@ class JsonLayout:
     def parse(self) -> Any:
         """The value of the file."""
         path = self.path
-        if path.is_dir():
-            raise ValueError(f"{path} is a directory; name the file in it")
-        if not path.exists():
-            where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
-            raise ValueError(f"there is no file {path}{where}; name one that is there")
+        check_is_file(path)
         try:
             content = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
             # utf-8-sig: a byte order mark in front is no part of the JSON

@@ -10,7 +10,7 @@ import torch
 from regard.attribution import Attribution, Faithfulness, FaithfulnessReport
 from regard.attribution.attribute import attribute
 from regard.attribution.faithfulness import faithfulness
-from regard.inference.picture_classifier import PictureClassifier
+from regard.inference.bounded_classifier import PictureClassifier
 from regard.tasks.loading import LoadedRun, load_run
 from regard.viz.faithfulness import FaithfulnessPage, MethodRow, write_page
 from regard.viz.plots.attributions import draw_attributions, draw_picture_attributions

@@ -1,4 +1,4 @@
-"""BoundedClassifier: the protocol of a predictor that can be attacked in the box of its inputs."""
+"""BoundedClassifier and PictureClassifier: protocols of predictors that can be attacked in the box of their inputs."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -27,3 +27,14 @@ class BoundedClassifier(Protocol):
 
     def class_numbers(self, targets: Sequence[str | int]) -> Tensor:  # -> "b"
         """The numbers of classes, given by their names or numbers."""
+
+
+@runtime_checkable
+class PictureClassifier(BoundedClassifier, Protocol):
+    """A classifier of pixels from 0 to 1 that gives the same logits each time, so that its classes can be explained."""
+
+    @property
+    def classes(self) -> list[str]: ...
+
+    def read(self, argument: str) -> Any:
+        """The picture in the file of this path."""

@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.inference.bounded_classifier import PictureClassifier
 from regard.inference.counted_note import CountedNote
 from regard.inference.embedded_classifier import EmbeddedClassifier
 from regard.inference.endpoint import Endpoint
 from regard.inference.exportable import Exportable
 from regard.inference.limits import Limits
-from regard.inference.picture_classifier import PictureClassifier
 from regard.inference.structured_predictor import StructuredPredictor
 from regard.recording.recording import Recording
 from regard.recording.run import TextAlignment, recorded

@@ -9,7 +9,7 @@ on the number of processes.
 
 import json
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.common import atomic_files, safetensors_files
+from regard.common.weight_averaging import can_average
 from regard.training.protocol import TrainingProblem
 from regard.training.state import TrainingState
 
@@ -181,6 +182,23 @@ def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
                 f"{tuple(t.shape)}; build the model as it was trained, or take another checkpoint"
             )
     model.load_state_dict(weights)
+
+
+def average(paths: Sequence[Path]) -> Checkpoint:
+    """The mean of the weights of several files, in float64  (Polyak & Juditsky 1992; Vaswani et al. 2017, 6.1).
+
+    Tensors that cannot be averaged, such as integers, are those of the last file.
+    """
+    last = read(paths[-1])
+    sums: dict[str, Tensor] = {
+        name: torch.zeros_like(t, dtype=torch.float64) for name, t in last.tensors.items() if can_average(name, t)
+    }
+    for path in paths:
+        tensors = read(path).tensors
+        for name in sums:
+            sums[name] += tensors[name].double()
+    means = {name: (sums[name] / len(paths)).to(t.dtype) if name in sums else t for name, t in last.tensors.items()}
+    return Checkpoint(means, last.tied, {})
 
 
 @torch.no_grad()

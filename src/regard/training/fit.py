@@ -17,10 +17,9 @@ from torch import nn
 from regard.common import atomic_files, checks
 from regard.training import checkpoint, initial_run, messages, setup, stopping, time_budget
 from regard.training.checkpoint import Checkpoint
-from regard.training.checkpoint_averaging import average
 from regard.training.config import PLATEAU_FACTOR, PLATEAU_PATIENCE, TrainingConfig
 from regard.training.epoch_plan import EpochPlan
-from regard.training.events import Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated, Warned
+from regard.training.events import Ahead, Event, InterimReport, Prepared, Saved, Started, StepLogged, Validated, Warned
 from regard.training.folder_lock import LockedFolder
 from regard.training.metrics_log import MetricsLog
 from regard.training.model_size import build_in_memory
@@ -65,7 +64,8 @@ def fit(
     with setup.locked_folder(config, run, resume, processes) as folder:
         try:
             with setup.recorded_run(config, folder, training, resume, processes, initial):
-                yield from setup.preparation_notice(config, run, resume, processes)
+                if processes.is_first and (text := config.preparation_notice(run, new=not resume)):
+                    yield Ahead(text)
                 trainer = _Trainer(config, folder, training, resume, processes)
                 yield from setup.version_warnings(run, resume, processes)
                 yield from trainer.tune_threads()
@@ -94,8 +94,7 @@ class _Trainer:
     ) -> None:
         self.folder, run = folder, folder.path
         self.config, self.run, self.training, self.resume, self.processes = config, run, training, resume, processes
-        self.record, stored, self.problem = setup.load_everything(config, run, training, resume, processes)
-        self.state = TrainingState() if stored is None else TrainingState.from_dict(stored.facts["progress"])
+        self.record, stored, self.state, self.problem = setup.load_everything(config, run, training, resume, processes)
         self.plan = EpochPlan(self.problem, self.state.epoch)
         self.steps = stopping.total_steps(training, self.plan.first_epoch_length)
         parts = processes.world if training.parallel == "shard" else 1
@@ -416,7 +415,7 @@ class _Trainer:
             return
         model = None
         if self.processes.is_first:
-            means = average([self._validated_path(step) for step in state.validated])
+            means = checkpoint.average([self._validated_path(step) for step in state.validated])
             model = self.validation.build_model(means, self.run / AVERAGE)
         score = self._score(model)
         (has_score,) = self.processes.broadcast([float(score is not None)])

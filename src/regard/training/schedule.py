@@ -24,14 +24,6 @@ def inverse_sqrt(step: int, warmup: int) -> float:
     return min(step / peak, math.sqrt(peak / step))
 
 
-def cosine(progress: float) -> float:
-    return (1 + math.cos(math.pi * progress)) / 2
-
-
-def linear(progress: float) -> float:
-    return 1 - progress
-
-
 @dataclass(frozen=True)
 class StepEstimate:
     """p = p₀ + (1 - p₀) (s - 1 - s₀) / (n - s₀) after s₀ = `start` steps at p₀ = `progress`, for n `steps`."""
@@ -80,4 +72,4 @@ def factor(
     else:
         assert estimate is not None
         progress = estimate.progress_at(step)
-    return (cosine if training.schedule == "cosine" else linear)(progress)
+    return (1 + math.cos(math.pi * progress)) / 2 if training.schedule == "cosine" else 1 - progress

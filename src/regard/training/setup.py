@@ -13,7 +13,7 @@ from regard.common import atomic_files
 from regard.training import checkpoint, folder_lock, initial_run
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import TrainingConfig
-from regard.training.events import Ahead, Warned
+from regard.training.events import Warned
 from regard.training.folder_lock import LockedFolder
 from regard.training.protocol import TrainableConfig, TrainingProblem
 from regard.training.run_folder import (
@@ -35,6 +35,7 @@ from regard.training.run_folder import (
     check_holds_no_run,
 )
 from regard.training.runtime.distributed import Processes
+from regard.training.state import TrainingState
 
 # beside the record and the last checkpoint
 _TRAINING_FILES = (CONFIG, METRICS, MEMORY, BEST, AVERAGE, VALIDATED, SAMPLES, TENSORBOARD, INITIAL)
@@ -110,36 +111,32 @@ def recorded_run(
 
 def load_everything(
     config: TrainableConfig, run: Path, training: TrainingConfig, resume: bool, processes: Processes
-) -> tuple[RunRecord, Checkpoint | None, TrainingProblem[Any, Any]]:
-    """The record of the run, its last checkpoint if there is one, and the task with its data.
+) -> tuple[RunRecord, Checkpoint | None, TrainingState, TrainingProblem[Any, Any]]:
+    """The record of the run, its last checkpoint if there is one, the state of the training, and the task with data.
 
     The first process prepares the data before the others, which load from the folder what it learned.
     """
     record = RunRecord.read(run)
-    stored = None
+    stored, state = None, TrainingState()
     if resume:
         check_can_train(run)
         record.check_files(run)
         if (run / LAST).exists():
-            stored, _ = checkpoint.read_progress(run / LAST)
+            stored, state = checkpoint.read_progress(run / LAST)
         elif processes.is_first:
-            # a run that was killed before its first checkpoint, or whose checkpoint is gone
-            _keep_best(run)
+            # a run that was killed before its first checkpoint, or whose checkpoint is gone: worse weights would
+            # replace the best ones; the first kept ones stay
+            if (run / BEST).exists() and not (run / EARLIER_BEST).exists():
+                (run / BEST).rename(run / EARLIER_BEST)
             if record.initial is not None:
                 initial_run.copy_vocabularies(record.initial, run)
-        record = record.resumed(config, training, 0 if stored is None else stored.facts["step"], run)
+        record = record.resumed(config, training, state.step, run)
     if not processes.is_first:
         processes.barrier()
     problem = config.prepare(run, new=not resume and processes.is_first)
     if processes.is_first:
         processes.barrier()
-    return record.with_options(problem.resolved_options()), stored, problem
-
-
-def _keep_best(run: Path) -> None:
-    """Renames the best weights of a run that starts over, which worse ones would replace; the first kept ones stay."""
-    if (run / BEST).exists() and not (run / EARLIER_BEST).exists():
-        (run / BEST).rename(run / EARLIER_BEST)
+    return record.with_options(problem.resolved_options()), stored, state, problem
 
 
 def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[Warned]:
@@ -157,12 +154,6 @@ def version_warnings(run: Path, resume: bool, processes: Processes) -> Iterator[
             f"{run / CONFIG} has {name} = {now!r}, and the run {recorded!r}: a resumed run reads {RECORD}, and writes "
             f"{CONFIG} anew; type options of training, or begin another run with --config"
         )
-
-
-def preparation_notice(config: TrainableConfig, run: Path, resume: bool, processes: Processes) -> Iterator[Ahead]:
-    """The notice of work that takes long before the data is ready."""
-    if processes.is_first and (text := config.preparation_notice(run, new=not resume)):
-        yield Ahead(text)
 
 
 def warnings(

@@ -97,7 +97,12 @@ class WavFormat:
 def read_wav(source: Path | bytes, name: str | None = None) -> Sound:
     """The sound of a file or of its bytes; `name` names it in errors."""
     label = name or (str(source) if isinstance(source, Path) else "the sound")
-    data = _bytes(source, label) if isinstance(source, Path) else source
+    if isinstance(source, Path):
+        if source.is_dir():
+            raise ValueError(f"{label} is a folder; name the WAV files in it")
+        if not source.exists():
+            raise ValueError(f"there is no file {label}; name a WAV file that is there")
+    data = source.read_bytes() if isinstance(source, Path) else source
     layout, start, size = wav_header(data, label)
     held = len(data) - start
     is_empty = size == 0 and data[start : start + 4] in _OTHER_CHUNKS
@@ -136,14 +141,6 @@ def wav_header(data: bytes, label: str) -> tuple[WavFormat, int, int]:
         position += size + size % 2
     part = "format" if layout is None else "sound"
     raise ValueError(f"{label} is truncated: it ends before its {part}; copy or record it again")
-
-
-def _bytes(path: Path, label: str) -> bytes:
-    if path.is_dir():
-        raise ValueError(f"{label} is a folder; name the WAV files in it")
-    if not path.exists():
-        raise ValueError(f"there is no file {label}; name a WAV file that is there")
-    return path.read_bytes()
 
 
 def _check_signature(data: bytes, label: str) -> None:

