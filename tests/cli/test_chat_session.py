@@ -30,50 +30,32 @@ you: parrot: you to three two
 you:
 """,
     ),
-    "a turn is taken back": (
+    "states come and go": (
         TRACKS,
-        ["food=thai", "food=greek", "/undo", "area=east"],
+        ["hello", "food=thai", "food=greek", "/undo", "area=east", "no food", "phone?", "/new", "area=west"],
         """
+you:   the state is empty
 you:   + food  thai  'thai' 0.75, 'the' 0.25
 you:   ~ food  greek (was thai)  'greek' 0.75, 'the' 0.25
 you: regard: taken back: food=greek
 you:     food  thai  'thai' 0.75, 'the' 0.25
   + area  east  'east' 0.75, 'the' 0.25
-you:
-""",
-    ),
-    "another conversation": (
-        TRACKS,
-        ["food=thai", "/new", "area=east", "hello"],
-        """
-you:   + food  thai  'thai' 0.75, 'the' 0.25
+you:   - food  (was thai)
+    area  east        'east' 0.75, 'the' 0.25
+you:     area   east          'east' 0.75, 'the' 0.25
+  ? phone  is asked for
 you: regard: a new conversation
-you:   + area  east  'east' 0.75, 'the' 0.25
-you:     area  east  'east' 0.75, 'the' 0.25
+you:   + area  west  'west' 0.75, 'the' 0.25
 you:
 """,
     ),
     "the system offers": (
         TRACKS,
-        ["hello", "system: Shall it be food=thai in area=east?", "system:", "yes"],
+        ["system: Shall it be food=thai in area=east?", "system:", "yes"],
         """
-you:   the state is empty
 you: you: regard: system: alone is no turn; type what the system says behind it
 you:   + food  thai  'thai' 0.75, 'the' 0.25
   + area  east  'east' 0.75, 'the' 0.25
-you:
-""",
-    ),
-    "a slot goes": (
-        TRACKS,
-        ["food=thai area=east", "no food", "phone?"],
-        """
-you:   + food  thai  'thai' 0.75, 'the' 0.25
-  + area  east  'east' 0.75, 'the' 0.25
-you:   - food  (was thai)
-    area  east        'east' 0.75, 'the' 0.25
-you:     area   east          'east' 0.75, 'the' 0.25
-  ? phone  is asked for
 you:
 """,
     ),

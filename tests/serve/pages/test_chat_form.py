@@ -40,17 +40,6 @@ SCRIPTS: dict[str, tuple[bool, list[Any], list[tuple[list[str], list[str]]]]] = 
         [(["user: a", "system: a"], ["a 1"]), (["user: c", "system: c"], ["a .33", "a .33", "c .33"])],
     ),
     "another conversation": (SPEAKS, ["a", "b", NEW, "c"], [(["user: c", "system: c"], ["c 1"])]),
-    "a state": (
-        TRACKS,
-        ["food=thai", "food=greek area=east"],
-        [
-            (["user: food=thai"], ["+ food thai thai 0.75, the 0.25"]),
-            (
-                ["user: food=greek area=east"],
-                ["~ food greek (was thai) greek 0.75, the 0.25", "+ area east east 0.75, the 0.25"],
-            ),
-        ],
-    ),
     "the system offers": (
         TRACKS,
         ["hello", ("Is area=east fine?", "yes"), "phone?"],
@@ -60,15 +49,17 @@ SCRIPTS: dict[str, tuple[bool, list[Any], list[tuple[list[str], list[str]]]]] = 
             (["user: phone?"], ["area east east 0.75, the 0.25", "? phone is asked for"]),
         ],
     ),
-    "a slot goes": (
+    "states come and go": (
         TRACKS,
-        ["food=thai", "no food"],
-        [(["user: food=thai"], ["+ food thai thai 0.75, the 0.25"]), (["user: no food"], ["− food (was thai)"])],
-    ),
-    "an offer is taken back": (
-        TRACKS,
-        [("food=thai?", "yes"), UNDO, ("food=greek?", "yes")],
-        [(["system: food=greek?", "user: yes"], ["+ food greek greek 0.75, the 0.25"])],
+        ["food=thai", ("food=west?", "yes"), UNDO, ("", "food=greek area=east"), "no food"],
+        [
+            (["user: food=thai"], ["+ food thai thai 0.75, the 0.25"]),
+            (
+                ["user: food=greek area=east"],
+                ["~ food greek (was thai) greek 0.75, the 0.25", "+ area east east 0.75, the 0.25"],
+            ),
+            (["user: no food"], ["− food (was greek)", "area east east 0.75, the 0.25"]),
+        ],
     ),
 }
 
