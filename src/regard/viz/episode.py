@@ -17,11 +17,14 @@ from regard.viz.html import page
 from regard.viz.plots.canvas import MIN_FONT, WEIGHTS, Scale
 from regard.viz.plots.figure_file import figure_file
 from regard.viz.plots.panels import FRAME_COLOUR
+from regard.viz.plots.typesetting import wrap
 
 # attended moves per line of text, and the least weight of one
 _TOP, _LEAST = 3, 0.05
 # inches of a figure: of a move in a line, of a line of moves, of a move in the attended ones, and of all else
 _WIDTH, _LINE, _HEIGHT, _REST = 0.62, 1.5, 0.3, 2.4
+# points of the title, and the line below it
+_TITLE, _LEGEND = 9.0, "above a frame its move, below it the action and, if there is one, the reward"
 # letters of a line below a frame, lines there at most, and inches of one after the first
 _CAPTION, _CAPTION_LINES, _CAPTION_HEIGHT = 11, 4, 0.13
 # moves per line of a figure, frames in a figure, attended moves that have names, and letters of a name
@@ -116,12 +119,11 @@ class EpisodeView:
             (_LINE + _CAPTION_HEIGHT * below) * lines,
             *([] if self.weights is None else [_HEIGHT * min(count, _NAMED) + 0.6]),
         ]
-        size = (max(_WIDTH * min(shown, _PER_LINE) + _REST, 4.0), sum(heights) + 0.45)
+        width = max(_WIDTH * min(shown, _PER_LINE) + _REST, 4.0)
+        header = [line for text in (title, _LEGEND) for line in wrap(text, width - 0.2, _TITLE)]
+        size = (width, sum(heights) + 0.15 + 0.15 * len(header))
         with figure_file(path, [title, *names, *captions, *self.cells], size) as (figure, spell):
-            figure.suptitle(
-                spell(f"{title}\nabove a frame its move, below it the action and, if there is one, the reward"),
-                fontsize=9,
-            )
+            figure.suptitle(spell("\n".join(header)), fontsize=_TITLE)
             upper, *lower = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
             grid = upper.subplots(lines, min(shown, _PER_LINE), squeeze=False)
             for t, axes in enumerate(grid.flat):

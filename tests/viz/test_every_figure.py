@@ -1,23 +1,31 @@
-"""Every figure function: all text is on the canvas and large enough on a page of documentation."""
+"""Every figure function: the same bytes twice, and all text on the canvas and large enough to be read on a page."""
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from matplotlib import pyplot, rcParams
 from tests.docs.pages import script
+from tests.for_each import for_each
 from tests.viz.recordings import DRAWN, attended, weights
+from tests.viz.test_episode import VIEW
 
 from regard.attn.maps.attention_map import DenseMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz import Alignment, Panel, draw, figure
+from regard.viz import Alignment, Panel, curve, draw, figure, scatter
 from regard.viz.plots.attacked_images import AttackedImage, draw_attacked_images
+from regard.viz.plots.attributions import draw_attributions, draw_picture_attributions
 from regard.viz.plots.clip_strip import draw_strip
+from regard.viz.plots.edited_texts import EditedParagraph, draw_edited_texts
 from regard.viz.plots.ranking import draw_ranking
 from regard.viz.plots.sample_sheet import draw_samples
 from regard.viz.plots.signal_curves import draw_signal
+from regard.viz.plots.spectrogram import draw_alignment
 from regard.viz.recording.figures import draw_recording
 
 text_sizes = script("text_sizes")
@@ -51,6 +59,21 @@ FIGURES: dict[str, Callable[[Path], Path]] = {
         "an attack",
         [],
     ),
+    "curve": lambda path: curve({"train": [(0, 3.0), (10, 2.0)], "one": [(0, 1.0)]}, path, "step", "loss"),
+    "scatter": lambda path: scatter({"additive": (10.0, 32.0), "dot": (8.0, 31.9)}, path, "minutes", "BLEU"),
+    "hard alignments": lambda path: draw(
+        [Alignment(["月", "م", "𓀀"], ["$x$", "\x1b"], weights(2, 3), "German", "n", hard=True)] * 2, path
+    ),
+    "edited texts": lambda path: draw_edited_texts([EditedParagraph("x", [("a", None), ("b", "c")])], path, "texts"),
+    "attributions": lambda path: draw_attributions(LONG[:3], {"erasure": weights(3) - 0.4}, path, "a text"),
+    "picture attributions": lambda path: draw_picture_attributions(
+        PICTURE.movedim(0, -1), {"erasure": weights(2, 2) - 0.4}, path, "a picture"
+    ),
+    "spectrogram": lambda path: draw_alignment(
+        weights(90, 13), weights(5, 23), LONG[:5], path, seconds=0.93, highest=4000.0, title="a sound"
+    ),
+    "episode": VIEW.save,
+    "episode without attention": replace(VIEW, weights=None).save,
     "ranking": lambda path: draw_ranking([("a bird", 0.9), ("a dog", 0.1)], path, "neighbours", "cosine"),
 } | {
     f"recording: {what}": lambda path, what=what, make=make, options=options: draw_recording(  # type: ignore[misc]
@@ -60,13 +83,20 @@ FIGURES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def test_text_of_every_figure_can_be_read(tmp_path: Path) -> None:
-    faults = []
-    for name, draw_figure in FIGURES.items():
-        with text_sizes.text_faults() as found:
-            draw_figure(tmp_path / "a.png")
-        faults += [f"{name}: {fault}" for fault in dict.fromkeys(found.faults)]
-    assert faults == []
+STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
+
+
+@for_each(("name", "suffix"), zip(FIGURES, itertools.cycle(STARTS)))
+def test_a_figure_is_the_same_twice_and_can_be_read(name: str, suffix: str, tmp_path: Path) -> None:
+    before = dict(rcParams)
+    with text_sizes.text_faults() as found:
+        FIGURES[name](tmp_path / "a.png")
+    assert not found.faults
+    first, second = (FIGURES[name](tmp_path / f"{n}{suffix}").read_bytes() for n in "bc")
+    assert first == second
+    assert first.startswith(STARTS[suffix])
+    assert dict(rcParams) == before
+    assert pyplot.get_fignums() == []
 
 
 def test_faults_are_found(tmp_path: Path) -> None:
