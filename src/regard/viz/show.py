@@ -147,7 +147,8 @@ class RecordingView(View):
             recording, words = self.recording, None
             if self.other is None:
                 recording, words = with_words(recording)
-            builder.write(recording, path, image=image, other=self.other, words=words)
+            page = builder.html(recording, image=image, other=self.other, words=words)
+            atomic_files.write_atomically(path, [page.encode()])
         elif path.suffix == ".npz":
             _write_npz(path, _arrays(self.recording))
         else:

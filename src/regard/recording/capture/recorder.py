@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from types import FrameType
 from typing import Any, cast
 
@@ -252,8 +253,7 @@ class Recorder:
         return self._calls[name]
 
     def _recorded_map(self, frame: ModuleFrame, captured: CapturedCall, has_graph: bool) -> RecordedMap:
-        weights, v, expected, name = captured.weights, captured.v.detach(), captured.expected, frame.name
-        formed, after_dropout = captured.formed, captured.after_dropout
+        weights, v, name = captured.weights, captured.v.detach(), frame.name
         cuts: list[Callable[[Tensor], Tensor]] = []
         shape = weights.shape
         count = shape[-3] if len(shape) > 3 else 0
@@ -264,9 +264,6 @@ class Recorder:
             weights = weights.select_heads(heads)
             v = v if v.ndim < 3 or v.shape[-3] == 1 else v.index_select(-3, head_index // group)
             cuts.append(lambda t: t.index_select(-3, head_index))
-            formed, after_dropout = (
-                None if t is None else t.index_select(-3, head_index) for t in (formed, after_dropout)
-            )
         # a step of a decoder is one row: rows are selected when its steps are joined
         is_whole = self._steps is None or shape[-2] > 1
         rows = self._selected_rows(shape[-2], name) if is_whole else None
@@ -276,11 +273,13 @@ class Recorder:
             if not captured.in_place or shape[-2] == v.shape[-2]:
                 cuts.append(lambda t: t.index_select(-2, row_index))
                 v = v.index_select(-2, row_index) if captured.in_place else v
-            formed, after_dropout = (
-                None if t is None else t.index_select(-2, row_index) for t in (formed, after_dropout)
-            )
-        for cut in cuts:
-            expected = None if expected is None else cut(expected)
+
+        def cut(t: Tensor) -> Tensor:
+            return reduce(lambda part, select: select(part), cuts, t)
+
+        formed, after_dropout, expected = (
+            None if t is None else cut(t) for t in (captured.formed, captured.after_dropout, captured.expected)
+        )
         weights = self._masks.compress(weights)
         if (
             formed is not None
@@ -303,10 +302,7 @@ class Recorder:
         stored = self._store(weights, frame) if stored is None else stored
 
         def as_rows(t: Tensor) -> Tensor:
-            t = captured.as_rows(t)
-            for cut in cuts:
-                t = cut(t)
-            return t
+            return cut(captured.as_rows(t))
 
         # a write also erases, by the same weights: the gradient of the added part is not all of it
         has_gradient = self.options.gradients and captured.kind != "write"

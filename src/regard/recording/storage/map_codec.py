@@ -35,6 +35,14 @@ Put = Callable[[str, Tensor], Name]
 Get = Callable[[Any], Tensor]
 
 _COMBINED_MASKS: dict[str, type[CombinedMask]] = {"and": And, "or": Or, "not": Not}
+# other masks: their arguments, each with the number of axes that a tensor has behind those of samples and heads
+_MASKS: dict[str, tuple[type[Mask], dict[str, int]]] = {
+    "window": (Window, {"left": 0, "right": 0}),
+    "prefix": (Prefix, {"length": 0}),
+    "lengths": (Lengths, {"lengths": 0}),
+    "documents": (Documents, {"ids": 1, "queries": 1}),
+    "given": (BooleanMask, {"allowed": 2}),
+}
 # maps that are stored part by part
 _COMBINED: dict[str, type[DerivedMap]] = {"heads": HeadStack, "steps": StitchedMap}
 
@@ -228,57 +236,50 @@ def _encode_mask(mask: Mask, put: Put, name: str) -> dict[str, Any]:
         for kind, joined in _COMBINED_MASKS.items():
             if type(mask) is joined:
                 return {"kind": kind, "of": [_encode_mask(m, put, f"{name}.{n}") for n, m in enumerate(mask.masks)]}
-    if type(mask) in (Window, Causal):
-        assert isinstance(mask, Window)
-        return {"kind": "window", "left": mask.left, "right": mask.right}
-    if type(mask) is Prefix:
-        length = mask.length
-        return {"kind": "prefix", "length": put(f"{name}.length", length) if isinstance(length, Tensor) else length}
-    if type(mask) is Lengths:
-        return {"kind": "lengths", "lengths": put(f"{name}.lengths", mask.lengths)}
-    if type(mask) is Documents:
-        queries = None if mask.queries is None else put(f"{name}.queries", mask.queries)
-        return {"kind": "documents", "ids": put(f"{name}.ids", mask.ids), "queries": queries}
-    if type(mask) is BooleanMask:
-        return {"kind": "given", "allowed": put(f"{name}.allowed", _without_repeats(mask.allowed, 0))}
+    for kind, (form, arguments) in _MASKS.items():
+        if type(mask) is form or (form is Window and type(mask) is Causal):
+            return {
+                "kind": kind,
+                **{each: _encode_value(getattr(mask, each), put, f"{name}.{each}") for each in arguments},
+            }
     raise _NotStorable
+
+
+def _encode_value(value: Any, put: Put, name: str) -> Any:
+    """A tensor of a mask by its name, each cell once; any other argument as it is."""
+    return (
+        put(name, _without_repeats(value, 0) if value.dtype == torch.bool else value)
+        if isinstance(value, Tensor)
+        else value
+    )
 
 
 def _index_mask(mask: Mask, axis: int, index: Tensor) -> Mask:
     """Some samples or heads of a mask, as a mask of the same kind."""
 
-    def indexed(t: Tensor, trailing: int) -> Tensor:
-        return t.index_select(axis, index) if t.ndim - trailing > axis and t.shape[axis] > 1 else t
+    def indexed(value: Any, trailing: int) -> Any:
+        is_batched = isinstance(value, Tensor) and value.ndim - trailing > axis and value.shape[axis] > 1
+        return value.index_select(axis, index) if is_batched else value
 
     if isinstance(mask, SelectedMask):
         mask = _index_mask(mask.mask, mask.axis, mask.index)
     if isinstance(mask, CombinedMask):
         return type(mask)(*[_index_mask(part, axis, index) for part in mask.masks])
-    if type(mask) is Prefix and isinstance(mask.length, Tensor):
-        return Prefix(indexed(mask.length, 0))
-    if type(mask) is Lengths:
-        return Lengths(indexed(mask.lengths, 0))
-    if type(mask) is Documents:
-        return Documents(indexed(mask.ids, 1), None if mask.queries is None else indexed(mask.queries, 1))
-    return BooleanMask(indexed(mask.allowed, 2)) if type(mask) is BooleanMask else mask
+    for form, arguments in _MASKS.values():
+        if type(mask) is form:
+            return form(*[indexed(getattr(mask, name), trailing) for name, trailing in arguments.items()])
+    return mask
 
 
 def _decode_mask(encoded: Mapping[str, Any], get: Get) -> Mask:
     kind = encoded["kind"]
     if kind in _COMBINED_MASKS:
         return _COMBINED_MASKS[kind](*[_decode_mask(part, get) for part in encoded["of"]])
-    if kind == "window":
-        causal = encoded["left"] is None and encoded["right"] == 0
-        return Causal() if causal else Window(encoded["left"], encoded["right"])
-    if kind == "prefix":
-        return Prefix(get(encoded["length"]) if isinstance(encoded["length"], str) else encoded["length"])
-    if kind == "lengths":
-        return Lengths(get(encoded["lengths"]))
-    if kind == "documents":
-        return Documents(get(encoded["ids"]), None if encoded["queries"] is None else get(encoded["queries"]))
-    if kind == "given":
-        return BooleanMask(get(encoded["allowed"]))
-    raise ValueError(f"unknown mask {kind!r}")
+    if kind not in _MASKS:
+        raise ValueError(f"unknown mask {kind!r}")
+    form, arguments = _MASKS[kind]
+    values = [get(value) if isinstance(value := encoded[name], str | list) else value for name in arguments]
+    return Causal() if form is Window and values == [None, 0] else form(*values)
 
 
 def _encode_bias(bias: Bias, put: Put) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -122,24 +122,46 @@ def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or fits(value)
 
 
-# every field of a map: its check, and the same in words
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (_is_text, "text"),
-    "kind": (lambda kind: kind in KINDS, f"one of {', '.join(KINDS)}"),
-    "map": (lambda form: isinstance(form, dict), "the form of a map"),
-    "call": (_is_count, "a whole number from 0"),
-    "step": (_is_count, "a whole number from 0"),
-    "certificate": (_or_none(_is_amount), "a number from 0 as text, or nothing"),
-    "tolerance": (_is_amount, "a number from 0 as text"),
-    "how": (_is_text, "text"),
-    "grid": (
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _if_any(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+class _MapField(NamedTuple):
+    """A field of a map in the file: the attribute that it holds, its check, the check in words, and its two forms."""
+
+    attribute: str
+    fits: Callable[[Any], bool]
+    meaning: str
+    encode: Callable[[Any], Any] = _identity
+    decode: Callable[[Any], Any] = _identity
+
+
+_FIELDS = {
+    "name": _MapField("name", _is_text, "text"),
+    "kind": _MapField("kind", lambda kind: kind in KINDS, f"one of {', '.join(KINDS)}"),
+    "map": _MapField("weights", lambda form: isinstance(form, dict), "the form of a map"),
+    "call": _MapField("call", _is_count, "a whole number from 0"),
+    "step": _MapField("step", _is_count, "a whole number from 0"),
+    # JSON has no infinity
+    "certificate": _MapField(
+        "certificate", _or_none(_is_amount), "a number from 0 as text, or nothing", _if_any(repr), _if_any(float)
+    ),
+    "tolerance": _MapField("tolerance", _is_amount, "a number from 0 as text", repr, float),
+    "how": _MapField("captured_from", _is_text, "text"),
+    "grid": _MapField(
+        "grid",
         _or_none(lambda grid: _are_counts(grid) and len(grid) == 2 and min(grid) > 0),
         "two sizes from 1, or nothing",
+        decode=_if_any(tuple),
     ),
-    "rows": (_or_none(_are_counts), "whole numbers from 0, or nothing"),
-    "heads": (_or_none(_are_counts), "whole numbers from 0, or nothing"),
-    "reversed": (lambda value: isinstance(value, bool), "a truth"),
-    "slope": (lambda form: form is None or isinstance(form, dict), "the form of a map, or nothing"),
+    "rows": _MapField("rows", _or_none(_are_counts), "whole numbers from 0, or nothing", decode=_if_any(tuple)),
+    "heads": _MapField("heads", _or_none(_are_counts), "whole numbers from 0, or nothing", decode=_if_any(tuple)),
+    "slope": _MapField("gradient", _or_none(lambda form: isinstance(form, dict)), "the form of a map, or nothing"),
+    "reversed": _MapField("is_reversed", lambda value: isinstance(value, bool), "a truth"),
 }
 
 
@@ -164,8 +186,8 @@ def _check(facts: Mapping[str, Any]) -> None:
     for n, encoded in enumerate(maps):
         if not isinstance(encoded, dict):
             raise ValueError(f"map {n} must be fields by name, got {reprlib.repr(encoded)}")
-        for name, (fits, meaning) in _FIELDS.items():
-            _field(f"map {n}: ", encoded, name, fits, meaning)
+        for name, field in _FIELDS.items():
+            _field(f"map {n}: ", encoded, name, field.fits, field.meaning)
 
 
 def _check_fit(n: int, recorded_map: RecordedMap) -> None:
@@ -209,43 +231,20 @@ class _FileTensors:
 
 
 def _encode(number: int, recorded_map: RecordedMap, file: _FileTensors) -> dict[str, Any]:
-    def encode_map(attention_map: AttentionMap, role: str) -> dict[str, Any]:
-        def put(name: str, t: Tensor) -> map_codec.Name:
-            return file.put(f"{number}.{role}.{name}", t)
+    def encode(name: str, field: _MapField) -> Any:
+        value = getattr(recorded_map, field.attribute)
+        if isinstance(value, AttentionMap):
+            return map_codec.encode(value, lambda tensor, t: file.put(f"{number}.{name}.{tensor}", t))
+        return field.encode(value)
 
-        return map_codec.encode(attention_map, put)
-
-    return {
-        "name": recorded_map.name,
-        "kind": recorded_map.kind,
-        "map": encode_map(recorded_map.weights, "map"),
-        "call": recorded_map.call,
-        "step": recorded_map.step,
-        # JSON has no infinity
-        "certificate": None if recorded_map.certificate is None else repr(recorded_map.certificate),
-        "tolerance": repr(recorded_map.tolerance),
-        "how": recorded_map.captured_from,
-        "grid": recorded_map.grid,
-        "rows": recorded_map.rows,
-        "heads": recorded_map.heads,
-        "slope": None if recorded_map.gradient is None else encode_map(recorded_map.gradient, "slope"),
-        "reversed": recorded_map.is_reversed,
-    }
+    return {name: encode(name, field) for name, field in _FIELDS.items()}
 
 
 def _decode(encoded: Mapping[str, Any], get: map_codec.Get) -> RecordedMap:
-    return RecordedMap(
-        encoded["name"],
-        encoded["kind"],
-        map_codec.decode(encoded["map"], get),
-        call=encoded["call"],
-        step=encoded["step"],
-        certificate=None if encoded["certificate"] is None else float(encoded["certificate"]),
-        tolerance=float(encoded["tolerance"]),
-        captured_from=encoded["how"],
-        grid=None if encoded["grid"] is None else (encoded["grid"][0], encoded["grid"][1]),
-        rows=None if encoded["rows"] is None else tuple(encoded["rows"]),
-        heads=None if encoded["heads"] is None else tuple(encoded["heads"]),
-        gradient=None if encoded["slope"] is None else map_codec.decode(encoded["slope"], get),
-        is_reversed=encoded.get("reversed", False),
-    )
+    values = {field.attribute: field.decode(encoded[name]) for name, field in _FIELDS.items()}
+    weights, gradient = (_if_any(lambda form: map_codec.decode(form, get))(values[name]) for name in _MAPS)
+    return RecordedMap(**{**values, "weights": weights, "gradient": gradient})
+
+
+# the attributes that are maps
+_MAPS = ("weights", "gradient")

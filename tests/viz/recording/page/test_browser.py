@@ -15,7 +15,7 @@ from tests.viz.looking import Seen, launched, needed
 from regard.attn.maps.attention_map import DenseMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.recording.page.builder import CAUTION, write
+from regard.viz.recording.page.builder import CAUTION, html
 from regard.viz.recording.page.summaries import with_summaries
 
 pytestmark = needed
@@ -59,9 +59,15 @@ def chromium() -> Iterator[Any]:
         yield made
 
 
+def written(recording: Recording, path: Path, **options: Any) -> str:
+    """The address of the page in a file."""
+    path.write_text(html(recording, **options), encoding="utf-8")
+    return path.as_uri()
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write(small(), tmp_path_factory.mktemp("page") / "small.html").as_uri()
+    return written(small(), tmp_path_factory.mktemp("page") / "small.html")
 
 
 @pytest.fixture
@@ -76,7 +82,7 @@ def seen(chromium: Any, page: str) -> Iterator[Seen]:
 
 def opened(chromium: Any, tmp_path: Path, recording: Recording, place: str = "", **wanted: Any) -> Seen:
     given = {name: wanted.pop(name) for name in ("budget", "image", "other") if name in wanted}
-    return Seen(chromium, write(recording, tmp_path / "page.html", **given).as_uri() + place, **wanted)
+    return Seen(chromium, written(recording, tmp_path / "page.html", **given) + place, **wanted)
 
 
 def shown(text: str) -> str:

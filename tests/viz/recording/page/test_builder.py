@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import Act, check_refusals
 from tests.viz.recordings import attended, glimpsed, hopped, seen
 
 import regard
@@ -17,7 +18,7 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording.page import builder
-from regard.viz.recording.page.builder import html, write
+from regard.viz.recording.page.builder import html
 
 
 def header(page: str) -> dict[str, Any]:
@@ -159,39 +160,31 @@ def test_weights_that_are_no_numbers_are_told() -> None:
     assert notes == ["15 weights are not finite numbers; they are drawn as zero."]
 
 
-def test_bad_input_is_told(tmp_path: Path) -> None:
-    recording = attended()
-    cases: list[tuple[type[Exception], str, Any]] = [
-        (ValueError, "unknown suffix '.pdf'", lambda: write(recording, tmp_path / "a.pdf")),
-        (ValueError, "budget must be positive for a page, got 0", lambda: html(recording, budget=0)),
-        (TypeError, "recording must be a Recording", lambda: html([1])),  # type: ignore[arg-type]
-        (ValueError, "recording must hold at least one map, got none", lambda: html(Recording())),
-        (ValueError, "other must hold at least one map, got none", lambda: html(recording, other=Recording())),
-        (ValueError, "sample must be one of the 2", lambda: html(recording, sample=2)),
-        (
-            ValueError,
-            r"or \(3, height, width\), got \(2, 3, 4, 5\); pick one of a batch, image\[0\]",
-            lambda: html(seen(), image=torch.rand(2, 3, 4, 5)),
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "budget must be positive for a page, got 0": lambda _: html(attended(), budget=0),
+        "recording must hold at least one map, got none": lambda _: html(Recording()),
+        "other must hold at least one map, got none": lambda _: html(attended(), other=Recording()),
+        "sample must be one of the 2": lambda _: html(attended(), sample=2),
+        "(3, height, width), got (2, 3, 4, 5); pick one of a batch, image[0]": lambda _: html(
+            seen(), image=torch.rand(2, 3, 4, 5)
         ),
-        (
-            ValueError,
-            r"image must lie between 0 and 1, got -1 to 9; undo its normalisation, \(image - image.min\(\)\) / ",
-            lambda: html(seen(), image=torch.tensor([[-1.0, 9.0]])),
+        "image must lie between 0 and 1, got -1 to 9; undo its normalisation, (image - image.min()) / ": lambda _: html(
+            seen(), image=torch.tensor([[-1.0, 9.0]])
         ),
-        (
-            TypeError,
-            "image must be floating from 0 to 1, or uint8",
-            lambda: html(seen(), image=torch.ones(4, 5).long()),
+        "has more patches than its 5 keys; give the grid of those keys": lambda _: html(
+            Recording((RecordedMap("a", "cross", DenseMap(torch.rand(2, 5)), grid=(9, 9)),))
         ),
-        (
-            ValueError,
-            r"grid \(9, 9\) of .* has more patches than its 5 keys",
-            lambda: html(Recording((RecordedMap("a", "cross", DenseMap(torch.rand(2, 5)), grid=(9, 9)),))),
-        ),
-    ]
-    for kind, words, call in cases:
-        with pytest.raises(kind, match=words):
-            call()
+    },
+    TypeError: {
+        "recording must be a Recording": lambda _: html([1]),  # type: ignore[arg-type]
+        "image must be floating from 0 to 1, or uint8": lambda _: html(seen(), image=torch.ones(4, 5).long()),
+    },
+}
+
+
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)
 
 
 def test_a_computed_map_is_not_changed_by_its_page() -> None:

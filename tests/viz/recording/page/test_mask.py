@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from tests.viz.looking import Seen, launched, needed
+from tests.viz.recording.page.test_browser import written
 from tests.viz.recording.test_tile_server import serving
 from tests.viz.recordings import said
 
@@ -23,7 +24,7 @@ from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.recording import tile_server
 from regard.viz.recording.figures import draw_recording
-from regard.viz.recording.page.builder import html, write
+from regard.viz.recording.page.builder import html
 from regard.viz.recording.page.mask import MaskSpans, head_masks, mask_spans, masked_cells
 
 CAUSAL = regard.Causal()
@@ -236,7 +237,7 @@ COLOURS = """([i, j]) => {
 def test_masked_is_seen_and_said(served: bool, chromium: Any, tmp_path: Path) -> None:
     recording = taped()
     with serving(recording) as server:
-        address = server.address if served else write(recording, tmp_path / "a.html").as_uri()
+        address = server.address if served else written(recording, tmp_path / "a.html")
         seen = Seen(chromium, address)
         seen.page.wait_for_selector(".mask-sample:not([hidden])")
         seen.page.wait_for_function("document.querySelector('.facts').textContent.includes('certificate')")

@@ -51,33 +51,34 @@ def _draw_map(recording: Recording, selected: SelectedMap, path: str | Path) -> 
     signed = selection.is_difference(recorded_map)
     cells, masked = selected.cells(_MAX_CELLS), masked_cells(selected.map, _MAX_CELLS)
     scale = fit_scale([cells], signed=signed, power=0.5 if max(q, k) > _LINEAR_POSITIONS and not signed else 1.0)
-    width, height = axis_length(k), axis_length(q)
-    rows = axis_labels(selected.rows, height, path, max_columns=ROW_COLUMNS)
-    columns = axis_labels(selected.columns, width, path)
+    rows = axis_labels(selected.rows, axis_length(q), path, max_columns=ROW_COLUMNS)
+    columns = axis_labels(selected.columns, axis_length(k), path)
     notes = [selection.prediction_note(recording, selected.sample)]
     notes += [f"{KINDS[recorded_map.kind].label}, {q} × {k}, {selection.verification_label(recorded_map)}"]
     notes += [selected.pooling_note(_MAX_CELLS), "" if masked is None else _MASK_NOTE]
-    left, top, bar_height = rows.width + 0.22, columns.height + 0.14, scale.bar_height(height)
-    with open_canvas(
-        path,
-        ("difference: " if signed else "") + selected.title + selection.unverified_suffix(recorded_map),
-        notes,
-        [*selected.rows, *selected.columns],
-        left + width + 0.12 + COLOUR_BAR,
-        top + bar_height,
-    ) as canvas:
+    title = ("difference: " if signed else "") + selected.title + selection.unverified_suffix(recorded_map)
+    names, words = selection.axis_names(recording, recorded_map), [*selected.rows, *selected.columns]
+    return _draw_labelled(cells, rows, columns, names, scale, path, title, notes, words, masked)
+
+
+def _draw_labelled(cells: Tensor, rows: AxisLabels, columns: AxisLabels, names: tuple[str, str], scale: Scale,
+                   path: str | Path, title: str, notes: Sequence[str], words: Sequence[str],
+                   masked: Tensor | None = None) -> Path:  # fmt: skip
+    """One heat map with its labels, and the names of its rows and columns; rows without a name have no room for one."""
+    left, top = rows.width + (0.22 if names[0] else 0.0), columns.height + 0.14
+    width, height, bar_height = columns.length, rows.length, scale.bar_height(rows.length)
+    with open_canvas(path, title, notes, words, left + width + 0.12 + COLOUR_BAR, top + bar_height) as canvas:
         axes = canvas.add_axes(left, top, width, height)
-        canvas.heatmap(axes, cells, q, k, scale, masked)
+        canvas.heatmap(axes, cells, len(rows.labels), len(columns.labels), scale, masked)
         axes.xaxis.tick_top()
         if cells.numel():
             rows.set_on(axes.yaxis)
             columns.set_on(axes.xaxis)
         else:
             axes.set(xticks=[], yticks=[])
-        row_name, column_name = selection.axis_names(recording, recorded_map)
         style = {"ha": "center", "color": "#555555"}
-        canvas.write(column_name, left + width / 2, 0.1, MIN_FONT, **style)
-        canvas.write(row_name, 0.1, top + height / 2, MIN_FONT, va="center", rotation=90, **style)
+        canvas.write(names[1], left + width / 2, 0.1, MIN_FONT, **style)
+        canvas.write(names[0], 0.1, top + height / 2, MIN_FONT, va="center", rotation=90, **style)
         canvas.add_colour_bar(left + width + 0.12, top, bar_height, scale)
     return Path(path)
 
@@ -253,36 +254,20 @@ def hops_figure(recording: Recording, path: str | Path, *, sample: int = 0, quer
         raise ValueError(f"query must pick one of the {maps[0].map.shape[0]} queries of every hop; try query=0")
     # every map is a hop if there is a query; otherwise every row of the only map is one
     cells = torch.cat([_hop_rows(selected, query) for selected in maps])
-    return _draw_hops(cells, maps, path, selection.prediction_note(recording, sample))
+    count, k = cells.shape
+    # a slot is a sentence and is cut later than other labels
+    rows = axis_labels(maps[0].columns, axis_length(k, 0.5, 6.0), path, max_columns=60)
+    columns = axis_labels([str(n + 1) for n in range(count)], axis_length(count, 0.5, 4.0), path)
+    recorded_maps = [selected.recorded_map for selected in maps]
+    title = f"memory by hop{selection.unverified_suffix(*recorded_maps)}"
+    notes = [selection.prediction_note(recording, sample)]
+    notes += [f"{count} hops over {k} slots, {selection.verification_label(*recorded_maps)}"]
+    return _draw_labelled(cells.T, rows, columns, ("", "hop"), fit_scale([cells]), path, title, notes, maps[0].columns)
 
 
 def _hop_rows(selected: SelectedMap, query: int | None) -> Tensor:
     rows = selected.map.dense() if query is None else selected.map[[selection.query_row(selected, query)]]
     return selection.drawable_cells(rows, selected.recorded_map)
-
-
-def _draw_hops(cells: Tensor, maps: Sequence[SelectedMap], path: str | Path, prediction: str) -> Path:
-    count, k = cells.shape
-    slots = maps[0].columns
-    width, height = axis_length(count, 0.5, 4.0), axis_length(k, 0.5, 6.0)
-    scale = fit_scale([cells])
-    # a slot is a sentence and is cut later than other labels
-    rows = axis_labels(slots, height, path, max_columns=60)
-    columns = axis_labels([str(n + 1) for n in range(count)], width, path)
-    recorded_maps = [selected.recorded_map for selected in maps]
-    title = f"memory by hop{selection.unverified_suffix(*recorded_maps)}"
-    notes = [prediction, f"{count} hops over {k} slots, {selection.verification_label(*recorded_maps)}"]
-    left, top, bar_height = rows.width, columns.height + 0.14, scale.bar_height(height)
-    with open_canvas(path, title, notes, slots, left + width + 0.12 + COLOUR_BAR, top + bar_height) as canvas:
-        axes = canvas.add_axes(left, top, width, height)
-        canvas.heatmap(axes, cells.T, k, count, scale)
-        axes.xaxis.tick_top()
-        if cells.numel():
-            rows.set_on(axes.yaxis)
-            columns.set_on(axes.xaxis)
-        canvas.write("hop", left + width / 2, 0.1, MIN_FONT, ha="center", color="#555555")
-        canvas.add_colour_bar(left + width + 0.12, top, bar_height, scale)
-    return Path(path)
 
 
 def difference_figure(recording: Recording, path: str | Path, *, other: Recording | None = None, sample: int = 0,

@@ -55,7 +55,7 @@ def _heaviest_lines(selected: SelectedMap, row: int | None) -> tuple[Tensor, Ten
     if len(weights) == _MAX_LINES:
         least = float(weights.min())
     rest = count - len(weights)
-    share = _percentage(float(weights.sum()), total)
+    share = f"{float(weights.sum()) / total:.0%}" if total else "none"
     note = f"{len(weights)} lines, for weights of {least:.2g} and more: {share} of the weight"
     return ends, weights, note + (f"; {rest} smaller ones are not drawn" if rest else "")
 
@@ -64,10 +64,6 @@ def _keep_heaviest(ends: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """The heaviest lines; of equal ones the earlier."""
     keep = torch.argsort(weights, descending=True, stable=True)[:_MAX_LINES]
     return ends[keep], weights[keep]
-
-
-def _percentage(part: float, total: float) -> str:
-    return f"{part / total:.0%}" if total else "none"
 
 
 def lines_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.recording.recording import Recording
-from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, AxisLabels, axis_labels, axis_length, fit_scale, open_canvas
+from regard.viz.plots.canvas import COLOUR_BAR, MIN_FONT, axis_labels, axis_length, fit_scale, open_canvas
 from regard.viz.recording import selection
 from regard.viz.recording.selection import SelectedMap
 
@@ -89,22 +88,14 @@ def _draw(
             top = n * pitch + 0.2
             axes = canvas.add_axes(left, top, labels.length, height)
             canvas.heatmap(axes, each, len(drawn), selected.map.shape[0], scale)
-            _set_labels(axes, each, labels, places)
-            canvas.write(_head_title(selected), left, top - 0.05, MIN_FONT + 0.5)
+            if each.numel():
+                labels.set_on(axes.xaxis)
+                places.set_on(axes.yaxis)
+            else:
+                axes.set(xticks=[], yticks=[])
+            kind = "writes" if selected.recorded_map.kind == "write" else "reads"
+            canvas.write(f"{kind}: {selected.title}", left, top - 0.05, MIN_FONT + 0.5)
             style = {"ha": "center", "va": "center", "rotation": 90, "color": "#555555"}
             canvas.write("location", 0.1, top + height / 2, MIN_FONT, **style)
         canvas.add_colour_bar(left + width + 0.12, 0.2, bar_height, scale)
     return Path(path)
-
-
-def _set_labels(axes: Any, cells: Tensor, times: AxisLabels, places: AxisLabels) -> None:
-    if cells.numel():
-        times.set_on(axes.xaxis)
-        places.set_on(axes.yaxis)
-    else:
-        axes.set(xticks=[], yticks=[])
-
-
-def _head_title(selected: SelectedMap) -> str:
-    kind = "writes" if selected.recorded_map.kind == "write" else "reads"
-    return f"{kind}: {selected.title}"

@@ -7,14 +7,12 @@ leaves out detail, the finest first, and says so on the page.
 
 import html as markup
 import itertools
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from torch import Tensor
 
-from regard.common import atomic_files, checks
+from regard.common import checks
 from regard.recording.recorded_map import KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.html import page
@@ -109,24 +107,6 @@ def html(
     assert isinstance(header_notes, list)
     header["notes"] = [*header_notes, *notes, *_nonfinite_note(pyramids)]
     return page_document(header, thumbnails, [head.block for head in packed], table)
-
-
-def write(
-    recording: Recording,
-    path: str | os.PathLike[str],
-    *,
-    budget: int = 20_000_000,
-    sample: int = 0,
-    image: Tensor | None = None,  # "c h w" or "h w", from 0 to 1
-    other: Recording | None = None,
-    words: Recording | None = None,
-) -> Path:
-    """Writes the page into a file of at most `budget` bytes."""
-    path = Path(path)
-    checks.known("suffix", path.suffix, (".html",))
-    page_text = html(recording, budget=budget, sample=sample, image=image, other=other, words=words)
-    atomic_files.write_atomically(path, [page_text.encode()])
-    return path
 
 
 class _MaskList(list[dict[str, object]]):
