@@ -93,7 +93,9 @@ def quantize(model: nn.Module, *, activations: str = "int8", keep: Collection[st
         for name in names:
             replace_module(model, name, _quantized(model.get_submodule(name), matrix))
     _leave_fast_paths(model)
-    _refuse_saving(model)
+    for module in model.modules():
+        if callable(getattr(module, "save_pretrained", None)):
+            module.__dict__["save_pretrained"] = _refuse_saving
     model.requires_grad_(False).eval()
     done = tuple(name for names in chosen.values() for name in names)
     return Quantization(done, kept, activations, before, _size(model), kernel_sentence(model), frozen)
@@ -231,20 +233,12 @@ def _leave_fast_paths(model: nn.Module) -> None:
             module.use_nested_tensor = False
 
 
-class _RefuseSaving:
+def _refuse_saving(*args: Any, **kwargs: Any) -> None:
     """In the place of save_pretrained of a model of transformers, whose from_pretrained reads no 8-bit weights."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        raise ValueError(
-            "save_pretrained would write 8-bit weights that from_pretrained does not read; save model.state_dict(), "
-            "and load it by load_state_dict into the original model after the same regard.quantize"
-        )
-
-
-def _refuse_saving(model: nn.Module) -> None:
-    for module in model.modules():
-        if callable(getattr(module, "save_pretrained", None)):
-            module.__dict__["save_pretrained"] = _RefuseSaving()
+    raise ValueError(
+        "save_pretrained would write 8-bit weights that from_pretrained does not read; save model.state_dict(), "
+        "and load it by load_state_dict into the original model after the same regard.quantize"
+    )
 
 
 def _size(model: nn.Module) -> int:

@@ -163,7 +163,9 @@ class Recording(Sequence[RecordedMap]):
                 select.check_heads(recorded_map, "mean(over='layers')")
         if over == "heads":
             return self._map("mean", lambda m: HeadMean(m.weights))
-        weights = [HeadMean(m.weights) if over == "maps" else m.weights for m in self._nonempty("mean")]
+        if not self.maps:
+            raise ValueError("mean needs at least one map, got an empty recording; record a model that attends")
+        weights = [HeadMean(m.weights) if over == "maps" else m.weights for m in self.maps]
         shapes = dict.fromkeys(m.shape for m in weights)
         if len(shapes) > 1 or len({(m.rows, m.heads if over == "layers" else None) for m in self.maps}) > 1:
             raise ValueError(
@@ -267,8 +269,3 @@ class Recording(Sequence[RecordedMap]):
 
     def _with_map(self, recorded_map: RecordedMap) -> "Recording":
         return replace(self, maps=(recorded_map,))
-
-    def _nonempty(self, method: str) -> tuple[RecordedMap, ...]:
-        if not self.maps:
-            raise ValueError(f"{method} needs at least one map, got an empty recording; record a model that attends")
-        return self.maps

@@ -58,22 +58,18 @@ def select_heads(recorded_map: RecordedMap, index: Index) -> RecordedMap:
     if recorded_map.heads is None or isinstance(index, slice):
         indices = _indices("heads", index, len(recorded), recorded_map.name)
     else:
-        indices = [
-            _index_of_head(h, recorded, recorded_map.name) for h in ([index] if isinstance(index, int) else index)
-        ]
+        indices = []
+        for head in [index] if isinstance(index, int) else index:
+            if head not in recorded:
+                there = ", ".join(map(str, recorded))
+                raise IndexError(f"heads={head} was not recorded of {recorded_map.name!r}; there are {there}")
+            indices.append(recorded.index(head))
     return replace(
         recorded_map,
         weights=_heads(recorded_map.weights, indices),
         gradient=None if recorded_map.gradient is None else _heads(recorded_map.gradient, indices),
         heads=tuple(recorded[n] for n in indices),
     )
-
-
-def _index_of_head(head: int, recorded: list[int], owner: str) -> int:
-    """The index of a head of the module among those that were recorded."""
-    if head not in recorded:
-        raise IndexError(f"heads={head} was not recorded of {owner!r}; there are {', '.join(map(str, recorded))}")
-    return recorded.index(head)
 
 
 def _heads(weights: AttentionMap, indices: Sequence[int]) -> AttentionMap:

@@ -107,27 +107,21 @@ def _is_special(token: str) -> bool:
     return len(token) > 2 and (token[0], token[-1]) in (("[", "]"), ("<", ">"))
 
 
-def wordpiece(tokens: Sequence[str]) -> Words:
-    """play ##ing is playing  (Devlin et al. 2019): ## continues a word."""
+def _by_continuation(tokens: Sequence[str]) -> Words:
     return _join_tokens([strip_mark(t) for t in tokens], [t.startswith("##") and len(t) > 2 for t in tokens])
 
 
-def bpe(tokens: Sequence[str]) -> Words:
-    """Ġplay ing is playing  (Radford et al. 2019): Ġ, a space, begins a word; Ċ, a line feed, is one."""
-    return _by_space(tokens, ("Ġ", "Ċ"))
+def _by_spaces(*spaces: str) -> Callable[[Sequence[str]], Words]:
+    """Words that begin with one of these marks of a space, or are special."""
 
+    def words(tokens: Sequence[str]) -> Words:
+        continues = [
+            n > 0 and not token.startswith(spaces) and not _is_special(token) and not _is_special(tokens[n - 1])
+            for n, token in enumerate(tokens)
+        ]
+        return _join_tokens([strip_mark(t) for t in tokens], continues)
 
-def sentencepiece(tokens: Sequence[str]) -> Words:
-    """▁play ing is playing  (Kudo and Richardson 2018): ▁, a space, begins a word."""
-    return _by_space(tokens, ("▁",))
-
-
-def _by_space(tokens: Sequence[str], spaces: tuple[str, ...]) -> Words:
-    continues = [
-        n > 0 and not token.startswith(spaces) and not _is_special(token) and not _is_special(tokens[n - 1])
-        for n, token in enumerate(tokens)
-    ]
-    return _join_tokens([strip_mark(t) for t in tokens], continues)
+    return words
 
 
 def find_words(*texts: Sequence[str]) -> list[Words] | None:
@@ -159,9 +153,12 @@ def _by_space_tokens(tokens: Sequence[str]) -> Words:
 
 
 MARKS: dict[str, Callable[[Sequence[str]], Words]] = {
-    "wordpiece": wordpiece,
-    "bpe": bpe,
-    "sentencepiece": sentencepiece,
+    # play ##ing is playing  (Devlin et al. 2019): ## continues a word
+    "wordpiece": _by_continuation,
+    # Ġplay ing is playing  (Radford et al. 2019): Ġ, a space, begins a word; Ċ, a line feed, is one
+    "bpe": _by_spaces("Ġ", "Ċ"),
+    # ▁play ing is playing  (Kudo and Richardson 2018): ▁, a space, begins a word
+    "sentencepiece": _by_spaces("▁"),
 }
 _LETTERS = {"##": "wordpiece", "Ġ": "bpe", "▁": "sentencepiece"}
 
