@@ -2,11 +2,13 @@
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 import transformers
+from tests.refusals import Act, check_refusals
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -52,12 +54,16 @@ def additive() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
     return regard.Attention(regard.Additive(5, 4, 6)), lambda m: m(q, k, mask=regard.Lengths(torch.tensor([7, 2])))
 
 
+def linear() -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
+    return nn.Linear(3, 2), lambda m: m(torch.randn(2, 3))
+
+
 MODELS = {"encoder": torch_encoder, "bert": bert, "fused": fused, "multihead": multihead, "additive": additive}
 
 
 def made(name: str) -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
     torch.manual_seed(0)
-    model, call = MODELS[name]()
+    model, call = linear() if name == "linear" else MODELS[name]()
     return model.eval(), call
 
 
@@ -162,42 +168,37 @@ def test_only_the_selected_layers() -> None:
     assert intervention.calls == {"layers.1.self_attn": 1}
 
 
-@pytest.mark.parametrize(
-    ("weights", "options", "sentence"),
-    [
-        (
-            "uniform",
-            {},
-            "weights must be a function of weights, or a tensor, got str; try weights=regard.interop.uniform",
-        ),
-        (
-            torch.ones(7, 7),
-            {},
-            "weights must broadcast to those of the model, (2, 4, 5, 5), got (7, 7); give one map per layer with "
-            "layers=",
-        ),
-        (
-            lambda own, allowed: own[..., :1],
-            {},
-            "weights must return a tensor of the shape of its argument, (2, 4, 5, 5), got (2, 4, 5, 1); return one "
-            "weight per query and key",
-        ),
-        (uniform, {"layers": "encoder.*"}, "unknown layers 'encoder.*'; known are: "),
-    ],
-)
-def test_refusals(weights: object, options: dict[str, str], sentence: str) -> None:
-    model, call = made("fused")
-    with pytest.raises((ValueError, TypeError)) as caught, regard.intervene(model, weights, **options):
-        call(model)
-    assert str(caught.value) == sentence
+def intervening(weights: object, name: str = "fused", **options: str) -> Act:
+    def act(_: Path) -> None:
+        model, call = made(name)
+        with regard.intervene(model, weights, **options):  # type: ignore[arg-type]
+            call(model)
+
+    return act
 
 
-def test_a_block_without_attention() -> None:
-    model = nn.Linear(3, 2)
-    with pytest.raises(ValueError, match="^intervene replaced no weights: no selected module attended by "
-                       "scaled_dot_product_attention or by a layer of regard; widen layers=, or load a model of "
-                       "transformers with attn_implementation='sdpa'$"), regard.intervene(model, uniform):  # fmt: skip
-        model(torch.randn(2, 3))
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "weights must broadcast to those of the model, (2, 4, 5, 5), got (7, 7); give one map per layer with "
+        "layers=": intervening(torch.ones(7, 7)),
+        "weights must return a tensor of the shape of its argument, (2, 4, 5, 5), got (2, 4, 5, 1); return one "
+        "weight per query and key": intervening(lambda own, allowed: own[..., :1]),
+        "unknown layers 'encoder.*'; known are: ": intervening(uniform, layers="encoder.*"),
+        "intervene replaced no weights: no selected module attended by scaled_dot_product_attention or by a layer of "
+        "regard; widen layers=, or load a model of transformers with attn_implementation='sdpa'": intervening(
+            uniform, "linear"
+        ),
+    },
+    TypeError: {
+        "weights must be a function of weights, or a tensor, got str; try weights=regard.interop.uniform": intervening(
+            "uniform"
+        ),
+    },
+}
+
+
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)
 
 
 # one attention each, "b t d" -> "b t d", that intervene does not replace

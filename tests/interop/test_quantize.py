@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_model, save_model
+from tests.refusals import Act, check_refusals
 from torch import nn
 
 import regard
@@ -202,14 +203,33 @@ def test_kept_layers_and_errors() -> None:
         # a mixture of both kinds of weights runs natively, too
         state = model.init_state(source, torch.tensor([3]), 3)
         assert beam(model, state, bos=1, eos=2, limits=torch.tensor([5]), size=3)[0]
-    with pytest.raises(
-        ValueError, match="Sequential has no Linear layer or embedding of 1,024 numbers that could have"
-    ):
-        regard.quantize(nn.Sequential(nn.Linear(3, 5)))
-    with pytest.raises(ValueError, match="activations"):
-        regard.quantize(model, activations="int4")
-    with pytest.raises(ValueError, match="a single layer cannot be replaced inside itself; wrap it: nn.Sequential"):
-        regard.quantize(nn.Linear(64, 64))
+
+
+def quantized(*layers: nn.Module, **options: Any) -> Act:
+    return lambda _: regard.quantize(nn.Sequential(*layers), **options)
+
+
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "Sequential has no Linear layer or embedding of 1,024 numbers that could have": quantized(nn.Linear(3, 5)),
+        "unknown activations 'int4'": quantized(nn.Linear(64, 64), activations="int4"),
+        "a single layer cannot be replaced inside itself; wrap it: nn.Sequential": lambda _: regard.quantize(
+            nn.Linear(64, 64)
+        ),
+        "keep has 'last', which is no layer of Sequential; take names of": quantized(nn.Linear(64, 64), keep=["last"]),
+        "keep must be a collection of names of layers, got '1'; pass ['1']": quantized(nn.Linear(64, 64), keep="1"),
+        "the weights of Sequential are bfloat16; call model.float() before quantize": quantized(
+            nn.Linear(64, 64).bfloat16()
+        ),
+        "Sequential has 8-bit weights already; quantize a model once": lambda _: [
+            regard.quantize(model) for model in [nn.Sequential(nn.Linear(64, 64))] * 2
+        ],
+    }
+}
+
+
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)
 
 
 def test_gradients_are_refused() -> None:
@@ -239,12 +259,8 @@ def test_explain_states_why_torch_multiplies() -> None:
     assert "the native kernels run on the cpu, not on meta" in kernel_sentence(layers)
 
 
-def test_keep_names_layers_and_a_bad_weight_changes_nothing() -> None:
+def test_a_bad_weight_changes_nothing() -> None:
     model = nn.Sequential(nn.Linear(40, 50), nn.Linear(50, 40))
-    with pytest.raises(ValueError, match=r"keep has 'last', which is no layer of Sequential; take names of"):
-        regard.quantize(model, keep=["last"])
-    with pytest.raises(ValueError, match=r"keep must be a collection of names of layers, got '1'; pass \['1'\]"):
-        regard.quantize(model, keep="1")
     with torch.no_grad():
         model[1].weight[3] = torch.nan
     with pytest.raises(ValueError, match="1: weight has NaN or infinity"):
@@ -271,16 +287,6 @@ def test_torch_encoders_multiply_by_8_bit_weights(norm_first: bool, monkeypatch:
     error = (masked - expected)[~padding].norm() / expected[~padding].norm()
     assert 0 < error < 0.02
     torch.testing.assert_close(masked[0], whole[0], rtol=0, atol=1e-5)
-
-
-def test_weights_that_cannot_have_8_bits_are_named_by_their_type() -> None:
-    with pytest.raises(
-        ValueError, match=r"the weights of Sequential are bfloat16; call model\.float\(\) before quantize"
-    ):
-        regard.quantize(nn.Sequential(nn.Linear(64, 64)).bfloat16())
-    regard.quantize(model := nn.Sequential(nn.Linear(64, 64)))
-    with pytest.raises(ValueError, match="Sequential has 8-bit weights already; quantize a model once"):
-        regard.quantize(model)
 
 
 def test_a_quantized_model_of_transformers_is_not_saved_as_one(tmp_path: Path) -> None:

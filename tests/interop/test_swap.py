@@ -1,8 +1,8 @@
 """swap: other terms in models of transformers, of torch and of this library; restore gives the same bits."""
 
 import copy
-import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from tests.for_each import for_each
 from tests.interop.test_transformers_attention import IDS, SIZES, T, build, padded
+from tests.refusals import Act, check_refusals
 from torch import Tensor, nn
 
 import regard
@@ -158,58 +159,54 @@ def test_nested_blocks_end_in_their_order() -> None:
     regard.restore(model)
 
 
-def is_causal_without_mask(heads: nn.MultiheadAttention) -> None:
+def is_causal_without_mask(_: Path) -> None:
+    heads = nn.MultiheadAttention(16, 4)
     with regard.swap(heads, normalize=regard.Sparsemax()):
         heads(X, X, X, is_causal=True)
 
 
-ERRORS: dict[str, tuple[Callable[[], object], str]] = {
-    "no term": (
-        lambda: regard.swap(encoder()),
-        "swap needs a term to exchange; try normalize=regard.Entmax(1.5) or mask=regard.Window(256)",
-    ),
-    "no attention": (
-        lambda: regard.swap(nn.Linear(3, 3), normalize=regard.Sparsemax()),
-        "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or calls "
-        "the attention interface of transformers; record the model to see its attention",
-    ),
-    "a layer around the attention": (
-        lambda: regard.swap(build("Bert", "Model", SIZES), normalize=regard.Sparsemax(), layers="encoder.layer.1"),
-        "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or calls "
-        "the attention interface of transformers; try layers='encoder.layer.1.attention.self'",
-    ),
-    "modules without attention": (
-        lambda: regard.swap(encoder(), normalize=regard.Sparsemax(), layers="layers.1.linear*"),
-        "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or calls "
-        "the attention interface of transformers; try layers='layers.0.self_attn'",
-    ),
-    "a second bias": (
-        lambda: [regard.swap(heads, bias=regard.ALiBi(4)) for heads in [nn.MultiheadAttention(16, 4)] * 2],
+def swapped(model: nn.Module, layers: str | None = None, **terms: Any) -> Act:
+    return lambda _: regard.swap(model, layers=layers, **(terms or {"normalize": regard.Sparsemax()}))
+
+
+NOTHING = (
+    "swap found no attention to change: no selected module is a layer of regard or nn.MultiheadAttention, or calls the "
+    "attention interface of transformers; "
+)
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "swap needs a term to exchange; try normalize=regard.Entmax(1.5) or mask=regard.Window(256)": lambda _: (
+            regard.swap(encoder())
+        ),
+        f"{NOTHING}record the model to see its attention": swapped(nn.Linear(3, 3)),
+        f"{NOTHING}try layers='layers.0.self_attn'": swapped(encoder(), "layers.1.linear*"),
         "bias cannot be added: an earlier swap added ALiBi(heads=4); restore that one first, or leave its modules out "
-        "of layers=",
-    ),
-    "a hint without a mask": (
-        lambda: is_causal_without_mask(nn.MultiheadAttention(16, 4)),
+        "of layers=": lambda _: [
+            regard.swap(heads, bias=regard.ALiBi(4)) for heads in [nn.MultiheadAttention(16, 4)] * 2
+        ],
         "is_causal=True says that attn_mask is causal, and there is none; give attn_mask, or swap in "
-        "mask=regard.Causal()",
-    ),
-    "two biases": (
-        lambda: regard.swap(nn.Sequential(regard.Attention(bias=regard.ALiBi(4))), bias=regard.ALiBi(4)),
-        "bias cannot be added to '0', which has ALiBi(heads=4) already; leave it out of layers=",
-    ),
-    "an added key": (
-        lambda: regard.swap(nn.MultiheadAttention(8, 2, add_bias_kv=True), mask=regard.Causal()),
+        "mask=regard.Causal()": is_causal_without_mask,
+        "bias cannot be added to '0', which has ALiBi(heads=4) already; leave it out of layers=": swapped(
+            nn.Sequential(regard.Attention(bias=regard.ALiBi(4))), bias=regard.ALiBi(4)
+        ),
         "swap has no term for the key and value that nn.MultiheadAttention(add_bias_kv=True) appends; leave this "
-        "module out of layers=",
-    ),
+        "module out of layers=": swapped(nn.MultiheadAttention(8, 2, add_bias_kv=True), mask=regard.Causal()),
+        "unknown layers 'decoder": swapped(encoder(), "decoder.*"),
+    },
+    TypeError: {
+        "model must be a Module, got 3": lambda _: regard.swap(3, mask=regard.Causal()),  # type: ignore[arg-type]
+        "model must be a Module, got 4": lambda _: regard.restore(4),  # type: ignore[arg-type]
+        "heads must be a MultiheadAttention, got": lambda _: regard.MultiHead.from_torch(nn.Linear(2, 2)),  # type: ignore[arg-type]
+        "normalize must be a Normalizer": swapped(encoder(), normalize=regard.Dot()),
+    },
 }
 
 
-@for_each("name", ERRORS)
-def test_errors(name: str) -> None:
-    call, sentence = ERRORS[name]
-    with pytest.raises(ValueError, match=re.escape(sentence) + "$"):
-        call()
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)
+    model = build("Bert", "Model", SIZES)
+    with pytest.raises(ValueError, match=f"{NOTHING}try layers='encoder.layer.1.attention.self'"):
+        regard.swap(model, normalize=regard.Sparsemax(), layers="encoder.layer.1")
 
 
 @torch.no_grad()
@@ -227,18 +224,3 @@ def test_layers_of_a_swap_are_those_that_attend() -> None:
     with regard.swap(model, normalize=regard.Sparsemax(), layers="encoder.layer.1.*") as swapped:
         assert swapped.layers == ["encoder.layer.1.attention.self"]
         assert repr(swapped) == "Swap(1 layers of BertModel)"
-
-
-def test_what_is_no_model_is_refused() -> None:
-    for call in (lambda: regard.swap(3, mask=regard.Causal()), lambda: regard.restore(3)):  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="model must be a Module, got 3"):
-            call()
-    with pytest.raises(TypeError, match="heads must be a MultiheadAttention, got"):
-        regard.MultiHead.from_torch(nn.Linear(2, 2))  # type: ignore[arg-type]
-
-
-def test_terms_of_another_kind_are_refused() -> None:
-    with pytest.raises(TypeError, match="normalize must be a Normalizer"):
-        regard.swap(encoder(), normalize=regard.Dot())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="unknown layers 'decoder"):
-        regard.swap(encoder(), normalize=regard.Sparsemax(), layers="decoder.*")

@@ -26,93 +26,62 @@ def _mask() -> Tensor:
 
 
 def _text(model: nn.Module) -> Made:
-    return Made(model.eval(), {"input_ids": _ids(), "attention_mask": _mask()}, _mask().bool())
+    return Made(model, {"input_ids": _ids(), "attention_mask": _mask()}, _mask().bool())
 
 
 def _pair(model: nn.Module) -> Made:
     inputs = {"input_ids": _ids(), "attention_mask": _mask(), "decoder_input_ids": _ids(5)}
-    return Made(model.eval(), inputs, None)
+    return Made(model, inputs, None)
+
+
+SIZES = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+GROUPED = {**SIZES, "num_attention_heads": 6, "num_key_value_heads": 2}
+
+
+def built(kind: str, suffix: str, **sizes: Any) -> nn.Module:
+    """A model of transformers by the beginning and the end of its name."""
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(**sizes)
+    model: nn.Module = getattr(transformers, f"{kind}{suffix}")(config)
+    return model.eval()
 
 
 def bert() -> Made:
-    import transformers as t
-
-    config = t.BertConfig(
-        vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=40
-    )
-    return _text(t.BertModel(config))
+    return _text(built("Bert", "Model", **SIZES))
 
 
 def gpt2() -> Made:
-    import transformers as t
-
-    config = t.GPT2Config(
-        vocab_size=50, n_embd=24, n_layer=2, n_head=3, n_positions=64, bos_token_id=1, eos_token_id=49
-    )
-    return _text(t.GPT2LMHeadModel(config))
+    sizes = {"n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 49}
+    return _text(built("GPT2", "LMHeadModel", vocab_size=50, **sizes))
 
 
 def llama() -> Made:
-    import transformers as t
-
-    config = t.LlamaConfig(
-        vocab_size=50,
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        intermediate_size=40,
-    )
-    return _text(t.LlamaForCausalLM(config))
+    return _text(built("Llama", "ForCausalLM", **GROUPED))
 
 
 def vit() -> Made:
-    import transformers as t
-
-    config = t.ViTConfig(
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=40,
-        image_size=(12, 20),
-        patch_size=4,
-    )
-    return Made(t.ViTModel(config).eval(), {"pixel_values": torch.randn(2, 3, 12, 20)}, None)
+    model = built("ViT", "Model", **SIZES, image_size=(12, 20), patch_size=4)
+    return Made(model, {"pixel_values": torch.randn(2, 3, 12, 20)}, None)
 
 
 def bart() -> Made:
-    import transformers as t
+    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in BART_SIDE.items()}
+    return _pair(
+        built("Bart", "ForConditionalGeneration", vocab_size=50, d_model=24, eos_token_id=49, **sides,
+              forced_eos_token_id=None)
+    )  # fmt: skip
 
-    config = t.BartConfig(
-        vocab_size=50,
-        d_model=24,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=3,
-        decoder_attention_heads=3,
-        encoder_ffn_dim=40,
-        decoder_ffn_dim=40,
-        eos_token_id=49,
-        forced_eos_token_id=None,
-    )
-    return _pair(t.BartForConditionalGeneration(config))
+
+BART_SIDE = {"layers": 2, "attention_heads": 3, "ffn_dim": 40}
 
 
 def t5() -> Made:
-    import transformers as t
-
-    config = t.T5Config(vocab_size=50, d_model=24, d_kv=8, num_layers=2, num_heads=3, d_ff=40, decoder_start_token_id=0)
-    return _pair(t.T5ForConditionalGeneration(config))
+    sizes = {"vocab_size": 50, "d_model": 24, "d_kv": 8, "num_layers": 2, "num_heads": 3, "d_ff": 40}
+    return _pair(built("T5", "ForConditionalGeneration", **sizes, decoder_start_token_id=0))
 
 
-MODELS: dict[str, Callable[[], Made]] = {
-    "bert": bert,
-    "gpt2": gpt2,
-    "llama": llama,
-    "vit": vit,
-    "bart": bart,
-    "t5": t5,
-}
+MODELS: dict[str, Callable[[], Made]] = {make.__name__: make for make in (bert, gpt2, llama, vit, bart, t5)}
 
 
 def eager_maps(made: Made) -> list[Tensor]:

@@ -1,12 +1,13 @@
 """record: what it keeps, what it costs, what it leaves as it was, and what it says when it cannot."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.for_each import for_each
+from tests.refusals import Act, check_refusals
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -233,16 +234,6 @@ def test_inference_mode_is_recorded() -> None:
     assert not tape[0].weights.dense().is_inference()
 
 
-def test_one_tape_at_a_time() -> None:
-    net = model()
-    with regard.record(net) as tape:
-        said = "another record, or an intervene, is running in this thread; end that with-block first"
-        with pytest.raises(RuntimeError, match=said), regard.record(net[1]):
-            pass
-        net(x())
-    assert len(tape) == 3
-
-
 def test_tolerance_is_what_the_caller_says() -> None:
     net = model()
     with regard.record(net, tolerance=1e-12) as tape:
@@ -251,80 +242,74 @@ def test_tolerance_is_what_the_caller_says() -> None:
     assert not all(one.verified for one in tape)
 
 
-def test_a_scripted_or_spread_model_is_refused() -> None:
-    scripted = nn.Sequential(model(), torch.jit.script(nn.Linear(D, D)))
-    with (
-        pytest.raises(TypeError, match="record cannot capture calls inside TorchScript, and '1' is"),
-        regard.record(scripted),
-    ):
-        pass
-    spread = nn.DataParallel(model())
-    with pytest.raises(TypeError, match="record captures one thread, and 'the model' runs in"), regard.record(spread):
-        pass
-
-
-BAD: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
-    "keep": (ValueError, {"keep": "weight"}, "unknown keep 'weight'; did you mean 'weights'"),
-    "layers": (ValueError, {"layers": "0.atention"}, "unknown layers '0.atention'; did you mean '0.attention'"),
-    "layers that are a number": (
-        TypeError,
-        {"layers": [0]},
-        r"layers must be names or patterns of modules, got 0; try",
-    ),
-    "no heads": (TypeError, {"heads": []}, r"heads must be whole numbers, at least one, got \[\]; try heads=\[0\]"),
-    "rows that are halves": (TypeError, {"rows": [0.5]}, "rows must be whole numbers"),
-    "budget": (ValueError, {"budget": 0}, "budget must be a positive number of bytes, got 0; try 2_000_000_000"),
-    "tolerance": (ValueError, {"tolerance": -1.0}, "tolerance must be positive for record, got -1.0"),
-    "heads that are not there": (
-        IndexError,
-        {"heads": [3]},
-        r"heads=\[3\] are not there: '0.attention' has heads 0 to 2; choose others, or layers= that have them",
-    ),
-    "rows that are not there": (
-        IndexError,
-        {"rows": [7]},
-        r"rows=\[7\] are not there: '0.attention' has queries 0 to 6; a slice takes those there are",
-    ),
-}
-
-
-@for_each("case", BAD)
-def test_what_cannot_be_is_said(case: str) -> None:
-    kind, options, said = BAD[case]
-    net = model()
-    with pytest.raises(kind, match=said), regard.record(net, **options):
-        net(x())
-
-
-def test_what_is_no_model_is_said() -> None:
-    with pytest.raises(TypeError, match="model must be a Module, got"), regard.record("bert"):  # type: ignore[arg-type]
-        pass
-
-
-def test_gradients_need_a_graph() -> None:
-    net = model()
-    said = "gradients=True needs an output with a gradient, and that of '0.attention' has none"
-    with pytest.raises(ValueError, match=said), torch.no_grad(), regard.record(net, gradients=True):
-        net(x())
-
-
-def test_inside_a_transform_nothing_is_recorded() -> None:
-    net = model()
-    said = "record cannot capture calls inside torch.func: '0.attention' attends under vmap"
-    with pytest.raises(RuntimeError, match=said), regard.record(net):
-        torch.vmap(net)(torch.randn(3, B, N, D))
-
-
 class WrittenOut(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # "*b t d"
         return (x @ x.mT).softmax(-1) @ x
 
 
-def test_written_attention_inside_a_transform_is_refused_in_the_same_words() -> None:
-    net = nn.Sequential(WrittenOut())
-    said = "record cannot capture calls inside torch.func: '0' attends under vmap"
-    with pytest.raises(RuntimeError, match=said), regard.record(net):
-        torch.vmap(net)(torch.randn(3, B, N, D))
+class Uneven(regard.Normalizer):
+    """A term that nobody here wrote."""
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        return torch.softmax(scores, -1)
+
+
+def refused(make: Any = model, run: Any = lambda net: net(x()), **options: Any) -> Act:
+    def act(_: Path) -> None:
+        net = make()
+        with regard.record(net, **options):
+            run(net)
+
+    return act
+
+
+def mapped(net: nn.Module) -> Tensor:
+    return torch.vmap(net)(torch.randn(3, B, N, D))
+
+
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "unknown keep 'weight'; did you mean 'weights'": refused(keep="weight"),
+        "unknown layers '0.atention'; did you mean '0.attention'": refused(layers="0.atention"),
+        "budget must be a positive number of bytes, got 0; try 2_000_000_000": refused(budget=0),
+        "tolerance must be positive for record, got -1.0": refused(tolerance=-1.0),
+        "gradients=True needs an output with a gradient, and that of '0.attention' has none": refused(
+            run=torch.no_grad()(lambda net: net(x())), gradients=True
+        ),
+        "heads=[1] cannot be taken from AttentionMap": refused(
+            lambda: regard.MultiHead(D, H, attention=regard.Attention(normalize=Uneven())), heads=[1]
+        ),
+    },
+    TypeError: {
+        "layers must be names or patterns of modules, got 0; try": refused(layers=[0]),
+        "heads must be whole numbers, at least one, got []; try heads=[0]": refused(heads=[]),
+        "rows must be whole numbers": refused(rows=[0.5]),
+        "record cannot capture calls inside TorchScript, and '1' is": refused(
+            lambda: nn.Sequential(model(), torch.jit.script(nn.Linear(D, D)))
+        ),
+        "record captures one thread, and 'the model' runs in": refused(lambda: nn.DataParallel(model())),
+        "model must be a Module, got": lambda _: regard.record("bert").__enter__(),  # type: ignore[arg-type]
+    },
+    RuntimeError: {
+        "another record, or an intervene, is running in this thread; end that with-block first": refused(
+            run=lambda net: regard.record(net[1]).__enter__()
+        ),
+        "record cannot capture calls inside torch.func: '0.attention' attends under vmap": refused(run=mapped),
+        "record cannot capture calls inside torch.func: '0' attends under vmap": refused(
+            lambda: nn.Sequential(WrittenOut()), mapped
+        ),
+    },
+    IndexError: {
+        "heads=[3] are not there: '0.attention' has heads 0 to 2; choose others, or layers= that have them": refused(
+            heads=[3]
+        ),
+        "rows=[7] are not there: '0.attention' has queries 0 to 6; a slice takes those there are": refused(rows=[7]),
+    },
+}
+
+
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)
 
 
 def test_gradients_need_the_graph_of_a_checkpoint() -> None:
@@ -335,16 +320,3 @@ def test_gradients_need_the_graph_of_a_checkpoint() -> None:
     with regard.record(net, gradients=True) as recording:
         checkpoint(net, inputs, use_reentrant=False).sum().backward()
     assert recording[0].gradient is not None
-
-
-def test_heads_of_a_term_written_elsewhere_are_not_taken_apart() -> None:
-    class Uneven(regard.Normalizer):
-        def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-            return torch.softmax(scores, -1)
-
-    layer = regard.MultiHead(D, H, attention=regard.Attention(normalize=Uneven()))
-    with (
-        pytest.raises(ValueError, match=r"heads=\[1\] cannot be taken from AttentionMap"),
-        regard.record(layer, heads=[1]),
-    ):
-        layer(x())

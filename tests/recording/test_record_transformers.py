@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tests.for_each import for_each
-from tests.recording.models import MODELS, Made, eager_maps, gpt2, llama
+from tests.recording.models import GROUPED, MODELS, Made, built, eager_maps, gpt2, llama
 from torch import Tensor
 
 import regard
@@ -53,34 +53,23 @@ def test_the_fused_path_gives_the_maps_of_the_eager_path(name: str) -> None:
         assert list(tape.names) == NAMES[name]
 
 
-@for_each("name", MODELS)
-def test_the_eager_path_is_heard_alike(name: str) -> None:
-    made = MODELS[name]()
-    eager = eager_maps(made)
-    made.model.set_attn_implementation("eager")
-    with torch.no_grad(), regard.record(made.model) as tape:
-        made.model(**made.inputs)
-    for one, weights in zip(tape, eager, strict=True):
-        assert one.captured_from == "softmax"
-        assert one.verified
-        # followed from the product on: queries and keys are kept, not the weights
-        assert type(one.weights).__name__ == "LazyMap"
-        torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
-
-
 @pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
-@pytest.mark.parametrize("name", ["llama"])
-def test_flex_attention_of_a_model_is_heard_alike(name: str) -> None:
+@for_each(("name", "implementation"), [*((name, "eager") for name in MODELS), ("llama", "flex_attention")])
+def test_other_paths_are_heard_alike(name: str, implementation: str) -> None:
     made = MODELS[name]()
     eager = eager_maps(made)
-    made.model.set_attn_implementation("flex_attention")
+    made.model.set_attn_implementation(implementation)
     with torch.no_grad(), regard.record(made.model) as tape:
         made.model(**made.inputs)
-    assert len(tape) == len(eager)
     for one, weights in zip(tape, eager, strict=True):
-        assert one.captured_from == "flex_attention"
         assert one.verified
-        valid = made.valid[:, None, :, None]
+        valid: Any = 1.0
+        if implementation == "eager":
+            # followed from the product on: queries and keys are kept, not the weights
+            assert (one.captured_from, type(one.weights).__name__) == ("softmax", "LazyMap")
+        else:
+            assert one.captured_from == "flex_attention"
+            valid = made.valid[:, None, :, None]
         torch.testing.assert_close(one.weights.dense() * valid, weights * valid, rtol=0.0, atol=1e-6)
 
 
@@ -95,27 +84,20 @@ def generated(made: Made, **how: Any) -> tuple[Tensor, regard.recording.Recordin
     return got, tape
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@for_each("name", ["gpt2", "llama", "bart", "t5"])
 def test_generated_steps_are_stitched_into_the_map_of_one_pass(name: str) -> None:
     made = MODELS[name]()
     text, tape = generated(made)
-    steps = tape[tape.names[0]]
-    assert [one.call for one in steps] == [0, 1, 2, 3, 4]
-    assert [one.step for one in steps] == [0, 7, 8, 9, 10]
+    inputs = {"input_ids": text[:, :-1]}
+    if name in ("bart", "t5"):
+        inputs = {"input_ids": made.inputs["input_ids"][:1], "decoder_input_ids": text[:, :-1]}
+    else:
+        steps = tape[tape.names[0]]
+        assert [(one.call, one.step) for one in steps] == [(0, 0), (1, 7), (2, 8), (3, 9), (4, 10)]
     with torch.no_grad(), regard.record(made.model) as whole:
-        made.model(text[:, :-1])
+        made.model(**inputs)
     for one, same in zip(tape.stitch(), whole, strict=True):
         assert one.verified
-        torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["bart", "t5"])
-def test_generated_steps_of_a_decoder_are_stitched(name: str) -> None:
-    made = MODELS[name]()
-    text, tape = generated(made)
-    with torch.no_grad(), regard.record(made.model) as whole:
-        made.model(input_ids=made.inputs["input_ids"][:1], decoder_input_ids=text[:, :-1])
-    for one, same in zip(tape.stitch(), whole, strict=True):
         assert (one.name, one.kind) == (same.name, same.kind)
         torch.testing.assert_close(one.weights.dense(), same.weights.dense(), rtol=0.0, atol=1e-6)
 
@@ -125,10 +107,10 @@ def test_generated_steps_of_a_decoder_are_stitched(name: str) -> None:
     [(name, cache) for name in ("eager", "sdpa", "regard") for cache in ("dynamic", "static")],
 )
 def test_every_cache_gives_the_steps_and_labels_of_one_pass(implementation: str, cache: str) -> None:
-    cache_gives_the_steps_and_labels_of_one_pass(implementation, cache)
+    assert_steps_and_labels_of_one_pass(implementation, cache)
 
 
-def cache_gives_the_steps_and_labels_of_one_pass(implementation: str, cache: str) -> None:
+def assert_steps_and_labels_of_one_pass(implementation: str, cache: str) -> None:
     regard.register_with_transformers()
     made = llama()
     plain: Any = made.model
@@ -150,24 +132,12 @@ def cache_gives_the_steps_and_labels_of_one_pass(implementation: str, cache: str
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")
 def test_flex_attention_gives_the_steps_and_labels_of_one_pass() -> None:
-    cache_gives_the_steps_and_labels_of_one_pass("flex_attention", "dynamic")
+    assert_steps_and_labels_of_one_pass("flex_attention", "dynamic")
 
 
 def mistral(window: int) -> Made:
-    import transformers as t
-
-    config = t.MistralConfig(
-        vocab_size=50,
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        intermediate_size=40,
-        sliding_window=window,
-        bos_token_id=1,
-    )
-    inputs = {"input_ids": torch.randint(2, 49, (1, 7))}
-    return Made(t.MistralForCausalLM(config).eval(), inputs, None)
+    model = built("Mistral", "ForCausalLM", **GROUPED, sliding_window=window, bos_token_id=1)
+    return Made(model, {"input_ids": torch.randint(2, 49, (1, 7))}, None)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])

@@ -1,14 +1,12 @@
 """Alignments: one value, four kinds of file, and sentences for what cannot be drawn."""
 
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.for_each import for_each
+from tests.refusals import Act, check_refusals
 from tests.viz.recordings import Caught
 
 from regard.viz import Alignment, draw
@@ -28,17 +26,6 @@ def one() -> Alignment:
     return Alignment(list("3. Mai"), ["05", "-", "03"], weights(3, 6), "German", "score -0.2", ("3. Mai", "05-03"))
 
 
-@pytest.mark.parametrize("suffix", STARTS)
-def test_a_file_of_each_kind_with_the_same_bytes_twice(suffix: str, tmp_path: Path) -> None:
-    pair = [one(), Alignment(["月", "م", "𓀀"], ["$x$", "\x1b"], weights(2, 3))]
-    first = draw(pair, tmp_path / f"first{suffix}")
-    second = draw(pair, str(tmp_path / f"second{suffix}"))
-    assert first == tmp_path / f"first{suffix}"
-    assert isinstance(second, Path)
-    assert first.read_bytes().startswith(STARTS[suffix])
-    assert first.read_bytes() == second.read_bytes()
-
-
 def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
     said = draw([one(), Alignment(["月", "𓀀"], ["a"], weights(1, 2), "$5 $6")], tmp_path / "a.svg").read_text()
     for word in ("German", "score -0.2", ">05<", ">M<", ">␣<", "$5 $6", "月", "𓀀"):
@@ -48,14 +35,14 @@ def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
 def test_of_more_than_a_figure_has_room_for_the_first_are_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    several = [one(), Alignment(["a"], ["b"], weights(1, 1))] * 20
+    several = [one(), Alignment(["a"], ["b"], weights(1, 1))] * 8
     whole, first = tmp_path / "whole.svg", tmp_path / "first.svg"
     assert draw_first(several, whole) == len(several)
-    monkeypatch.setattr(alignment_figure, "_MAX_HEIGHT", 5.0)
+    monkeypatch.setattr(alignment_figure, "_MAX_HEIGHT", 3.0)
     count = draw_first(several, first)
     assert 0 < count < len(several)
     assert first.read_bytes() == draw(several[:count], tmp_path / "same.svg").read_bytes() != whole.read_bytes()
-    with pytest.raises(ValueError, match="a figure is at most 5 inches high"):
+    with pytest.raises(ValueError, match="a figure is at most 3 inches high"):
         draw(several[: count + 1], first)
     # what fits is never taken for too much
     assert sum(file_share(first, len(each.target), len(each.source)) for each in several[:count]) <= 1
@@ -102,11 +89,11 @@ def test_the_least_there_can_be(t: int, s: int, suffix: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("suffix", [".png", ".html", ".txt"])
 def test_the_longest(suffix: str, tmp_path: Path) -> None:
-    n = 500
+    n = 200
     path = draw(
         Alignment([f"s{i}" for i in range(n)], [f"t{i}" for i in range(n)], torch.eye(n)), tmp_path / f"a{suffix}"
     )
-    assert path.stat().st_size < 2_000_000
+    assert path.stat().st_size < 400_000
 
 
 def test_any_type_of_number_is_drawn_and_left_as_it_was(tmp_path: Path) -> None:
@@ -131,66 +118,38 @@ def made(**changed: Any) -> Alignment:
     return Alignment(**{"source": ["a", "b"], "target": ["c"], "weights": torch.ones(1, 2), **changed})
 
 
-BAD: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
-    "suffix": (
-        lambda p: draw(one(), p / "a.mp4"),
-        ValueError,
-        "unknown suffix '.mp4'; known are: .png, .svg, .pdf, .html, .txt",
-    ),
-    "near suffix": (lambda p: draw(one(), p / "a.htm"), ValueError, "unknown suffix '.htm'; did you mean '.html'?"),
-    "none": (
-        lambda p: draw([], p / "a.txt"),
-        ValueError,
-        "alignments must hold at least one, got none; pass [Alignment(source, target, weights)]",
-    ),
-    "something else": (
-        lambda p: draw([torch.ones(2, 2)], p / "a.txt"),  # type: ignore[list-item]
-        TypeError,
-        "alignments must be an Alignment, got",
-    ),
-    "too many for a figure": (
-        lambda p: draw([Alignment(["a"] * 80, ["b"] * 80, torch.eye(80))] * 20, p / "a.png"),
-        ValueError,
-        "a figure is at most 200 inches high, 20 alignments of up to 80 target tokens would be 2",
-    ),
-    "too many cells for a page": (
-        lambda p: draw([Alignment(["a"] * 2001, ["b"] * 1000, torch.zeros(1000, 2001))] * 5, p / "a.html"),
-        ValueError,
-        "a page holds at most 10000000 weights, got 10005000; draw fewer alignments, or write .png or .txt",
-    ),
-    "shape": (
-        lambda p: made(weights=torch.ones(2, 1)),
-        ValueError,
-        "weights must be (target tokens, source tokens) = (1, 2), got (2, 1); pick one sentence and one head, as in "
-        "weights[0], and cut off the padding",
-    ),
-    "no tensor": (
-        lambda p: made(weights=[[1.0, 0.0]]),
-        TypeError,
-        "weights must be a tensor, got list; wrap it in torch.as_tensor",
-    ),
-    "NaN": (
-        lambda p: made(weights=torch.tensor([[0.5, float("nan")]])),
-        ValueError,
-        "weights must lie between 0 and 1, got nan for target token 0 ('c') and source token 1 ('b'); "
-        "pass weights after the normalizer, the mean over heads rather than the sum",
-    ),
-    "above one": (lambda p: made(weights=torch.tensor([[4.0, 0.0]])), ValueError, "got 4.0 for target token 0 ('c')"),
-    "below zero": (lambda p: made(weights=torch.tensor([[0.0, -1.0]])), ValueError, "got -1.0 for target token 0"),
-    "a text": (
-        lambda p: made(source="ab"),
-        TypeError,
-        "source must be tokens, got the text 'ab'; split it, as in list(",
-    ),
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "unknown suffix '.mp4'; known are: .png, .svg, .pdf, .html, .txt": lambda p: draw(one(), p / "a.mp4"),
+        "unknown suffix '.htm'; did you mean '.html'?": lambda p: draw(one(), p / "a.htm"),
+        "alignments must hold at least one, got none; pass [Alignment(source, target, weights)]": lambda p: draw(
+            [], p / "a.txt"
+        ),
+        "a figure is at most 200 inches high, 20 alignments of up to 80 target tokens would be 2": lambda p: draw(
+            [Alignment(["a"] * 80, ["b"] * 80, torch.eye(80))] * 20, p / "a.png"
+        ),
+        "a page holds at most 10000000 weights, got 10005000; draw fewer alignments, or write .png or .txt": lambda p: (
+            draw([Alignment(["a"] * 2001, ["b"] * 1000, torch.zeros(1000, 2001))] * 5, p / "a.html")
+        ),
+        "weights must be (target tokens, source tokens) = (1, 2), got (2, 1); pick one sentence and one head, "
+        "as in weights[0], and cut off the padding": lambda p: made(weights=torch.ones(2, 1)),
+        "weights must lie between 0 and 1, got nan for target token 0 ('c') and source token 1 ('b'); pass "
+        "weights after the normalizer, the mean over heads rather than the sum": lambda p: made(
+            weights=torch.tensor([[0.5, float("nan")]])
+        ),
+        "got 4.0 for target token 0 ('c')": lambda p: made(weights=torch.tensor([[4.0, 0.0]])),
+        "got -1.0 for target token 0": lambda p: made(weights=torch.tensor([[0.0, -1.0]])),
+    },
+    TypeError: {
+        "alignments must be an Alignment, got": lambda p: draw([torch.ones(2, 2)], p / "a.txt"),
+        "weights must be a tensor, got list; wrap it in torch.as_tensor": lambda p: made(weights=[[1.0, 0.0]]),
+        "source must be tokens, got the text 'ab'; split it, as in list(": lambda p: made(source="ab"),
+    },
 }
 
 
-@for_each("name", BAD)
-def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> None:
-    act, kind, words = BAD[name]
-    with pytest.raises(kind, match=re.escape(words)):
-        act(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)
 
 
 def test_pages_and_text_need_no_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

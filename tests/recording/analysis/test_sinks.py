@@ -1,12 +1,12 @@
 """Sinks: found where they were put, hidden without losing the rest."""
 
-from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.for_each import for_each
 from tests.recording.toy import computed, kept, stack, weights
+from tests.refusals import Act, check_refusals
 
 from regard.attn.maps.attention_map import DenseMap
 from regard.recording.recorded_map import RecordedMap
@@ -80,26 +80,24 @@ def test_hiding_what_is_found() -> None:
 
 
 MIXED = Recording((kept("a", 2, 3, 5, 5), kept("b", 2, 3, 5, 7, kind="cross")))
-BAD: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
-    "threshold": (
-        ValueError,
-        lambda: stack().sinks(1.5),
-        "threshold must be above 0 and at most 1, got 1.5; it is a share, as 0.3",
-    ),
-    "threshold of text": (TypeError, lambda: stack().sinks("much"), "threshold must be a number for sinks, got 'mu"),
-    "most": (ValueError, lambda: stack().sinks(most=0.0), "most must be above 0 and at most 1, got 0.0"),
-    "nothing": (ValueError, lambda: Recording().sinks(), "sinks needs at least one map, got an empty recording"),
-    "two texts": (ValueError, lambda: MIXED.sinks(), "the maps have 5 and 7 keys; take one kind and one call"),
-    "sample": (IndexError, lambda: stack().sinks(sample=2), "sample 2 is not among the 2 of 'layers.0'; use 0"),
-    "key": (IndexError, lambda: stack().without_keys([5]), "key 5 is not among the 5 of 'layers.0'; use 0 to 4"),
-    "key of text": (TypeError, lambda: stack().without_keys(["[CLS]"]), "keys must be whole numbers, got '[CLS]'"),
-    "all keys": (ValueError, lambda: stack().without_keys(range(5)), "all 5 keys of 'layers.0' would be hidden; leave"),
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "threshold must be above 0 and at most 1, got 1.5; it is a share, as 0.3": lambda _: stack().sinks(1.5),
+        "most must be above 0 and at most 1, got 0.0": lambda _: stack().sinks(most=0.0),
+        "sinks needs at least one map, got an empty recording": lambda _: Recording().sinks(),
+        "the maps have 5 and 7 keys; take one kind and one call": lambda _: MIXED.sinks(),
+        "all 5 keys of 'layers.0' would be hidden; leave": lambda _: stack().without_keys(range(5)),
+    },
+    TypeError: {
+        "threshold must be a number for sinks, got 'mu": lambda _: stack().sinks("much"),
+        "keys must be whole numbers, got '[CLS]'": lambda _: stack().without_keys(["[CLS]"]),
+    },
+    IndexError: {
+        "sample 2 is not among the 2 of 'layers.0'; use 0": lambda _: stack().sinks(sample=2),
+        "key 5 is not among the 5 of 'layers.0'; use 0 to 4": lambda _: stack().without_keys([5]),
+    },
 }
 
 
-@for_each("case", BAD)
-def test_bad_input(case: str) -> None:
-    kind, act, said = BAD[case]
-    with pytest.raises(kind) as caught:
-        act()
-    assert said in str(caught.value)
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)

@@ -58,9 +58,6 @@ def turned(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return w, v.mT @ w.transpose(-1, -2)
 
 
-FOLLOWED = {"matmul": matmul, "operators": operators, "in place": in_place, "masked": masked, "einsum": einsum}
-
-
 def capped(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     w = torch.softmax(5.0 * torch.tanh(q @ k.mT / 5.0), -1)
     return w, w @ v
@@ -78,7 +75,11 @@ def after(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return w, w @ v
 
 
-KEPT = {"capped": capped, "learned": learned, "where": after}
+# how attention is written out, and the map that is recorded
+WRITTEN: dict[Attend, str] = {
+    **dict.fromkeys((matmul, operators, in_place, masked, einsum, dotted, turned), "LazyMap"),
+    **dict.fromkeys((capped, learned, after), "DenseMap"),
+}
 
 
 class Model(nn.Module):
@@ -91,50 +92,29 @@ class Model(nn.Module):
         return out
 
 
-def recorded(attend: Attend) -> tuple[regard.recording.RecordedMap, Tensor]:
+def recorded(
+    attend: Attend, queries: int = Q, keys: int = K, inference: bool = False
+) -> tuple[regard.recording.RecordedMap, Tensor]:
+    """The recorded map and the weights that the model used."""
     model = Model(attend)
-    q, k, v = torch.randn(B, H, Q, D), torch.randn(B, H, K, D), torch.randn(B, H, K, D)
-    torch.manual_seed(3)
-    want = model(q, k, v)
-    torch.manual_seed(3)
-    with regard.record(model) as tape:
-        got = model(q, k, v)
+    q, k, v = (torch.randn(B, H, n, D) for n in (queries, keys, keys))
+    with torch.inference_mode(inference):
+        torch.manual_seed(3)
+        want = model(q, k, v)
+        torch.manual_seed(3)
+        with regard.record(model) as tape:
+            got = model(q, k, v)
     assert torch.equal(want, got)
     (one,) = tape
     return one, model.weights
 
 
-@pytest.mark.parametrize("name", FOLLOWED)
-def test_scores_are_followed_to_queries_and_keys(name: str) -> None:
-    one, weights = recorded(FOLLOWED[name])
+@for_each("attend", WRITTEN)
+def test_scores_are_followed_to_queries_and_keys_or_the_weights_are_kept(attend: Attend) -> None:
+    one, weights = recorded(attend)
     assert one.captured_from == "softmax"
     assert one.verified
-    assert type(one.weights).__name__ == "LazyMap"
-    torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
-
-
-@pytest.mark.parametrize("attend", [dotted, turned])
-def test_other_ways_to_write_it(attend: Attend) -> None:
-    one, weights = recorded(attend)
-    assert one.verified
-    torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_where_scores_cannot_be_followed_the_weights_are_kept(name: str) -> None:
-    one, weights = recorded(KEPT[name])
-    assert one.verified
-    assert type(one.weights).__name__ == "DenseMap"
-    torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=0.0)
-
-
-def test_dropout_is_no_part_of_the_map() -> None:
-    def dropped(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        w = torch.softmax(q @ k.mT, -1)
-        return w, F.dropout(w, 0.5) @ v
-
-    one, weights = recorded(dropped)
-    assert one.verified
+    assert type(one.weights).__name__ == WRITTEN[attend]
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
 
 

@@ -1,42 +1,23 @@
 """Attention written out with more rows than are checked by their output: every row is that which was used."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 from tests.for_each import for_each
+from tests.recording.capture import test_eager
+from tests.recording.capture.test_eager import Attend, B, D, H
 from torch import Tensor, nn
 
 import regard
 
-B, H, Q, K, D = 2, 3, 101, 67, 8
-
-Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
-class Model(nn.Module):
-    def __init__(self, attend: Attend) -> None:
-        super().__init__()
-        self.attend, self.weights = attend, torch.empty(0)
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        self.weights, out = self.attend(q, k, v)
-        return out
+Q, K = 101, 67
 
 
 def recorded(attend: Attend, inference: bool = False) -> tuple[regard.recording.RecordedMap, Tensor]:
-    model = Model(attend)
-    q, k, v = torch.randn(B, H, Q, D), torch.randn(B, H, K, D), torch.randn(B, H, K, D)
-    with torch.inference_mode(inference):
-        torch.manual_seed(3)
-        want = model(q, k, v)
-        torch.manual_seed(3)
-        with regard.record(model) as tape:
-            got = model(q, k, v)
-    assert torch.equal(want, got)
-    (one,) = tape
-    return one, model.weights
+    return test_eager.recorded(attend, Q, K, inference)
 
 
 def one_row(s: Tensor) -> None:
@@ -71,8 +52,7 @@ IN_PLACE = {
 }
 
 
-@pytest.mark.parametrize("inference", [False, True])
-@pytest.mark.parametrize("name", IN_PLACE)
+@for_each(("name", "inference"), itertools.product(IN_PLACE, (False, True)))
 def test_scores_written_in_place(name: str, inference: bool) -> None:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         s = q @ k.mT * 0.3
@@ -85,21 +65,12 @@ def test_scores_written_in_place(name: str, inference: bool) -> None:
     torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
 
 
-def test_queries_written_after_their_product() -> None:
+@for_each("written", ["queries", "weights"])
+def test_queries_or_weights_written_after_their_product(written: str) -> None:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         q = q.clone()
         w = (q @ k.mT).softmax(-1)
-        q[..., 50, :] = 0.0
-        return w, w @ v
-
-    one, weights = recorded(attend)
-    torch.testing.assert_close(one.weights.dense(), weights, rtol=0.0, atol=1e-6)
-
-
-def test_weights_written_in_place() -> None:
-    def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        w = (q @ k.mT).softmax(-1)
-        w[..., 50, :] = 1.0 / K
+        (q if written == "queries" else w)[..., 50, :] = 1.0 / K
         return w, w @ v
 
     one, weights = recorded(attend)

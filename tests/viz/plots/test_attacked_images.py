@@ -21,9 +21,6 @@ def test_a_row_per_image(channels: int, tmp_path: Path) -> None:
             sizes.append(drawn.size)
     assert sizes[0][0] == sizes[1][0]
     assert sizes[0][1] < sizes[1][1]
-    before = (tmp_path / "a.png").read_bytes()
-    draw_attacked_images([image, image], tmp_path / "a.png", "Attack", ["a note"])
-    assert (tmp_path / "a.png").read_bytes() == before
 
 
 def test_no_images(tmp_path: Path) -> None:

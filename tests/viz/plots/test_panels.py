@@ -1,18 +1,15 @@
 """Figures: files that are what they say, the same every time, and sentences for what cannot be drawn."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from tests.for_each import for_each
+from tests.refusals import Act, check_refusals
 from tests.viz.recordings import said
 
 import regard
 from regard.viz import Panel, figure
-
-STARTS = {".png": b"\x89PNG\r\n", ".svg": b"<?xml", ".pdf": b"%PDF-"}
 
 
 def weights(q: int = 3, k: int = 5) -> torch.Tensor:
@@ -22,23 +19,6 @@ def weights(q: int = 3, k: int = 5) -> torch.Tensor:
 def a_map(*lead: int, n: int = 5) -> regard.attn.AttentionMap:
     q = torch.randn(*lead, n, 4)
     return regard.attend(q, q, mask=regard.Causal(), need=regard.Need(map=True)).map
-
-
-@pytest.mark.parametrize("suffix", STARTS)
-def test_a_file_of_each_kind_with_the_same_bytes_twice(suffix: str, tmp_path: Path) -> None:
-    panels = [
-        Panel(weights(), "one", ["a", "b", "c"], list("vwxyz")),
-        Panel(weights(4, 4), "two"),
-        Panel(weights(1, 7)),
-    ]
-    first = figure(panels, tmp_path / f"first{suffix}", across=2)
-    second = figure(panels, str(tmp_path / f"second{suffix}"), across=2)
-    assert first == tmp_path / f"first{suffix}"
-    assert isinstance(second, Path)
-    assert first.read_bytes().startswith(STARTS[suffix])
-    assert first.read_bytes() == second.read_bytes()
-    other = figure(Panel(weights().flip(0)), tmp_path / f"other{suffix}")
-    assert other.read_bytes() != first.read_bytes()
 
 
 def test_what_is_written_in_a_picture_can_be_found(tmp_path: Path) -> None:
@@ -109,60 +89,27 @@ def test_a_long_map_is_drawn_coarse(tmp_path: Path) -> None:
     assert long == figure(Panel(seen.pooled(512, 512)), tmp_path / "coarse.png").read_bytes()
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """Settings of a program that draws by itself stay as they were, and no figure stays open."""
-    from matplotlib import pyplot, rcParams
-
-    before = dict(rcParams)
-    figure(Panel(weights()), tmp_path / "a.png")
-    assert dict(rcParams) == before
-    assert pyplot.get_fignums() == []
+def drawn(panels: object, name: str = "a.png", **options: object) -> Act:
+    return lambda folder: figure(panels, folder / name, **options)  # type: ignore[arg-type]
 
 
-BAD = {
-    "wrong suffix": (lambda p: figure(Panel(weights()), p / "a.jpg"), ["unknown suffix '.jpg'", ".png, .svg, .pdf"]),
-    "near suffix": (
-        lambda p: figure(Panel(weights()), p / "a.pgn"),
-        ["unknown suffix '.pgn'", "did you mean '.png'?"],
-    ),
-    "no suffix": (lambda p: figure(Panel(weights()), p / "a"), ["unknown suffix ''", ".png, .svg, .pdf"]),
-    "no panels": (lambda p: figure([], p / "a.png"), ["panels must hold at least one map", "Panel(weights)"]),
-    "too many axes": (
-        lambda p: figure(Panel(torch.rand(2, 3, 4)), p / "a.png"),
-        ["one map (queries, keys)", "(2, 3, 4)", "weights[0, 0]"],
-    ),
-    "too few axes": (lambda p: figure(Panel(torch.rand(4)), p / "a.png"), ["one map (queries, keys)", "(4,)"]),
-    "a map of a batch": (lambda p: figure(Panel(a_map(2)), p / "a.png"), ["one map (queries, keys)", "(2, 5, 5)"]),
-    "labels of rows": (
-        lambda p: figure(Panel(weights(), rows=["a"]), p / "a.png"),
-        ["rows must label 3 positions, got 1 labels; give one each or None"],
-    ),
-    "labels of columns": (
-        lambda p: figure(Panel(weights(), columns=list("abcdef")), p / "a.png"),
-        ["columns must label 5 positions", "got 6 labels"],
-    ),
+REFUSED: dict[type[Exception], dict[str, Act]] = {
+    ValueError: {
+        "unknown suffix '.jpg'; did you mean '.png'? known are: .png, .svg, .pdf": drawn(Panel(weights()), "a.jpg"),
+        "panels must hold at least one map, got none; pass Panel(weights)": drawn([]),
+        "one map (queries, keys), got (2, 3, 4); pick a sample and a head: weights[0, 0]": drawn(
+            Panel(torch.rand(2, 3, 4))
+        ),
+        "weights must be one map (queries, keys), got (4,)": drawn(Panel(torch.rand(4))),
+        "weights must be one map (queries, keys), got (2, 5, 5)": drawn(Panel(a_map(2))),
+        "rows must label 3 positions, got 1 labels; give one each or None": drawn(Panel(weights(), rows=["a"])),
+        "columns must label 5 positions, got 6 labels": drawn(Panel(weights(), columns=list("abcdef"))),
+        "across must be positive for figure, got 0": drawn(Panel(weights()), across=0),
+        "cell must be positive for figure, got -1": drawn(Panel(weights()), cell=-1),
+    },
+    TypeError: {"panels must be a Panel, got": drawn(weights())},
 }
 
 
-@for_each("name", BAD)
-def test_the_sentence_says_what_and_the_way_out(name: str, tmp_path: Path) -> None:
-    act, words = BAD[name]
-    with pytest.raises(ValueError, match="; ") as caught:
-        act(tmp_path)
-    for word in words:
-        assert word in str(caught.value), str(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_across_and_cell_are_positive(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="across must be positive for figure, got 0"):
-        figure(Panel(weights()), tmp_path / "a.png", across=0)
-    with pytest.raises(ValueError, match="cell must be positive for figure, got -1"):
-        figure(Panel(weights()), tmp_path / "a.png", cell=-1)
-
-
-def test_without_matplotlib_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError) as caught:
-        figure(Panel(weights()), tmp_path / "a.png")
-    assert str(caught.value) == "figures need matplotlib; install it with: pip install 'regard[view]'"
+def test_refusals(tmp_path: Path) -> None:
+    check_refusals(REFUSED, tmp_path)

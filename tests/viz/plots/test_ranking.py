@@ -9,10 +9,8 @@ from regard.viz.plots.ranking import draw_ranking
 ROWS = [("a red bird", 0.91), ("дом " * 40, 0.2), ("x", -0.3)]
 
 
-def test_it_draws_the_same_bytes_again(tmp_path: Path) -> None:
-    first = draw_ranking(ROWS, tmp_path / "a.svg", "a bird", "cosine").read_bytes()
-    assert draw_ranking(ROWS, tmp_path / "b.svg", "a bird", "cosine").read_bytes() == first
-    text = first.decode()
+def test_names_and_scores_are_written(tmp_path: Path) -> None:
+    text = draw_ranking(ROWS, tmp_path / "a.svg", "a bird", "cosine").read_text(encoding="utf-8")
     assert all(part in text for part in ("a red bird", "0.910", "-0.300", "by cosine"))
 
 
