@@ -21,7 +21,7 @@ from regard.data.text.tokenizer import Tokenizer
 from regard.losses import frobenius_penalty
 from regard.models.bag_of_words import BagOfWords
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
-from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
+from regard.tasks.classify_text.baseline import fit_baseline
 from regard.tasks.classify_text.data import drop_words, encode, pad, plan_document_batches
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor
@@ -223,7 +223,7 @@ def test_the_baseline_is_a_logistic_regression(tmp_path: Path) -> None:
     problem = prepared(tmp_path, tokens="folded-words")
     vocabulary, classes = len(problem.tokenizer), len(problem.classes)
     model = fit_baseline(problem.texts, problem.labels, vocabulary, classes)
-    saved = read_baseline(tmp_path, vocabulary, classes)
+    saved = classification.load_baseline(BagOfWords(vocabulary, classes), tmp_path)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), saved.parameters(), strict=True))
     tokens, lengths = pad(problem.texts, by_sentence=False)
     total = F.cross_entropy(model(tokens, lengths), torch.from_numpy(problem.labels), reduction="sum")
@@ -246,9 +246,9 @@ def test_a_fit_of_many_counts_and_classes_has_fewer_iterations(monkeypatch: pyte
 def test_a_baseline_of_another_vocabulary(tmp_path: Path) -> None:
     prepared(tmp_path)
     with pytest.raises(ValueError, match=r"baseline\.safetensors is of another vocabulary; restore it, or train"):
-        read_baseline(tmp_path, 7, 3)
+        classification.load_baseline(BagOfWords(7, 3), tmp_path)
     with pytest.raises(FileNotFoundError, match=r"holds no baseline\.safetensors; name the folder of a training run"):
-        read_baseline(tmp_path / "data", 7, 3)
+        classification.load_baseline(BagOfWords(7, 3), tmp_path / "data")
 
 
 class _Attends(TextClassifier):

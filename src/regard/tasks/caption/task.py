@@ -212,7 +212,8 @@ class CaptionTask(Task[Caption, Captioner]):
             lambda done: caption_scores(predictor, data, options.search, done, cut), len(data), progress
         )
         signed = signature(data.captions, cut)
-        part = options.split if has_test(self.config) else "valid"
+        has_test = self.config.train is None or self.config.test is not None
+        part = options.split if has_test else "valid"
         shown = sample_rows(len(captions))
         evaluation = Evaluation(
             scores,
@@ -272,7 +273,7 @@ def caption_scores(
 
 
 def read_captioned(config: Caption, split: str) -> CaptionedImages:
-    """The images of "train", "valid" or "test"; those of "test" are those of "valid" where `has_test` is false."""
+    """The images of "train", "valid" or "test"; without test files, those of "test" are those of "valid"."""
     if config.train is None:
         return scenes(split, config.seed)  # type: ignore[arg-type]
     if split == "test" and config.test is not None:
@@ -281,11 +282,6 @@ def read_captioned(config: Caption, split: str) -> CaptionedImages:
         return read_captions(config.valid, config.size)
     train, valid = read_train_and_valid(config)
     return train if split == "train" else valid
-
-
-def has_test(config: Caption) -> bool:
-    """Whether there are images that had no part in the choice of weights."""
-    return config.train is None or config.test is not None
 
 
 def read_train_and_valid(config: Caption) -> tuple[CaptionedImages, CaptionedImages]:

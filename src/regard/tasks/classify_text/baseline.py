@@ -1,7 +1,6 @@
 """The baseline of every evaluation: logistic regression on the counts of tokens and of neighbouring pairs."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,8 +9,7 @@ from torch import Tensor
 
 from regard.models.bag_of_words import BagOfWords
 from regard.tasks.classify_text.data import Sentences, pad
-from regard.tasks.classify_text.options import BagOfWordsOptions
-from regard.tasks.shared.classification import fit_logistic, load_baseline
+from regard.tasks.shared.classification import fit_logistic
 
 # texts that are counted at once
 _BATCH = 512
@@ -19,7 +17,7 @@ _BATCH = 512
 
 def fit_baseline(texts: Sequence[Sentences], labels: NDArray[np.int64], vocabulary: int, classes: int) -> BagOfWords:
     """The bag of words that fits these texts best, the same for the same texts."""
-    model = _build(vocabulary, classes)
+    model = BagOfWords(vocabulary, classes)
     weights, bias = fit_logistic(_counts(model, texts), labels, classes)
     assert model.pairs is not None
     state = {"weights.weight": weights[:vocabulary], "pairs.weight": model.pairs.weight.detach(), "bias": bias}
@@ -40,14 +38,3 @@ def _counts(model: BagOfWords, texts: Sequence[Sentences]) -> Tensor:  # -> "n f
     index = torch.stack([torch.cat(rows), torch.cat(columns)])
     size = (len(texts), model.vocabulary + model.bigrams)
     return torch.sparse_coo_tensor(index, torch.ones(index.shape[1]), size, check_invariants=True).coalesce()
-
-
-def read_baseline(folder: Path, vocabulary: int, classes: int) -> BagOfWords:
-    """The bag of words that was trained when the run began."""
-    return load_baseline(_build(vocabulary, classes), folder)
-
-
-def _build(vocabulary: int, classes: int) -> BagOfWords:
-    model = BagOfWordsOptions().build(vocabulary, classes)
-    assert isinstance(model, BagOfWords)
-    return model

@@ -17,7 +17,6 @@ from torch import nn
 from regard.data.text.special_tokens import SPECIAL
 from regard.models.bag_of_words import BagOfWords
 from regard.tasks.classify_text.data import Sentences
-from regard.tasks.classify_text.options import BagOfWordsOptions
 
 # the length of the vector that a ratio of one adds to an embedding, chosen on held-out texts of SST-2
 _RATIO_SCALE = 2.0
@@ -49,20 +48,13 @@ def log_count_ratios(counts: NDArray[np.float64]) -> NDArray[np.float64]:  # "k 
 def naive_bayes(counts: NDArray[np.float64], labels: NDArray[np.int64]) -> BagOfWords:  # "k v", "n"
     """Naive Bayes as a bag of words; `labels` are the classes of the texts."""
     classes, vocabulary = counts.shape
-    model = build_naive_bayes(vocabulary, classes)
+    model = BagOfWords(vocabulary, classes, bigrams=0)
     # one text more per class: with --init-from, the classes of the earlier run need not all be there
     priors = 1 + np.bincount(labels, minlength=classes)
     weights, bias = log_likelihoods(counts).T.copy(), np.log(priors / priors.sum())
     state = {"weights.weight": torch.from_numpy(weights), "bias": torch.from_numpy(bias)}
     model.load_state_dict({name: tensor.float() for name, tensor in state.items()})
     return model.eval()
-
-
-def build_naive_bayes(vocabulary: int, classes: int) -> BagOfWords:
-    """The model with weights of zero."""
-    model = BagOfWordsOptions(bigrams=0).build(vocabulary, classes)
-    assert isinstance(model, BagOfWords)
-    return model
 
 
 def add_ratios(embedding: nn.Embedding, ratios: NDArray[np.float64]) -> None:  # "k v"

@@ -25,11 +25,12 @@ from regard.data.unseen_labels import extend_classes, renumber
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.losses import frobenius_penalty, reinforce
+from regard.models.bag_of_words import BagOfWords
 from regard.models.hierarchical import HierarchicalAttention
 from regard.models.self_attentive import SelfAttentive
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.tasks.base import Task
-from regard.tasks.classify_text.baseline import fit_baseline, read_baseline
+from regard.tasks.classify_text.baseline import fit_baseline
 from regard.tasks.classify_text.data import (
     Sentences,
     TextBatch,
@@ -44,7 +45,6 @@ from regard.tasks.classify_text.data import (
 )
 from regard.tasks.classify_text.naive_bayes import (
     add_ratios,
-    build_naive_bayes,
     log_count_ratios,
     naive_bayes,
     token_counts,
@@ -312,9 +312,9 @@ def baseline_scores(
     sizes = len(tokenizer), len(classes)
     models = {}
     if is_baseline_saved(folder):
-        models["baseline"] = read_baseline(folder, *sizes)
+        models["baseline"] = load_baseline(BagOfWords(*sizes), folder)
     if is_baseline_saved(folder, _NAIVE_BAYES):
-        models["naive_bayes"] = load_baseline(build_naive_bayes(*sizes), folder, _NAIVE_BAYES)
+        models["naive_bayes"] = load_baseline(BagOfWords(*sizes, bigrams=0), folder, _NAIVE_BAYES)
     counted = encode(tokenizer, data.texts, config.max_length).texts
     scores = {}
     for name, model in models.items():

@@ -1,13 +1,11 @@
 """The baseline of every evaluation: logistic regression on the words of a pair, which ignores their order."""
 
-from pathlib import Path
-
 from regard.data.text.sentence_pairs import LabelledPairs
 from regard.models.matching.word_matcher import BagOfPairs
 from regard.tasks.match.data import PairFacts
 from regard.tasks.match.options import BagOfPairsOptions
 from regard.tasks.match.readers import FeatureReader
-from regard.tasks.shared.classification import fit_logistic, load_baseline
+from regard.tasks.shared.classification import fit_logistic
 
 
 def baseline_reader(facts: PairFacts) -> FeatureReader:
@@ -22,8 +20,3 @@ def fit_baseline(data: LabelledPairs, facts: PairFacts) -> BagOfPairs:
     model = BagOfPairs(reader.size, len(facts.classes))
     model.load_state_dict({"weights.weight": weights, "bias": bias})
     return model.eval()
-
-
-def read_baseline(folder: Path, facts: PairFacts) -> BagOfPairs:
-    """The bag of words that was trained when the run began."""
-    return load_baseline(BagOfPairs(baseline_reader(facts).size, len(facts.classes)), folder)

@@ -14,9 +14,9 @@ from regard.common.wording import clipped, plural, shortened
 from regard.data.text.sentence_pairs import LabelledPairs
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
-from regard.models.matching.word_matcher import PairModel
+from regard.models.matching.word_matcher import BagOfPairs, PairModel
 from regard.tasks.base import Task
-from regard.tasks.match.baseline import baseline_reader, fit_baseline, read_baseline
+from regard.tasks.match.baseline import baseline_reader, fit_baseline
 from regard.tasks.match.building import PairParts, model_parts
 from regard.tasks.match.data import MatchBatch, PairFacts, contents, read, read_file
 from regard.tasks.match.encoders import (
@@ -38,6 +38,7 @@ from regard.tasks.shared.classification import (
     class_scores,
     is_baseline_saved,
     known_rows,
+    load_baseline,
     unseen_class_notes,
     write_baseline,
 )
@@ -111,7 +112,8 @@ class MatchProblem(BatchedByLength[PairModel, MatchBatch]):
 def baseline_probabilities(folder: Path, facts: PairFacts, data: LabelledPairs) -> NDArray[np.float64]:  # -> "n k"
     """p(class | pair) by the bag of words of the run."""
     reader = baseline_reader(facts)
-    bag = MatchPredictor(read_baseline(folder, facts), reader, facts.classes, max_length=0)
+    model = load_baseline(BagOfPairs(reader.size, len(facts.classes)), folder)
+    bag = MatchPredictor(model, reader, facts.classes, max_length=0)
     return bag.probabilities(reader.tokenize(data.first, data.second))
 
 
