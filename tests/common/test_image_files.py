@@ -92,9 +92,9 @@ def test_a_drawing_on_nothing_is_the_drawing_on_white() -> None:
     ink[5:23, 10:18] = 255
     drawing = Image.merge("LA", (Image.new("L", (30, 28), 0), Image.fromarray(ink)))
     small = {"size": (7, 9), "mode": "L"}
-    wanted = image_files.read(packed(Image.fromarray(255 - ink)), **small)  # type: ignore[arg-type]
+    wanted = image_files.read(packed(Image.fromarray(255 - ink)), **small)
     for image in (drawing, drawing.convert("RGBA")):
-        assert np.array_equal(image_files.read(packed(image), **small), wanted)  # type: ignore[arg-type]
+        assert np.array_equal(image_files.read(packed(image), **small), wanted)
     assert wanted.min() < 128
 
 

@@ -27,7 +27,7 @@ class Placeless:
 @pytest.mark.parametrize("kind", ["words", "characters", "bpe"])
 @pytest.mark.parametrize("wrap", [lambda tokenizer: tokenizer, RunSubwords, Placeless])
 def test_places_hold_the_texts_of_their_tokens(kind: str, wrap: type) -> None:
-    tokenizer = wrap(Tokenizer.train(kind, LINES, 300))  # type: ignore[arg-type]
+    tokenizer = wrap(Tokenizer.train(kind, LINES, 300))
     vocabulary = VocabularyTexts.of_tokenizer(tokenizer)
     assert vocabulary.texts[:4] == (None,) * 4
     count = 0

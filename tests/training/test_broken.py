@@ -32,18 +32,18 @@ class BrokenProblem(ToyProblem):
     calls = 0
 
     def plan_epoch(self, epoch: int) -> Sequence[list[int]]:
-        return [] if self.task.kind == "plan" else super().plan_epoch(epoch)  # type: ignore[attr-defined]
+        return [] if self.task.kind == "plan" else super().plan_epoch(epoch)
 
     def num_terms(self, batch: Batch) -> int:
-        kind = self.task.kind  # type: ignore[attr-defined]
+        kind = self.task.kind
         return 0 if kind == "nothing" else len(batch.y) + (kind == "count")
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         self.calls += 1
         loss = super().loss(model, batch)
-        if self.calls != self.task.at:  # type: ignore[attr-defined]
+        if self.calls != self.task.at:
             return loss
-        kind = self.task.kind  # type: ignore[attr-defined]
+        kind = self.task.kind
         if kind == "sums":
             return Loss(loss.total, loss.count, {"wrong": 1.0})
         if kind == "gradient":

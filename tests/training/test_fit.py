@@ -84,7 +84,7 @@ class Uneven(Toy):
 class UnevenProblem(ToyProblem):
     def plan_epoch(self, epoch: int) -> Sequence[list[int]]:
         small = [list(range(i * (i + 1) // 2, (i + 1) * (i + 2) // 2)) for i in range(9)]
-        joined = self.task.joined  # type: ignore[attr-defined]
+        joined = self.task.joined
         return [[*chain(*small[i : i + joined])] for i in range(0, len(small), joined)]
 
 
@@ -267,7 +267,7 @@ def test_what_takes_long_is_told_first(tmp_path: Path) -> None:
     events = fit.fit(Slow(), tmp_path / "a", TrainingConfig(steps=2, threads=1))
     assert next(events) == Ahead("a new sum")
     # nothing was trained: it is as if it had never begun
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert not (tmp_path / "a").exists()
     assert run(tmp_path / "a", Slow(), steps=2)[0] == Ahead("a new sum")
     assert run(tmp_path / "a", Slow(), resume=True, steps=4)[0] == Ahead("a second sum")
@@ -280,7 +280,7 @@ def test_a_generator_left_early_leaves_a_run_to_resume(tmp_path: Path) -> None:
     for event in events:
         if isinstance(event, Saved) and event.step == 12:
             break
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     run(tmp_path / "left", resume=True, steps=20, save_every=6)
     a, b = (weights(tmp_path / name / "last.safetensors") for name in ("whole", "left"))
@@ -292,7 +292,7 @@ def test_a_folder_trains_one_at_a_time(tmp_path: Path) -> None:
     next(events)
     with pytest.raises(BlockingIOError, match="another process trains in .* now; wait for its end, or take another"):
         run(tmp_path, resume=True, steps=20)
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert run(tmp_path, resume=True, steps=20)[-1].reason == "done"
 
 

@@ -43,7 +43,7 @@ def test_weights_and_vocabularies_are_those_of_the_earlier_run(tmp_path: Path) -
     train(WordsToy(words="first"), tmp_path / "source")
     events = fit(WordsToy(words="second", samples=40), tmp_path / "run", QUICK, init_from=tmp_path / "source")
     assert next(event for event in events if isinstance(event, Started)).step == 0
-    events.close()  # type: ignore[attr-defined]
+    events.close()
     assert json.loads((tmp_path / "run" / "words.json").read_text()) == "first"
     before, start = (
         read(tmp_path / name).under("model.") for name in ("source/best.safetensors", "run/last.safetensors")

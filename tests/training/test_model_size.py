@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.tasks.cases import required_options
 from tests.tasks.encoders import bert_folder
 from tests.training.toy import Toy, run
@@ -31,7 +32,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bert_folder(tmp_path_factory.mktemp("encoder"))
 
 
-@pytest.mark.parametrize(("task", "model"), SIZED)
+@for_each(("task", "model"), SIZED, share=0.5)
 def test_every_model_is_refused_before_it_is_built(task: str, model: str, encoder: Path) -> None:
     required = required_options(TASKS[task].models[model], encoder)
     name = next(name for name in SIZES if hasattr(TASKS[task].models[model](**required), name))
@@ -48,7 +49,7 @@ def test_the_largest_of_several_widths_is_named() -> None:
         config.load().check_options()
 
 
-@pytest.mark.parametrize(("task", "model"), MODELS)
+@for_each(("task", "model"), MODELS, share=0.5)
 def test_a_model_that_fits_is_not_refused(task: str, model: str, encoder: Path) -> None:
     TASKS[task].of(model=model, **required_options(TASKS[task].models[model], encoder)).load().check_options()
 
@@ -115,7 +116,7 @@ def test_shared_weights_count_once_while_they_are_built(monkeypatch: pytest.Monk
     torch.manual_seed(0)
     model = build_in_memory(build, None, torch.device("cpu"))
     torch.manual_seed(0)
-    assert torch.equal(model[0].weight, build()[0].weight)  # type: ignore[index]
+    assert torch.equal(model[0].weight, build()[0].weight)
 
 
 class Sized:

@@ -109,7 +109,7 @@ def test_a_state_of_other_values_is_refused() -> None:
     model = Toy().prepare(Path()).build_model()
     message = "seed of the problem's state_dict is a int, and checkpoints hold tensors only; make it a tensor"
     with pytest.raises(TypeError, match=message):
-        collect(model, None, {"seed": 3})  # type: ignore[dict-item]
+        collect(model, None, {"seed": 3})
 
 
 def test_every_checkpoint_holds_the_state_of_its_step(tmp_path: Path) -> None:

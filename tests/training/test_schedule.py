@@ -66,7 +66,7 @@ def test_the_inverse_square_root_is_its_formula() -> None:
 
 def test_beyond_the_end_nothing_is_learned() -> None:
     for name in ("cosine", "linear"):
-        training = TrainingConfig(steps=23, schedule=name, warmup=3)  # type: ignore[arg-type]
+        training = TrainingConfig(steps=23, schedule=name, warmup=3)
         assert schedule.factor(training, 50, 23, Plateau()) == pytest.approx(0.0)
 
 

@@ -31,9 +31,9 @@ class ScoredProblem(ToyProblem):
         assert not model.training
         assert not torch.is_grad_enabled()
         self.validations += 1
-        value = self.task.scores[self.validations - 1]  # type: ignore[attr-defined]
-        nll = {"nll": self.task.nlls[self.validations - 1]} if self.task.nlls else {}  # type: ignore[attr-defined]
-        return ValidationResult({"bleu": value, **nll}, "bleu", self.task.higher)  # type: ignore[attr-defined]
+        value = self.task.scores[self.validations - 1]
+        nll = {"nll": self.task.nlls[self.validations - 1]} if self.task.nlls else {}
+        return ValidationResult({"bleu": value, **nll}, "bleu", self.task.higher)
 
 
 Scored.problem = ScoredProblem

@@ -45,6 +45,6 @@ def test_the_memory_does_not_grow_with_the_rate() -> None:
 
 def test_a_sound_that_nobody_waits_for_is_given_up_between_parts() -> None:
     checks: list[int] = []
-    with pytest.raises(Cancellation), cancelled_if(lambda: checks.append(1) or len(checks) == 3):  # type: ignore[func-returns-value]
+    with pytest.raises(Cancellation), cancelled_if(lambda: checks.append(1) or len(checks) == 3):
         resample(np.zeros(400_000, np.float32), 500_009, 8000)
     assert len(checks) == 3

@@ -60,12 +60,6 @@ def test_every_text_is_one_day() -> None:
         assert len({written_date(day, language, width) for day in days}) == len(days), (language, width)
 
 
-@pytest.mark.parametrize("language", ["en", "ko", "my"])
-def test_every_text_is_one_day_of_all(language: str) -> None:
-    for width in WIDTHS:
-        assert len({written_date(day, language, width) for day in EVERY}) == DAYS
-
-
 def test_no_placeholder_of_an_empty_table() -> None:
     for language, width in FORMS:
         for month in range(1, 13):

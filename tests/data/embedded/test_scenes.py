@@ -96,9 +96,9 @@ def test_some_of_it() -> None:
 
 def test_what_cannot_be_is_said() -> None:
     with pytest.raises(ValueError, match="split must be 'train', 'valid' or 'test', got 'dev'"):
-        scenes("dev")  # type: ignore[arg-type]
+        scenes("dev")
     grey = np.zeros((2, 4, 4, 1), np.uint8)
     with pytest.raises(ValueError, match=r"width, channels\), captions for each, got \(2, 4, 4\) and 2 captions"):
         CaptionedImages(grey[..., 0], [("a",), ("b",)])
     with pytest.raises(ValueError, match="one tuple of sentences a picture, got 'a b' for picture 1"):
-        CaptionedImages(grey, [("a",), "a b"])  # type: ignore[list-item]
+        CaptionedImages(grey, [("a",), "a b"])

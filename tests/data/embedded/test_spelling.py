@@ -66,4 +66,4 @@ def test_what_cannot_be_spoken() -> None:
     with pytest.raises(ValueError, match="times must be 1 or more, got 0; times=2 speaks twice as long"):
         utterance("test", (0,), 0)
     with pytest.raises(ValueError, match="split must be one of train, valid, test, got 'dev'; only these are spoken"):
-        spelled_text("dev", np.random.default_rng(0))  # type: ignore[arg-type]
+        spelled_text("dev", np.random.default_rng(0))

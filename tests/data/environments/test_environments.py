@@ -35,10 +35,10 @@ def best_action(environment: Environment, state: State, t: int) -> Any:
     if environment.name in ("pairs", "message"):
         return int(state["values"][0, t])
     if environment.name == "repeat":
-        return int(state["symbols"][0, max(t - environment.back, 0)])  # type: ignore[attr-defined]
+        return int(state["symbols"][0, max(t - environment.back, 0)])
     if environment.name == "target":
         return int(state["answers"][0, t])
-    if state["column"][0] <= environment.length:  # type: ignore[attr-defined]
+    if state["column"][0] <= environment.length:
         return 1
     return 0 if state["upper"][0] == state["cue"][0] else 2
 

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.for_each import for_each
 from regard.common import image_files
 from regard.data.images.digit_splits import split_digits
 from regard.data.images.labelled import Images, digits, has_split, read_idx, read_images
+from regard.tasks.shared.image_data import brightness
 
 
 def idx(path: Path, array: NDArray[np.uint8]) -> Path:
@@ -55,7 +57,7 @@ def test_idx_files_plain_and_packed(tmp_path: Path, pixels: NDArray[np.uint8], e
 )
 def test_a_broken_idx_file_is_told(tmp_path: Path, pixels: NDArray[np.uint8], harm: object, said: str) -> None:
     images, labels = idx(tmp_path / "a", pixels), idx(tmp_path / "b", LABELS)
-    images.write_bytes(harm(images.read_bytes()))  # type: ignore[operator]
+    images.write_bytes(harm(images.read_bytes()))
     with pytest.raises(ValueError, match=said):
         read_idx(images, labels)
 
@@ -78,7 +80,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path, pixels: NDArray[np.ui
 
 def picture(path: Path, size: tuple[int, int], mode: str = "L", colour: object = 100) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, colour).save(path)  # type: ignore[arg-type]
+    Image.new(mode, size, colour).save(path)
 
 
 def test_folders_of_pictures(tmp_path: Path) -> None:
@@ -165,3 +167,55 @@ def test_digits_in_parts() -> None:
     assert np.array_equal(np.sort(together, 0), np.sort(found.pixels.reshape(len(found), -1), 0))
     assert np.array_equal(split_digits(found, 0.2, 3)[1].pixels, test.pixels)
     assert not np.array_equal(split_digits(found, 0.2, 4)[1].labels, test.labels)
+
+
+def zeros(folder: Path) -> Path:
+    """Two labels."""
+    return idx(folder / "labels", np.zeros(2, np.uint8))
+
+
+def test_a_small_file_is_not_unpacked_to_any_size(tmp_path: Path) -> None:
+    path = tmp_path / "images.gz"
+    path.write_bytes(gzip.compress(struct.pack(">BBBBIII", 0, 0, 8, 3, 2, 5, 3) + bytes(200_000_000), 1))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"should hold 46 bytes for images of \(2, 5, 3\), but has more; get the file"):
+        read_idx(path, zeros(tmp_path))
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_a_file_that_promises_more_than_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "images"
+    path.write_bytes(struct.pack(">BBBBIII", 0, 0, 8, 3, 2**31, 2**15, 2**15) + bytes(9))
+    with pytest.raises(ValueError, match="but has 25; get the file again"):
+        read_idx(path, zeros(tmp_path))
+
+
+def test_a_small_packed_file_that_promises_gigabytes(tmp_path: Path) -> None:
+    path = tmp_path / "images.gz"
+    path.write_bytes(gzip.compress(struct.pack(">BBBBIII", 0, 0, 8, 3, 2**20, 2**7, 2**7) + bytes(100_000_000), 1))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"images.gz unpacks to more than [\d,]+ bytes, 200 times its size or more"):
+        read_idx(path, zeros(tmp_path))
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_images_of_no_size(tmp_path: Path) -> None:
+    path = tmp_path / "images"
+    path.write_bytes(struct.pack(">BBBBIII", 0, 0, 8, 3, 2, 0, 0))
+    with pytest.raises(ValueError, match=r"holds images of \(2, 0, 0\), which is nothing; get the file again"):
+        read_idx(path, zeros(tmp_path))
+
+
+def test_what_is_judged_on_is_no_class(tmp_path: Path) -> None:
+    for place in ("cat", "dog", "test/cat", "test/dog"):
+        picture(tmp_path / place / "one.png", (5, 4))
+    for split in ("train", "test"):
+        found = read_images(tmp_path, split)
+        assert (found.classes, len(found)) == (("cat", "dog"), 2)
+
+
+def test_brightness_is_mean_and_spread() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 5, 4, 2)).astype(np.uint8)
+    assert brightness(pixels) == pytest.approx((pixels.mean() / 255, pixels.std() / 255), rel=1e-12)

@@ -226,7 +226,7 @@ BAD: dict[str, tuple[Any, str]] = {
         ": a question of article 1 of data has no id; ",
     ),
     "a question in numbers": (squad("a", ("a", 0), question=3), "'question' of q1 must be a text, got 3"),
-    "an offset in words": (squad("a", ("a", "0")), "'answer_start' of q1 must be a whole number, got '0'"),  # type: ignore[arg-type]
+    "an offset in words": (squad("a", ("a", "0")), "'answer_start' of q1 must be a whole number, got '0'"),
     "a truth": (squad("a", ("a", True)), "'answer_start' of q1 must be a whole number, got True"),
     "nothing": ({"data": []}, "has no question with an answer (0 without one)"),
     "impossible": (squad("a", is_impossible=True), "has no question with an answer (1 without one)"),

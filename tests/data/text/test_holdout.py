@@ -34,7 +34,7 @@ def test_drawn_from_the_whole_file_by_the_seed() -> None:
 @pytest.mark.parametrize("blank", [("", ""), (" ", "\u00a0"), ("s0", ""), ("", "t0")])
 def test_what_lacks_text_on_a_side_stays_where_it_is(blank: tuple[str, str]) -> None:
     plain = numbered(500)
-    pairs = Pairs([blank[0]] * 3000 + plain.source, [blank[1]] * 3000 + plain.target)  # type: ignore[operator]
+    pairs = Pairs([blank[0]] * 3000 + plain.source, [blank[1]] * 3000 + plain.target)
     for seed in range(5):
         train, valid, held = hold_out(pairs, 1000, seed)
         assert len(valid) == 10

@@ -135,7 +135,7 @@ def test_the_number_of_files(tmp_path: Path) -> None:
     told([tmp_path] * 3, "paths must be one file or two, got 3")
     for path in (tmp_path, str(tmp_path)):
         with pytest.raises(TypeError, match=r"paths must be a list of one or two files, got .*; write \[path\]"):
-            read_pairs(path)  # type: ignore[arg-type]
+            read_pairs(path)
 
 
 def test_pairs_are_pairs() -> None:
@@ -190,7 +190,7 @@ def test_empty_lines_at_the_end_are_no_records(tmp_path: Path) -> None:
     }
     for text, reader in readers.items():
         ends = ("", "\n", "\n \r\n\n")
-        first, *others = (len(reader(put(tmp_path / f"a{n}.txt", text + end))) for n, end in enumerate(ends))  # type: ignore[arg-type]
+        first, *others = (len(reader(put(tmp_path / f"a{n}.txt", text + end))) for n, end in enumerate(ends))
         assert [first] * 2 == others, text
         with pytest.raises(ValueError, match="a.txt is empty; it must hold "):
             reader(put(tmp_path / "a.txt", "\n \n"))

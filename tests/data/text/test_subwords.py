@@ -30,7 +30,7 @@ def pretrained(folder: Path) -> PretrainedSubwords:
 
 def of_run(kind: str) -> RunSubwords:
     lines = [*TEXTS * 3, "größer 日本"]
-    return RunSubwords(Tokenizer.train(kind, lines, 300))  # type: ignore[arg-type]
+    return RunSubwords(Tokenizer.train(kind, lines, 300))
 
 
 @pytest.fixture(params=["pretrained", "bpe", "characters"])

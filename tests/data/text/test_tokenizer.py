@@ -186,11 +186,11 @@ def test_wrong_types_are_told() -> None:
     with pytest.raises(TypeError, match="lines must be lines of text, got one string 'abc'; put it into a list"):
         Tokenizer.train("bpe", "abc", 400)
     with pytest.raises(TypeError, match="vocabulary must be a whole number, got 400.0; try vocabulary=8000"):
-        Tokenizer.train("bpe", LINES, 400.0)  # type: ignore[arg-type]
+        Tokenizer.train("bpe", LINES, 400.0)
     with pytest.raises(TypeError, match=r"lines must be a list of lines, got one string 'abc'; write \[line\]"):
         VOCABULARIES["bpe"].encode("abc")
     with pytest.raises(TypeError):
-        VOCABULARIES["bpe"].encode([1])  # type: ignore[list-item]
+        VOCABULARIES["bpe"].encode([1])
 
 
 def test_numbers_outside_are_told() -> None:
