@@ -97,16 +97,16 @@ def _as_function(weights: Replacement | Tensor) -> Replacement:
     if isinstance(weights, Tensor):
         replacement = weights
 
-        def replace_by_given(own: Tensor, allowed: Tensor | None) -> Tensor:
+        def replace_by_tensor(formed: Tensor, allowed: Tensor | None) -> Tensor:
             try:
-                return replacement.to(own).expand_as(own)
+                return replacement.to(formed).expand_as(formed)
             except RuntimeError as error:
                 raise ValueError(
-                    f"weights must broadcast to those of the model, {checks.shape(own)}, got "
+                    f"weights must broadcast to those of the model, {checks.shape(formed)}, got "
                     f"{checks.shape(replacement)}; give one map per layer with layers="
                 ) from error
 
-        return replace_by_given
+        return replace_by_tensor
     if not callable(weights):
         raise TypeError(
             f"weights must be a function of weights, or a tensor, got {type(weights).__name__}; try "
@@ -136,14 +136,14 @@ class _Replacement:
         """The layer of this library that `module` is, or whose score it is, as a recording names it."""
         return layer_frame(self.stack, module)[0].name
 
-    def weights(self, name: str, own: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
-        """The weights in place of those of the module of this name."""
+    def weights(self, name: str, formed: Tensor, allowed: Tensor | None) -> Tensor:  # "*b q k"
+        """The weights in place of those that the module of this name formed."""
         with self.paused():
-            other = self.function(own, allowed)
-        if not isinstance(other, Tensor) or other.shape != own.shape:
+            other = self.function(formed, allowed)
+        if not isinstance(other, Tensor) or other.shape != formed.shape:
             got = checks.shape(other) if isinstance(other, Tensor) else type(other).__name__
             raise ValueError(
-                f"weights must return a tensor of the shape of its argument, {checks.shape(own)}, got {got}; return "
+                f"weights must return a tensor of the shape of its argument, {checks.shape(formed)}, got {got}; return "
                 "one weight per query and key"
             )
         self.intervention.calls[name] = self.intervention.calls.get(name, 0) + 1
@@ -209,12 +209,13 @@ class _InterveningMode(TorchFunctionMode):
             if replacement.is_selected(name):
                 replacement.kept[name] = None
 
-    def _attend(self, given: SdpaArguments) -> Tensor:
-        call = as_call(given.query, given.key, given.value, given.attn_mask, given.is_causal, given.scale)
-        call = replace(call, dropout=given.dropout_p, need=Need(weights=True))
+    def _attend(self, arguments: SdpaArguments) -> Tensor:
+        q, k, v, mask, dropout, is_causal, scale, _ = arguments
+        call = as_call(q, k, v, mask, is_causal, scale)
+        call = replace(call, dropout=dropout, need=Need(weights=True))
         attended = self.replacement.attended(self.replacement.stack.current.name, call)
         self.latest = attended.weights
-        return attended.out.to(given.value.dtype)
+        return attended.out.to(v.dtype)
 
     def _attend_heads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
         """torch's function for several heads, by its fused path; the weights that it returns are the replaced ones."""

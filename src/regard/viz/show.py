@@ -219,10 +219,9 @@ def show(
     the keys of self attention have the labels of the queries. Of several samples the first is drawn, or `sample`.
     `what` is the figure of a recording, a name in `regard.viz.recording.figures.FIGURES`. Its default is all heads, or
     the map if there is only one; the channels of gates without positions; the memory of heads that write and read; the
-    difference from an `other` recording; or
-    the weights over the `image`, of a vision transformer those of the class token in the last layer. `layer`, `head`,
-    `query` and `image` are as in `draw_recording`; a page contains all layers and heads, their mean and the
-    rollout, by tokens and by words.
+    difference from an `other` recording; or the weights over the `image`, of a vision transformer those of the class
+    token in the last layer. `layer`, `head`, `query` and `image` are as in `draw_recording`; a page contains all layers
+    and heads, their mean and the rollout, by tokens and by words.
     """
     options = {"layer": layer, "head": head, "query": query, "image": image, "other": other}
     if isinstance(x, Alignment) or (isinstance(x, list | tuple) and x and isinstance(x[0], Alignment)):

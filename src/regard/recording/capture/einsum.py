@@ -40,7 +40,7 @@ def parse(equation: str, a: Tensor, b: Tensor) -> EinsumParts | None:
 
 
 def arrangement(letters: str, target: str) -> Arrange | None:
-    """Permutes axes `letters` of a tensor to `wanted`, with axes of one for those it lacks; None if it has more."""
+    """Permutes axes `letters` of a tensor to `target`, with axes of one for those it lacks; None if it has more."""
     if set(letters) - set(target):
         return None
     order = [letters.index(letter) for letter in target if letter in letters]

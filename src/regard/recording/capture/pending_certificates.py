@@ -86,8 +86,8 @@ class PendingCertificates:
         # a record that is running must not see this
         with torch._C.DisableTorchFunction(), torch.no_grad(), torch.inference_mode(False):
             for group in groups.values():
-                for waiting, found in zip(group, _certify(group, self._tolerance), strict=True):
-                    waiting.computed = found
+                for waiting, computed in zip(group, _certify(group, self._tolerance), strict=True):
+                    waiting.computed = computed
                     del waiting.weights, waiting.v, waiting.out
         self._waiting.clear()
         self._bytes = 0

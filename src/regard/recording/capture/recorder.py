@@ -73,7 +73,7 @@ class Recorder:
         self, module_stack: ModuleStack, store: TensorStore, options: CaptureOptions, maps: list[RecordedMap]
     ) -> None:
         self.module_stack, self.store, self.options, self.maps = module_stack, store, options, maps
-        self.pauses = 0  # nested `quiet` blocks
+        self.pauses = 0  # nested `muted` blocks
         self.mode: TorchFunctionMode | None = None  # the mode that captures for this recorder
         self._calls: dict[str, int] = {}
         self._partial_heads: dict[str, dict[int, RecordedMap]] = {}

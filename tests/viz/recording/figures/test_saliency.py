@@ -72,7 +72,7 @@ def test_bad_input(tmp_path: Path) -> None:
     found = regard.gates.saliency(PICTURE)
     with pytest.raises(ValueError, match=r"one picture, got maps of .*; compute that of one picture of the batch"):
         draw_saliency(regard.gates.saliency(PICTURE.expand(2, -1, -1, -1)), tmp_path / "a.png", image=PICTURE)
-    with pytest.raises(TypeError, match="found must be a Saliency"):
+    with pytest.raises(TypeError, match="maps must be a Saliency"):
         draw_saliency(found.map, tmp_path / "a.png", image=PICTURE)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="suffix"):
         draw_saliency(found, tmp_path / "a.txt", image=PICTURE)

@@ -19,17 +19,17 @@ from regard.viz.recording.figures.overlays import ImageSource, grid_map_numbers,
 _MAX_STEPS = 15
 
 
-def draw_saliency(found: Saliency, path: str | os.PathLike[str], *, image: ImageSource) -> Path:
+def draw_saliency(maps: Saliency, path: str | os.PathLike[str], *, image: ImageSource) -> Path:
     """The picture, its saliency and the three maps that it is made of, each scaled to its maximum."""
     path = Path(path)
     check_figure_path(path)
-    checks.instance_of("found", found, Saliency, "regard.gates.saliency(picture)")
-    if found.map.ndim != 2:
+    checks.instance_of("maps", maps, Saliency, "regard.gates.saliency(picture)")
+    if maps.map.ndim != 2:
         raise ValueError(
-            f"found must be the saliency of one picture, got maps of {checks.shape(found.map)}; "
+            f"maps must be the saliency of one picture, got maps of {checks.shape(maps.map)}; "
             "compute that of one picture of the batch, regard.gates.saliency(pictures[0])"
         )
-    return _draw(found, [], path, load_image(image), "saliency")
+    return _draw(maps, [], path, load_image(image), "saliency")
 
 
 def saliency_figure(recording: Recording, path: str | Path, *, sample: int = 0, layer: int | str | None = None,
@@ -63,9 +63,9 @@ def query_grids(
     return [(f"mean of {KINDS[kind].rows}", cells.mean(0))], label
 
 
-def _draw(found: Saliency, grids: list[tuple[str, Tensor]], path: Path, image: Tensor, title: str) -> Path:
+def _draw(computed: Saliency, grids: list[tuple[str, Tensor]], path: Path, image: Tensor, title: str) -> Path:
     # maps are as large as the picture: a place of a coarse map is the upper left of the pixels that it stands for
-    large = found.enlarged()
+    large = computed.enlarged()
     maps: list[tuple[str, Tensor]] = [
         ("saliency", large.map),
         ("intensity", large.intensity),
