@@ -9,13 +9,11 @@ from tests.for_each import for_each
 from tests.models.language_model_cases import ALL, RECURRENT, WITH_MEMORY, B, T, V, built, gpt2, llama, texts, xl
 from torch import Tensor
 
-import regard
 from regard.attn.call import Need
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample
-from regard.layers.position_choices import POSITIONS
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -238,17 +236,6 @@ def test_gradients_are_those_of_the_output(name: str) -> None:
     assert torch.autograd.gradcheck(lambda x: model.stack(x).states, (x,))
 
 
-@for_each("positions", POSITIONS)
-@torch.no_grad()
-def test_packed_texts_are_texts_of_their_own(positions: str) -> None:
-    model, tokens = built(gpt2(positions=positions)).eval(), texts()[:1]
-    places = torch.tensor([[0, 1, 2, 0, 1, 2, 3]])
-    documents = regard.Documents(torch.tensor([[0, 0, 0, 1, 1, 1, 1]]))
-    packed = model.hidden_states(tokens, mask=documents, positions=places).states
-    alone = [model.hidden_states(part).states for part in tokens.split([3, 4], dim=1)]
-    torch.testing.assert_close(packed, torch.cat(alone, 1))
-
-
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1]])
 
 
@@ -323,7 +310,7 @@ def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ValueError, match="memory must hold one Segment per layer, 2, got 1; pass the memory of"):
         model.hidden_states(texts(), model.init_memory()[:1])
     with pytest.raises(ValueError, match="positions are for texts without a memory; build the model with memory=0"):
-        model.hidden_states(texts(), positions=torch.arange(T))
+        model.stack(torch.zeros(B, T, 12), positions=torch.arange(T))
     with pytest.raises(ValueError, match="^a prefix is for texts without a memory; build the model with memory=0$"):
         model.stack(torch.zeros(B, T, 12), prefix=torch.full((B,), 2))
     memory = model.hidden_states(texts()).memory

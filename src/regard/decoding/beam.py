@@ -56,7 +56,14 @@ def beam(
     term is never above 0, so log p at the most favourable length is a bound. The result is the same as if every
     sentence went on to its limit.
     """
-    _check(size, length_penalty, coverage, source_lengths, nbest)
+    _check("beam", size, nbest, length_penalty)
+    checks.number("coverage", coverage, "beam")
+    if coverage < 0:
+        raise ValueError(f"coverage must be 0 or more, got {coverage}; 0 leaves it out, try 0.2")
+    if coverage and source_lengths is None:
+        raise ValueError(
+            f"coverage={coverage} needs source_lengths, as padding is not to be covered; pass the sources' lengths"
+        )
     rules = (length_penalty, coverage, source_lengths)
     return _CoverageSearch(decoder, state, bos, eos, limits, size, nbest, forbidden, *rules).run()
 
@@ -82,9 +89,7 @@ def normalized_beam(
     its current length, is no better than the worst of them: the default of transformers (early_stopping=False). That
     is no bound for α above 0; `beam` searches on, and keeps the greedy hypothesis.
     """
-    checks.positive_ints("normalized_beam", size=size, nbest=nbest)
-    checks.number("length_penalty", length_penalty, "normalized_beam")
-    _check_sizes(size, nbest)
+    _check("normalized_beam", size, nbest, length_penalty)
     search = _NormalizedSearch(decoder, state, bos, eos, limits, size, size, forbidden, length_penalty)
     return [hypotheses[:nbest] for hypotheses in search.run()]
 
@@ -332,20 +337,8 @@ def _coverage(covered: Tensor, lengths: Tensor | None, rows: Tensor) -> Tensor: 
     return covered.clamp(MIN_COVERAGE, 1).log().masked_fill(~real, 0).sum(-1)
 
 
-def _check(size: int, length_penalty: float, coverage: float, source_lengths: Tensor | None, nbest: int) -> None:
-    checks.positive_ints("beam", size=size, nbest=nbest)
-    checks.number("length_penalty", length_penalty, "beam")
-    checks.number("coverage", coverage, "beam")
-    _check_sizes(size, nbest)
-    if coverage < 0:
-        raise ValueError(f"coverage must be 0 or more, got {coverage}; 0 leaves it out, try 0.2")
-    if coverage and source_lengths is None:
-        raise ValueError(
-            f"coverage={coverage} needs source_lengths, as padding is not to be covered; pass the sources' lengths"
-        )
-
-
-def _check_sizes(size: int, nbest: int) -> None:
-    """Raises if more sentences are asked for than hypotheses are followed."""
+def _check(owner: str, size: int, nbest: int, length_penalty: float) -> None:
+    checks.positive_ints(owner, size=size, nbest=nbest)
+    checks.number("length_penalty", length_penalty, owner)
     if nbest > size:
         raise ValueError(f"nbest must be at most size, got nbest={nbest} of size={size}; try size={nbest}")

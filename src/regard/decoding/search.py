@@ -97,7 +97,7 @@ def run_search(
     call: dict[str, Any] = {"bos": bos, "eos": eos, "limits": limits, "forbidden": forbidden}
     if isinstance(search, Greedy):
         hypotheses = greedy(decoder, state, **call)
-        return [[_with_beam_score(hypothesis, search.length_penalty)] for hypothesis in hypotheses]
+        return [[_with_score(search, hypothesis)] for hypothesis in hypotheses]
     if isinstance(search, Beam):
         lengths = source_lengths if search.coverage else None
         return beam(decoder, state, **call, **vars(search), source_lengths=lengths)
@@ -147,7 +147,7 @@ def hypotheses_of(
     hypotheses = joined_steps(history, 1, eos, limits)
     if isinstance(search, Sampling):
         return hypotheses
-    return [[_with_beam_score(hypothesis, search.length_penalty)] for (hypothesis,) in hypotheses]
+    return [[_with_score(search, hypothesis)] for (hypothesis,) in hypotheses]
 
 
 def _chances(search: Sampling, limits: Tensor, numbers: Sequence[int]) -> Tensor:  # "b" -> "b n t"
@@ -157,19 +157,14 @@ def _chances(search: Sampling, limits: Tensor, numbers: Sequence[int]) -> Tensor
     return torch.from_numpy(np.stack(chances)).transpose(1, 2).to(limits.device)
 
 
-def _with_beam_score(hypothesis: Hypothesis, length_penalty: float) -> Hypothesis:
-    """With the score that a beam gives: log p / ((5 + |y|) / 6)^α, where |y| counts the end of the sentence."""
+def _with_score(search: Greedy, hypothesis: Hypothesis) -> Hypothesis:
+    """The hypothesis with the score that a beam would give it."""
     length = len(hypothesis.tokens) + hypothesis.finished
-    return replace(hypothesis, score=beam_score(hypothesis.log_prob, length, length_penalty))
+    return replace(hypothesis, score=search_score(search, hypothesis.log_prob, length))
 
 
 def search_score(search: Greedy | Beam | NormalizedBeam, log_prob: float, length: int) -> float:
     """The score that a search ranks by, without coverage; `length` counts the end of the sentence."""
     if isinstance(search, NormalizedBeam):
         return log_prob / length**search.length_penalty
-    return beam_score(log_prob, length, search.length_penalty)
-
-
-def beam_score(log_prob: float, length: int, length_penalty: float) -> float:
-    """The score of a beam without coverage, where `length` counts the end of the sentence."""
-    return log_prob / ((5 + length) / 6) ** length_penalty
+    return log_prob / ((5 + length) / 6) ** search.length_penalty

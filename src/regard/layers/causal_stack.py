@@ -144,15 +144,6 @@ class CausalStack(nn.Module):
                 weights.append(output.weights)
         return StackOutput(self.norm(x), tuple(segments), tuple(weights))
 
-    def init_state(
-        self, x: Tensor, lengths: Tensor | None = None, *, is_prefix: bool = False
-    ) -> CausalState:  # "b t d", "b"
-        """The state after prompts, padded behind their `lengths`; None: all are t long.
-
-        `is_prefix`: the tokens of a prompt attend to each other in both directions.
-        """
-        return self.read_prompt(x, lengths, is_prefix=is_prefix)[1]
-
     def read_prompt(
         self,
         x: Tensor,
@@ -162,9 +153,10 @@ class CausalStack(nn.Module):
         mask: Tensor | None = None,
         allowed: Tensor | None = None,
     ) -> tuple[Tensor, CausalState]:  # "b t d", "b", bool "b t t", bool "b t" -> "b t d"
-        """The states of prompts, and the state after them, as `init_state` has it.
+        """The states of prompts, padded behind their `lengths` (None: all are t long), and the state after them.
 
-        `mask` is combined with the causal one; `allowed` marks the tokens that those behind the prompt attend to.
+        `is_prefix`: the tokens of a prompt attend to each other in both directions. `mask` is combined with the causal
+        one; `allowed` marks the tokens that those behind the prompt attend to.
         """
         t = x.shape[1]
         positions = torch.arange(t, device=x.device)

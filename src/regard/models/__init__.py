@@ -2,46 +2,50 @@
 
 from torch import nn
 
-from regard.models.acting.agent import Agent
-from regard.models.bag_of_words import BagOfWords
-from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
-from regard.models.clips.clip_attention import ClipAttention
-from regard.models.clips.clip_cell import ClipCell
-from regard.models.clips.clip_convnet import ClipConvNet
-from regard.models.clips.space_time import SpaceTimeEncoder
-from regard.models.conv.captioner import ConvCaptioner
-from regard.models.conv.seq2seq import ConvSeq2Seq
-from regard.models.convnet import ConvNet
-from regard.models.gpt2 import GPT2
-from regard.models.hierarchical import HierarchicalAttention
+from regard.models.acting.agent import Agent as Agent
+from regard.models.bag_of_words import BagOfWords as BagOfWords
+from regard.models.bert import BERT as BERT, BERTClassifier as BERTClassifier, BERTMaskedLM as BERTMaskedLM
+from regard.models.clips.clip_attention import ClipAttention as ClipAttention
+from regard.models.clips.clip_cell import ClipCell as ClipCell
+from regard.models.clips.clip_convnet import ClipConvNet as ClipConvNet
+from regard.models.clips.space_time import SpaceTimeEncoder as SpaceTimeEncoder
+from regard.models.conv.captioner import ConvCaptioner as ConvCaptioner
+from regard.models.conv.seq2seq import ConvSeq2Seq as ConvSeq2Seq
+from regard.models.convnet import ConvNet as ConvNet
+from regard.models.gpt2 import GPT2 as GPT2
+from regard.models.hierarchical import HierarchicalAttention as HierarchicalAttention
 from regard.models.language_model import LanguageModel
-from regard.models.listening.listen_attend_spell import ListenAttendSpell
-from regard.models.listening.speech_transformer import SpeechTransformer
-from regard.models.llama import Llama
-from regard.models.matching.decomposable import Decomposable
-from regard.models.matching.deep_attention_matching import DeepAttentionMatching
-from regard.models.matching.esim import ESIM
-from regard.models.memory.ntm import NTM
-from regard.models.mlp import MLP
-from regard.models.ram import RAM
-from regard.models.reading.bidaf import BiDAF
-from regard.models.reading.memn2n import MemN2N
-from regard.models.recurrent_language_model import RecurrentLanguageModel
-from regard.models.responding.flat import FlatResponder
-from regard.models.responding.hran import HRAN
-from regard.models.row_reader import RowReader
-from regard.models.sagan import SelfAttentionGAN
-from regard.models.self_attentive import SelfAttentive
-from regard.models.seq2seq import Seq2Seq
-from regard.models.show_attend_tell.model import ShowAttendTell
-from regard.models.tagger import RecurrentTagger, TransformerTagger, WindowTagger
-from regard.models.tracking.slot_tracker import RecurrentSlotTracker
-from regard.models.transfer.classifier import EncoderClassifier
-from regard.models.transfer.slot_tracker import EncoderSlotTracker
-from regard.models.transfer.tagger import EncoderTagger
-from regard.models.transformer import Transformer
-from regard.models.transformer_xl import TransformerXL
-from regard.models.vit import ViT, ViTClassifier
+from regard.models.listening.listen_attend_spell import ListenAttendSpell as ListenAttendSpell
+from regard.models.listening.speech_transformer import SpeechTransformer as SpeechTransformer
+from regard.models.llama import Llama as Llama
+from regard.models.matching.decomposable import Decomposable as Decomposable
+from regard.models.matching.deep_attention_matching import DeepAttentionMatching as DeepAttentionMatching
+from regard.models.matching.esim import ESIM as ESIM
+from regard.models.memory.ntm import NTM as NTM
+from regard.models.mlp import MLP as MLP
+from regard.models.ram import RAM as RAM
+from regard.models.reading.bidaf import BiDAF as BiDAF
+from regard.models.reading.memn2n import MemN2N as MemN2N
+from regard.models.recurrent_language_model import RecurrentLanguageModel as RecurrentLanguageModel
+from regard.models.responding.flat import FlatResponder as FlatResponder
+from regard.models.responding.hran import HRAN as HRAN
+from regard.models.row_reader import RowReader as RowReader
+from regard.models.sagan import SelfAttentionGAN as SelfAttentionGAN
+from regard.models.self_attentive import SelfAttentive as SelfAttentive
+from regard.models.seq2seq import Seq2Seq as Seq2Seq
+from regard.models.show_attend_tell.model import ShowAttendTell as ShowAttendTell
+from regard.models.tagger import (
+    RecurrentTagger as RecurrentTagger,
+    TransformerTagger as TransformerTagger,
+    WindowTagger as WindowTagger,
+)
+from regard.models.tracking.slot_tracker import RecurrentSlotTracker as RecurrentSlotTracker
+from regard.models.transfer.classifier import EncoderClassifier as EncoderClassifier
+from regard.models.transfer.slot_tracker import EncoderSlotTracker as EncoderSlotTracker
+from regard.models.transfer.tagger import EncoderTagger as EncoderTagger
+from regard.models.transformer import Transformer as Transformer
+from regard.models.transformer_xl import TransformerXL as TransformerXL
+from regard.models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 
 TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM]] = {
     "seq2seq": Seq2Seq,
@@ -92,52 +96,3 @@ MODELS: dict[str, type[nn.Module]] = {
     "slot-tracker": RecurrentSlotTracker,
     "encoder-slot-tracker": EncoderSlotTracker,
 }
-
-__all__ = [
-    "Agent",
-    "BERT",
-    "ESIM",
-    "GPT2",
-    "HRAN",
-    "LANGUAGE_MODELS",
-    "MODELS",
-    "NTM",
-    "RAM",
-    "RecurrentTagger",
-    "TRANSLATORS",
-    "BERTClassifier",
-    "BERTMaskedLM",
-    "BagOfWords",
-    "BiDAF",
-    "ClipAttention",
-    "ClipCell",
-    "ClipConvNet",
-    "ConvCaptioner",
-    "ConvNet",
-    "ConvSeq2Seq",
-    "EncoderClassifier",
-    "EncoderSlotTracker",
-    "EncoderTagger",
-    "Decomposable",
-    "DeepAttentionMatching",
-    "FlatResponder",
-    "HierarchicalAttention",
-    "ListenAttendSpell",
-    "Llama",
-    "MemN2N",
-    "RecurrentLanguageModel",
-    "RecurrentSlotTracker",
-    "RowReader",
-    "SelfAttentionGAN",
-    "SelfAttentive",
-    "Seq2Seq",
-    "ShowAttendTell",
-    "SpaceTimeEncoder",
-    "SpeechTransformer",
-    "Transformer",
-    "TransformerTagger",
-    "TransformerXL",
-    "ViT",
-    "ViTClassifier",
-    "WindowTagger",
-]

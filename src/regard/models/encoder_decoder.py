@@ -65,6 +65,12 @@ class EncoderDecoder(nn.Module, ABC):
         return self.logits(self.teacher_force(source, lengths, target).states)
 
 
+def init_embedding(table: nn.Embedding) -> None:
+    """N(0, 1/d), zeros for the padding."""
+    nn.init.normal_(table.weight, std=table.embedding_dim**-0.5)
+    nn.init.zeros_(table.weight[table.padding_idx].data)
+
+
 TIED = ("none", "target", "all")
 
 
@@ -84,8 +90,7 @@ def embeddings(
     source = target if tied == "all" else nn.Embedding(source_size, width, padding_idx=padding)
     output = nn.Linear(width, target_size)
     for table in (source, target):
-        nn.init.normal_(table.weight, std=width**-0.5)
-        nn.init.zeros_(table.weight[padding].data)
+        init_embedding(table)
     nn.init.zeros_(output.bias)
     if tied == "none":
         nn.init.normal_(output.weight, std=width**-0.5)

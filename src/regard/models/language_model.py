@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import Segment
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.mask import Documents, Mask
+from regard.attn.terms.mask import Documents
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalStack, CausalState, Memory
 from regard.layers.transformer import EncoderLayer, FeedForward, GatedFeedForward
@@ -110,23 +110,18 @@ class TransformerLanguageModel(LanguageModel):
         need: Need = NOTHING,
         *,
         documents: Tensor | None = None,
-        mask: Mask | None = None,
-        positions: Tensor | None = None,
     ) -> LanguageModelOutput:
-        """`mask` and `positions` are for packed texts: Documents, and positions "b t" that start anew in each, as
-        `documents` computes them.
-        """
-        if documents is not None and mask is None:
-            t, m = tokens.shape[1], memory_length(memory)
-            mask = document_mask(documents, t, m)
+        t, mask, positions = tokens.shape[1], None, None
+        if documents is not None:
+            mask = document_mask(documents, t, memory_length(memory))
             if mask is not None and not (self.stack.memory or memory):
                 positions = positions_in_documents(documents[:, -t:])
-        here = torch.arange(tokens.shape[1], device=tokens.device) if positions is None else positions
-        x = self.embed(tokens, here)
+        x = self.embed(tokens, torch.arange(t, device=tokens.device) if positions is None else positions)
         return LanguageModelOutput(*self.stack(x, memory, mask=mask, positions=positions, need=need))
 
     def init_state(self, tokens: Tensor, lengths: Tensor | None = None) -> CausalState:
-        return self.stack.init_state(self.embed(tokens, torch.arange(tokens.shape[1], device=tokens.device)), lengths)
+        x = self.embed(tokens, torch.arange(tokens.shape[1], device=tokens.device))
+        return self.stack.read_prompt(x, lengths)[1]
 
     def step(self, tokens: Tensor, state: CausalState) -> Step:
         positions = state.next_position.expand(*state.next_position.shape[:-1], tokens.shape[1])

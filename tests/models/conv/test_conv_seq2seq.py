@@ -11,8 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from regard import MECHANISMS, record
 from regard.attn.call import Need
-from regard.layers.conv.gated_convolution import GatedConvolution
-from regard.layers.conv.weight_norm import WeightNormLinear
+from regard.layers.conv.gated_convolution import GatedConvolution, WeightNormLinear
 from regard.models import ConvSeq2Seq
 
 pytestmark = pytest.mark.usefixtures("float64")

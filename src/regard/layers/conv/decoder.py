@@ -14,8 +14,7 @@ from regard.attn.catalogue import MECHANISMS, Factory
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.position import LearnedPositions, Sinusoidal
 from regard.common import checks
-from regard.layers.conv.gated_convolution import HALF, GatedConvolution
-from regard.layers.conv.weight_norm import WeightNormLinear
+from regard.layers.conv.gated_convolution import HALF, GatedConvolution, WeightNormLinear
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.rnn.stepwise_attention import IncompatibleAttention, StepwiseAttention, map_tensors
 

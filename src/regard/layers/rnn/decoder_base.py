@@ -38,6 +38,16 @@ def join_attended(steps: Sequence[Attended]) -> Attended:  # "b 1 …" each -> "
     return Attended(out, join("weights"), join("log_prob"), entropy=join("entropy"))
 
 
+def hypothesis_rows(index: Tensor, count: int) -> Tensor:  # "b n2" -> "b·n2"
+    """The rows of the hypotheses index[i, j] of each sentence, all of which have `count` rows."""
+    return (count * torch.arange(len(index), device=index.device).unsqueeze(-1) + index).flatten()
+
+
+def sentence_rows(index: Tensor, count: int) -> Tensor:  # "b2" -> "b2·count"
+    """The rows of these sentences, each of which has `count`."""
+    return (count * index.unsqueeze(-1) + torch.arange(count, device=index.device)).flatten()
+
+
 @dataclass(frozen=True, eq=False)
 class RecurrentState:
     """The state of n hypotheses for each of b sentences. The source is stored once per sentence."""
@@ -53,18 +63,15 @@ class RecurrentState:
 
     def reorder(self, index: Tensor) -> "RecurrentState":  # "b n2"
         """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
-        first_slots = self.count * torch.arange(len(index), device=index.device).unsqueeze(-1)
         sentences = torch.arange(len(index), device=index.device).unsqueeze(-1)
         attention_state = map_tensors(self.attention_state, lambda part: part[sentences, index])
-        return replace(
-            self._rows((first_slots + index).flatten()), attention_state=attention_state, count=index.shape[1]
-        )
+        rows = self._rows(hypothesis_rows(index, self.count))
+        return replace(rows, attention_state=attention_state, count=index.shape[1])
 
     def select_sentences(self, index: Tensor) -> "RecurrentState":  # "b2"
         """The state of these sentences only."""
-        slots = torch.arange(self.count, device=index.device)
         return replace(
-            self._rows((self.count * index.unsqueeze(-1) + slots).flatten()),
+            self._rows(sentence_rows(index, self.count)),
             lengths=self.lengths[index],
             memory=None if self.memory is None else self.memory.reorder(index),
             context=None if self.context is None else self.context[index],

@@ -11,9 +11,10 @@ from regard.attn.terms.position import Sinusoidal
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.conv.decoder import ConvolutionalDecoder, ConvSource, add_positions
-from regard.layers.conv.weight_norm import WeightNormLinear
+from regard.layers.conv.gated_convolution import WeightNormLinear
 from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.models.encoder_decoder import init_embedding
 from regard.models.show_attend_tell.encoder import annotation_vectors, annotation_width
 from regard.models.show_attend_tell.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 
@@ -56,8 +57,7 @@ class ConvCaptioner(ImageCaptioner):
         self.encoder_gradient = 1 / (2 * layers) if encoder_gradient is None else encoder_gradient
         self.output = nn.Linear(width, vocabulary)
         self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))
-        nn.init.normal_(self.embedding.weight, std=width**-0.5)
-        nn.init.zeros_(self.embedding.weight[padding].data)
+        init_embedding(self.embedding)
 
     def encode(self, images: Tensor) -> tuple[ConvSource, Grid | None]:  # "b …"
         a, grid = annotation_vectors(self.encoder(images), self.annotation_dim)

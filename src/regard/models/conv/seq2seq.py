@@ -11,8 +11,7 @@ from regard.attn.terms.position import LearnedPositions, Sinusoidal
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.conv.decoder import ConvolutionalDecoder, ConvSource, ConvState, add_positions
-from regard.layers.conv.gated_convolution import HALF, GatedConvolution
-from regard.layers.conv.weight_norm import WeightNormLinear
+from regard.layers.conv.gated_convolution import HALF, GatedConvolution, WeightNormLinear
 from regard.layers.dropout import Dropout
 from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.decoder_base import DecoderOutput

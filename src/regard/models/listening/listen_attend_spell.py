@@ -13,7 +13,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.rnn.decoder_base import AttentionDecoder
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.pyramid import Pyramid
-from regard.models.encoder_decoder import RecurrentEncoderDecoder, build_decoder
+from regard.models.encoder_decoder import RecurrentEncoderDecoder, build_decoder, init_embedding
 
 
 def _stopping(query: int, key: int, chunk: bool = False) -> Monotonic:
@@ -65,8 +65,7 @@ class ListenAttendSpell(RecurrentEncoderDecoder):
             frame_dim, encoder_hidden, layers=pyramid, cell=cell, bidirectional=not online, dropout=dropout
         )
         self.target = nn.Embedding(vocabulary, width, padding_idx=padding)
-        nn.init.normal_(self.target.weight, std=width**-0.5)
-        nn.init.zeros_(self.target.weight[padding].data)
+        init_embedding(self.target)
         self.decoder = build_decoder(
             "bahdanau",
             _ATTENTIONS.get(attention, attention) if isinstance(attention, str) else attention,

@@ -16,7 +16,7 @@ from regard.layers.hooks import is_plain_linear
 from regard.layers.memory.feed_forward_controller import FeedForwardController
 from regard.layers.memory.heads import MemoryHeads, WrittenMemory
 from regard.layers.rnn.cells import States
-from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.layers.rnn.decoder_base import DecoderOutput, hypothesis_rows, sentence_rows
 from regard.layers.rnn.deferred_linear import DeferredGradLinear
 from regard.layers.rnn.packing import check_one_per_row, checked_lengths
 from regard.layers.rnn.stack import Stack
@@ -48,16 +48,13 @@ class NTMState:
 
     def reorder(self, index: Tensor) -> "NTMState":  # "b n2"
         """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
-        first_slots = self.count * torch.arange(len(index), device=index.device).unsqueeze(-1)
-        return replace(self.select((first_slots + index).flatten()), count=index.shape[1])
+        return replace(self._rows(hypothesis_rows(index, self.count)), count=index.shape[1])
 
     def select_sentences(self, index: Tensor) -> "NTMState":  # "b2"
         """The state of these sentences only."""
-        slots = torch.arange(self.count, device=index.device)
-        return self.select((self.count * index.unsqueeze(-1) + slots).flatten())
+        return self._rows(sentence_rows(index, self.count))
 
-    def select(self, rows: Tensor) -> "NTMState":
-        """The state of these hypotheses of all sentences."""
+    def _rows(self, rows: Tensor) -> "NTMState":
         cells, memory = map_tensors((self.cells, self.memory), lambda part: part.index_select(0, rows))
         return replace(self, cells=cells, memory=memory)
 

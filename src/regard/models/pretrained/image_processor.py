@@ -1,8 +1,7 @@
 """preprocessor_config.json of released models of images: the size, the filter and the numbers that they read."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -67,10 +66,11 @@ def load_image_processor(config: CheckpointConfig, image: tuple[int, int], chann
     resample = values.get("resample", 2)
     if not isinstance(resample, int) or resample not in _RESAMPLING:
         raise ValueError(f"{path} has resample={resample!r}, and the filters are {_RESAMPLING}; correct it")
-    scale = 255 * _number(values, "rescale_factor", 1 / 255, path) if values.get("do_rescale", True) else 255.0
+    entries = CheckpointConfig(config.folder, values, PROCESSOR)
+    scale = 255 * entries.number("rescale_factor", 1 / 255) if values.get("do_rescale", True) else 255.0
     normalizes = values.get("do_normalize", True)
-    mean = _channels(values, "image_mean", channels, path) if normalizes else (0.0,) * channels
-    std = _channels(values, "image_std", channels, path) if normalizes else (1.0,) * channels
+    mean = _channels(entries, "image_mean", channels) if normalizes else (0.0,) * channels
+    std = _channels(entries, "image_std", channels) if normalizes else (1.0,) * channels
     if 0.0 in std:
         raise ValueError(f"{path} has image_std={values['image_std']!r}, and none of it may be 0; correct it")
     return ImageProcessor(_RESAMPLING[resample], scale, mean, std)
@@ -81,16 +81,12 @@ def _size(value: Any) -> tuple[Any, Any]:
     return (value.get("height"), value.get("width")) if isinstance(value, dict) else (value, value)
 
 
-def _number(values: dict[str, Any], key: str, default: float, path: object) -> float:
-    value = values.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{key} of {path} must be a number, got {value!r}; correct it")
-    return float(value)
-
-
-def _channels(values: dict[str, Any], key: str, channels: int, path: object) -> tuple[float, ...]:
+def _channels(entries: CheckpointConfig, key: str, channels: int) -> tuple[float, ...]:
     """One number per channel."""
-    found = values.get(key)
-    if not isinstance(found, list) or len(found) != channels:
-        raise ValueError(f"{key} of {path} must be {channels} numbers, one per channel, got {found!r}; correct it")
-    return tuple(_number({key: value}, key, 0.0, path) for value in found)
+    values = entries.values.get(key)
+    if not isinstance(values, list) or len(values) != channels:
+        raise ValueError(
+            f"{key} of {entries.folder / PROCESSOR} must be {channels} numbers, one per channel, got {values!r}; "
+            "correct it"
+        )
+    return tuple(replace(entries, values={key: value}).number(key) for value in values)

@@ -17,7 +17,7 @@ from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
 from regard.layers.query_pooling import POSITIONAL
 from regard.layers.rnn.cells import States
-from regard.layers.rnn.decoder_base import DecoderOutput
+from regard.layers.rnn.decoder_base import DecoderOutput, hypothesis_rows, sentence_rows
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.stack import Bridge, Stack
@@ -38,27 +38,21 @@ class HRANState:
 
     def reorder(self, index: Tensor) -> "HRANState":  # "b n2"
         """Slot j of dialogue i continues the hypothesis of slot index[i, j]."""
-        first_slots = self.count * torch.arange(len(index), device=index.device).unsqueeze(-1)
-        return replace(self, cells=_select(self.cells, (first_slots + index).flatten()), count=index.shape[1])
+        return replace(self, cells=_select(self.cells, hypothesis_rows(index, self.count)), count=index.shape[1])
 
     def select_sentences(self, index: Tensor) -> "HRANState":  # "b2"
         """The state of these dialogues only."""
         return replace(
             self,
-            memory=self.memory.reorder(_rows_of(index, self.word_lengths.shape[1])),
+            memory=self.memory.reorder(sentence_rows(index, self.word_lengths.shape[1])),
             word_lengths=self.word_lengths[index],
             turn_counts=self.turn_counts[index],
-            cells=_select(self.cells, _rows_of(index, self.count)),
+            cells=_select(self.cells, sentence_rows(index, self.count)),
         )
 
 
 def _select(cells: States, rows: Tensor) -> States:
     return tuple(tuple(part.index_select(0, rows) for part in layer) for layer in cells)
-
-
-def _rows_of(index: Tensor, count: int) -> Tensor:  # "b2" -> "b2·count"
-    """The rows of these dialogues, each of which has `count`."""
-    return (count * index.unsqueeze(-1) + torch.arange(count, device=index.device)).flatten()
 
 
 class _NewestFirst(NamedTuple):

@@ -20,6 +20,7 @@ from regard.layers.rnn.decoder_base import AttentionDecoder, DecoderOutput, Deco
 from regard.layers.rnn.distinct_tokens import DistinctTokens
 from regard.layers.rnn.encoder import EncoderOutput
 from regard.layers.rnn.stack import Bridge, Stack
+from regard.models.encoder_decoder import init_embedding
 from regard.models.show_attend_tell.encoder import annotation_vectors, annotation_width
 from regard.models.show_attend_tell.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 
@@ -164,8 +165,7 @@ class ShowAttendTell(ImageCaptioner):
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, vocabulary)
         self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))
-        nn.init.normal_(self.embedding.weight, std=width**-0.5)
-        nn.init.zeros_(self.embedding.weight[padding].data)
+        init_embedding(self.embedding)
 
     def encode(self, images: Tensor) -> tuple[EncoderOutput, Tensor, Grid | None]:  # "b …" -> "b n d", "b"
         """The annotation vectors with their mean, their number per image, and their grid."""

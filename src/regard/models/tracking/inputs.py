@@ -1,6 +1,6 @@
 """The tensors of turns that a tracker reads."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,8 @@ class TurnWords(NamedTuple):
     topics: Tensor  # "n t m", 1 where a word is part of name m, or of a value of that slot
 
     def to(self, device: torch.device) -> "TurnWords":
-        return TurnWords(self.words.to(device), self.lengths.to(device), self.topics.to(device))
+        parts: tuple[Any, ...] = self
+        return TurnWords(*(part.to(device) for part in parts))
 
 
 class ActInputs(NamedTuple):
@@ -54,13 +55,5 @@ class TrackingInputs(NamedTuple):
     names: Tensor  # "k", the number of a topic's name: a slot that can be asked for is two topics with one name
 
     def to(self, device: torch.device) -> "TrackingInputs":
-        return TrackingInputs(
-            self.user.to(device),
-            self.system.to(device),
-            self.mentions.to(device),
-            self.acts.to(device),
-            self.numbers.to(device),
-            self.phrases.to(device),
-            self.topics.to(device),
-            self.names.to(device),
-        )
+        parts: tuple[Any, ...] = self
+        return TrackingInputs(*(part.to(device) for part in parts))
