@@ -10,7 +10,6 @@ from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
-from regard.decoding.beam import beam
 from regard.kernels import native_library
 from regard.layers import native_decoder
 from regard.models import transformer
@@ -192,21 +191,6 @@ def test_lengths_beyond_the_source_are_its_length(monkeypatch: pytest.MonkeyPatc
         got = model.step(tokens, state).logits
         monkeypatch.setattr(transformer, "native_step", lambda *_: None)
         torch.testing.assert_close(got, model.step(tokens, state).logits, rtol=1e-5, atol=1e-5)
-
-
-@here
-def test_beam_search_finds_the_same_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make()
-    with torch.no_grad():
-        model.output.weight.normal_(std=1.0)
-    torch.manual_seed(2)
-    state = start(model, 9)
-    limits = torch.arange(9) + 3
-    found = beam(model, state, bos=1, eos=2, limits=limits, size=4, nbest=3)
-    monkeypatch.setattr(transformer, "native_step", lambda *_: None)
-    assert [[h.tokens for h in some] for some in beam(model, state, bos=1, eos=2, limits=limits, size=4, nbest=3)] == [
-        [h.tokens for h in some] for some in found
-    ]
 
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm(24, elementwise_affine=False), nn.LayerNorm(24, bias=False)], ids=str)

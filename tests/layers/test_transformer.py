@@ -180,14 +180,6 @@ def test_gradients_are_those_of_the_output(norm: str) -> None:
     assert torch.autograd.gradcheck(run, (x.requires_grad_(), source.requires_grad_()))
 
 
-def test_the_input_is_not_mutated() -> None:
-    layer, x, source = decoder("post", dropout=0.1), torch.randn(B, T, D).double(), torch.randn(B, S, D).double()
-    before = x.clone(), source.clone()
-    layer(x, source, mask=Causal(), source_mask=None)
-    assert torch.equal(x, before[0])
-    assert torch.equal(source, before[1])
-
-
 def test_what_is_wrong_is_told() -> None:
     layer, x = encoder(), torch.randn(B, T, D).double()
     with pytest.raises(ValueError, match=r"cache=KVCache\(.*\) is only read and extended with use_cache=True"):

@@ -9,7 +9,6 @@ from tests.for_each import for_each
 from tests.models.cases import HEADS
 from torch import Tensor, nn
 
-import regard
 from regard import Documents, Lengths
 from regard.layers.position_choices import POSITIONS
 from regard.models import BERT, BERTClassifier, BERTMaskedLM
@@ -116,13 +115,6 @@ def test_state_dict_deepcopy_and_dropout() -> None:
     assert torch.equal(fresh(tokens), want)
     dropped = built(dropout=0.5)
     assert not torch.equal(dropped(tokens), dropped(tokens))
-
-
-def test_a_recording_sees_every_layer() -> None:
-    model, tokens = built().eval(), texts()
-    with regard.record(model) as recording:
-        model(tokens)
-    assert len(recording) == 2
 
 
 def test_what_is_wrong_is_told() -> None:

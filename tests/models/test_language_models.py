@@ -10,10 +10,8 @@ from tests.models.language_model_cases import ALL, RECURRENT, WITH_MEMORY, B, T,
 from torch import Tensor
 
 from regard.attn.call import Need
-from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
 from regard.decoding.prompts import prompt_batch
-from regard.decoding.sampling import sample
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -71,28 +69,6 @@ def test_hypotheses_of_ragged_prompts_are_texts_of_their_own(name: str) -> None:
         said = [[list(said[row][slot]) for slot in slots] for row in stay]
         tokens = torch.randint(0, V, (len(stay), len(slots)), generator=chance)
         said = [[[*text, int(tokens[r, s])] for s, text in enumerate(texts)] for r, texts in enumerate(said)]
-
-
-@some
-@torch.no_grad()
-def test_searches_over_ragged_prompts_equal_single_calls(name: str) -> None:
-    model = built(ALL[name]).eval()
-    limits, chance = torch.tensor([9, 4, 12]), torch.rand(3, 2, 12)
-
-    def search(rows: list[int]) -> list[object]:
-        prompts = prompt_batch([PROMPTS[row] for row in rows])
-        by = {"bos": prompts.last, "eos": EOS, "limits": limits[rows]}
-        state = model.init_state(prompts.tokens, prompts.lengths)
-        results = (
-            [[hypothesis] for hypothesis in greedy(model, state, **by)],
-            beam(model, state, size=3, nbest=2, **by),
-            sample(model, state, count=2, chance=chance[rows], top_k=5, **by),
-        )
-        return [[[one.tokens for one in hypotheses] for hypotheses in found] for found in results]
-
-    together = search([0, 1, 2])
-    for row in range(3):
-        assert [[found[row]] for found in together] == search([row])
 
 
 @with_memory

@@ -27,7 +27,8 @@ LENGTHS = torch.tensor([4, 7, 1])
 
 STEPWISE = sorted(name for name, module in MODULES.items() if hasattr(module, "project_kv"))
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
-ALL = [("fixed", ""), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
+BLIND = {"fixed": FixedContext, "initial": InitialState, "per-position": PerPosition}
+ALL = [*((decoder, "") for decoder in BLIND), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
 every = for_each(("kind", "name"), ALL, ids=lambda part: part or "-", share=0.5)
 
 
@@ -39,8 +40,8 @@ def built(kind: str, name: str, layers: int = 1, cell: str = "gru", dropout: flo
     torch.manual_seed(1)
     hidden, source = dims(name)
     sizes = {"layers": layers, "cell": cell, "dropout": dropout, "out_features": R}
-    if kind == "fixed":
-        return FixedContext(D, source, hidden, **sizes)
+    if kind in BLIND:
+        return BLIND[kind](D, source, hidden, **sizes)
     if kind == "bahdanau":
         made: RecurrentDecoder = Bahdanau(D, source, hidden, attention=MECHANISMS[name], **sizes)
     else:
@@ -93,7 +94,7 @@ def stepped(decoder: RecurrentDecoder, g: Given, weights: bool) -> tuple[Tensor,
 @every
 def test_one_step_at_a_time_is_all_at_once(kind: str, name: str) -> None:
     decoder, g = built(kind, name).eval(), given(name)
-    seen = kind != "fixed"
+    seen = kind not in BLIND
     with torch.no_grad():
         taught = decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=seen))
         out, weights, _ = stepped(decoder, g, seen)
@@ -122,7 +123,7 @@ def test_hypotheses_picks_and_keeps_are_decodings_of_their_own(kind: str, name: 
     """Three hypotheses a sentence, picked anew at every step, sentences left out on the way: each is what it said."""
     decoder, g = built(kind, name, layers=2, cell="lstm").eval(), given(name)
     torch.manual_seed(3)
-    seen = kind != "fixed"
+    seen = kind not in BLIND
     state, rows = decoder.init_state(g.encoded, g.lengths), torch.arange(B)
     said = torch.zeros(B, 1, 0, D)  # what each hypothesis has said, "b n t d"
     with torch.no_grad():
@@ -172,7 +173,7 @@ def test_every_parameter_receives_a_gradient(kind: str, name: str) -> None:
             assert p.grad.abs().max() > 1e-9, key
 
 
-@pytest.mark.parametrize("kind", ["fixed", *ATTENDING])
+@pytest.mark.parametrize("kind", [*BLIND, *ATTENDING])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_gradients_are_those_of_the_states(kind: str, cell: str) -> None:
     name = "additive"
@@ -196,7 +197,7 @@ def test_gradients_are_those_of_the_states(kind: str, cell: str) -> None:
     assert torch.autograd.gradcheck(run, (*inputs, *parameters.values()), fast_mode=True)
 
 
-@pytest.mark.parametrize("kind", ["fixed", *ATTENDING])
+@pytest.mark.parametrize("kind", [*BLIND, *ATTENDING])
 def test_state_dict_and_deepcopy_round_trip(kind: str) -> None:
     name = "location-sensitive"
     decoder, g = built(kind, name).eval(), given(name)
@@ -222,7 +223,7 @@ def test_hard_attention_draws_while_it_trains_and_settles_after(kind: str) -> No
     assert torch.equal(states(), states())
 
 
-@pytest.mark.parametrize("kind", ["fixed", *ATTENDING])
+@pytest.mark.parametrize("kind", [*BLIND, *ATTENDING])
 def test_a_step_leaves_its_state_as_it_was(kind: str) -> None:
     """A state is a value: two ways may go on from it."""
     decoder, g = built(kind, "location-sensitive").eval(), given("location-sensitive")
@@ -236,11 +237,14 @@ def test_a_step_leaves_its_state_as_it_was(kind: str) -> None:
 
 def test_what_is_wrong_is_told() -> None:
     g = given("")
-    fixed = built("fixed", "")
-    with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
-        fixed.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True))
-    with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='bahdanau'"):
-        fixed.step(words(g.y[:, :1]), fixed.init_state(g.encoded, g.lengths), weights=True)
+    for kind in BLIND:
+        decoder = built(kind, "")
+        for act in (
+            lambda decoder=decoder: decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True)),
+            lambda decoder=decoder: decoder.step(words(g.y[:, :1]), decoder.init_state(g.encoded, g.lengths), True),
+        ):
+            with pytest.raises(ValueError, match="decoder without attention has no weights; build it with decoder='ba"):
+                act()
     for kind in ATTENDING:
         with pytest.raises(
             ValueError, match="DynamicCoAttention needs all queries together, but a decoder has one at a time"
@@ -333,16 +337,18 @@ def test_luong_as_the_paper_has_it(feeding: bool) -> None:
             torch.testing.assert_close(taught.states[b, t].tolist(), tilde)
 
 
-def test_fixed_as_the_paper_has_it() -> None:
-    """Cho et al. 2014: the last state of the encoder goes into every step."""
-    decoder, g = stirred(built("fixed", "")), given("")
+@pytest.mark.parametrize("kind", ["fixed", "initial"])
+def test_decoders_of_a_summary_as_their_papers_have_them(kind: str) -> None:
+    """The last state of the encoder goes into every step (Cho et al. 2014), or into the first state alone."""
+    decoder, g = stirred(built(kind, "")), given("")
     taught = decoder.teacher_force(g.y, g.encoded, g.lengths)
     for b in range(B):
         c, bridge = g.encoded.summary[b].tolist(), decoder.bridge.linear
         s = [math.tanh(x) for x in add(times(bridge.weight, c), bridge.bias.tolist())]
+        fed = c if kind == "fixed" else []
         for t in range(T):
-            s = gru(decoder.stack.rnn, g.y[b, t].tolist() + c, s)
-            read = [math.tanh(x) for x in add(times(decoder.readout.weight, s + c), decoder.readout.bias.tolist())]
+            s = gru(decoder.stack.rnn, g.y[b, t].tolist() + fed, s)
+            read = [math.tanh(x) for x in add(times(decoder.readout.weight, s + fed), decoder.readout.bias.tolist())]
             torch.testing.assert_close(taught.states[b, t].tolist(), read)
 
 
@@ -458,76 +464,14 @@ def test_a_source_is_searched_for_nan_once(name: str, monkeypatch: pytest.Monkey
     assert len(looks) == 1
 
 
-def plain(kind: str, cell: str = "gru") -> RecurrentDecoder:
-    torch.manual_seed(1)
-    decoder = {"initial": InitialState, "per-position": PerPosition}[kind]
-    return decoder(D, K, H, layers=1, cell=cell, dropout=0.0, out_features=R)
-
-
-def test_initial_is_the_formula() -> None:
-    """s_0 = tanh(W c); s_t = tanh(W y + U s + b) of the plain cell; r_t = tanh(W s_t); by loops."""
-    decoder, g = plain("initial", "rnn"), given("")
-    got = decoder.teacher_force(g.y, g.encoded, g.lengths).states
-    rnn, read = decoder.stack.rnn, decoder.readout
-    bias = rnn.bias_ih_l0 + rnn.bias_hh_l0
-    for b in range(B):
-        s = [
-            math.tanh(sum(w * c for w, c in zip(row, g.encoded.summary[b].tolist(), strict=True)) + first)
-            for row, first in zip(
-                decoder.bridge.linear.weight.tolist(), decoder.bridge.linear.bias.tolist(), strict=True
-            )
-        ]
-        for t in range(T):
-            y = g.y[b, t].tolist()
-            s = [
-                math.tanh(
-                    sum(rnn.weight_ih_l0[h, d].item() * y[d] for d in range(D))
-                    + sum(rnn.weight_hh_l0[h, n].item() * s[n] for n in range(H))
-                    + bias[h].item()
-                )
-                for h in range(H)
-            ]
-            want = [
-                math.tanh(sum(read.weight[r, h].item() * s[h] for h in range(H)) + read.bias[r].item())
-                for r in range(R)
-            ]
-            torch.testing.assert_close(got[b, t], torch.tensor(want), rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("length", [2, T, S + 4])
 def test_per_position_is_the_formula(length: int) -> None:
     """r_t = tanh(W h_t + b), with h_t = 0 behind the source, whichever side is longer."""
-    decoder, g = plain("per-position"), given("")
+    decoder, g = built("per-position", ""), given("")
     y, read = torch.randn(B, length, D), decoder.readout
     got = decoder.teacher_force(y, g.encoded, g.lengths).states
     for b in range(B):
         for t in range(length):
             h = g.encoded.outputs[b, t].tolist() if t < S else [0.0] * K
-            want = [
-                math.tanh(sum(w * x for w, x in zip(read.weight[r].tolist(), h, strict=True)) + read.bias[r].item())
-                for r in range(R)
-            ]
-            torch.testing.assert_close(got[b, t], torch.tensor(want), rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", ["initial", "per-position"])
-def test_plain_decoders_step_by_step_and_their_gradients(kind: str) -> None:
-    decoder, g = plain(kind, "rnn"), given("")
-    with torch.no_grad():
-        out, _, state = stepped(decoder, g, False)
-        torch.testing.assert_close(out, decoder.teacher_force(g.y, g.encoded, g.lengths).states, rtol=0, atol=1e-10)
-        # two hypotheses of every sentence, then the sentences in another order
-        both = state.reorder(torch.zeros(B, 2, dtype=torch.long)).select_sentences(torch.tensor([2, 0]))
-        assert decoder.step(words(g.y[[2, 0], :2]), both).out.shape == (2, 2, R)
-    for act in (
-        lambda: decoder.teacher_force(g.y, g.encoded, g.lengths, Need(weights=True)),
-        lambda: decoder.step(words(g.y[:, :1]), decoder.init_state(g.encoded, g.lengths), weights=True),
-    ):
-        with pytest.raises(ValueError, match="a decoder without attention has no weights"):
-            act()
-    outputs, summary = (t[:1].clone().requires_grad_() for t in g.encoded)
-
-    def run(outputs: Tensor, summary: Tensor) -> Tensor:
-        return decoder.teacher_force(g.y[:1, :3], EncoderOutput(outputs, summary), g.lengths[:1]).states
-
-    assert torch.autograd.gradcheck(run, (outputs, summary))
+            want = [math.tanh(x) for x in add(times(read.weight, h), read.bias.tolist())]
+            torch.testing.assert_close(got[b, t].tolist(), want)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.layers.rnn.deferred_linear import DeferredGradLinear
@@ -12,6 +13,9 @@ from regard.layers.rnn.deferred_linear import DeferredGradLinear
 B, D, E, T = 3, 5, 7, 4
 
 Product = Callable[[Tensor], Tensor]
+Loss = Callable[
+    [Callable[[Tensor], Product], Tensor, Tensor], Tensor
+]  # of DeferredGradLinear or F.linear, matrix, input
 
 
 def weights() -> tuple[Tensor, Tensor]:
@@ -35,66 +39,31 @@ def same(got: tuple[Tensor, ...], want: tuple[Tensor, ...]) -> None:
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("steps", [1, 2, T])
-def test_a_loop(steps: int) -> None:
+def with_an_unused_product(product: Product, x: Tensor) -> Tensor:
+    product(x)
+    return product(x)
+
+
+LOSSES: dict[str, Loss] = {
+    "one step": lambda make, weight, x: loop(make(weight), x, 1).square().sum(),
+    "a loop": lambda make, weight, x: loop(make(weight), x).square().sum(),
+    "columns of a matrix": lambda make, weight, x: make(weight[:, 2:])(x[:, 2:]).square().sum(),
+    "a matrix that is also used elsewhere": lambda make, weight, x: loop(make(weight), x).sum() + weight.square().sum(),
+    "a product that no loss depends on": lambda make, weight, x: with_an_unused_product(make(weight), x).square().sum(),
+}
+
+
+@for_each("name", LOSSES)
+def test_values_and_gradients_are_those_of_linear(name: str) -> None:
+    """Also where the matrix alone, or the input alone, has a gradient, and where nothing has one."""
     weight, x = weights()
-    got, want = loop(DeferredGradLinear(weight), x, steps), loop(plain(weight), x, steps)
-    same((got,), (want,))
-    way = torch.randn_like(got)
-    same(torch.autograd.grad(got, [weight, x], way), torch.autograd.grad(want, [weight, x], way))
-
-
-def test_gradcheck() -> None:
-    assert torch.autograd.gradcheck(lambda w, x: loop(DeferredGradLinear(w), x, 2), weights())
-
-
-def test_a_part_of_a_matrix() -> None:
-    """As a decoder uses it: the columns of what is fed."""
-    _, x = weights()
-    wide = torch.randn(D, E + 2, dtype=torch.float64, requires_grad=True)
-    got, want = loop(DeferredGradLinear(wide[:, 2:]), x), loop(plain(wide[:, 2:]), x)
-    same(torch.autograd.grad(got.sum(), [wide, x]), torch.autograd.grad(want.sum(), [wide, x]))
-
-
-def test_a_matrix_that_is_also_used_elsewhere() -> None:
-    weight, x = weights()
-    repeated = DeferredGradLinear(weight)
-    got = loop(repeated, x).sum() + weight.square().sum() + repeated.weight.sum()
-    want = loop(plain(weight), x).sum() + weight.square().sum() + weight.sum()
-    same(torch.autograd.grad(got, [weight, x]), torch.autograd.grad(want, [weight, x]))
-
-
-def test_never_used() -> None:
-    weight, x = weights()
-    DeferredGradLinear(weight)
-    x.sum().backward()
-    assert weight.grad is None
-
-
-def test_nobody_asks_for_the_gradient_of_x() -> None:
-    weight, x = weights()
-    x = x.detach()
-    same(
-        torch.autograd.grad(DeferredGradLinear(weight)(x).square().sum(), [weight]),
-        torch.autograd.grad(F.linear(x, weight).square().sum(), [weight]),
-    )
-
-
-def test_nobody_asks_for_the_gradient_of_the_matrix() -> None:
-    weight, x = weights()
-    weight = weight.detach()
-    same(
-        torch.autograd.grad(loop(DeferredGradLinear(weight), x).sum(), [x]),
-        torch.autograd.grad(loop(plain(weight), x).sum(), [x]),
-    )
-
-
-def test_without_gradients() -> None:
-    weight, x = weights()
+    for inputs in ([weight, x], [weight], [x]):
+        w, y = (t if any(t is each for each in inputs) else t.detach() for t in (weight, x))
+        got, want = (LOSSES[name](make, w, y) for make in (DeferredGradLinear, plain))
+        same((got,), (want,))
+        same(torch.autograd.grad(got, inputs), torch.autograd.grad(want, inputs))
     with torch.no_grad():
-        got = loop(DeferredGradLinear(weight), x)
-    assert not got.requires_grad
-    same((got,), (loop(plain(weight), x).detach(),))
+        assert not LOSSES[name](DeferredGradLinear, weight, x).requires_grad
 
 
 def test_made_with_gradients_and_used_without_and_the_other_way_round() -> None:
@@ -106,13 +75,6 @@ def test_made_with_gradients_and_used_without_and_the_other_way_round() -> None:
     want = torch.autograd.grad(loop(plain(weight), x).sum(), [weight, x])
     same(torch.autograd.grad(loop(repeated, x).sum(), [weight, x]), want)
     same(torch.autograd.grad(loop(other, x).sum(), [weight, x]), want)
-
-
-def test_a_product_that_no_loss_depends_on() -> None:
-    weight, x = weights()
-    repeated = DeferredGradLinear(weight)
-    repeated(x)
-    same(torch.autograd.grad(repeated(x).sum(), [weight]), torch.autograd.grad(F.linear(x, weight).sum(), [weight]))
 
 
 def test_two_losses_apart() -> None:

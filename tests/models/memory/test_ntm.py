@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.layers.memory.test_heads import moved
-from tests.models.cases import NTMS, SOURCE, TARGET, T, built, given, ntm
+from tests.models.cases import NTMS, SOURCE, TARGET, T, built, given
 from torch import Tensor
 
 import regard
@@ -58,25 +58,6 @@ def test_the_equations(name: str) -> None:
     for n, length in enumerate(lengths.tolist()):
         want = plain_logits(model, source[n, :length], target[n])
         torch.testing.assert_close(got[n], want, rtol=1e-10, atol=1e-10)
-
-
-def test_gradients_go_through_all_steps_into_the_source() -> None:
-    model, (source, lengths, target) = built(ntm(controller="feed-forward")), given()
-    states = model.source(source).detach().requires_grad_()
-
-    def last_logit(x: Tensor) -> Tensor:
-        state = NTMState(model.controller.init_states(len(x)), model.heads.init_memory(len(x)))
-        *_, (_, state) = model._steps(x, state, lengths)
-        *_, (out, _) = model._steps(model._inputs(target[:, :2]), state)
-        return model.project(out)[:, :3]
-
-    (gradient,) = torch.autograd.grad(last_logit(states).sum(), states)
-    is_token = torch.arange(source.shape[1]) < lengths[:, None]
-    assert (gradient[is_token].abs().amax(-1) > 0).all()
-    assert not gradient[~is_token].any()
-    step = torch.randn_like(states) * 1e-6
-    difference = (last_logit(states + step) - last_logit(states - step)).sum() / 2
-    torch.testing.assert_close(difference, (gradient * step).sum(), rtol=1e-4, atol=1e-12)
 
 
 def test_the_token_before_is_read_only_where_it_is_asked_for() -> None:

@@ -90,20 +90,6 @@ def test_scores_are_log_p_by_length(tmp_path: Path) -> None:
     assert all(a[0].log_prob >= b[0].log_prob - 1e-6 for a, b in zip(best, other, strict=True))
 
 
-def test_more_sentences_than_hypotheses(tmp_path: Path) -> None:
-    _, loaded = marian(4, tmp_path)
-    state = loaded.model.init_state(tokens(4), LENGTHS)
-    with pytest.raises(ValueError, match="nbest must be at most size, got nbest=3 of size=2; try size=3"):
-        run_search(
-            loaded.model,
-            state,
-            NormalizedBeam(2, 3),
-            torch.full((4,), 3),
-            range(4),
-            **search_tokens(loaded.config)._asdict(),
-        )
-
-
 PROMPTS = [[3, 5, 1], [6], [1, 3, 3, 9, 4]]
 
 

@@ -10,10 +10,7 @@ from tests.for_each import for_each
 from tests.models.cases import HEADS
 from torch import Tensor
 
-from regard import MECHANISMS
 from regard.attn.call import Need
-from regard.decoding.beam import beam
-from regard.decoding.greedy import greedy
 from regard.layers.query_pooling import POSITIONAL
 from regard.models import GPT2, HRAN, FlatResponder, Llama, TransformerXL
 from regard.models.responding.responder import History, Responder
@@ -176,24 +173,6 @@ def test_hypotheses_are_answers_of_their_own(name: str) -> None:
 
 
 @some
-@torch.no_grad()
-def test_searches_equal_single_calls(name: str) -> None:
-    model, (history, _) = built(name), given()
-    limits = torch.tensor([9, 4, 6])
-
-    def search(some_rows: History, most: Tensor) -> list[object]:
-        state = model.init_state(some_rows)
-        return [
-            [[one.tokens] for one in greedy(model, state, bos=BOS, eos=EOS, limits=most)],
-            [[one.tokens for one in several] for several in beam(model, state, bos=BOS, eos=EOS, limits=most, size=3)],
-        ]
-
-    together = search(history, limits)
-    for n in range(B):
-        assert [[found[n]] for found in together] == search(row(history, n), limits[n : n + 1])
-
-
-@some
 def test_gradcheck_of_the_embeddings_and_every_parameter_has_a_gradient(name: str) -> None:
     model, (history, target) = built(name).train(), given()
     history, target = row(history, 1), target[1:2, :3]
@@ -268,21 +247,6 @@ def test_flat_is_a_language_model_on_the_joined_turns() -> None:
         text = [token for turn in turns for token in turn][:-1]
         alone = decoder(torch.tensor([[*text, *target[n].tolist()]]))[0, len(text) :]
         torch.testing.assert_close(model(history, target)[n], alone)
-
-
-def refuses(name: str) -> bool:
-    try:
-        HRAN(V, width=6, hidden=10, attention=name)
-    except ValueError:
-        return True
-    return False
-
-
-def test_every_mechanism_that_a_head_has_reads_a_dialogue() -> None:
-    """The others are refused; `test_the_reasons` reads why."""
-    read = [name for name in MECHANISMS if not refuses(name)]
-    assert {*READS} <= {*read}
-    assert not {*read} & POSITIONAL
 
 
 REFUSED = {
