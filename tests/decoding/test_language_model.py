@@ -1,11 +1,10 @@
-"""Greedy search, sampling and beams over a language model: a step and a state are enough, there is no source."""
+"""Searches over a language model: a step and a state are enough, there is no source."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from regard.decoding.greedy import greedy
-from regard.decoding.protocol import Hypothesis
 from regard.decoding.search import Beam, Greedy, Sampling, Search, run_search
 from regard.models import GPT2
 
@@ -20,28 +19,6 @@ def model() -> GPT2:
     model = GPT2(V, width=12, layers=2, heads=3, positions="rotary").double().eval()
     torch.nn.init.normal_(model.output.weight, std=0.4)
     return model
-
-
-def tokens_of(hypothesis: Hypothesis) -> list[int]:
-    return [*hypothesis.tokens, EOS] if hypothesis.finished else [*hypothesis.tokens]
-
-
-def log_prob(model: GPT2, prompt: Tensor, tokens: list[int]) -> float:  # "t"
-    """Σ log p of the tokens behind a prompt, all at once."""
-    whole = torch.cat([prompt, torch.tensor(tokens)])
-    log_p = model(whole[None, :-1])[0].log_softmax(-1)
-    return float(log_p[len(prompt) - 1 :].gather(1, torch.tensor(tokens).unsqueeze(1)).sum())
-
-
-@torch.no_grad()
-def test_greedy_search(model: GPT2) -> None:
-    found = greedy(model, model.init_state(PROMPT[:, :-1]), bos=PROMPT[:, -1], eos=EOS, limits=LIMITS)
-    for prompt, limit, hypothesis in zip(PROMPT, LIMITS.tolist(), found, strict=True):
-        tokens: list[int] = []
-        while len(tokens) < limit and EOS not in tokens:
-            tokens.append(int(model(torch.cat([prompt, torch.tensor(tokens, dtype=torch.long)])[None])[0, -1].argmax()))
-        assert tokens_of(hypothesis) == tokens
-        assert hypothesis.log_prob == pytest.approx(log_prob(model, prompt, tokens))
 
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(size=3, nbest=2), Sampling(count=2, seed=3)], ids=repr)

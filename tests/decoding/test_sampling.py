@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.decoding.toy import LIMITS, SENTENCES, Always, Toy, everything, go, said
+from tests.decoding.toy import LIMITS, SENTENCES, Toy, everything, go, said
 from tests.for_each import for_each
 
 from regard.decoding.greedy import greedy
@@ -71,14 +71,6 @@ def test_without_chance_a_sample_is_greedy(options: dict[str, Any]) -> None:
         assert founds == [want] * 3
 
 
-def test_a_draw_never_leaves_what_is_kept() -> None:
-    logits = torch.tensor([0.5, 0.2, -9.0, 0.15, 0.1, 0.05])
-    toy = Always(logits)
-    for options, allowed in (({"top_k": 2}, {0, 1}), ({"top_p": 0.5}, {0, 1, 3}), ({"top_k": 4, "top_p": 0.4}, {0, 1})):
-        drawn = go(sample, toy, [0], [20], count=20, **options)
-        assert {i for founds in drawn for found in founds for i in found.tokens} == allowed
-
-
 @for_each(
     ("options", "message"),
     [
@@ -102,14 +94,6 @@ def test_a_draw_never_leaves_what_is_kept() -> None:
 def test_what_cannot_be_drawn_is_said(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         go(sample, Toy.random(7, 0), [1], [3], **options)
-
-
-def test_min_p_keeps_a_share_of_the_greatest() -> None:
-    log_p = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
-    values, ids = truncated(log_p, 1.0, None, None, 0.25)
-    assert ids is None
-    torch.testing.assert_close(values.exp(), torch.tensor([[0.5, 0.3, 0.15, 0.0]]) / 0.95)
-    assert truncated(log_p, 1.0, None, None, 1.0)[0].exp().tolist() == [[1.0, 0.0, 0.0, 0.0]]
 
 
 def test_a_penalty_of_repetition_also_counts_the_prompt() -> None:

@@ -149,18 +149,6 @@ def test_a_window_may_begin_inside_a_span() -> None:
     assert regard.CRF(5, scheme).decode(emissions) != [[2, 2]]
 
 
-def test_an_answer_does_not_depend_on_the_batch() -> None:
-    crf = regard.CRF(7, regard.layers.TagScheme("IOB2", ["O", "B-X", "I-X", "B-Y", "I-Y", "B-Z", "I-Z"]))
-    emissions, lengths = torch.randn(64, 23, 7), torch.randint(0, 24, (64,))
-    mask = torch.arange(23) < lengths.unsqueeze(1)
-    together = crf.decode(emissions, mask, k=3)
-    for row in range(0, 64, 7):
-        alone = crf.decode(emissions[row : row + 1, : lengths[row]], k=3)[0]
-        assert [path.tags for path in alone] == [path.tags for path in together[row]]
-        for one, other in zip(alone, together[row], strict=True):
-            assert one.probability == pytest.approx(other.probability, abs=1e-9)
-
-
 def test_a_checkpoint_holds_the_parameters_only() -> None:
     assert sorted(regard.CRF(3, regard.layers.TagScheme("IOB2", SCHEMES["IOB1"])).state_dict()) == [
         "end",

@@ -1,4 +1,4 @@
-"""A native step of a Transformer's decoder equals the step of its layers."""
+"""A native step of a Transformer's decoder, and a native encoding of a short source, equal those of the layers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +16,9 @@ from regard.models import transformer
 from regard.models.transformer import Transformer, TransformerState
 
 here = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
+variants = pytest.mark.parametrize(
+    "options", [{"norm": "post"}, {"positions": "learned", "longest": 9}, {"layers": 1, "heads": 1}], ids=str
+)
 
 
 def make(**options: Any) -> Transformer:
@@ -71,9 +74,7 @@ def test_native_steps_equal_those_of_the_layers(
 
 
 @here
-@pytest.mark.parametrize(
-    "options", [{"norm": "post"}, {"positions": "learned", "longest": 9}, {"layers": 1, "heads": 1}], ids=str
-)
+@variants
 def test_variants(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(**options)
     got = run(model, 3, 2, True, monkeypatch)
@@ -103,32 +104,18 @@ def test_steps_with_and_without_weights_mix() -> None:
             one, other = first.state, second.state
 
 
-def _gelu(model: Transformer) -> None:
-    model.decoder[0].feed.activation = nn.functional.gelu  # type: ignore[union-attr]
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "gelu": lambda model: setattr(model.decoder[0].feed, "activation", nn.functional.gelu),
+    "norm": lambda model: setattr(model, "target_norm", nn.Identity()),
+    "epsilon": lambda model: setattr(model.decoder[1].around_feed.norm, "eps", 0.5),
+    "order": lambda model: model.decoder.insert(0, model.decoder.pop(1)),
+    "data": lambda model: model.decoder[0].cross_attention.out.weight.data.neg_(),
+    "mask": lambda model: setattr(model.decoder[1].self_attention.attention, "mask", regard.Window(1, 0)),
+}
 
 
-def _norm(model: Transformer) -> None:
-    model.target_norm = nn.Identity()
-
-
-def _epsilon(model: Transformer) -> None:
-    model.decoder[1].around_feed.norm.eps = 0.5  # type: ignore[union-attr]
-
-
-def _swap(model: Transformer) -> None:
-    model.decoder[0], model.decoder[1] = model.decoder[1], model.decoder[0]
-
-
-def _data(model: Transformer) -> None:
-    model.decoder[0].cross_attention.out.weight.data.neg_()  # type: ignore[union-attr]
-
-
-def _mask(model: Transformer) -> None:
-    model.decoder[1].self_attention.attention.mask = regard.Window(1, 0)  # type: ignore[union-attr]
-
-
-@for_each("change", [_gelu, _norm, _epsilon, _swap, _data, _mask], ids=lambda change: change.__name__)
-def test_a_plan_is_never_stale(change: Callable[[Transformer], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@for_each("change", CHANGES)
+def test_a_plan_is_never_stale(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make()
     tokens = torch.randint(1, 29, (2, 5))
 
@@ -142,7 +129,7 @@ def test_a_plan_is_never_stale(change: Callable[[Transformer], None], monkeypatc
             return torch.cat(logits, 1)
 
     decoded()
-    change(model)
+    CHANGES[change](model)
     torch.manual_seed(3)
     got = decoded()
     monkeypatch.setattr(transformer, "native_step", lambda *_: None)
@@ -215,15 +202,14 @@ def test_one_length_serves_all_sources() -> None:
         )
 
 
-def _feed(model: Transformer) -> None:
-    model.decoder[0].feed.outer = nn.Linear(11, 24)  # type: ignore[union-attr]
-
-
-def _last(model: Transformer) -> None:
-    model.target_norm.weight = nn.Parameter(torch.ones(5))
-
-
-@pytest.mark.parametrize("change", [_feed, _last], ids=lambda change: change.__name__)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: setattr(model.decoder[0].feed, "outer", nn.Linear(11, 24)),
+        lambda model: setattr(model.target_norm, "weight", nn.Parameter(torch.ones(5))),
+    ],
+    ids=["feed", "norm"],
+)
 def test_parameters_of_another_shape_are_never_read(change: Callable[[Transformer], None]) -> None:
     model = make()
     with torch.no_grad():
@@ -231,3 +217,61 @@ def test_parameters_of_another_shape_are_never_read(change: Callable[[Transforme
         change(model)
         with pytest.raises(RuntimeError, match="cannot be multiplied|Expected weight"):
             model.step(torch.ones(1, 1, dtype=torch.long), state)
+
+
+def encodings(model: Transformer, sentences: int, length: int, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Native and by layers; the first sentence has no tokens, others have padding."""
+    torch.manual_seed(1)
+    source, lengths = torch.randint(1, 31, (sentences, length)), torch.arange(sentences) * 3 % (length + 1)
+    with torch.no_grad(), monkeypatch.context() as patch:
+        x = model.source_place(model.scale * model.source(source))
+        native = native_decoder.native_encode(model.encoder, model.source_norm, x, lengths)
+        assert torch.equal(model.encode(source, lengths), native)
+        patch.setattr(transformer, "native_encode", lambda *_: None)
+        return [native, model.encode(source, lengths)]
+
+
+@here
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("sentences", "length"), [(1, 5), (2, 3), (3, 11), (7, 13)])
+def test_encodings_equal_those_of_the_layers(
+    sentences: int, length: int, dtype: torch.dtype, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_library, "LEVEL", level)
+    torch.testing.assert_close(*encodings(make().to(dtype), sentences, length, monkeypatch), rtol=1e-5, atol=1e-5)
+
+
+@here
+@variants
+def test_variants_of_encoders(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.testing.assert_close(*encodings(make(**options), 3, 7, monkeypatch), rtol=1e-5, atol=1e-5)
+
+
+@here
+def test_threads_do_not_change_encodings(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(width=96, heads=4, feed=768, layers=3)
+    torch.set_num_threads(3)
+    torch.testing.assert_close(*encodings(model, 11, 17, monkeypatch), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"positions": "rotary"}, {"attention": "additive"}, {"activation": torch.tanh}])
+def test_other_layers_encode_themselves(options: dict[str, Any]) -> None:
+    model, x = make(**options), torch.randn(2, 5, 24)
+    with torch.no_grad():
+        assert native_decoder.native_encode(model.encoder, model.source_norm, x, torch.tensor([5, 3])) is None
+
+
+def test_gradients_dropout_and_hooks_of_encoders_are_kept() -> None:
+    model, source, lengths = make(dropout=0.5), torch.randint(1, 31, (2, 5)), torch.tensor([5, 3])
+    model.encode(source, lengths).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.encoder.parameters())
+    with torch.no_grad():
+        same = model.encode(source, lengths)
+        seen: list[int] = []
+        handle = model.encoder[1].feed.register_forward_hook(lambda *_: seen.append(1))  # type: ignore[union-attr]
+        torch.testing.assert_close(model.encode(source, lengths), same)
+        assert seen == [1]
+        handle.remove()
+        model.train()
+        assert not torch.allclose(model.encode(source, lengths), model.encode(source, lengths))

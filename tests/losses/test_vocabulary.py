@@ -111,19 +111,6 @@ def test_what_has_no_values_gives_its_shapes(way: Callable[[], Any]) -> None:
     assert weight.grad.shape == weight.shape
 
 
-def test_a_matrix_that_is_also_the_embedding() -> None:
-    """Tied, as models tie them: both gradients meet in one matrix."""
-    table = torch.randn(V, D, dtype=torch.float64, requires_grad=True)
-    targets = torch.arange(N) * 3 % V
-
-    def states() -> Tensor:
-        return torch.tanh(table[targets.flip(0)])
-
-    (got,) = torch.autograd.grad(linear_cross_entropy(states(), table, targets, smoothing=0.1)[0], table)
-    (want,) = torch.autograd.grad(theirs(states(), table, None, targets, 0.1), table)
-    torch.testing.assert_close(got, want)
-
-
 def test_states_that_are_not_contiguous() -> None:
     _, weight, bias, targets = given()
     turned = torch.randn(D, N, dtype=torch.float64, requires_grad=True)

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from tests.for_each import for_each
 from torch import Tensor, nn
 
-import regard
 from regard import MECHANISMS, Need
 from regard.layers.query_pooling import QueryPooling
 from regard.models import HierarchicalAttention
@@ -117,18 +116,6 @@ def test_a_hard_attention_gives_the_log_probability_of_all_its_draws() -> None:
     assert model.word_attention.query.grad is not None
     plain = model.classify(*given())
     assert plain.weights is plain.sentence_weights is plain.log_prob is plain.entropy is None
-
-
-def test_the_weights_of_both_levels_can_be_recorded() -> None:
-    model = built().float()
-    tokens, lengths = given()
-    with regard.record(model) as recording:
-        model(tokens[:1], lengths[:1])
-    got = model.classify(tokens[:1], lengths[:1], WEIGHTS)
-    words, sentences = recording
-    assert [words.name, sentences.name] == ["word_attention.attention", "sentence_attention.attention"]
-    torch.testing.assert_close(words.weights[:].squeeze(), got.weights[0, :3])
-    torch.testing.assert_close(sentences.weights[:].squeeze()[:3], got.sentence_weights[0, :3])
 
 
 @pytest.mark.parametrize(

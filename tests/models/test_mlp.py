@@ -18,11 +18,6 @@ def test_it_is_the_formula() -> None:
     torch.testing.assert_close(net(x), got @ net.head.weight.T + net.head.bias, rtol=0, atol=1e-10)
 
 
-def test_sizes_of_mnist() -> None:
-    net = MLP(1, (28, 28), 10)
-    assert [tuple(layer.weight.shape) for layer in (*net.layers, net.head)] == [(128, 784), (64, 128), (10, 64)]
-
-
 def test_the_gate_sees_rows_as_positions() -> None:
     class Halved(nn.Module):
         def __init__(self, channels: int) -> None:

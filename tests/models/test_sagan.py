@@ -11,7 +11,6 @@ from torch.nn.utils import parametrize
 
 import regard
 from regard.attn.call import Need
-from regard.gates.non_local import NonLocal
 from regard.models.sagan import MAPS, ConditionalBatchNorm, SelfAttentionGAN
 
 SIZE, CHANNELS, CLASSES, NOISE = 12, 3, 5, 7
@@ -108,10 +107,6 @@ def test_the_block_is_seen() -> None:
     block = model.average.attention
     seen = block.attend(torch.randn(2, 8, 6, 6), need=Need(weights=True)).weights
     torch.testing.assert_close(seen.sum(-1), torch.ones(2, 1, 36))
-
-
-def test_without_attention_there_is_none() -> None:
-    assert not [module for module in small("none").modules() if isinstance(module, NonLocal)]
 
 
 def test_a_discriminator_that_is_still_gives_gradients_and_takes_none() -> None:

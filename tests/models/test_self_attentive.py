@@ -10,7 +10,6 @@ from tests.for_each import for_each
 from torch import Tensor, nn
 
 from regard import MECHANISMS, Need
-from regard.losses import frobenius_penalty
 from regard.models import SelfAttentive
 
 B, T, VOCABULARY, CLASSES, WIDTH, HIDDEN, HOPS = 3, 7, 17, 5, 4, 6, 2
@@ -112,25 +111,6 @@ def test_a_hard_attention_gives_the_log_probability_of_its_draws() -> None:
     assert model.pooling.query.grad is not None
     plain = model.classify(tokens, lengths)
     assert plain.weights is plain.log_prob is plain.entropy is None
-
-
-def test_the_penalty_parts_the_hops() -> None:
-    torch.manual_seed(0)
-    model = small(hops=3)
-    tokens, lengths = given()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-
-    def penalty() -> Tensor:
-        weights = model.classify(tokens[:2], lengths[:2], Need(weights=True)).weights
-        assert weights is not None
-        return frobenius_penalty(weights).mean()
-
-    before = penalty().item()
-    for _ in range(150):
-        optimizer.zero_grad()
-        penalty().backward()
-        optimizer.step()
-    assert penalty().item() < 0.2 * before
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
 """Seq2Seq: what it is made of, and what it refuses."""
 
 import pytest
-import torch
 from tests.for_each import for_each
-from tests.models.cases import SOURCE, TARGET, given
+from tests.models.cases import SOURCE, TARGET
 
 from regard import MECHANISMS
 from regard.attn.terms.score import Additive, Bilinear
@@ -67,12 +66,3 @@ def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ValueError, match="unknown cell 'elman'"):
         Seq2Seq(SOURCE, TARGET, cell="elman")
     assert set(DECODERS) == {"fixed", "initial", "per-position", "bahdanau", "luong", "luong-feeding"}
-
-
-def test_hard_attention_says_the_same_twice_once_it_is_trained() -> None:
-    torch.manual_seed(0)
-    model, (source, lengths, target) = Seq2Seq(SOURCE, TARGET, attention="hard", dropout=0.0), given()
-    assert model.teacher_force(source, lengths, target).log_prob is not None
-    assert not torch.equal(model(source, lengths, target), model(source, lengths, target))
-    model.eval()
-    assert torch.equal(model(source, lengths, target), model(source, lengths, target))

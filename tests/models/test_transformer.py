@@ -3,13 +3,11 @@
 import pytest
 import torch
 from tests.for_each import for_each
-from tests.models.cases import HEADS, SOURCE, TARGET, B, T, built, given, transformer
-from torch import nn
+from tests.models.cases import HEADS, B, T, built, given, transformer
 
 from regard import MECHANISMS
 from regard.attn.call import Need
 from regard.layers.position_choices import POSITIONS
-from regard.models import Transformer
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -29,16 +27,6 @@ def test_the_alignment_is_that_of_the_last_layer_but_one(layers: int) -> None:
     torch.testing.assert_close(weights, seen[0].mean(1))
     torch.testing.assert_close(weights.sum(-1), torch.ones(B, T))
     assert model.teacher_force(source, lengths, target).weights is None
-
-
-def test_where_norms_stand() -> None:
-    pre, post = transformer(norm="pre")(), transformer(norm="post")()
-    assert isinstance(pre.source_norm, nn.LayerNorm)
-    assert isinstance(post.target_norm, nn.Identity)
-
-
-def test_feed_is_four_times_the_width_unless_told() -> None:
-    assert Transformer(SOURCE, TARGET, width=8).encoder[0].feed.inner.out_features == 16
 
 
 def test_learned_places_end_with_a_sentence() -> None:

@@ -78,12 +78,3 @@ def test_the_recurrence_of_the_paper_over_three_segments(
             (other,) = torch.autograd.grad(want.square().sum(), model.embedding.tables[0].weight)
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
     assert [segment.states.shape for segment in ours] == [(2, 5, WIDTH)] * 2
-
-
-def test_memory_carries_what_came_before() -> None:
-    model = built(xl(memory=5)).double().eval()
-    tokens = torch.randint(0, V, (1, 8), generator=torch.Generator().manual_seed(4))
-    memory = model.hidden_states(tokens[:, :4]).memory
-    with_memory, without = model.hidden_states(tokens[:, 4:], memory).states, model.hidden_states(tokens[:, 4:]).states
-    assert not torch.allclose(with_memory, without)
-    torch.testing.assert_close(model.hidden_states(tokens[:, 4:], model.init_memory(0)).states, without)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from regard import Causal, Lengths, MultiHead
-from regard.layers.rnn.encoder import Encoder
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models import Transformer
 
@@ -187,15 +186,3 @@ def test_the_whole_transformer_is_torch_s(norm: str, ours_to_theirs: bool) -> No
     for out in (got, want):
         out.square().sum().backward()
     same_slopes(linked, ours, theirs, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_an_encoder_is_torch_s(cell: str) -> None:
-    """Line by line, without packing."""
-    ours = Encoder(D, F, layers=2, cell=cell)
-    theirs = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](D, F, 2, batch_first=True, bidirectional=True)
-    theirs.load_state_dict(ours.rnn.state_dict())
-    x = torch.randn(B, S, D)
-    got = ours(x, LENGTHS)
-    for n, length in enumerate(LENGTHS.tolist()):
-        torch.testing.assert_close(got.outputs[n, :length], theirs(x[n, :length])[0])

@@ -83,8 +83,3 @@ def test_attention_to_steps_sums_that_to_their_tokens() -> None:
     # a_{−1} R_0 o_0 a_0 belong to the first step, R_1 o_1 to the second
     expected = torch.tensor([[12.0 + 13 + 14 + 15, 16 + 17], [30 + 31 + 32 + 33, 34 + 35]])
     torch.testing.assert_close(attended_steps(weights), expected)
-
-
-def test_bad_sizes() -> None:
-    with pytest.raises(ValueError, match=r"^width must split evenly over heads: 6 over 4 leaves 2; try width=4$"):
-        Agent((2,), 2, memory=DECISION, width=6)

@@ -74,15 +74,6 @@ def test_numbers_are_played_as_they_are_learned_from(memory: str, bits: int) -> 
         assert bool(((sent > 0) & (sent < 1)).any()) == bool(bits)
 
 
-def test_agents_that_do_not_see_the_last_action_attend_to_objects() -> None:
-    model = Agent((SIZE,), 2, memory="none", width=8, feedback=False, objects=(OWN, DESCRIPTION, COUNT, FEATURES))
-    actions, episodes = torch.zeros(3, 1, dtype=torch.int64), torch.zeros(3, 1, dtype=torch.int64)
-    given = AgentInputs(
-        torch.randn(3, 1, SIZE), actions, torch.zeros(3, 1), episodes, torch.empty(3, 1, 0), torch.zeros(3, 1)
-    )
-    assert model(given, model.memory.init_state(3)).policy.shape == (3, 1, 2)
-
-
 def test_a_decision_transformer_has_no_objects() -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011
         Agent((SIZE,), 2, memory="decision-transformer", width=8, objects=(OWN, DESCRIPTION, COUNT, FEATURES))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import MECHANISMS, record
+from regard import record
 from regard.attn.call import Need
 from regard.models import ConvCaptioner
 from regard.models.show_attend_tell.encoder import AnnotationEncoder
@@ -74,6 +74,3 @@ def test_every_parameter_receives_a_gradient() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match="unknown attention 'soft'"):
         built("soft")
-    assert "co-attention" in MECHANISMS
-    with pytest.raises(ValueError, match="attention='co-attention' does not fit a convolutional decoder"):
-        built("co-attention")

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from regard.models.matching.deep_attention_matching import AttentiveModule, DeepAttentionMatching, TurnVectors
-from regard.recording.record import record
 
 DIM = 5
 
@@ -86,16 +85,6 @@ def test_gradients() -> None:
     for name, p in model.named_parameters():
         assert p.grad is not None, name
         assert p.grad.any(), name
-
-
-def test_every_turn_is_recorded() -> None:
-    model, given = build(), inputs([[3, 2, 5]], [4])
-    with record(model) as recording:
-        model(given)
-    assert all(item.verified for item in recording)
-    last = recording["turn_reads.2.attention"][0]
-    assert last.shape == (3, 5, 4)
-    assert last.kind == "cross"
 
 
 def test_inputs_beyond_the_model() -> None:

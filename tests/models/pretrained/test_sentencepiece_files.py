@@ -9,7 +9,6 @@ import sentencepiece
 import transformers
 from tests.models.pretrained.released import saved
 
-from regard.models.pretrained import load_pretrained
 from regard.models.pretrained.folder import read_config
 from regard.models.pretrained.sentencepiece_files import load_marian_tokenizer, read_pieces
 
@@ -116,9 +115,3 @@ def test_a_damaged_message_has_its_reason(content: bytes, reason: str, tmp_path:
     with pytest.raises(ValueError, match="source.spm is no model of sentencepiece; restore the file") as caught:
         read_pieces(tmp_path / "source.spm")
     assert str(caught.value.__cause__) == reason
-
-
-def test_a_loaded_translator_has_it(tmp_path: Path) -> None:
-    saved("MarianMTModel", tmp_path)
-    with pytest.raises(FileNotFoundError, match="holds no source.spm, which the tokenizer of a Marian model needs"):
-        load_pretrained(tmp_path).load_tokenizer()

@@ -194,15 +194,6 @@ def test_reinforce_is_unbiased() -> None:
     assert exact["decoder.attention.score.energy"].abs().sum() > 0
 
 
-def test_the_baseline_is_saved() -> None:
-    model = built("hard").train()
-    assert model.baseline.item() == pytest.approx(-torch.tensor(float(V)).log().item())
-    assert "baseline" in model.state_dict()
-    again = built("hard")
-    again.load_state_dict(copy.deepcopy(model.state_dict()))
-    torch.testing.assert_close(again.eval()(seen(), target()), model.eval()(seen(), target()))
-
-
 def test_gradients_are_right() -> None:
     model = built("soft")
     y = target(2)[:, :2]

@@ -73,17 +73,6 @@ def test_plain_layers_run_packed(options: dict[str, Any]) -> None:
     assert packed_layers.packed_layers(layers, x, [3], torch.arange(3)) is None, "gradients are wanted"
 
 
-def test_weights_may_change() -> None:
-    model = embedder()
-    before = model.vectors(TEXTS)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.mul_(0.9)
-    after = model.vectors(TEXTS)
-    assert not torch.allclose(before, after, atol=1e-4)
-    torch.testing.assert_close(after[0], by_itself(model, TEXTS[0]), rtol=1e-5, atol=1e-6)
-
-
 @for_each("options", MODELS)
 def test_many_packs_read_the_weights_as_they_are_now(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_embedder, "MOST_TOKENS", 7)
