@@ -39,7 +39,6 @@ class CausalState:
     count: int  # n
 
     def reorder(self, index: Tensor) -> "CausalState":  # "b n2"
-        """Slot j of prompt i continues the hypothesis of slot index[i, j]."""
         count = index.shape[1]
         if self.allowed is None:
             keys = self.positions.shape[-1]
@@ -49,7 +48,6 @@ class CausalState:
         return replace(self, allowed=allowed, count=count)
 
     def select_sentences(self, index: Tensor) -> "CausalState":  # "b2"
-        """The state of these prompts only."""
         return replace(
             self,
             pasts=tuple(None if cache is None else cache.reorder(index) for cache in self.pasts),

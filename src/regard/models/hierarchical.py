@@ -50,9 +50,6 @@ class HierarchicalAttention(TextClassifier):
         self.dropout = Dropout(dropout)
         self.samples_keys = has_sample(self)
 
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b s t", "b s" -> "b k"
-        return self.classify(tokens, lengths).logits
-
     def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b s t", "b s"
         counts = _sentence_counts(tokens, lengths)
         b, s = lengths.shape

@@ -94,7 +94,6 @@ class TransformerLanguageModel(LanguageModel):
         """The input of the stack."""
 
     def init_memory(self, keep: int | None = None) -> Memory:
-        """The memory before the first segment; `keep` tokens instead of the constructor's."""
         return self.stack.init_memory(keep)
 
     def memory_tensors(self, memory: Memory) -> Sequence[Tensor]:

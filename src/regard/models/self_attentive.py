@@ -59,9 +59,6 @@ class SelfAttentive(TextClassifier):
         self.dropout = Dropout(dropout)
         self.samples_keys = has_sample(self)
 
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b k"
-        return self.classify(tokens, lengths).logits
-
     def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
         states = self.dropout(self.embedding(tokens))
         if self.encoder is not None:

@@ -28,6 +28,9 @@ class TextClassifier(nn.Module, ABC):
     # whether a hard attention samples keys in training, which only rewards can teach
     samples_keys: bool = False
 
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:  # -> "b k"
+        return self.classify(tokens, lengths).logits
+
     @abstractmethod
     def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:
         """The logits, with the weights, log-probabilities and entropies that `need` requests."""

@@ -42,7 +42,6 @@ class TransformerState:
     count: int  # n
 
     def reorder(self, index: Tensor) -> "TransformerState":  # "b n2"
-        """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
         count, paths = index.shape[1], self.paths
         if paths is not None:
             paths = paths.gather(1, index.unsqueeze(-1).expand(-1, -1, paths.shape[-1]))
@@ -51,7 +50,6 @@ class TransformerState:
         return replace(self, paths=paths, count=count)
 
     def select_sentences(self, index: Tensor) -> "TransformerState":  # "b2"
-        """The state of these sentences only."""
         pasts = self.pasts
         return replace(
             self,

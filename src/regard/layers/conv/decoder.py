@@ -50,7 +50,6 @@ class ConvState:
     time: int
 
     def reorder(self, index: Tensor) -> "ConvState":  # "b n2"
-        """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
         sentences = torch.arange(len(index), device=index.device).unsqueeze(-1)
         windows, states = (
             map_tensors(parts, lambda part: part[sentences, index]) for parts in (self.windows, self.attention_states)
@@ -58,7 +57,6 @@ class ConvState:
         return replace(self, windows=windows, attention_states=states)
 
     def select_sentences(self, index: Tensor) -> "ConvState":  # "b2"
-        """The state of these sentences only."""
         windows, states = (
             map_tensors(parts, lambda part: part[index]) for parts in (self.windows, self.attention_states)
         )

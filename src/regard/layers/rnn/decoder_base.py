@@ -62,14 +62,12 @@ class RecurrentState:
     is_projected: bool = False  # whether the values of `memory` are already multiplied by the decoder's matrices
 
     def reorder(self, index: Tensor) -> "RecurrentState":  # "b n2"
-        """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
         sentences = torch.arange(len(index), device=index.device).unsqueeze(-1)
         attention_state = map_tensors(self.attention_state, lambda part: part[sentences, index])
         rows = self._rows(hypothesis_rows(index, self.count))
         return replace(rows, attention_state=attention_state, count=index.shape[1])
 
     def select_sentences(self, index: Tensor) -> "RecurrentState":  # "b2"
-        """The state of these sentences only."""
         return replace(
             self._rows(sentence_rows(index, self.count)),
             lengths=self.lengths[index],

@@ -47,11 +47,9 @@ class NTMState:
     count: int = 1  # n
 
     def reorder(self, index: Tensor) -> "NTMState":  # "b n2"
-        """Slot j of sentence i continues the hypothesis of slot index[i, j]."""
         return replace(self._rows(hypothesis_rows(index, self.count)), count=index.shape[1])
 
     def select_sentences(self, index: Tensor) -> "NTMState":  # "b2"
-        """The state of these sentences only."""
         return self._rows(sentence_rows(index, self.count))
 
     def _rows(self, rows: Tensor) -> "NTMState":

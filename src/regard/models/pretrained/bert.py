@@ -82,9 +82,8 @@ def classifier_maps(model: BERTClassifier) -> list[TensorMap]:
 
 
 def encoder_config(model: BERT) -> dict[str, Any]:
-    check_writable(
-        model, positions=("learned", model.positions.name), norm=("post", "post" if _is_post(model) else "pre")
-    )
+    norm = "post" if isinstance(model.norm, nn.Identity) else "pre"
+    check_writable(model, positions=("learned", model.positions.name), norm=("post", norm))
     layer = model.layers[0]
     assert isinstance(layer, EncoderLayer)
     return {
@@ -100,10 +99,6 @@ def encoder_config(model: BERT) -> dict[str, Any]:
         "hidden_dropout_prob": model.dropout.p,
         "layer_norm_eps": model.embedding_norm.eps,
     }
-
-
-def _is_post(model: BERT) -> bool:
-    return isinstance(model.norm, nn.Identity)
 
 
 def masked_lm_config(model: BERTMaskedLM) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from regard.attn.terms.mask import BooleanMask
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalState, StackOutput
-from regard.layers.pointer_generator import CopyMixture, CopySource, PointerGenerator
+from regard.layers.pointer_generator import CopySource, PointerGenerator
 from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.losses.vocabulary import vocabulary_loss
 from regard.models.language_model import TransformerLanguageModel
@@ -81,11 +81,9 @@ class CopyingState:
     source: CopySource
 
     def reorder(self, index: Tensor) -> "CopyingState":  # "b n2"
-        """Slot j of dialogue i continues the hypothesis of slot index[i, j]."""
         return CopyingState(self.stack.reorder(index), self.source)
 
     def select_sentences(self, index: Tensor) -> "CopyingState":  # "b2"
-        """The state of these dialogues only."""
         return CopyingState(self.stack.select_sentences(index), self.source.select(index))
 
 
@@ -148,7 +146,9 @@ class FlatResponder(Responder):
         s = joined.tokens.shape[1]
         states = output.of_reply(t)
         # a recorder sees the pointer whether its weights are asked for or not
-        mixture = self._mixture(output, states)
+        mixture = None
+        if self.pointer is not None:
+            mixture = self.pointer.mixture(states, self._source(joined, output.stack.states))
         if not need.weights:
             return DecoderOutput(states)
         reply = joined.counts.unsqueeze(-1) + torch.arange(t, device=target.device)  # "b t"
@@ -204,11 +204,6 @@ class FlatResponder(Responder):
         )
         nll = -self.pointer.token_log_probs(log_p, self.pointer.mixture(states, source), source, tokens)[is_reply]
         return nll.sum(), nll.detach()
-
-    def _mixture(self, output: _FlatOutput, states: Tensor) -> CopyMixture | None:  # "b t d"
-        if self.pointer is None:
-            return None
-        return self.pointer.mixture(states, self._source(output.history, output.stack.states))
 
     def _source(self, joined: FlatHistory, states: Tensor) -> CopySource:  # "b s+… d"
         """The words of the history, without the ends of turns."""

@@ -37,11 +37,9 @@ class HRANState:
     count: int  # n
 
     def reorder(self, index: Tensor) -> "HRANState":  # "b n2"
-        """Slot j of dialogue i continues the hypothesis of slot index[i, j]."""
         return replace(self, cells=_select(self.cells, hypothesis_rows(index, self.count)), count=index.shape[1])
 
     def select_sentences(self, index: Tensor) -> "HRANState":  # "b2"
-        """The state of these dialogues only."""
         return replace(
             self,
             memory=self.memory.reorder(sentence_rows(index, self.word_lengths.shape[1])),

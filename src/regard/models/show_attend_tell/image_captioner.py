@@ -23,11 +23,9 @@ class CaptionState:
     grid: Grid | None  # if the encoder gives a map
 
     def reorder(self, index: Tensor) -> "CaptionState":  # "b n2"
-        """Slot j of image i continues the caption of slot index[i, j]."""
         return replace(self, state=self.state.reorder(index))
 
     def select_sentences(self, index: Tensor) -> "CaptionState":  # "b2"
-        """The state of these images only."""
         return replace(self, state=self.state.select_sentences(index))
 
 

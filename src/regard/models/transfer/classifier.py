@@ -47,9 +47,6 @@ class EncoderClassifier(TextClassifier):
     def embedding(self) -> nn.Embedding:
         return self.encoder.embedding
 
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b k"
-        return self.classify(tokens, lengths).logits
-
     def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
         """The logits; the weights, if requested, are those that the pooled tokens give in the last layer, per head."""
         states, weights = self.encoder.attend(tokens, lengths, need=Need(weights=need.weights))
@@ -73,9 +70,6 @@ class ReleasedClassifier(TextClassifier):
     @property
     def embedding(self) -> nn.Embedding:
         return self.classifier.encoder.embedding
-
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:  # "b t", "b" -> "b k"
-        return self.classify(tokens, lengths).logits
 
     def classify(self, tokens: Tensor, lengths: Tensor, need: Need = NOTHING) -> TextClassifierOutput:  # "b t", "b"
         """The logits; the weights, if requested, are those of the first token in the last layer, per head."""
