@@ -8,8 +8,8 @@ from tests.decoding.toy import LIMITS, SENTENCES, Toy, everything, go, said
 from tests.for_each import for_each
 
 from regard.decoding.greedy import greedy
-from regard.decoding.sampling import penalized, sample
-from regard.decoding.token_sampling import truncated
+from regard.decoding.sampling import penalize, sample
+from regard.decoding.token_sampling import truncate
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
@@ -117,9 +117,9 @@ def test_a_penalty_of_repetition_also_counts_the_prompt() -> None:
 def test_extreme_options_give_probabilities(temperature: float, penalty: float) -> None:
     logits = torch.tensor([[3.0, -4.0, 0.0, -torch.inf, 2.0, -1.0]])
     seen = torch.tensor([[True, True, True, True, False, False]])
-    scores = penalized(logits, seen, penalty)
+    scores = penalize(logits, seen, penalty)
     assert scores.isfinite().tolist() == [[True, True, True, False, True, True]]
-    values, ids = truncated(scores, temperature, None, None)
+    values, ids = truncate(scores, temperature, None, None)
     assert ids is None
     assert values.exp().sum().item() == pytest.approx(1)
     assert values[0, 3] == -torch.inf

@@ -11,8 +11,8 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from regard.decoding.sampling import penalized
-from regard.decoding.token_sampling import truncated
+from regard.decoding.sampling import penalize
+from regard.decoding.token_sampling import truncate
 
 
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.7])
@@ -36,6 +36,6 @@ def test_probabilities(
         processors.append(MinPLogitsWarper(min_p))
     theirs = processors(history, logits.clone()).softmax(-1)
     seen = torch.zeros_like(logits, dtype=torch.bool).scatter(1, history, True)
-    values, ids = truncated(penalized(logits, seen, penalty), temperature, top_k, top_p, min_p)
+    values, ids = truncate(penalize(logits, seen, penalty), temperature, top_k, top_p, min_p)
     ours = values.exp() if ids is None else torch.zeros_like(logits).scatter(1, ids, values.exp())
     torch.testing.assert_close(ours, theirs)

@@ -314,7 +314,7 @@ class FinishedHypotheses:
         hypotheses = []
         parts = (self.last, self.score, self.log_prob, margins.smallest)
         for sentence, (lasts, scores, sums, margin) in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
-            some = []
+            kept = []
             for (t, slot, last), score, log_prob in zip(lasts, scores, sums, strict=True):
                 if not score > -math.inf:
                     continue
@@ -324,10 +324,10 @@ class FinishedHypotheses:
                     row = rows[sentence]
                     path.append(token[row][slot])
                     slot = before[row][slot]
-                some.append(Hypothesis(tuple(reversed(path)), log_prob, score, last == eos, margin))
-            if not some:
+                kept.append(Hypothesis(tuple(reversed(path)), log_prob, score, last == eos, margin))
+            if not kept:
                 raise impossible()
-            hypotheses.append(some)
+            hypotheses.append(kept)
         return hypotheses
 
 

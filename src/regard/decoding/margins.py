@@ -41,8 +41,8 @@ class Margins:
         # the margins of many steps together: a step alone costs more in calls than in numbers
         for _, group in groupby(self._margins, key=lambda part: id(part[0])):
             rows, margins = zip(*group, strict=True)
-            some = torch.stack([margin.to(smallest.dtype) for margin in margins]).amin(0)
-            smallest[rows[0]] = torch.minimum(smallest[rows[0]], some)
+            closest = torch.stack([margin.to(smallest.dtype) for margin in margins]).amin(0)
+            smallest[rows[0]] = torch.minimum(smallest[rows[0]], closest)
         return smallest
 
 

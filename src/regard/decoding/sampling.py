@@ -119,7 +119,7 @@ def _choice(
                 continue
             scores = log_p[part]
             if sampler.penalty is not None:
-                scores = penalized(logits[part], seen[0][texts], sampler.penalty)
+                scores = penalize(logits[part], seen[0][texts], sampler.penalty)
             chance = chances[texts, :, t - 1].reshape(-1, 1)
             sampled = sample_tokens(scores.flatten(0, 1), sampler, chance, need_margins=margins is not None)
             tokens[part] = sampled.tokens.view(-1, count)
@@ -141,7 +141,7 @@ def _seen(prompts: Sequence[Sequence[int]], log_p: Tensor) -> Tensor:  # "b n v"
     return seen
 
 
-def penalized(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:  # "… v", bool "… v"
+def penalize(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:  # "… v", bool "… v"
     """z / penalty where z > 0 and z · penalty where z < 0, of the tokens that were seen. Finite scores stay finite."""
     info = torch.finfo(logits.dtype)
     penalty = min(max(penalty, info.tiny), info.max)

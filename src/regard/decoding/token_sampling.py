@@ -67,7 +67,7 @@ def sample_tokens(
     difference of their scores, whatever the others are: noise in the scores rarely decides. A margin is a bound: the
     same token is sampled if no score changes, relative to 1 + |score|, by more than half the margin or half of `NOISE`.
     """
-    values, ids = truncated(scores, sampler.temperature, sampler.top_k, sampler.top_p, sampler.min_p)
+    values, ids = truncate(scores, sampler.temperature, sampler.top_k, sampler.top_p, sampler.min_p)
     is_kept = values > -torch.inf
     if ids is None:
         ids = torch.arange(scores.shape[-1], device=scores.device).expand_as(scores)
@@ -82,23 +82,23 @@ def sample_tokens(
 
 def gumbels(chance: Tensor, ids: Tensor) -> Tensor:  # "r 1", "r k" -> "r k"
     """−log(−log u), u the uniform number that a hash makes of the bits of `chance` and of an id."""
-    hashed = _mixed(_mixed(chance.double().view(torch.long)) + (ids + 1) * _GOLDEN)
-    u = (_shifted(hashed, 64 - _BITS).double() + 0.5) / 2**_BITS
+    hashed = _mix(_mix(chance.double().view(torch.long)) + (ids + 1) * _GOLDEN)
+    u = (_shift_right(hashed, 64 - _BITS).double() + 0.5) / 2**_BITS
     return -(-u.log()).log()
 
 
-def _mixed(bits: Tensor) -> Tensor:  # int64, whose products wrap around
-    bits = (bits ^ _shifted(bits, 30)) * _FIRST
-    bits = (bits ^ _shifted(bits, 27)) * _SECOND
-    return bits ^ _shifted(bits, 31)
+def _mix(bits: Tensor) -> Tensor:  # int64, whose products wrap around
+    bits = (bits ^ _shift_right(bits, 30)) * _FIRST
+    bits = (bits ^ _shift_right(bits, 27)) * _SECOND
+    return bits ^ _shift_right(bits, 31)
 
 
-def _shifted(bits: Tensor, count: int) -> Tensor:
+def _shift_right(bits: Tensor, count: int) -> Tensor:
     """Shifted to the right, with zeros from the left."""
     return (bits >> count) & ((1 << (64 - count)) - 1)
 
 
-def truncated(
+def truncate(
     scores: Tensor, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None = None
 ) -> tuple[Tensor, Tensor | None]:  # "r v" -> "r k", "r k"
     """The log-probabilities that are sampled from, and their ids (None: 0, 1, …)."""
@@ -127,12 +127,12 @@ def _margins(
 
     Whether noise drops or adds a token matters only if it is the sampled one, or would have been.
     """
-    exact, every = scores.double(), torch.arange(scores.shape[-1], device=scores.device)
+    exact, ids = scores.double(), torch.arange(scores.shape[-1], device=scores.device)
     size = (1 + exact.abs()).masked_fill(exact == -torch.inf, 0.0)
     is_open = _is_open(exact, size, sampler, kept)
-    scaled = exact + sampler.temperature * gumbels(chance, every.expand_as(scores))
+    scaled = exact + sampler.temperature * gumbels(chance, ids.expand_as(scores))
     lead = 2 * (scaled.gather(-1, tokens) - scaled) / (size.gather(-1, tokens) + size)
-    is_rival = (kept | is_open) & (every != tokens)
+    is_rival = (kept | is_open) & (ids != tokens)
     lead = lead.masked_fill(~is_rival, torch.inf).amin(-1, keepdim=True)
     return lead.clamp(min=0.0).masked_fill(is_open.gather(-1, tokens), 0.0).squeeze(-1)
 

@@ -43,21 +43,21 @@ def without_other_right(
     return rivals
 
 
-def recall_at(found: NDArray[np.int64], k: int) -> float:  # "q"
-    """Queries whose right candidate is among the first k, in percent; `found` are ranks."""
-    return 100.0 * float((found <= k).mean())
+def recall_at(right_ranks: NDArray[np.int64], k: int) -> float:  # "q"
+    """Queries whose right candidate is among the first k, in percent; `right_ranks` are those of `ranks`."""
+    return 100.0 * float((right_ranks <= k).mean())
 
 
-def recall_interval(found: NDArray[np.int64], k: int) -> Interval:  # "q"
+def recall_interval(right_ranks: NDArray[np.int64], k: int) -> Interval:  # "q"
     """The 95 % interval of `recall_at`  (Wilson 1927)."""
-    return share_interval(len(found), float((found <= k).mean()))
+    return share_interval(len(right_ranks), float((right_ranks <= k).mean()))
 
 
-def mean_reciprocal_rank(found: NDArray[np.int64]) -> float:  # "q"
+def mean_reciprocal_rank(right_ranks: NDArray[np.int64]) -> float:  # "q"
     """Σ 1 / rank over the queries, divided by their number, in percent  (Voorhees 1999)."""
-    return 100.0 * float((1.0 / found).mean())
+    return 100.0 * float((1.0 / right_ranks).mean())
 
 
-def reciprocal_rank_interval(found: NDArray[np.int64]) -> Interval:  # "q"
+def reciprocal_rank_interval(right_ranks: NDArray[np.int64]) -> Interval:  # "q"
     """The 95 % interval of `mean_reciprocal_rank`."""
-    return mean_interval(1.0 / found)
+    return mean_interval(1.0 / right_ranks)

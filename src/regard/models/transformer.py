@@ -162,8 +162,8 @@ class Transformer(EncoderDecoder):
         """The same for groups of sentences of similar length, so that less padding is computed; padding is zero."""
         encoded = None
         for index in groups:
-            some = lengths[index]
-            x = self._encode(source[index, : max(int(some.max()), 1)], some)
+            counts = lengths[index]
+            x = self._encode(source[index, : max(int(counts.max()), 1)], counts)
             if encoded is None:
                 encoded = x.new_zeros(*source.shape[:2], x.shape[-1])
             encoded[index, : x.shape[1]] = x
@@ -257,5 +257,5 @@ def _longer_paths(state: TransformerState, tokens: Tensor) -> Tensor | None:  # 
     # if several hypotheses were reduced to one, the keys of the others are still in the cache
     if count == 1 and state.paths is None:
         return None
-    own = torch.arange(first, first + count, device=tokens.device).expand(b, -1).unsqueeze(-1)
-    return own if state.paths is None else torch.cat([state.paths, own], dim=-1)
+    columns = torch.arange(first, first + count, device=tokens.device).expand(b, -1).unsqueeze(-1)
+    return columns if state.paths is None else torch.cat([state.paths, columns], dim=-1)

@@ -272,7 +272,7 @@ class PerPosition(RecurrentDecoder):
     """r_t = tanh(W h_t): output t reads the state of the encoder at position t, and no output before it.
 
     The shorter side is padded: behind the end of the source h_t is zero, and behind the end of the target nothing
-    counts. A width, cell and layers of its own it does not have: the encoder is the whole recurrent network.
+    counts. The encoder is the whole recurrent network: `dim`, `hidden`, `layers` and `cell` are not used.
     """
 
     def __init__(

@@ -144,16 +144,16 @@ class _AttentionSteps(ActingSteps):
 
     def read(self, x: Tensor, episodes: Tensor) -> Tensor:
         place, first = self.place, max(self.place - self.memory.window, 0)
-        past, own = slice(first, place + 1), slice(place, place + 1)
+        past, here = slice(first, place + 1), slice(place, place + 1)
         self.episodes[:, place] = episodes
         mask = BooleanMask((self.episodes[:, past] == episodes.unsqueeze(-1)).unsqueeze(1))
-        positions = self.places[own], self.places[past]
+        positions = self.places[here], self.places[past]
         x = x.unsqueeze(1)
         for layer, inputs, (keys, values) in zip(self.memory.memory_layers, self.inputs, self.caches, strict=True):
-            inputs[:, own] = x
+            inputs[:, here] = x
             entered = layer.enter(x)
-            new = self._project(layer, entered, own)
-            keys[:, :, own], values[:, :, own] = new.keys, new.values
+            new = self._project(layer, entered, here)
+            keys[:, :, here], values[:, :, here] = new.keys, new.values
             cache = KVCache(keys[:, :, past], values[:, :, past])
             x = layer.leave(x, layer.heads(entered, cache, mask=mask, positions=positions))
         return x.squeeze(1)

@@ -51,7 +51,7 @@ class CategoricalPolicy(Policy):
     def __init__(self, width: int, size: int) -> None:
         super().__init__()
         self.size = size
-        self.logits = _flat(width, size)
+        self.logits = _flat_layer(width, size)
 
     def forward(self, h: Tensor) -> Tensor:
         return self.logits(h)
@@ -82,7 +82,7 @@ class GaussianPolicy(Policy):
     def __init__(self, width: int, size: int) -> None:
         super().__init__()
         self.size = size
-        self.mean = _flat(width, size)
+        self.mean = _flat_layer(width, size)
         self.log_spread = nn.Parameter(torch.full((size,), _LOG_SPREAD))
 
     def forward(self, h: Tensor) -> Tensor:  # -> "*b 2·size"
@@ -123,7 +123,7 @@ def gumbel(*shape: int, generator: torch.Generator) -> Tensor:
     return -torch.empty(shape).exponential_(generator=generator).log()
 
 
-def _flat(width: int, size: int) -> nn.Linear:
+def _flat_layer(width: int, size: int) -> nn.Linear:
     """W with small weights: the same policy in every state at first."""
     linear = nn.Linear(width, size)
     nn.init.orthogonal_(linear.weight, 0.01)

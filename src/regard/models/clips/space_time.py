@@ -20,7 +20,7 @@ from regard.models.convnet import cut
 class SpaceTimeLayer(nn.Module):
     """x += time(norm x), x += space(norm x), x += W₂ gelu(W₁ norm x)  (Bertasius et al. 2021, divided attention).
 
-    `time` attends to the steps of the same place, with `causal` to none behind; `space` to the places of the same step.
+    `time` attends to the steps of the same place, with `causal` to none later; `space` to the places of the same step.
     A signal has one place and no attention over places.
     """
 

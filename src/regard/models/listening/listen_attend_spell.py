@@ -16,7 +16,7 @@ from regard.layers.rnn.pyramid import Pyramid
 from regard.models.encoder_decoder import RecurrentEncoderDecoder, build_decoder, init_embedding
 
 
-def _stopping(query: int, key: int, chunk: bool = False) -> Monotonic:
+def _sure_monotonic(query: int, key: int, chunk: bool = False) -> Monotonic:
     """Monotonic attention whose stops are sure: a letter has few states, and a step that may stop at each of them with
     a chance below a half stops at none when it is decoded. More noise drives the chances to 0 and 1.
     """
@@ -25,7 +25,10 @@ def _stopping(query: int, key: int, chunk: bool = False) -> Monotonic:
 
 
 # mechanisms that replace the entries of MECHANISMS
-_ATTENTIONS: dict[str, Factory] = {"monotonic": _stopping, "mocha": functools.partial(_stopping, chunk=True)}
+_ATTENTIONS: dict[str, Factory] = {
+    "monotonic": _sure_monotonic,
+    "mocha": functools.partial(_sure_monotonic, chunk=True),
+}
 # two numbers decide how sure all stops are, and must move as far as whole matrices do
 _FAST = 20.0
 

@@ -68,7 +68,7 @@ def listen(
 ) -> tuple[list[HeardToken], ListeningState]:  # "s m"
     """The tokens that these frames complete; no more than `limit` in a sentence, its end included."""
     states, encoder = model.encoder.advance(frames.unsqueeze(0), state.encoder, is_last)
-    decoder = _extended(model, state.decoder, states)
+    decoder = _append_states(model, state.decoder, states)
     state = replace(state, encoder=encoder, decoder=decoder)
     tokens: list[HeardToken] = []
     while decoder is not None and not state.is_over:
@@ -86,7 +86,7 @@ def listen(
     return tokens, state
 
 
-def _extended(model: ListenAttendSpell, decoder: RecurrentState | None, states: Tensor) -> RecurrentState | None:
+def _append_states(model: ListenAttendSpell, decoder: RecurrentState | None, states: Tensor) -> RecurrentState | None:
     """The state of the decoder with these further states to attend to, "1 t k"."""
     if not states.shape[1]:
         return decoder

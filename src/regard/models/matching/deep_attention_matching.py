@@ -76,7 +76,7 @@ class DeepAttentionMatching(nn.Module):
         first, second = filters
         self.first = nn.Conv3d(2 * (levels + 1), first, 3, padding=1)
         self.second = nn.Conv3d(first, second, 3, padding=1)
-        cells = math.prod(_pooled(_pooled(size)) for size in (turns, words, words))
+        cells = math.prod(_pooled_size(_pooled_size(size)) for size in (turns, words, words))
         self.output = nn.Linear(second * cells, 1)
         self.dropout = Dropout(dropout)
 
@@ -112,6 +112,6 @@ class DeepAttentionMatching(nn.Module):
         return nn.functional.pad(image, (0, self.words - m, 0, self.words - n, 0, self.turns - s))
 
 
-def _pooled(size: int) -> int:
+def _pooled_size(size: int) -> int:
     """The size behind a max pooling of three."""
     return -(-size // 3)

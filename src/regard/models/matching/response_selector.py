@@ -1,6 +1,5 @@
 """ResponseSelector: the score of a response to the turns of a dialogue, above vectors of words or of an encoder."""
 
-from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -48,40 +47,30 @@ class DialogueInputs(NamedTuple):
         return self._replace(texts=self.texts.to(device))
 
 
-class TextVectors(nn.Module, ABC):
-    """Vectors of the tokens of texts."""
-
-    @abstractmethod
-    def forward(self, texts: WordInputs | TokenTexts | StateTexts) -> Tensor:  # -> "r t d"
-        """The vectors, anything behind the end of a text."""
-
-
-class WordVectors(TextVectors):
+class WordVectors(nn.Module):
     """[E[w]; max_i conv(characters of w)_i], or E[w] alone without `characters`."""
 
     def __init__(self, words: nn.Embedding, characters: CharacterConvolution | None) -> None:
         super().__init__()
         self.words, self.characters = words, characters
 
-    def forward(self, texts: WordInputs | TokenTexts | StateTexts) -> Tensor:
-        assert isinstance(texts, WordInputs)
+    def forward(self, texts: WordInputs) -> Tensor:  # -> "r t d"
         vectors: Tensor = self.words(texts.words)
         if self.characters is None:
             return vectors
         return torch.cat([vectors, self.characters(texts.characters)[texts.spellings]], -1)
 
 
-class EncoderVectors(TextVectors):
+class EncoderVectors(nn.Module):
     """The states of a frozen encoder, which reads each distinct text once; states that are given stay as they are."""
 
     def __init__(self, encoder: TextEncoder) -> None:
         super().__init__()
         self.encoder = encoder
 
-    def forward(self, texts: WordInputs | TokenTexts | StateTexts) -> Tensor:
+    def forward(self, texts: TokenTexts | StateTexts) -> Tensor:  # -> "r t d", anything behind the end of a text
         if isinstance(texts, StateTexts):
             return texts.states
-        assert isinstance(texts, TokenTexts)
         # the turns of a dialogue are repeated for each of its candidates
         rows = torch.cat([texts.lengths.unsqueeze(1), texts.tokens], 1)
         distinct, index = rows.unique(dim=0, return_inverse=True)
@@ -144,7 +133,7 @@ class ResponseSelector(nn.Module):
 
     def __init__(
         self,
-        vectors: TextVectors,
+        vectors: WordVectors | EncoderVectors,
         matcher: DeepAttentionMatching | JoinedTurns,
         similarity: TextSimilarity | None = None,
     ) -> None:

@@ -164,11 +164,11 @@ class HRAN(Responder):
         """The words of every turn, "b·m n v", and the turns, "b n v", attended to from n states."""
         (b, n, _), m = s.shape, state.word_lengths.shape[1]
         q = s.repeat_interleave(m, 0)
-        words = _attended(self.word_attention, q, state.memory, state.word_lengths.flatten(), need)
+        words = _attend_from_start(self.word_attention, q, state.memory, state.word_lengths.flatten(), need)
         rows = words.out.unflatten(0, (b, m)).transpose(1, 2).flatten(0, 1)  # "b·n m v"
         counts = state.turn_counts.repeat_interleave(n)
         turns = self.turn_encoder(rows, counts).outputs
-        read = _attended(self.turn_attention, s.flatten(0, 1).unsqueeze(1), turns, counts, need)
+        read = _attend_from_start(self.turn_attention, s.flatten(0, 1).unsqueeze(1), turns, counts, need)
         of_turns = None if read.weights is None else read.weights.squeeze(1).unflatten(0, (b, n))
         return words, Attended(read.out.squeeze(1).unflatten(0, (b, n)), of_turns)
 
@@ -176,7 +176,7 @@ class HRAN(Responder):
         return torch.tanh(self.readout(torch.cat([s, y, context], dim=-1)))
 
 
-def _attended(layer: nn.Module, q: Tensor, keys: KVCache | Tensor, lengths: Tensor, need: Need) -> Attended:
+def _attend_from_start(layer: nn.Module, q: Tensor, keys: KVCache | Tensor, lengths: Tensor, need: Need) -> Attended:
     """Attends from position 0 to keys "*b k …"; weights are "*b q k", the mean over heads if there are heads."""
     length = len(keys) if isinstance(keys, KVCache) else keys.shape[-2]
     key_positions = torch.arange(length, device=q.device)

@@ -25,7 +25,7 @@ from regard.models.show_attend_tell.encoder import annotation_vectors, annotatio
 from regard.models.show_attend_tell.image_captioner import CaptionState, Grid, ImageCaptioner, spatial_keys
 
 
-def _salient(query: int, key: int) -> Additive:
+def _salient_score(query: int, key: int) -> Additive:
     """v · tanh(W h + U a), which at first attends to large activations: half of its units start with U and v above 0.
 
     Annotation vectors after a rectifier are small where the image is empty. A score with an arbitrary initialization
@@ -41,8 +41,8 @@ def _salient(query: int, key: int) -> Additive:
 
 # how a patch is read: all by their weights, or one that is sampled (in evaluation the most probable)
 ATTENTIONS: dict[str, Factory] = {
-    "soft": lambda query, key: Attention(_salient(query, key)),
-    "hard": lambda query, key: Attention(_salient(query, key), read=Sample()),
+    "soft": lambda query, key: Attention(_salient_score(query, key)),
+    "hard": lambda query, key: Attention(_salient_score(query, key), read=Sample()),
 }
 # the parts that decide whether and where to attend learn at this fraction of the rate: otherwise they converge to
 # nothing before the annotation vectors contain anything
@@ -160,8 +160,9 @@ class ShowAttendTell(ImageCaptioner):
         self.decoder = CaptionDecoder(
             width, annotation_width(encoder, example), hidden, attention=factory, expected=expected
         )
-        is_trained = {"decoder.gate": True, "decoder.attention": any(True for _ in self.decoder.attention.parameters())}
-        self.lr_multipliers = {name: _SLOW for name, is_learned in is_trained.items() if is_learned}
+        self.lr_multipliers = {"decoder.gate": _SLOW}
+        if any(True for _ in self.decoder.attention.parameters()):
+            self.lr_multipliers["decoder.attention"] = _SLOW
         self.dropout = Dropout(dropout)
         self.output = nn.Linear(width, vocabulary)
         self.register_buffer("baseline", torch.tensor(-math.log(vocabulary)))

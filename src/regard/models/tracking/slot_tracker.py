@@ -89,8 +89,8 @@ class SlotTracker(nn.Module, ABC):
         by_words, by_matches, of_match, offset = readers.split([read.shape[-1], h.shape[-1], 1, 1], -1)
         counts = inputs.mentions.sum(1).unsqueeze(-1)  # "n c 1"
         matched = inputs.mentions.mT @ (h @ by_matches.mT) / counts.clamp_min(1)  # "n c k"
-        every = read @ by_words.mT + matched + (counts > 0) * of_match.mT + offset.mT
-        scores = every.gather(-1, inputs.topics.unsqueeze(-1).expand(n, -1, 1)).squeeze(-1)
+        of_topics = read @ by_words.mT + matched + (counts > 0) * of_match.mT + offset.mT
+        scores = of_topics.gather(-1, inputs.topics.unsqueeze(-1).expand(n, -1, 1)).squeeze(-1)
         names = acts.candidates.unsqueeze(1) == torch.arange(len(candidates), device=h.device).unsqueeze(1)  # "n c a"
         return scores + self.copied * (weights[:, inputs.topics] * names).sum(-1)
 

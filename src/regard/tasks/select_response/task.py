@@ -30,7 +30,6 @@ from regard.models.matching.response_selector import (
     ResponseSelector,
     StateTexts,
     TextSimilarity,
-    TextVectors,
     TokenTexts,
     WordVectors,
 )
@@ -69,7 +68,7 @@ def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: Pretra
     reader = TurnWordReader(facts.words, config.words) if encoder is None else TurnTokenReader(encoder, config.words)
 
     def build() -> ResponseSelector:
-        vectors: TextVectors
+        vectors: WordVectors | EncoderVectors
         if encoder is None:
             width = config.model.embedding or 1
             vectors = WordVectors(nn.Embedding(SPECIAL + len(facts.words), width, padding_idx=PAD), None)
