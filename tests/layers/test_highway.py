@@ -1,6 +1,5 @@
 """Highway layers against their formula."""
 
-import pytest
 import torch
 
 from regard.layers.highway import Highway
@@ -24,14 +23,3 @@ def test_a_closed_gate_passes_the_input() -> None:
         torch.nn.init.constant_(gate.bias, -1e4)
     x = torch.randn(11, 3)
     torch.testing.assert_close(layer(x), x)
-
-
-def test_gradients() -> None:
-    layer = Highway(3).double()
-    x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(layer, (x,))
-
-
-def test_bad_input() -> None:
-    with pytest.raises(ValueError, match="layers"):
-        Highway(3, layers=0)

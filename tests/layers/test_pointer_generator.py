@@ -96,8 +96,3 @@ def test_one_mask_per_step_and_rows_of_a_batch() -> None:
     second = source.select(torch.tensor([1]))
     row = pointer.log_probs(logits[1:], pointer.mixture(states[1:], second), second)
     torch.testing.assert_close(row, pointer.log_probs(logits, pointer.mixture(states, source), source)[1:])
-
-
-def test_a_width_is_positive() -> None:
-    with pytest.raises(ValueError, match="dim"):
-        PointerGenerator(0)

@@ -81,8 +81,6 @@ def test_a_mechanism_that_needs_a_place_is_refused(name: str) -> None:
 def test_bad_arguments_are_told() -> None:
     with pytest.raises(ValueError, match="unknown attention 'aditive'; did you mean 'additive'"):
         QueryPooling(D, attention="aditive")
-    with pytest.raises(ValueError, match="queries must be a whole number, 1 or more, for QueryPooling, got 0"):
-        QueryPooling(D, 0)
     with pytest.raises(
         ValueError, match="attention='key-value' cannot read states of width 5: .*try attention='additi"
     ):

@@ -101,5 +101,3 @@ def test_it_has_no_attention() -> None:
 def test_bad_shapes_are_told() -> None:
     with pytest.raises(ValueError, match=r"tokens must be \(texts, words\) with one length per text, got \(7\) and"):
         built()(torch.zeros(7, dtype=torch.int64), torch.tensor([7]))
-    with pytest.raises(ValueError, match="vocabulary must be a whole number, 1 or more, for BagOfWords, got 0"):
-        BagOfWords(0, 2)

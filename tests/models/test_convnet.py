@@ -69,7 +69,6 @@ def test_the_gate_stands_before_the_sum() -> None:
     [
         ({"depths": ()}, None, r"depths must be blocks of each stage, 1 or more, got \(\); try depths=\(1, 1, 1\)"),
         ({"depths": (1, 0)}, None, r"depths must be blocks of each stage, 1 or more, got \(1, 0\)"),
-        ({"width": 0}, None, "width must be a whole number, 1 or more, for ConvNet, got 0"),
         ({}, (2, 8, 8), r"x must be \(images, 1 channels, height, width\), got \(2, 8, 8\); grey images have one"),
         ({}, (2, 3, 8, 8), r"x must be \(images, 1 channels, height, width\), got \(2, 3, 8, 8\)"),
     ],

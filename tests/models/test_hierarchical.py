@@ -134,7 +134,5 @@ def test_bad_input_is_told(tokens: tuple[int, ...], lengths: list[object], sente
 
 
 def test_bad_arguments_are_told() -> None:
-    with pytest.raises(ValueError, match="classes must be a whole number, 1 or more, for HierarchicalAttention, got 0"):
-        HierarchicalAttention(3, 0)
     with pytest.raises(ValueError, match="attention='alibi' weighs keys by their distance from the query"):
         small(attention="alibi")

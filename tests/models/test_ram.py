@@ -191,9 +191,6 @@ def test_its_path_is_recorded() -> None:
 @for_each(
     ("options", "error", "said"),
     [
-        ({"glimpses": 0}, ValueError, "glimpses must be a whole number, 1 or more, for RAM, got 0"),
-        ({"hidden": 2.0}, TypeError, "hidden must be a whole number, 1 or more, for RAM, got 2.0"),
-        ({"patch": 0}, ValueError, "patch must be a whole number, 1 or more, for Retina, got 0"),
         ({"core": "lsmt"}, ValueError, "unknown core 'lsmt'; did you mean 'lstm'"),
         ({"std": 0.0}, ValueError, "std must be positive for RAM, got 0.0"),
         ({"outside": "black"}, ValueError, "unknown outside 'black'; .*known are: zeros, edge"),

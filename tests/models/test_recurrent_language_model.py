@@ -53,7 +53,6 @@ def test_segments_are_the_whole_and_memory_is_a_value(name: str) -> None:
     [
         ({"hidden": 10}, "hidden must split evenly into keys, values and predictions, got 10; try hidden=12"),
         ({"cell": "elman"}, "unknown cell 'elman'"),
-        ({"memory": 0}, "memory must be a whole number, 1 or more, for RecurrentLanguageModel, got 0"),
         ({"attention": "hard"}, "attention='hard' cannot be used in the heads of a Transformer"),
     ],
 )

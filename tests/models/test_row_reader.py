@@ -65,7 +65,6 @@ def test_batched_is_one_by_one_and_every_parameter_learns() -> None:
 @pytest.mark.parametrize(
     ("options", "x", "said"),
     [
-        ({"stride": 0}, None, "stride must be a whole number, 1 or more, for RowReader, got 0"),
         ({"heads": 0}, None, "heads must be a whole number"),
         ({"stride": 8}, None, r"stride=8 skips all of 11 × 7 pixels; try stride=1"),
         (

@@ -116,7 +116,6 @@ def test_a_hard_attention_gives_the_log_probability_of_its_draws() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"hops": 0}, "hops must be a whole number, 1 or more, for SelfAttentive, got 0"),
         ({"cell": "lstn"}, "unknown cell 'lstn'; did you mean 'lstm'"),
         ({"attention": "window"}, "attention='window' weighs keys by their distance from the query"),
         ({"dropout": 1.0}, "dropout must be 0 or more and below 1, got 1.0"),

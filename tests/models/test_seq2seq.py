@@ -63,6 +63,4 @@ def test_what_is_wrong_is_told() -> None:
         ValueError, match="attention='dot' cannot be used with decoder='fixed', .* or leave attention out"
     ):
         Seq2Seq(SOURCE, TARGET, decoder="fixed", attention="dot")
-    with pytest.raises(ValueError, match="unknown cell 'elman'"):
-        Seq2Seq(SOURCE, TARGET, cell="elman")
     assert set(DECODERS) == {"fixed", "initial", "per-position", "bahdanau", "luong", "luong-feeding"}

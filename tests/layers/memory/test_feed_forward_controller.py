@@ -44,8 +44,3 @@ def test_dropout_is_between_layers() -> None:
     assert not torch.equal(controller.steps(x).step(0, fed, ())[0], controller.steps(x).step(0, fed, ())[0])
     controller.eval()
     assert torch.equal(controller.steps(x).step(0, fed, ())[0], controller.steps(x).step(0, fed, ())[0])
-
-
-def test_bad_sizes() -> None:
-    with pytest.raises(ValueError, match="layers must be a whole number, 1 or more, for FeedForwardController, got 0"):
-        FeedForwardController(3, 5, fed=2, layers=0)

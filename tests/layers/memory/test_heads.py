@@ -149,8 +149,6 @@ def test_an_empty_memory_has_its_heads_at_the_first_location() -> None:
 
 
 def test_bad_sizes() -> None:
-    with pytest.raises(ValueError, match="locations must be a whole number, 1 or more, for MemoryHeads, got 0"):
-        MemoryHeads(D, 0, W)
     with pytest.raises(
         ValueError, match="reach must be 0 or more and 2 reach \\+ 1 at most locations=7, got 4; try reach=1"
     ):

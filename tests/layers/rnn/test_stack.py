@@ -201,14 +201,6 @@ def test_narrow_numbers() -> None:
             assert p.any()
 
 
-def test_what_is_wrong_is_told() -> None:
-    for make in (Encoder, Stack):
-        with pytest.raises(ValueError, match="unknown cell 'gruu'; did you mean 'gru'"):
-            make(D, H, cell="gruu")
-        with pytest.raises(ValueError, match=f"layers must be a whole number, 1 or more, for {make.__name__}, got 0"):
-            make(D, H, layers=0)
-
-
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("width", [5, 64])
 def test_whole_runs_under_autocast(cell: str, width: int) -> None:

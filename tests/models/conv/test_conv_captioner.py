@@ -69,8 +69,3 @@ def test_every_parameter_receives_a_gradient() -> None:
     model, (images, target) = built(), given()
     model(images, target).square().mul(torch.rand(T, WORDS)).sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
-
-
-def test_errors() -> None:
-    with pytest.raises(ValueError, match="unknown attention 'soft'"):
-        built("soft")

@@ -145,14 +145,10 @@ def test_first_activations_keep_their_scale() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match="kernel must be odd, so that the encoder looks as far back as ahead, got 4"):
         conv(kernel=4)()
-    with pytest.raises(ValueError, match="unknown positions 'learnt'; did you mean 'learned'"):
-        conv(positions="learnt")()
     with pytest.raises(
         ValueError, match="attention='bidaf' does not fit a convolutional decoder: .* try attention='dot'"
     ):
         conv(attention="bidaf")()
-    with pytest.raises(ValueError, match="hidden must be a whole number, 1 or more, for ConvSeq2Seq, got 0"):
-        conv(hidden=0)()
     model, (source, lengths, target) = conv(longest=6)(), given()
     with pytest.raises(ValueError, match="the source has 7 tokens, but positions='learned' has longest=6 positions"):
         model(source, lengths, target)

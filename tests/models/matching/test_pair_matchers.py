@@ -185,8 +185,3 @@ def test_a_mechanism_that_is_more_than_a_score(name: str) -> None:
         ValueError, match=rf"attention='{name}' is more than a score and a normalizer.*; try attention="
     ):
         named_coattention(name, 8)
-
-
-def test_an_unknown_mechanism() -> None:
-    with pytest.raises(ValueError, match="unknown attention 'additiv'; did you mean 'additive'"):
-        ESIM(DIM, CLASSES, attention="additiv")

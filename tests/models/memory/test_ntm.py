@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.layers.memory.test_heads import moved
-from tests.models.cases import NTMS, SOURCE, TARGET, T, built, given
+from tests.models.cases import NTMS, T, built, given
 from torch import Tensor
 
 import regard
@@ -106,12 +106,6 @@ def test_gradients_of_reads_are_recorded() -> None:
 
 
 def test_what_is_wrong_is_told() -> None:
-    with pytest.raises(ValueError, match="unknown controller 'gru'; known are: lstm, feed-forward"):
-        NTM(SOURCE, TARGET, controller="gru")
-    with pytest.raises(ValueError, match="unknown decoder_input 'last'; known are: none, previous"):
-        NTM(SOURCE, TARGET, decoder_input="last")
-    with pytest.raises(ValueError, match="locations must be a whole number, 1 or more, for MemoryHeads, got 0"):
-        NTM(SOURCE, TARGET, locations=0)
     model, (source, lengths, target) = built(NTMS["ntm"]), given()
     for counts, message in (
         ([7, 1], "lengths must be one per row of x, got 2 for x"),

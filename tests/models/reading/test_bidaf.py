@@ -141,8 +141,3 @@ def test_mechanisms_that_relate_no_two_texts_are_refused(name: str) -> None:
     message = f"attention={name!r} compares positions, ignores the question or reads a sampled word"
     with pytest.raises(ValueError, match=re.escape(message)):
         reader(name)
-
-
-def test_a_mistyped_attention() -> None:
-    with pytest.raises(ValueError, match=r"unknown attention .aditive.; did you mean 'additive'"):
-        reader("aditive")

@@ -38,8 +38,3 @@ def test_every_trained_parameter_has_a_gradient(frozen: int) -> None:
     for name, p in model.named_parameters():
         assert (p.grad is not None) == p.requires_grad, name
     assert model.embedding is model.encoder.bert.embedding
-
-
-def test_errors() -> None:
-    with pytest.raises(ValueError, match="classes"):
-        EncoderClassifier(TextEncoder(BERT(19, width=6, layers=1, heads=2)), 0)

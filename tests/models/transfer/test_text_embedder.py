@@ -126,9 +126,7 @@ def test_vectors_of_transformers(tmp_path: Path) -> None:
             torch.testing.assert_close(vector, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_without_normalize_and_errors() -> None:
+def test_vectors_without_normalize() -> None:
     model = embedder()
     model.normalize = False
     assert not torch.allclose(model.vectors(TEXTS).norm(dim=-1), torch.ones(len(TEXTS)))
-    with pytest.raises(ValueError, match="unknown pooling 'sum'; known are: mean, first, max"):
-        TextEmbedder(model.encoder, pooling="sum")
