@@ -66,10 +66,10 @@ def nats_interval(nats: ArrayLike) -> Interval:  # "n", 0 or more
     return min(low, mean), max(high, mean)
 
 
-def bootstrap_sums(rows: NDArray[Any], seed: int = 0) -> NDArray[Any]:  # "n k" -> "m k"
+def bootstrap_sums(rows: NDArray[Any]) -> NDArray[Any]:  # "n k" -> "m k"
     """The sums of the rows in resamples with replacement, as many rows in each as there are."""
     n = len(rows)
-    random, shares = np.random.default_rng(seed), np.full(n, 1 / n)
+    random, shares = np.random.default_rng(0), np.full(n, 1 / n)
     sums = []
     # a part of the draws at a time: all of them would be a thousand numbers per row
     for start in range(0, _RESAMPLES, size := max(1, _MAX_DRAWN // n)):

@@ -98,11 +98,10 @@ class WordTagger(Tagger):
         output: str,
         scheme: TagScheme | None,
         dropout: float,
-        padding: int = 0,
     ) -> None:
         super().__init__(sizes, output=output, scheme=scheme, dropout=dropout)
-        self.words = nn.Embedding(sizes.words, embedding, padding_idx=padding)
-        self.characters = CharacterConvolution(sizes.characters, filters=characters, padding=padding)
+        self.words = nn.Embedding(sizes.words, embedding, padding_idx=0)
+        self.characters = CharacterConvolution(sizes.characters, filters=characters)
         self.in_features = embedding + characters
 
     @property

@@ -51,15 +51,12 @@ class ConvState:
 
     def reorder(self, index: Tensor) -> "ConvState":  # "b n2"
         sentences = torch.arange(len(index), device=index.device).unsqueeze(-1)
-        windows, states = (
-            map_tensors(parts, lambda part: part[sentences, index]) for parts in (self.windows, self.attention_states)
-        )
+        parts = self.windows, self.attention_states
+        windows, states = map_tensors(parts, lambda part: part[sentences, index])
         return replace(self, windows=windows, attention_states=states)
 
     def select_sentences(self, index: Tensor) -> "ConvState":  # "b2"
-        windows, states = (
-            map_tensors(parts, lambda part: part[index]) for parts in (self.windows, self.attention_states)
-        )
+        windows, states = map_tensors((self.windows, self.attention_states), lambda part: part[index])
         return replace(
             self,
             lengths=self.lengths[index],

@@ -41,9 +41,7 @@ class Pyramid(nn.Module):
 
     def lengths(self, lengths: Tensor) -> Tensor:  # "b" -> "b"
         """The number of states of this many frames."""
-        for _ in self.layers:
-            lengths = (lengths + 1) // 2
-        return lengths
+        return -(-lengths // 2 ** len(self.layers))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:  # "b s d", "b" -> "b ⌈s/2ⁿ⌉ k"
         # padding beside the last frame must be zero, as it is where the frame is the last of the batch

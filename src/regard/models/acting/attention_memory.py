@@ -53,12 +53,12 @@ class GRUGate(nn.Module):
     b = 2 at first, so that the layer begins near the identity.
     """
 
-    def __init__(self, width: int, bias: float = 2.0) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.of_output = nn.Linear(width, 3 * width, bias=False)  # W_r, W_z, W_g
         self.of_input = nn.Linear(width, 2 * width, bias=False)  # U_r, U_z
         self.of_reset = nn.Linear(width, width, bias=False)  # U_g
-        self.bias = nn.Parameter(torch.full((width,), bias))
+        self.bias = nn.Parameter(torch.full((width,), 2.0))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:  # "*b d", "*b d" -> "*b d"
         r, z, h = self.of_output(y).chunk(3, -1)

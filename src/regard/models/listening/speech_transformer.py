@@ -27,9 +27,7 @@ class FrameConvolutions(nn.Module):
 
     def lengths(self, lengths: Tensor) -> Tensor:  # "b" -> "b"
         """The number of vectors of this many frames."""
-        for _ in self.layers:
-            lengths = (lengths + 1) // 2
-        return lengths
+        return -(-lengths // 2 ** len(self.layers))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:  # "b s m", "b" -> "b ⌈s/2ⁿ⌉ d"
         for layer in self.layers:
