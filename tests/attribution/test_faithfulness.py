@@ -16,8 +16,7 @@ import regard
 from regard.attribution import METHODS, REMOVALS
 from regard.attribution.adversarial_map import GivenMaps, adversarial_map, divergence
 from regard.attribution.attribute import explained_logit
-from regard.attribution.faithfulness import SHARES, AttentionTest, faithfulness
-from regard.attribution.rank_agreement import kendall
+from regard.attribution.faithfulness import SHARES, AttentionTest, faithfulness, kendall
 
 FAST = ["attention", "gradient", "leave-one-out"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from regard.attacks.balls import Start, SurfaceStart
+from regard.attacks.balls import Start, SurfaceStart, column
 from regard.attacks.base import Candidates
 from regard.attacks.draws import Draws
 from regard.attacks.gradient_attacks import GradientAttack, ascend
@@ -61,7 +61,7 @@ class _AdaptiveWalk:
         self.attack, self.clean, self.labels = attack, clean, labels
         # steps to the first checkpoint, and at least between two; each interval is shorter than the one before
         self.interval, self.least, self.shrink = (max(int(share * attack.steps), 1) for share in (0.22, 0.06, 0.03))
-        self.alpha = torch.full_like(labels, attack.eps, dtype=clean.dtype).view(-1, *(1,) * (clean.ndim - 1)) * 2.0
+        self.alpha = 2.0 * column(torch.full_like(labels, attack.eps, dtype=clean.dtype), clean)
         self.is_wrong = torch.zeros_like(labels, dtype=torch.bool)
         self.wrong = clean.clone()
         self.taken = 0  # steps since the last checkpoint
@@ -119,4 +119,4 @@ class _AdaptiveWalk:
 
 
 def _where(rows: Tensor, chosen: Tensor, other: Tensor) -> Tensor:  # "b", "b ...", "b ..."
-    return torch.where(rows.view(-1, *(1,) * (chosen.ndim - 1)), chosen, other)
+    return torch.where(column(rows, chosen), chosen, other)

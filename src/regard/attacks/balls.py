@@ -72,7 +72,7 @@ class Linf(Ball):
 
     def surface(self, draws: Draws, like: Tensor, eps: float) -> Tensor:
         delta = 2 * draws.uniform(like, 0.0, 1.0) - 1
-        return eps * delta / _column(delta.flatten(1).abs().amax(1), like)
+        return eps * delta / column(delta.flatten(1).abs().amax(1), like)
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class L2(Ball):
         return torch.linalg.vector_norm(delta.flatten(1), dim=1)
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        return gradient / _column(self.distance(gradient).clamp_min(_TINY), gradient)
+        return gradient / column(self.distance(gradient).clamp_min(_TINY), gradient)
 
     def project(self, x: Tensor, clean: Tensor, eps: float) -> Tensor:
         delta = x - clean
         shrink = (eps / self.distance(delta).clamp_min(_TINY)).clamp_max(1.0)
-        return (clean + delta * _column(shrink, delta)).clamp(0.0, 1.0)
+        return (clean + delta * column(shrink, delta)).clamp(0.0, 1.0)
 
     def clamp(self, x: Tensor, clean: Tensor, eps: float) -> Tensor:
         return self.project(x, clean, eps)
@@ -100,13 +100,14 @@ class L2(Ball):
     def inside(self, draws: Draws, like: Tensor, eps: float) -> Tensor:
         # a radius r is as likely as the surface at r is large, r^(d−1)
         radius = draws.uniform(like.flatten(1)[:, 0], 0.0, 1.0, stream=1) ** (1 / like[0].numel())
-        return self.surface(draws, like, eps) * _column(radius, like)
+        return self.surface(draws, like, eps) * column(radius, like)
 
     def surface(self, draws: Draws, like: Tensor, eps: float) -> Tensor:
         return eps * self.steepest(draws.normal(like))
 
 
-def _column(values: Tensor, like: Tensor) -> Tensor:  # "b" -> "b 1 ..."
+def column(values: Tensor, like: Tensor) -> Tensor:  # "b" -> "b 1 ..."
+    """One value per example, to be multiplied by or chosen between tensors as `like`."""
     return values.view(-1, *(1,) * (like.ndim - 1))
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from regard.attacks.attack import AttackResult, attack as run_attack
+from regard.attacks.balls import column
 from regard.attacks.base import Attack
 from regard.inference.bounded_classifier import BoundedClassifier
 
@@ -76,7 +77,7 @@ def _carried_over(smaller: AttackResult, larger: AttackResult) -> AttackResult:
     rows = smaller.broken & ~larger.broken
     return replace(
         larger,
-        inputs=torch.where(rows.view(-1, *(1,) * (larger.inputs.ndim - 1)), smaller.inputs, larger.inputs),
+        inputs=torch.where(column(rows, larger.inputs), smaller.inputs, larger.inputs),
         broken=smaller.broken | larger.broken,
         loss=torch.where(rows, smaller.loss, larger.loss),
         distance=torch.where(rows, smaller.distance, larger.distance),

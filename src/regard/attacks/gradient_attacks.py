@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.attacks.balls import Start
+from regard.attacks.balls import Start, column
 from regard.attacks.base import Attack, Candidates, check_step
 from regard.attacks.draws import Draws
 from regard.attacks.objectives import AttackLoss, CrossEntropy, Objective
@@ -107,7 +107,7 @@ class IteratedAttack(GradientAttack, ABC):
         for restart in range(1, self.restarts):
             holds = victim.logits(x).argmax(1) == labels
             again = self._run_once(victim, clean, objective, draws.restarted(restart))
-            x = torch.where(holds.view(-1, *(1,) * (x.ndim - 1)), again, x)
+            x = torch.where(column(holds, x), again, x)
         return Candidates(x, torch.full_like(labels, victim.passes - before))
 
     def _run_once(self, victim: Victim, clean: Tensor, objective: Objective, draws: Draws) -> Tensor:

@@ -8,10 +8,9 @@ from regard.attribution.attention import AttentionRelevance, AttentionRollout, M
 from regard.attribution.attribute import Attribution
 from regard.attribution.base import AttributionMethod, Completeness
 from regard.attribution.catalogue import METHODS
-from regard.attribution.erasure import LeaveOneOut
 from regard.attribution.faithfulness import Faithfulness, FaithfulnessReport
 from regard.attribution.gradients import GradientInput, IntegratedGradients
-from regard.attribution.removal import REMOVALS
+from regard.attribution.removal import REMOVALS, LeaveOneOut
 from regard.attribution.transformers_classifier import TransformersClassifier
 
 __all__ = [

@@ -10,7 +10,6 @@ from regard.attribution.max_flow import maximum_flows
 from regard.common.eval_mode import eval_mode
 from regard.inference.embedded_classifier import TokenLayer, check_has_vectors, edited_vectors, reading_rows
 from regard.recording.record import record
-from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
 from regard.recording.run import recorded
 
@@ -20,8 +19,7 @@ class RawAttention(AttributionMethod):
     """score_i = the mean weight of key i in the last attention: of the queries that the classes are read from."""
 
     def scores(self, explained: ExplainedLogit) -> ScoredTokens:
-        maps = record_maps(explained)
-        return ScoredTokens(_read(explained, maps[-1].weights.dense()))
+        return _raw(explained, record_maps(explained))
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class AttentionRollout(AttributionMethod):
     def scores(self, explained: ExplainedLogit) -> ScoredTokens:
         maps = record_maps(explained)
         if _is_pooling(maps):
-            return ScoredTokens(_read(explained, maps[-1].weights.dense()))
+            return _raw(explained, maps)
         return ScoredTokens(_read(explained, maps.rollout(self.residual)[0].weights.dense()))
 
 
@@ -48,7 +46,7 @@ class MaximumFlow(AttributionMethod):
     def scores(self, explained: ExplainedLogit) -> ScoredTokens:
         maps = record_maps(explained)
         if _is_pooling(maps):
-            return ScoredTokens(_read(explained, maps[-1].weights.dense()))
+            return _raw(explained, maps)
         capacities = [Recording((item,)).rollout(self.residual)[0].weights.dense().flatten(0, -3)[0] for item in maps]
         count = len(explained.tokens)
         rows = reading_rows(explained.classifier)
@@ -72,6 +70,10 @@ class AttentionRelevance(AttributionMethod):
                 )
             return ScoredTokens(_read(explained, (last.weights.dense() * last.gradient.dense()).clamp_min(0)))
         return ScoredTokens(_read(explained, maps.relevance()[0].weights.dense()))
+
+
+def _raw(explained: ExplainedLogit, maps: Recording) -> ScoredTokens:
+    return ScoredTokens(_read(explained, maps[-1].weights.dense()))
 
 
 def record_maps(explained: ExplainedLogit) -> Recording:
@@ -117,11 +119,7 @@ def _of_tokens(explained: ExplainedLogit, recording: Recording) -> Recording:
 
 def _is_pooling(maps: Recording) -> bool:
     """Whether queries that are no tokens attend to the tokens; such an attention is the only one of its model."""
-    return not any(_is_square(item) for item in maps)
-
-
-def _is_square(item: RecordedMap) -> bool:
-    return item.kind == "self" and item.shape[-1] == item.shape[-2]
+    return not any(item.kind == "self" and item.shape[-1] == item.shape[-2] for item in maps)
 
 
 def _read(explained: ExplainedLogit, weights: Tensor) -> Tensor:  # "*b q k" -> "k"

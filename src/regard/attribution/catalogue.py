@@ -2,8 +2,8 @@
 
 from regard.attribution.attention import AttentionRelevance, AttentionRollout, MaximumFlow, RawAttention
 from regard.attribution.base import AttributionMethod
-from regard.attribution.erasure import LeaveOneOut
 from regard.attribution.gradients import GradientInput, IntegratedGradients
+from regard.attribution.removal import LeaveOneOut
 
 METHODS: dict[str, AttributionMethod] = {
     "attention": RawAttention(),

@@ -13,7 +13,6 @@ from regard.attribution.adversarial_map import AdversarialMap, adversarial_map
 from regard.attribution.attribute import Attribution, attribute_logit, explained_logit
 from regard.attribution.base import ExplainedLogit
 from regard.attribution.catalogue import METHODS
-from regard.attribution.rank_agreement import kendall
 from regard.attribution.removal import REMOVALS
 from regard.common.eval_mode import eval_mode
 from regard.common.suggestions import known
@@ -289,6 +288,16 @@ def _attention_test(explained: ExplainedLogit, seed: int) -> AttentionTest:
 
     permuted = [change(Permutation(seed + n)) for n in range(_PERMUTATIONS)]
     return AttentionTest(change(uniform), median(permuted), adversarial_map(explained, seed=seed))
+
+
+def kendall(first: Tensor, second: Tensor) -> float:  # "n", "n"
+    """τ_b = Σ sign(a_i − a_j) sign(b_i − b_j) / √(Σ sign² Σ sign²) over pairs  (Kendall 1945): ties count for neither.
+
+    Zero where all scores of one ranking are equal.
+    """
+    signs = [torch.sign(scores.double()[:, None] - scores.double()[None, :]) for scores in (first, second)]
+    pairs = [float(each.abs().sum()) for each in signs]
+    return float((signs[0] * signs[1]).sum()) / (pairs[0] * pairs[1]) ** 0.5 if min(pairs) else 0.0
 
 
 def _mean(values: Sequence[float]) -> float:

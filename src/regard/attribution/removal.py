@@ -1,13 +1,15 @@
-"""REMOVALS: ways to take tokens away from an input, by name; each gives other numbers."""
+"""REMOVALS: ways to take tokens away from an input, by name, each with other numbers; LeaveOneOut, by one of them."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from regard.attribution.attention import record_pass
-from regard.attribution.base import BATCH, ExplainedLogit
+from regard.attribution.base import BATCH, AttributionMethod, ExplainedLogit, ScoredTokens
 from regard.common.eval_mode import eval_mode
+from regard.common.suggestions import known
 from regard.inference.embedded_classifier import SelectiveKeys, TokenLayer, check_has_vectors, edited_vectors
 from regard.interop.intervene import intervene
 from regard.interop.replacements import WithoutKeys
@@ -72,3 +74,24 @@ def pad_vectors(explained: ExplainedLogit, removed: Sequence[Collection[int]]) -
 
 
 REMOVALS: dict[str, Removal] = {"delete": delete, "mask-keys": mask_keys, "pad": pad_vectors}
+
+
+@dataclass(frozen=True)
+class LeaveOneOut(AttributionMethod):
+    """score_i = f(x) − f(x without token i)  (Li et al. 2016); special tokens stay and score 0.
+
+    `removal` is a name of REMOVALS: the token is deleted, its key is masked in every attention (a masked key equals an
+    absent key, and positions stay), or its vector is that of padding.
+    """
+
+    removal: str = "delete"
+
+    def __post_init__(self) -> None:
+        known("removal", self.removal, REMOVALS)
+
+    def scores(self, explained: ExplainedLogit) -> ScoredTokens:
+        words = explained.tokens.words
+        logits = REMOVALS[self.removal](explained, [{n} for n in words])
+        scores = logits.new_zeros(len(explained.tokens))
+        scores[list(words)] = explained.output - logits[:, explained.target]
+        return ScoredTokens(scores)
