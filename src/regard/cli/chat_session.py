@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ class ChatSession:
 
     def run(self) -> None:
         note(self.introduction)
-        for number, line in enumerate(self._typed() if self.is_typed else self._piped(), 1):
+        for number, line in enumerate(self._typed() if self.is_typed else chain.from_iterable(piped_lines()), 1):
             try:
                 self.take(line)
             except ValueError as error:
@@ -131,12 +132,6 @@ class ChatSession:
         if self.save is not None:
             lines = [json.dumps(each, ensure_ascii=False) + "\n" for each in [*self.finished, *self._records()]]
             write_atomically(self.save, [line.encode() for line in lines])
-
-    # Lines
-
-    def _piped(self) -> Iterator[str]:
-        for lines in piped_lines():
-            yield from lines
 
     def _typed(self) -> Iterator[str]:
         """Lines that are typed, until Ctrl-D or Ctrl-C."""

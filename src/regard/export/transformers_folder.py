@@ -45,9 +45,11 @@ def write_transformers(parts: Exportable, folder: Path) -> Mapping[str, str]:
     save_pretrained(model, folder, config)
     files = {CONFIG: f"of {saved_as(model)}", SAFETENSORS: "weights"}
     files |= _write_tokenizer(parts.vocabulary, folder, parts.longest)
-    if parts.target is not None and not _is_same(parts.vocabulary, parts.target):
+    source, target = parts.vocabulary, parts.target
+    # the tokenizer of the source decodes translations, too, where both are the same
+    if target is not None and (source.pieces, source.special) != (target.pieces, target.special):
         atomic_files.make_folder(folder / TARGET)
-        _write_tokenizer(parts.target, folder / TARGET, None)
+        _write_tokenizer(target, folder / TARGET, None)
         files[f"{TARGET}/"] = "the tokenizer that decodes translations"
     if isinstance(model, LanguageModel | Transformer):
         forbidden = list((parts.target or parts.vocabulary).forbidden)
@@ -62,11 +64,6 @@ def _write_tokenizer(vocabulary: LibraryVocabulary, folder: Path, longest: int |
     write_tokenizer(vocabulary, folder / TOKENIZER)
     write_json(folder / TOKENIZER_OPTIONS, tokenizer_options(vocabulary, longest))
     return {TOKENIZER: "of the library tokenizers", TOKENIZER_OPTIONS: "of PreTrainedTokenizerFast"}
-
-
-def _is_same(source: LibraryVocabulary, target: LibraryVocabulary) -> bool:
-    """Whether the tokenizer of the source decodes translations, too."""
-    return source.pieces == target.pieces and source.special == target.special
 
 
 def mapped_model(model: nn.Module) -> nn.Module:

@@ -54,7 +54,7 @@ def field_docs(options: type) -> dict[str, str]:
     """The string below each field; `{content}` in it is the noun of the dataclass."""
     docs: dict[str, str] = {}
     # the string of a subclass replaces that of its base
-    for each in reversed(_dataclasses(options)):
+    for each in filter(is_dataclass, reversed(options.__mro__)):
         docs |= {item.name: item.metadata["help"] for item in fields(each) if "help" in item.metadata}
         if each.__module__ == "types":  # made by make_dataclass, it has no source
             continue
@@ -137,8 +137,3 @@ def _format(row: _Row, column: int, width: int) -> str:
     if len(head) + 2 > column:
         return f"{head}\n{_fill(help, width, initial_indent=indent, subsequent_indent=indent)}"
     return _fill(help, width, initial_indent=head.ljust(column), subsequent_indent=indent)
-
-
-def _dataclasses(options: type) -> list[type]:
-    """A dataclass and those that it inherits from."""
-    return [each for each in options.__mro__ if is_dataclass(each)]

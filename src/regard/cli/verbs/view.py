@@ -119,9 +119,11 @@ def run(args: Sequence[str]) -> int:
         )
     _check_image(recording, options)
     if options.serve:
+        from regard.viz.recording.figures.overlays import load_image
         from regard.viz.recording.tile_server import serve
 
-        serve(recording, port=options.port or 0, image=_served(image))
+        pixels = None if image is None else load_image(image).movedim(-1, 0)  # "c h w"
+        serve(recording, port=options.port or 0, image=pixels)
         return 0
     note(count_maps(recording))
     is_drawn = options.out is None or options.out.suffix not in _WITHOUT_IMAGE
@@ -193,14 +195,6 @@ def _check_image(recording: "Recording", options: ViewOptions) -> None:
             )
     if options.what in ("overlay", "class-token", "captions", "glimpses", "saliency"):
         check_over_image(recording, f"--what {options.what}", options.what)
-
-
-def _served(image: "Path | Tensor | None") -> "Tensor | None":  # "c h w"
-    if image is None:
-        return None
-    from regard.viz.recording.figures.overlays import load_image
-
-    return load_image(image).movedim(-1, 0)
 
 
 def _read(options: ViewOptions) -> "tuple[Recording, Path | Tensor | None]":
