@@ -166,21 +166,13 @@ def test_a_model_without_attention(loaded: LoadedRun) -> None:
 
 
 def test_learned_positions_bound_the_tokens(loaded: LoadedRun) -> None:
-    task = Translate.of(
-        train=(loaded.config.train),
-        tokens="words",
-        width=6,
-        heads=2,
-        model="transformer",
-        positions="learned",
-        max_length=5,
-    )
+    sizes: dict[str, Any] = {"model": "transformer", "width": 6, "heads": 2, "positions": "learned", "max_length": 5}
+    task = Translate.of(train=loaded.config.train, tokens="words", **sizes)
     run: Any = loaded.predictor
     translator = Translator.of(task, run.vocabularies)
     TranslateEndpoint(translator, Limits(tokens=11), run="x", step=1)
-    with pytest.raises(
-        ValueError, match="tokens=12 is more than the 11 positions that this model learned; try tokens=5"
-    ):
+    sentence = "tokens=12 is more than the 11 positions that this model learned; try tokens=5"
+    with pytest.raises(ValueError, match=sentence):
         TranslateEndpoint(translator, Limits(tokens=12), run="x", step=1)
 
 

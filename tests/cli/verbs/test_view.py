@@ -1,5 +1,6 @@
 """regard view: a recording or a run, in the terminal, a file, a browser."""
 
+import shlex
 import threading
 import urllib.request
 from dataclasses import replace
@@ -103,52 +104,42 @@ def test_it_is_served(regard: Regard, tape: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @for_each(
-    ("args", "said"),
-    [
-        (["{nowhere}"], "there is no run or recording "),
-        (["{tape}", "a text"], "is a recording, which has its own input; leave 'a text' out"),
-        (["{tape}", "two", "texts"], "one text at a time, got 2; quote a sentence"),
-        (["{tape}", "--layers", "layer.0"], "unknown --layers 'layer.0'; did you mean 'layers.0'?"),
-        (["{tape}", "--sample", "2"], "--sample=2 is not there in 'layers.0'; there are 0 to 1"),
-        (["{tape}", "--weights", "last"], "--weights last is for the folder of a run; leave it out"),
-        (["{tape}", "--port", "80"], "--port 80 means nothing without --serve; add --serve or leave it out"),
-        (["{tape}", "--serve", "--port", "80000"], "--port must be 0 to 65535, got 80000; 0 takes a free one"),
-        (["{tape}", "--serve", "--out", "a.png"], "--serve and --out a.png exclude each other; give one of them"),
-        *[
-            (
-                ["{tape}", "--image", "a.png", "--out", f"a{suffix}"],
-                f"--image a.png is for a page or a figure, and a{suffix} is none; write .html, .png, .svg or .pdf, or "
-                "leave --image out",
-            )
-            for suffix in (".npz", ".txt", ".safetensors")
-        ],
-        (["{tape}", "--out", "a.doc"], "unknown suffix of --out '.doc'"),
-        (["{text}"], "is no recording: a recording is a .safetensors file, or a folder with "),
-        (["{bad}"], "is damaged or no safetensors file"),
-        (["{empty}"], "holds no maps, so there is nothing to see; record a model that attends"),
-        (
-            ["{tape}", "--image", "{picture}", "--out", "a.png"],
-            "needs attention over patches of an image, and there is none here; leave it out",
-        ),
-        (
-            ["{looked}", "--image", "{picture}", "--out", "a.png"],
-            "has 5 × 4 pixels, and the image that the model read, b.png, had 3 × 2; name that one",
-        ),
-        (["{folder}"], "holds neither config.json, a model that transformers saved, nor run.json, a run"),
-    ],
+    ("words", "sentence"),
+    {
+        "nowhere": "there is no run or recording ",
+        "tape.safetensors 'a text'": "is a recording, which has its own input; leave 'a text' out",
+        "tape.safetensors two texts": "one text at a time, got 2; quote a sentence",
+        "tape.safetensors --layers layer.0": "unknown --layers 'layer.0'; did you mean 'layers.0'?",
+        "tape.safetensors --sample 2": "--sample=2 is not there in 'layers.0'; there are 0 to 1",
+        "tape.safetensors --weights last": "--weights last is for the folder of a run; leave it out",
+        "tape.safetensors --port 80": "--port 80 means nothing without --serve; add --serve or leave it out",
+        "tape.safetensors --serve --port 80000": "--port must be 0 to 65535, got 80000; 0 takes a free one",
+        "tape.safetensors --serve --out a.png": "--serve and --out a.png exclude each other; give one of them",
+        "tape.safetensors --image a.png --out a.npz": "--image a.png is for a page or a figure, and a.npz is none; "
+        "write .html, .png, .svg or .pdf, or leave --image out",
+        "tape.safetensors --image a.png --out b.png": "needs attention over patches of an image, and there is none",
+        "tape.safetensors --out a.doc": "unknown suffix of --out '.doc'",
+        "a.txt": "is no recording: a recording is a .safetensors file, or a folder with ",
+        "bad.safetensors": "is damaged or no safetensors file",
+        "empty.safetensors": "holds no maps, so there is nothing to see; record a model that attends",
+        "patches.safetensors --image a.png --out b.png": "has 5 × 4 pixels, and the image that the model read, b.png, "
+        "had 3 × 2; name that one",
+        "folder": "holds neither config.json, a model that transformers saved, nor run.json, a run",
+    }.items(),
 )
-def test_wrong_input_is_one_sentence(args: list[str], said: str, refused: Refused, tape: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("text", encoding="utf-8")
-    (tmp_path / "bad.safetensors").write_text("text", encoding="utf-8")
-    Recording().save(tmp_path / "empty.safetensors")
-    (tmp_path / "folder").mkdir()
-    Image.new("L", (5, 4)).save(tmp_path / "a.png")
+def test_wrong_input_is_one_sentence(
+    words: str, sentence: str, refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "bad.safetensors"):
+        Path(name).write_text("text", encoding="utf-8")
+    Path("folder").mkdir()
+    Image.new("L", (5, 4)).save("a.png")
+    stack(2).save("tape.safetensors")
+    Recording().save("empty.safetensors")
     maps = tuple(replace(recorded_map, grid=(1, recorded_map.shape[-1])) for recorded_map in stack(1))
-    looked = replace(stack(1), maps=maps, about={PIXELS: "3 × 2", "picture": "b.png"})
-    known = {"tape": tape, "nowhere": tmp_path / "nowhere", "text": tmp_path / "a.txt", "folder": tmp_path / "folder"}
-    known |= {"picture": tmp_path / "a.png", "looked": looked.save(tmp_path / "looked.safetensors")}
-    known |= {"bad": tmp_path / "bad.safetensors", "empty": tmp_path / "empty.safetensors"}
-    assert said in refused("view", *[word.format(**known) for word in args])
+    replace(stack(1), maps=maps, about={PIXELS: "3 × 2", "picture": "b.png"}).save("patches.safetensors")
+    assert sentence in refused("view", *shlex.split(words))
 
 
 def test_inputs_are_not_overwritten(refused: Refused, trained: Path, tape: Path, tmp_path: Path) -> None:

@@ -43,8 +43,6 @@ def test_several_files(served: ImageEndpoint) -> None:
     ("files", "fields", "status", "sentence"),
     [
         ([("image", ("a", FILE))], {"top": "many"}, 422, "top must be a whole number from 1 to 1000000, got a string"),
-        ([("image", ("a", FILE))], {"top": "0"}, 422, "top must be a whole number from 1 to 1000000, got 0"),
-        ([("image", ("a", FILE))], {"maps": "yes"}, 422, "maps must be true or false, got a string"),
         ([("image", ("a", FILE))], {"maps": "null"}, 422, "maps must be true or false, got a string"),
         ([("image", ("a", FILE))], {"map": "true"}, 422, "unknown field 'map'; did you mean 'maps'?"),
         ([("image", ("a", FILE)), ("top", ("b", b"3"))], {}, 422, "top is no file; send its value as text"),
@@ -112,10 +110,7 @@ def test_the_document_has_both(served: ImageEndpoint) -> None:
     content = schema["paths"]["/v1/classify"]["post"]["requestBody"]["content"]
     assert set(content) == {"application/json", "multipart/form-data"}
     fields = content["multipart/form-data"]["schema"]["properties"]
-    assert (
-        fields["image"]["contentMediaType"]
-        == fields["images"]["items"]["contentMediaType"]
-        == "application/octet-stream"
-    )
+    for field in (fields["image"], fields["images"]["items"]):
+        assert field["contentMediaType"] == "application/octet-stream"
     assert "contentEncoding" not in fields["image"]
     assert content["application/json"]["schema"]["properties"]["image"]["contentEncoding"] == "base64"
