@@ -1,4 +1,4 @@
-"""InputKind: what a task predicts from, and how a command line names it."""
+"""InputKind: the kinds of inputs that tasks predict from, and their names on a command line."""
 
 from enum import StrEnum
 

@@ -63,11 +63,7 @@ def read_tagged(path: Path, key: str, format: int, kind: str) -> "tuple[dict[str
 
     Raises ValueError in one printable sentence if the file is damaged, of another program or of another version.
     """
-    try:
-        tensors, facts, has_checksum = _read(path, key, kind)
-    except ValueError as error:
-        # quoted: the sentence may contain names of the file
-        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error
+    tensors, facts, has_checksum = _read(path, key, kind)
     if not isinstance(facts, dict) or "format" not in facts:
         raise ValueError(f"{path} is no {kind} of regard: its metadata has no {key!r} entry; take another {kind}")
     version = facts["format"]
@@ -92,17 +88,13 @@ def has_tag(path: Path, key: str) -> bool:
 
 def read_tensors(path: Path, kind: str) -> "dict[str, Tensor]":
     """The tensors of any safetensors file; raises ValueError in one printable sentence if it is damaged."""
-    try:
-        return _read(path, "", kind)[0]
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error
+    return _read(path, "", kind)[0]
 
 
 def _read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any, bool]":
     """The tensors of a safetensors file, the JSON of its metadata under this key, and whether it has a checksum.
 
-    Raises ValueError if it is no safetensors file, or if its checksum does not match. `kind` names the content in the
-    error if the library is missing.
+    Raises ValueError if it is no safetensors file, or if its checksum does not match. `kind` names the content.
     """
     try:
         from safetensors import SafetensorError, safe_open
@@ -116,5 +108,6 @@ def _read(path: Path, key: str, kind: str) -> "tuple[dict[str, Tensor], Any, boo
                     checksums.check(content, checksum)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, json_files.parse(metadata.get(key, "null")), checksum is not None
-    except (SafetensorError, OSError) as error:
-        raise ValueError(str(error)) from error
+    except (SafetensorError, OSError, ValueError) as error:
+        # quoted: the sentence may contain names of the file
+        raise ValueError(f"{path} is damaged or no safetensors file ({str(error)!r}); take another {kind}") from error

@@ -39,25 +39,18 @@ def edited_outputs(embeddings: Sequence[nn.Module], edit: OutputEdit) -> Iterato
         yield
 
 
-@contextmanager
-def leaf_embeddings(embedding: nn.Module) -> Iterator[list[EmbeddedTokens]]:
-    """Within the block the outputs of the embedding are leaves of the graph, which the list collects call by call."""
-    calls: list[EmbeddedTokens] = []
-
-    def replace(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        calls.append(EmbeddedTokens(inputs[0], output.detach().requires_grad_()))
-        return calls[-1].vectors
-
-    with edited_outputs([embedding], replace):
-        yield calls
-
-
 def embedding_gradient(embedding: nn.Module, loss: Callable[[], Tensor]) -> TokenGradient:
     """The gradient of the sum of `loss()`, which embeds tokens by this layer; zero by vectors that it does not read.
 
     Gradients of parameters are neither computed nor changed.
     """
-    with torch.enable_grad(), leaf_embeddings(embedding) as calls:
+    calls: list[EmbeddedTokens] = []
+
+    def replace_by_leaf(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        calls.append(EmbeddedTokens(inputs[0], output.detach().requires_grad_()))
+        return calls[-1].vectors
+
+    with torch.enable_grad(), edited_outputs([embedding], replace_by_leaf):
         total = loss().sum()
         leaves = [call.vectors for call in calls]
         gradients = (

@@ -148,12 +148,13 @@ class Predictor(ABC, Generic[Input, Output]):
         return {}
 
     def blank(self) -> Input | None:
-        """An input without content, by which to see whether a model attends that cannot say so; None: it says so."""
+        """An input without content, of a model whose recording alone shows whether it attends; None: `check_attends`
+        knows it."""
         return None
 
     def session(self, options: Any, picture: Path | None) -> "PredictionSession":
-        """What `regard predict` does beside printing outputs: notes about them, and a picture. Raises before anything
-        is printed if the model has no attention to draw."""
+        """The notes and the picture of a `regard predict`. Raises before anything is printed if the model has no
+        attention to draw."""
         if picture is not None:
             self.check_attends("--picture")
             blank = self.blank()

@@ -80,7 +80,8 @@ def token_places(tokenizer: TextTokenizer | SubwordTokenizer, texts: Sequence[st
         read = tokenizer.encode_with_offsets(texts)
     else:
         read = [
-            (ids, _found(text, tokenizer.pieces(ids))) for text, ids in zip(texts, tokenizer.encode(texts), strict=True)
+            (ids, _piece_spans(text, tokenizer.pieces(ids)))
+            for text, ids in zip(texts, tokenizer.encode(texts), strict=True)
         ]
     return [[TokenPlace(*span, n) for n, span in zip(ids, spans, strict=True)] for ids, spans in read]
 
@@ -100,7 +101,7 @@ def parts_in(text: str, parts: Sequence[str]) -> list[int]:
     return starts
 
 
-def _found(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
+def _piece_spans(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
     """Where each piece of a tokenizer without places stands; one that does not stand there has an empty place."""
     spans, end = [], 0
     for piece in pieces:

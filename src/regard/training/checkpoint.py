@@ -161,16 +161,16 @@ def load(model: nn.Module, path: Path) -> Mapping[str, Any]:
 def load_model(model: nn.Module, stored: Checkpoint, path: Path) -> None:
     """Loads the stored weights into the model; raises if names or shapes differ."""
     weights = stored.under("model.")
-    own = model.state_dict()
-    if "quantization" in stored.facts and not any(name.endswith(".packed") for name in own):
+    state = model.state_dict()
+    if "quantization" in stored.facts and not any(name.endswith(".packed") for name in state):
         raise ValueError(f"{path} holds 8-bit weights, which cannot be trained; take the run that it was made from")
-    missing, foreign = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
+    missing, foreign = sorted(state.keys() - weights.keys()), sorted(weights.keys() - state.keys())
     if missing or foreign:
         raise ValueError(
             f"{path} holds weights of another model: it lacks {_listing(missing)} and has {_listing(foreign)} beyond "
             f"those of {type(model).__name__}; build the model as it was trained, or take another checkpoint"
         )
-    for name, t in own.items():
+    for name, t in state.items():
         if t.dtype != weights[name].dtype:
             raise ValueError(
                 f"{path} holds {name} in {weights[name].dtype}, {type(model).__name__} has it in {t.dtype}; "
@@ -212,13 +212,13 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, stored: C
     """Loads the stored moments into the optimizer, into each process its part."""
     moments = stored.under("optimizer.")
     for name, parameter in model.named_parameters():
-        own = {key.removeprefix(f"{name}."): t for key, t in moments.items() if key.rpartition(".")[0] == name}
-        if own and own.keys() != _MOMENTS:
+        by_kind = {key.removeprefix(f"{name}."): t for key, t in moments.items() if key.rpartition(".")[0] == name}
+        if by_kind and by_kind.keys() != _MOMENTS:
             raise ValueError(
-                f"{path} holds {_listing(sorted(own))} of {name}, AdamW has {_listing(sorted(_MOMENTS))}; "
+                f"{path} holds {_listing(sorted(by_kind))} of {name}, AdamW has {_listing(sorted(_MOMENTS))}; "
                 "put the run's own file back"
             )
-        for key, t in own.items():
+        for key, t in by_kind.items():
             expected = () if key == "step" else tuple(parameter.shape)
             if tuple(t.shape) != expected:
                 raise ValueError(
@@ -232,11 +232,11 @@ def load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, stored: C
 
 def load_problem(problem: TrainingProblem[Any, Any], stored: Checkpoint, path: Path) -> None:
     """Restores the state of the problem, if it has one."""
-    state, own = stored.under("problem."), problem.state_dict()
-    if state and {name: t.dtype for name, t in state.items()} != {name: t.dtype for name, t in own.items()}:
+    state, current = stored.under("problem."), problem.state_dict()
+    if state and {name: t.dtype for name, t in state.items()} != {name: t.dtype for name, t in current.items()}:
         raise ValueError(
             f"{path} holds {_listing(sorted(state))} as the state of {type(problem).__name__}, which has "
-            f"{_listing(sorted(own))}; resume with the version of the problem that trained it, or start a new run"
+            f"{_listing(sorted(current))}; resume with the version of the problem that trained it, or start a new run"
         )
     if state:
         try:
@@ -246,7 +246,7 @@ def load_problem(problem: TrainingProblem[Any, Any], stored: Checkpoint, path: P
                 f"{path} holds a state that {type(problem).__name__} does not take "
                 f"({' '.join(str(error).split())}); put the run's own file back"
             ) from error
-    elif own:
+    elif current:
         raise ValueError(
             f"{path} holds no state of {type(problem).__name__}, and its batches depend on one; "
             "resume with the version of the problem that trained it, or start a new run"

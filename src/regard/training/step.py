@@ -121,11 +121,11 @@ class Stepper:
         totals: list[Tensor] = []
         sums: dict[str, Tensor | float] = {}
         self.problem.before_step(self.model)
-        for micro, (batch, own_count) in enumerate(batches):
+        for micro, (batch, local_count) in enumerate(batches):
             set_seed(self.processes.device, derive_seed(self.seed, done, micro, self.processes.rank))
             on_device = None if batch is None else batch.to(self.processes.device)
             with distributed.no_gradient_sync(self.parallel_objective, active=micro + 1 < len(batches)):
-                total, others = self.parallel_objective(on_device, own_count)
+                total, others = self.parallel_objective(on_device, local_count)
                 # wrappers average over the processes, hence the factor
                 (total * (self.processes.world / count)).backward()
             totals.append(total.detach())

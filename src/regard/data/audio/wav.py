@@ -64,7 +64,7 @@ class Sound:
 
 @dataclass(frozen=True)
 class WavFormat:
-    """How the bytes of samples are to be read."""
+    """The kind, width, channels and rate of samples."""
 
     is_float: bool
     bits: int

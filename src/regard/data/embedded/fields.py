@@ -68,7 +68,7 @@ _Days = tuple[list[date], list[date]]
 
 @dataclass(frozen=True)
 class _Locale:
-    """How one place writes."""
+    """A place, its order of dates, and its decimal and grouping marks."""
 
     place: tuple[str, ...]
     order: str  # the order of d, M and y

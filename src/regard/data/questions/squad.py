@@ -134,8 +134,8 @@ def _story(article: Mapping[str, Any], file: JsonLayout, place: str) -> Iterator
         turn = f"turn {n + 1} of {name}"
         question = file.text(file.checked(asked, dict, turn), "input_text", turn)
         replies = [replied, *(each[n] for each in others if isinstance(each, list) and n < len(each))]
-        found = [_based_on(file.checked(reply, dict, turn), story, file, turn) for reply in replies]
-        gold = tuple(dict.fromkeys(answer for answer in found if answer is not None))
+        spans = [_based_on(file.checked(reply, dict, turn), story, file, turn) for reply in replies]
+        gold = tuple(dict.fromkeys(answer for answer in spans if answer is not None))
         yield SpanQuestion(f"{name} turn {n + 1}", story, question, gold, tuple(turns)) if gold else None
         turns.append((question, file.text(replied, "input_text", turn)))
 

@@ -303,8 +303,8 @@ def _conllu_sentence(
             "complete it"
         )
     whole, places = _place(surfaces)
-    if text is not None and (found := _find(surfaces, text)) is not None:
-        whole, places = text, found
+    if text is not None and (places_in_text := _find(surfaces, text)) is not None:
+        whole, places = text, places_in_text
     offsets = [place for place, (_, count, _) in zip(places, surfaces, strict=True) for _ in range(count)]
     return TaggedSentence(tuple(words), tuple(tags), whole, tuple(offsets), None, tuple(lines))
 

@@ -47,7 +47,7 @@ class TokenizedLines:
 
 @dataclass(frozen=True)
 class DroppedPairs:
-    """How many pairs were dropped, and why."""
+    """The number of dropped pairs by reason, of all pairs that were read."""
 
     too_long: int
     empty: int

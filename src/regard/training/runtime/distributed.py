@@ -86,14 +86,14 @@ def join(device: str) -> Processes:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         return Processes(0, 1, _device(device, 0))
-    own_device = _device(device, int(os.environ["LOCAL_RANK"]))
+    local_device = _device(device, int(os.environ["LOCAL_RANK"]))
     if not dist.is_initialized():
-        if own_device.type == "cuda":
-            torch.cuda.set_device(own_device)
-        dist.init_process_group("nccl" if own_device.type == "cuda" else "gloo", timeout=_TIMEOUT)
+        if local_device.type == "cuda":
+            torch.cuda.set_device(local_device)
+        dist.init_process_group("nccl" if local_device.type == "cuda" else "gloo", timeout=_TIMEOUT)
         # not at the end of a fit: a process group is initialised only once, and another fit may follow
         atexit.register(dist.destroy_process_group)
-    return Processes(dist.get_rank(), dist.get_world_size(), own_device)
+    return Processes(dist.get_rank(), dist.get_world_size(), local_device)
 
 
 def _device(name: str, local: int) -> torch.device:
