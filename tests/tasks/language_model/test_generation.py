@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.for_each import for_each
 
 from regard.data.text.special_tokens import EOS
 from regard.data.text.tokenizer import Tokenizer
@@ -121,14 +120,3 @@ def test_notes_say_what_was_not_read() -> None:
         "2 texts grew past the 16 tokens that the model reads at once; each time it was full, the older half of the "
         "context was dropped",
     ]
-
-
-@for_each(
-    ("options", "message"),
-    [
-        ({"stop": ("",)}, "--stop '' would end every text at once"),
-    ],
-)
-def test_wrong_options_are_errors(options: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        GenerateText(**options)  # type: ignore[arg-type]

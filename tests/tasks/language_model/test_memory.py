@@ -24,9 +24,9 @@ MODELS = {
 }
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "text.txt"
     path.write_text(TEXT)
     return path
 
@@ -37,7 +37,9 @@ def train(text: Path, model: str, out: Path, steps: int) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_resumed_run_is_an_uninterrupted_one(model: str, text: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_is_an_uninterrupted_one_that_commands_take(
+    model: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # an epoch has more than five steps, so that the memory is not empty where the run stops
     train(text, model, tmp_path / "once", 9)
     train(text, model, tmp_path / "twice", 5)
@@ -48,11 +50,10 @@ def test_a_resumed_run_is_an_uninterrupted_one(model: str, text: Path, tmp_path:
     assert once.keys() == twice.keys()
     assert all(torch.equal(once[key], twice[key]) for key in once)
 
+    check_commands(tmp_path / "once", capsys)
 
-@pytest.mark.parametrize("model", MODELS)
-def test_commands(model: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "run"
-    train(text, model, out, 2)
+
+def check_commands(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["evaluate", str(out), "--window", "9", "--memory", "20", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -63,8 +64,8 @@ def test_commands(model: str, text: Path, tmp_path: Path, capsys: pytest.Capture
     printed = capsys.readouterr()
     assert printed.out.startswith("the cat")
     assert "grew past" not in printed.err
-    assert main(["predict", str(out), "the cat", "--tokens", "5", "--picture", str(tmp_path / "heads.png")]) == 0
-    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["predict", str(out), "the cat", "--tokens", "5", "--picture", str(out / "heads.png")]) == 0
+    assert (out / "heads.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_rows_keep_their_own_memory(tmp_path: Path, text: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tasks.running_text import STEPS, TEXT, train_on_text
 
 import regard
 from regard.cli.main import main
@@ -14,22 +15,10 @@ from regard.tasks.language_model.data import load_segments, plan_segments
 from regard.tasks.language_model.options import EvaluateLanguageModel, LanguageModelConfig
 from regard.tasks.shared.running_text import RunningTextFacts, contents, evaluation_documents, read
 
-TEXT = "the cat sat on the mat.\nthe dog sat on the log.\n" * 12
-SMALL = ["--width", "8", "--heads", "2", "--layers", "1", "--segment", "16", "--batch", "3", "--valid-tokens", "40"]
-STEPS = ["--threads", "1", "--device", "cpu", "--steps", "2", "--validate-every", "2", "--warmup", "1"]
-
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text(TEXT)
-    return path
-
-
-@pytest.fixture(scope="module")
-def run(text: Path) -> Path:
-    assert main(["train", "language-model", "--train", str(text), *SMALL, *STEPS, "--out", str(text.parent / "r")]) == 0
-    return text.parent / "r"
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_on_text("language-model", tmp_path_factory.mktemp("text"))
 
 
 @pytest.mark.parametrize(("length", "rows", "segment"), [(100, 3, 7), (101, 5, 20), (15, 4, 7), (8, 3, 7)])
@@ -113,8 +102,8 @@ def test_generate_prints_the_prompt_and_what_predict_gives(run: Path, capsys: py
     assert len(capsys.readouterr().out) <= 4
 
 
-def test_bad_input_is_one_sentence(run: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    empty = tmp_path / "empty.txt"
+def test_bad_input_is_one_sentence(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, empty = run.with_name("text.txt"), tmp_path / "empty.txt"
     empty.write_text("")
     train = ["train", "language-model", *STEPS, "--out", str(tmp_path / "out")]
     cases = [
@@ -139,11 +128,8 @@ def test_bad_input_is_one_sentence(run: Path, text: Path, tmp_path: Path, capsys
 
 
 def test_changed_text_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT)
-    out = str(tmp_path / "run")
-    assert main(["train", "language-model", "--train", str(path), *SMALL, *STEPS, "--out", out]) == 0
-    path.write_text(TEXT + "more\n")
+    out = str(train_on_text("language-model", tmp_path))
+    (tmp_path / "text.txt").write_text(TEXT + "more\n")
     assert main(["train", "--resume", out, "--steps", "3"]) == 2
     assert "the train data of" in capsys.readouterr().err
     assert main(["evaluate", out]) == 2
@@ -159,26 +145,14 @@ def test_another_manual_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tokens", ["bytes", "bpe"])
-def test_kinds_of_tokens(tokens: str, text: Path, tmp_path: Path) -> None:
+def test_kinds_of_tokens(tokens: str, tmp_path: Path) -> None:
     more = ["--tokens", tokens, "--vocabulary", "270", "--model", "gpt2", "--positions", "rotary"]
-    out = tmp_path / "run"
-    assert main(["train", "language-model", "--train", str(text), *SMALL, *STEPS, *more, "--out", str(out)]) == 0
+    out = train_on_text("language-model", tmp_path, *more)
     predictor = regard.load(out, device="cpu")
     assert len(predictor.tokenizer) == {"bytes": 260, "bpe": 270}[tokens]  # type: ignore[attr-defined]
     assert predictor.loss(["the "], ["dog"]).shape == (1,)
     with pytest.raises(ValueError, match=r"a prompt and its target have \d+ tokens, and this model reads \d+; shorten"):
         predictor.loss(["the "], ["dog " * 400])
-
-
-def test_a_stride_beyond_the_window_is_an_error() -> None:
-    with pytest.raises(ValueError, match="--stride 9 exceeds --window 7, so tokens would be left out; try --stride 7"):
-        LanguageModelConfig.Evaluate(window=7, stride=9)
-
-
-def test_the_manual_is_the_default() -> None:
-    config = LanguageModelConfig.of()
-    assert (config.dataset, config.tokens, config.model.positions) == ("manual", "characters", "learned")
-    assert EvaluateLanguageModel().split == "test"
 
 
 def test_embedded_text_has_no_test_part_and_its_name_says_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from jsonschema_rs import validator_for
 from tests.serve.conftest import post
+from tests.tasks.running_text import TEXT, train_on_text
 
 import regard
 from regard.cli.main import main
@@ -22,24 +23,10 @@ from regard.tasks.masked_lm.predictor import MaskedLMPredictor
 from regard.tasks.masked_lm.scoring import score_masked
 from regard.tasks.masked_lm.task import MaskedLMProblem
 
-TEXT = "the cat sat on the mat.\nthe dog sat on the log.\n" * 12
-SMALL = ["--width", "8", "--heads", "2", "--layers", "1", "--segment", "16", "--batch", "3", "--valid-tokens", "40"]
-STEPS = ["--threads", "1", "--device", "cpu", "--steps", "2", "--validate-every", "2", "--warmup", "1"]
-
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("masked") / "text.txt"
-    path.write_text(TEXT)
-    return path
-
-
-@pytest.fixture(scope="module")
-def run(text: Path) -> Path:
-    out = text.parent / "run"
-    args = ["train", "masked-lm", "--train", str(text), "--vocabulary", "290", *SMALL, *STEPS, "--out", str(out)]
-    assert main(args) == 0
-    return out
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_on_text("masked-lm", tmp_path_factory.mktemp("masked"), "--vocabulary", "290")
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +36,9 @@ def predictor(run: Path) -> MaskedLMPredictor:
 
 
 @pytest.fixture(scope="module")
-def problem(text: Path, tmp_path_factory: pytest.TempPathFactory) -> MaskedLMProblem:
-    task = MaskedLM.of(
-        train=(text,), tokens="characters", segment=16, batch=5, width=8, heads=2, layers=1, valid_tokens=60
-    )
+def problem(run: Path, tmp_path_factory: pytest.TempPathFactory) -> MaskedLMProblem:
+    sizes = {"segment": 16, "batch": 5, "width": 8, "heads": 2, "layers": 1, "valid_tokens": 60}
+    task = MaskedLM.of(train=run.with_name("text.txt"), tokens="characters", **sizes)
     return task.prepare(tmp_path_factory.mktemp("problem"))
 
 
@@ -151,10 +137,10 @@ def test_the_command_prints_candidates_and_draws_heads(
     assert recording.keys[:3] == ("<bos>", "the", "[MASK]")
 
 
-def test_errors_are_sentences(run: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_sentences(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long = "the cat sat " * 8 + "[MASK]"
-    train = ["train", "masked-lm", "--train", str(text), "--width", "8", "--vocabulary", "290", "--steps", "1"]
-    train += ["--out", str(text.parent / "none")]
+    text, out = run.with_name("text.txt"), run.with_name("none")
+    train = ["train", "masked-lm", "--train", str(text), "--width", "8", "--vocabulary", "290", "--out", str(out)]
     for args, message in (
         (["predict", str(run), "the cat sat"], "the text 'the cat sat' has no [MASK]; mark the token to guess"),
         (["predict", str(run), long], "tokens, begin and end included, and this model reads 16; shorten it"),
@@ -189,11 +175,6 @@ def test_single_tokens_and_whole_words_are_chosen() -> None:
     edges = np.flatnonzero(letters[1:] & letters[:-1])
     assert (words[edges] == words[edges + 1]).all()
     assert not (tokens[edges] == tokens[edges + 1]).all()
-
-
-def test_one_file_needs_no_tuple(text: Path) -> None:
-    for train in (text, str(text), [text]):
-        assert MaskedLM.of(train=train).train == (text,)
 
 
 def test_it_is_served(predictor: MaskedLMPredictor) -> None:

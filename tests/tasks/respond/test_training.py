@@ -14,6 +14,8 @@ from regard.tasks.respond.data import DialogueReader, PlannedReplies, first_repl
 from regard.tasks.respond.options import Respond
 from regard.tasks.respond.predictor import RespondPredictor
 
+OPTIONS = {"tokens": "words", "words": 5, "width": 8, "heads": 2, "layers": 1}
+
 
 def test_training_says_what_is_cut(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "long.tsv"
@@ -48,16 +50,15 @@ def test_dialogues_are_learned_whole_where_every_reply_is_read_with_all_turns_be
     """The loss of an epoch is then that of all replies, one by one."""
     path = tmp_path / "whole.tsv"
     path.write_text("".join(f"{a}\t{b} {a}\t{b}\tit {a}\tto\n" for a in WORDS for b in WORDS))
-    options = {"tokens": "words", "replies": "second", "width": 8, "heads": 2, "layers": 1, "words": 5, "dropout": 0.0}
+    options: dict[str, Any] = {**OPTIONS, "replies": "second", "dropout": 0.0}
     whole, single = (Respond.of(train=path, valid=path, turns=turns, **options) for turns in (4, 3))
     problems = [task.prepare(tmp_path / f"{task.turns}") for task in (whole, single)]
     assert [problem.learns_dialogues for problem in problems] == [True, True]
     cut = Respond.of(train=path, valid=path, turns=2, **options).prepare(tmp_path / "cut")
     assert not cut.learns_dialogues
     assert not Respond.of(train=file, valid=file, turns=4, **options).prepare(tmp_path / "empty").learns_dialogues
-    assert (
-        not Respond.of(train=path, valid=path, **{**options, "replies": "all"}).prepare(tmp_path / "a").learns_dialogues
-    )
+    every = Respond.of(train=path, valid=path, **{**options, "replies": "all"})
+    assert not every.prepare(tmp_path / "a").learns_dialogues
     problem = problems[0]
     torch.manual_seed(0)
     model = problem.build_model().eval()
@@ -73,8 +74,8 @@ def test_dialogues_are_learned_whole_where_every_reply_is_read_with_all_turns_be
 def test_a_bidirectional_model_learns_replies_behind_a_turn_that_is_drawn(tmp_path: Path) -> None:
     path = tmp_path / "whole.tsv"
     path.write_text("".join(f"{a}\t{b} {a}\t{b}\tit {a}\n" for a in WORDS for b in WORDS))
-    options = {"tokens": "words", "replies": "second", "width": 8, "heads": 2, "layers": 1, "words": 5, "dropout": 0.0}
-    task = Respond.of(train=path, valid=path, turns=3, history="bidirectional", init_std=0.5, **options)
+    options: dict[str, Any] = {**OPTIONS, "replies": "second", "dropout": 0.0, "history": "bidirectional"}
+    task = Respond.of(train=path, valid=path, turns=3, init_std=0.5, **options)
     problem = task.prepare(tmp_path / "run")
     assert problem.learns_dialogues
     planned = problem.plan_epoch(0)
@@ -89,12 +90,8 @@ def test_a_bidirectional_model_learns_replies_behind_a_turn_that_is_drawn(tmp_pa
     nlls = RespondPredictor(model, problem.reader).token_nlls(replies)
     # with the greatest draws the last replies alone, as they are written; with the least ones the first ones, too
     for draw, turns in ((0.99, (3,)), (0.0, (1, 3))):
-        losses = [
-            problem.loss(
-                model, problem.load_batch(PlannedReplies(each.rows, np.full(len(each.rows), draw), each.turns), 0, 1)
-            )
-            for each in planned
-        ]
+        plans = [PlannedReplies(each.rows, np.full(len(each.rows), draw), each.turns) for each in planned]
+        losses = [problem.loss(model, problem.load_batch(each, 0, 1)) for each in plans]
         right = [nll for reply, nll in zip(replies, nlls, strict=True) if reply.turn in turns]
         assert sum(loss.count for loss in losses) == sum(map(len, right))
         total = sum(float(loss.total.detach()) for loss in losses)
@@ -104,9 +101,8 @@ def test_a_bidirectional_model_learns_replies_behind_a_turn_that_is_drawn(tmp_pa
 
 def test_the_history_of_a_staged_training_grows(file: Path, tmp_path: Path) -> None:
     """From one turn to all; every epoch has the same replies in every batch as without stages."""
-    options: dict[str, Any] = {"train": file, "tokens": "words", "turns": 5, "words": 5, "batch": 64}
-    options |= {"width": 8, "heads": 2, "layers": 1, "replies": "all"}
-    staged, whole = (Respond.of(**options, staged_epochs=n) for n in (3, 0))
+    options: dict[str, Any] = {**OPTIONS, "turns": 5, "batch": 64, "replies": "all"}
+    staged, whole = (Respond.of(train=file, **options, staged_epochs=n) for n in (3, 0))
     assert [staged.turns_in(epoch) for epoch in range(5)] == [1, 2, 3, 5, 5]
     assert [whole.turns_in(epoch) for epoch in range(2)] == [5, 5]
     problems = [task.load().prepare(tmp_path / str(n), new=True) for n, task in enumerate((staged, whole))]
@@ -125,9 +121,8 @@ def test_the_history_of_a_staged_training_grows(file: Path, tmp_path: Path) -> N
 
 
 def test_fewer_turns_are_read_before_some_replies(file: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"train": file, "tokens": "words", "turns": 3, "words": 5, "batch": 64, "replies": "all"}
-    options |= {"width": 8, "heads": 2, "layers": 1}
-    task, whole = (Respond.of(**options, history_dropout=share) for share in (0.4, 0.0))
+    options: dict[str, Any] = {**OPTIONS, "turns": 3, "batch": 64, "replies": "all"}
+    task, whole = (Respond.of(train=file, **options, history_dropout=share) for share in (0.4, 0.0))
     assert [task.turns_kept(3, draw) for draw in (0.0, 0.19, 0.2, 0.39, 0.4, 0.99)] == [1, 1, 2, 2, 3, 3]
     assert [task.turns_kept(1, draw) for draw in (0.0, 0.39, 0.99)] == [1, 1, 1]
     assert whole.turns_kept(3, 0.0) == 3

@@ -49,6 +49,12 @@ def train(folder: Path, options: Sequence[str], out: Path, steps: int) -> None:
     assert main(["train", "select-response", *args, "--steps", str(steps), "--out", str(out)]) == 0
 
 
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    train(folder, MODELS["esim"], folder / "run", 1)
+    return folder / "run"
+
+
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
 def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> None:
     train(folder, options, tmp_path / "once", 2)
@@ -88,16 +94,13 @@ def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> No
         assert kept == replace(first, source="once")
 
 
-def test_evaluate_prints_the_baseline(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train(folder, MODELS["esim"], tmp_path / "run", 2)
+def test_evaluate_prints_the_baseline(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    assert main(["evaluate", str(run)]) == 0
     printed = capsys.readouterr().out
     assert "tf-idf, the baseline: recall at 1" in printed
     assert "how often the right one of 3 is among the k best; ties are wrong" in printed
-    path = tmp_path / "other.tsv"
-    path.write_text((folder / "dialogues.tsv").read_text())
-    assert main(["evaluate", str(tmp_path / "run"), "--test", str(path)]) == 0
+    assert main(["evaluate", str(run), "--test", str(run.with_name("dialogues.tsv"))]) == 0
 
 
 def test_tf_idf_prefers_common_words() -> None:
@@ -120,31 +123,22 @@ def test_a_model_that_scores_all_alike_knows_nothing() -> None:
     assert _best(np.array([2.0, 1.0, 1.0])) == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("one line", "an input must be the turns of a dialogue on one line.*got 'one line'; give one turn and one"),
-        ("\t\nb", "an input must be the turns of a dialogue on one line"),
-        ("a\n\nb", "an input must be the turns of a dialogue on one line"),
-        ("a\n" + "b " * 9, r"the text 'b b .*' has 9 words, more than max_length=8 of this run; shorten it"),
-    ],
-)
-def test_what_is_no_group(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        parse_group(text, 8)
-
-
-def test_more_candidates_than_are_read() -> None:
-    with pytest.raises(
-        ValueError, match="the input .* has 2 candidates, more than 1; send the others in further inputs"
+def test_groups_that_cannot_be_read() -> None:
+    turns = "an input must be the turns of a dialogue on one line"
+    for text, most, message in (
+        ("one line", None, f"{turns}.*got 'one line'; give one turn and one"),
+        ("\t\nb", None, turns),
+        ("a\n\nb", None, turns),
+        ("a\n" + "b " * 9, None, r"the text 'b b .*' has 9 words, more than max_length=8 of this run; shorten it"),
+        ("a\nb\nc", 1, "the input .* has 2 candidates, more than 1; send the others in further inputs"),
     ):
-        parse_group("a\nb\nc", 8, 1)
+        with pytest.raises(ValueError, match=message):
+            parse_group(text, 8, most)
     assert parse_group("a\nb", 8, 1) == CandidateGroup(("a",), ("b",))
 
 
-def test_a_request_has_a_limited_number_of_candidates(folder: Path, tmp_path: Path) -> None:
-    train(folder, MODELS["esim"], tmp_path / "run", 1)
-    predictor = regard.load(tmp_path / "run", device="cpu")
+def test_a_request_has_a_limited_number_of_candidates(run: Path) -> None:
+    predictor = regard.load(run, device="cpu")
     many = "a\n" + "b\n" * 101
     endpoint = predictor.endpoint(Limits(), run="run", step=1)
     with pytest.raises(RequestError, match="has 101 candidates, more than 100; send the others in further inputs"):
@@ -166,30 +160,17 @@ def test_turns_that_are_cut_and_dialogues_without_a_response_are_counted(
     assert "2 dialogues without a response left out" in printed
 
 
-def test_errors(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train(folder, MODELS["esim"], tmp_path / "run", 1)
-    predictor = regard.load(tmp_path / "run", device="cpu")
+def test_errors(run: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predictor = regard.load(run, device="cpu")
     with pytest.raises(ValueError, match="target must be one of the candidates, got 'x'; theirs: b, c"):
         predictor.loss(["a\nb\nc"], ["x"])
-    few = tmp_path / "few.tsv"
-    few.write_text("a\tb\nc\td\n")
     gaps = tmp_path / "gaps.tsv"
     gaps.write_text("".join(f"a {n}\t\tb {n}\n" for n in range(9)))
     base = ["train", "select-response", "--steps", "1", "--out", str(tmp_path / "new")]
     for options, message in (
-        (["--train", str(few)], "has 2 dialogues and too few different ones to hold some out"),
         (["--train", str(gaps), "--turns", "1"], "has no response with words in the --turns 1 before it"),
-        (["--valid", str(few)], "belongs to dialogues of your own"),
         (["--encoder", str(folder / "bert"), "--embedding", "7"], "--embedding 7 is of trained vectors"),
         (["--attention", "local-p"], "is more than a score and a normalizer"),
     ):
         assert main([*base, *options]) == 2
         assert message in capsys.readouterr().err
-    changed = tmp_path / "dialogues.tsv"
-    changed.write_text((folder / "dialogues.tsv").read_text())
-    args = ["--train", str(changed), *MODELS["esim"], *SMALL, *STEPS, "--steps", "1", "--out", str(tmp_path / "again")]
-    assert main(["train", "select-response", *args]) == 0
-    changed.write_text(changed.read_text() + "x\ty\n")
-    capsys.readouterr()
-    assert main(["train", "--resume", str(tmp_path / "again"), "--steps", "2"]) == 2
-    assert "has changed" in capsys.readouterr().err

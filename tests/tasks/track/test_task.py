@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 from tests.tasks.cases import write_turns
 
 import regard
@@ -21,6 +22,7 @@ from regard.tasks.track.predictor import TrackPredictor
 from regard.tasks.track.turn_encoder import TurnEncoder
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "tracking"
+HEADER = "dialogue\tturn\tsystem\tuser\tinform\n"
 SMALL = ["--embedding", "8", "--hidden", "8", "--batch", "16", "--warmup", "1", "--threads", "1", "--device", "cpu"]
 
 
@@ -58,22 +60,20 @@ def test_states_follow_from_both_speakers(predictor: TrackPredictor) -> None:
 
 
 def test_every_answer_alone_in_a_batch_and_in_any_order(predictor: TrackPredictor) -> None:
-    texts = ["a table", "food? a\nno, b", "", "a table\nfood? b\nno, c\narea?\nd", "area?\ne"]
-    texts = [text for text in texts if text]
+    texts = ["a table", "food? a\nno, b", "a table\nfood? b\nno, c\narea?\nd", "area?\ne"]
     together = predictor.predict(texts)
     alone = [predictor.predict([text])[0] for text in texts]
     reverse = predictor.predict(texts[::-1])[::-1]
     small = TrackPredictor(predictor.model, predictor.encoder, batch=2).predict(texts)
     for others in (alone, reverse, small):
-        for a, b in zip(together, others, strict=True):
-            assert [{s: v for s, (v, _) in t.informs.items()} for t in a.turns] == [
-                {s: v for s, (v, _) in t.informs.items()} for t in b.turns
-            ]
-            for first, second in zip(a.turns, b.turns, strict=True):
-                for slot, (_, share) in first.informs.items():
-                    assert abs(share - second.informs[slot][1]) < 1e-5
-                for name, share in first.requests.items():
-                    assert abs(share - second.requests[name]) < 1e-5
+        for one, other in zip(together, others, strict=True):
+            for a, b in zip(one.turns, other.turns, strict=True):
+                assert {slot: value for slot, (value, _) in a.informs.items()} == {
+                    s: v for s, (v, _) in b.informs.items()
+                }
+                shares = {slot: pytest.approx(share, abs=1e-5) for slot, (_, share) in a.informs.items()}
+                assert shares == {slot: share for slot, (_, share) in b.informs.items()}
+                assert a.requests == pytest.approx(b.requests, abs=1e-5)
 
 
 def test_chat(predictor: TrackPredictor) -> None:
@@ -219,51 +219,30 @@ def test_decisions_and_losses_by_hand() -> None:
     assert float(found) == pytest.approx(expected, abs=1e-6)
 
 
-def bad(tmp_path: Path, text: str) -> list[str]:
-    path = tmp_path / "turns.tsv"
-    path.write_text("dialogue\tturn\tsystem\tuser\tinform\n" + text)
-    return ["train", "track", "--train", str(path), *SMALL, "--steps", "1", "--out", str(tmp_path / "run")]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
+@for_each(
+    ("name", "content", "message"),
     [
         (
-            "a\t1\t\tb\tx=y\na\t3\t\tc\t\n",
-            "dialogue a has turn 3 where turn 2 must stand; put the turns of a dialogue in",
-        ),
-        (
-            "a\t1\t\tb\tx=y\n",
-            "has 1 dialogue and too few different ones to hold some out; give more dialogues",
-        ),
-        (
-            "a\t1\t\tb\tx=y\nb\t1\t\t" + "c " * 501 + "\tx=z\n",
+            "turns.tsv",
+            HEADER + "a\t1\t\tb\tx=y\nb\t1\t\t" + "c " * 501 + "\tx=z\n",
             "turns.tsv: turn 1 of dialogue b has 501 words, more than --max-length 500 of",
         ),
-    ],
-)
-def test_bad_files_leave_no_run(tmp_path: Path, text: str, message: str, capsys: Any) -> None:
-    assert main(bad(tmp_path, text)) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
-    assert not (tmp_path / "run" / "best.safetensors").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
         (
-            {"version": 1},
+            "dialogues.json",
+            '{"version": 1}',
             "is JSON of another layout: it must hold dialogues in the layout of WoZ 2.0 or MultiWOZ; convert",
         ),
-        ([{"dialogue_idx": 7, "dialogue": []}], "dialogue 7 is empty; give it a turn, or leave it out"),
+        (
+            "dialogues.json",
+            '[{"dialogue_idx": 7, "dialogue": []}]',
+            "dialogue 7 is empty; give it a turn, or leave it out",
+        ),
     ],
 )
-def test_other_json_leaves_no_run(tmp_path: Path, content: object, message: str, capsys: Any) -> None:
-    path = tmp_path / "dialogues.json"
-    path.write_text(json.dumps(content))
-    assert main(["train", "track", "--train", str(path), *SMALL, "--steps", "1", "--out", str(tmp_path / "run")]) == 2
+def test_bad_files_leave_no_run(name: str, content: str, message: str, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / name).write_text(content)
+    given = ["--train", str(tmp_path / name), *SMALL, "--steps", "1", "--out", str(tmp_path / "run")]
+    assert main(["train", "track", *given]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run" / "best.safetensors").exists()
 
@@ -297,7 +276,7 @@ def test_targets_outside_of_the_ontology(predictor: TrackPredictor) -> None:
 
 def test_acts_by_labels_need_labels(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "turns.tsv"
-    path.write_text("dialogue\tturn\tsystem\tuser\tinform\na\t1\t\tb\tfood=b\nb\t1\t\tc\tfood=c\n")
+    path.write_text(HEADER + "a\t1\t\tb\tfood=b\nb\t1\t\tc\tfood=c\n")
     arguments = ["train", "track", "--train", str(path), "--acts", "labels", "--steps", "1", *SMALL]
     assert main([*arguments, "--out", str(tmp_path / "run")]) == 2
     assert (
