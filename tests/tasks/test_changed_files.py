@@ -1,16 +1,14 @@
 """Every task with files: lines that are added, removed, doubled or reordered between training and evaluation."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from tests.tasks.own_files import FILE_TASKS, FOLDERS, OTHERS, RUNNING_TEXT
 
-from regard.data.audio.wav import Sound, wav_bytes
 from regard.inference import evaluation_split
 from regard.inference.evaluation import EXAMPLES
 from regard.inference.evaluation_split import EvaluationSplit, RecordedExamples
@@ -26,117 +24,6 @@ CHANGES: dict[str, Sequence[int]] = {
     "doubled": [*BASE, *BASE],
     "doubled and reordered": sorted([*BASE, *BASE], key=lambda n: n * 7 % COUNT),
 }
-
-
-def lines(template: str) -> Callable[[Path, Sequence[int]], Path]:
-    """A writer of one line, or of several, per number."""
-
-    def write(folder: Path, numbers: Sequence[int]) -> Path:
-        (folder / "train.tsv").write_text(
-            "".join(template.format(n=n, label="ab"[n % 2], letter="abc"[n % 3]) for n in numbers)
-        )
-        return folder / "train.tsv"
-
-    return write
-
-
-def questions(folder: Path, numbers: Sequence[int]) -> Path:
-    paragraphs = [
-        {
-            "context": f"Al went to {n} then.",
-            "qas": [{"id": f"{k}", "question": "Where?", "answers": [{"text": str(n), "answer_start": 11}]}],
-        }
-        for k, n in enumerate(numbers)
-    ]
-    (folder / "train.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-    return folder / "train.json"
-
-
-def turns(folder: Path, numbers: Sequence[int]) -> Path:
-    rows = [
-        f"{k}\t1\t\ta table for {n}\t\t\n{k}\t2\tfood?\t{'ab'[n % 2]}\tfood={'ab'[n % 2]}\tphone\n"
-        for k, n in enumerate(numbers)
-    ]
-    (folder / "train.tsv").write_text("dialogue\tturn\tsystem\tuser\tinform\trequest\n" + "".join(rows))
-    return folder / "train.tsv"
-
-
-def pixels(number: int) -> np.ndarray:
-    return np.random.default_rng(number).integers(0, 256, (8, 8), np.uint8)
-
-
-def captions(folder: Path, numbers: Sequence[int]) -> Path:
-    for n in numbers:
-        Image.fromarray(pixels(n)).save(folder / f"{n}.png")
-    return lines("{n}.png\t{label} {letter}\n")(folder, numbers)
-
-
-def speech(folder: Path, numbers: Sequence[int]) -> Path:
-    for n in numbers:
-        samples = np.random.default_rng(n).uniform(-0.5, 0.5, 900).astype(np.float32)
-        (folder / f"{n}.wav").write_bytes(wav_bytes(Sound(samples, 8000)))
-    return lines("{n}.wav\t{label}{letter}\n")(folder, numbers)
-
-
-def class_folders(save: Callable[[Path, int], object]) -> Callable[[Path, Sequence[int]], Path]:
-    """A writer of one file per number into the folder of its class."""
-
-    def write(folder: Path, numbers: Sequence[int]) -> Path:
-        shutil.rmtree(folder / "train", ignore_errors=True)
-        for k, n in enumerate(numbers):
-            (folder / "train" / "ab"[n % 2]).mkdir(parents=True, exist_ok=True)
-            save(folder / "train" / "ab"[n % 2] / f"{k:03}", n)
-        return folder / "train"
-
-    return write
-
-
-images = class_folders(lambda path, n: Image.fromarray(pixels(n)).save(path.with_suffix(".png")))
-clips = class_folders(lambda path, n: np.save(path.with_suffix(".npy"), np.stack([pixels(n), pixels(n)])))
-
-
-class FileTask(NamedTuple):
-    """A writer of examples with these numbers, and options of a small model."""
-
-    write: Callable[[Path, Sequence[int]], Path]
-    options: dict[str, Any]
-    is_tuple: bool = False  # whether the task reads several files
-
-
-DIALOGUES = lines("hello {n}\thi {n}\tbye {n} {label}\n")
-TEXT = lines("a line of text that is long enough, with the number {n}\n")
-FILE_TASKS: dict[str, FileTask] = {
-    "answer": FileTask(
-        lines("1 Al{n} is at {letter}.\n2 Where is Al{n}?\t{letter}\t1\n"), {"width": 6, "restarts": 1}, True
-    ),
-    "caption": FileTask(captions, {"tokens": "words", "annotation": 6, "channels": 4, "width": 5, "hidden": 7}),
-    "classify-clip": FileTask(clips, {"width": 4, "depths": (1,)}),
-    "classify-image": FileTask(images, {"width": 4, "depths": (1,)}),
-    "classify-text": FileTask(lines("{label}\ta text {n}\n"), {"width": 5, "hidden": 6, "hops": 2, "feed": 7}),
-    "embed": FileTask(
-        lines("source {n}\ttarget {n}\n"),
-        {"tokens": "characters", "width": 8, "heads": 2, "layers": 1, "valid_pairs": 5},
-        True,
-    ),
-    "glimpse": FileTask(images, {"what": 4, "where": 4, "glimpse": 6, "hidden": 6, "glimpses": 2}),
-    "language-model": FileTask(TEXT, {"width": 8, "heads": 2, "layers": 1, "segment": 24}, True),
-    "masked-lm": FileTask(TEXT, {"tokens": "characters", "width": 8, "heads": 2, "layers": 1, "segment": 24}, True),
-    "match": FileTask(lines("{label}\tfirst {n}\tsecond {n}\n"), {"embedding": 5, "characters": 4, "hidden": 6}),
-    "read": FileTask(questions, {"embedding": 5, "characters": 4, "hidden": 6}),
-    "respond": FileTask(DIALOGUES, {"tokens": "words", "model": "hierarchical", "width": 6, "hidden": 8}),
-    "select-response": FileTask(DIALOGUES, {"embedding": 5, "width": 6, "levels": 1, "candidates": 3}),
-    "tag": FileTask(lines("in\tO\n{n}\tB-X\n\n"), {"embedding": 5, "characters": 4, "hidden": 6}),
-    "track": FileTask(turns, {"embedding": 5, "hidden": 6}),
-    "transcribe": FileTask(speech, {"width": 6, "hidden": 8, "mels": 13, "rate": 8000}),
-    "translate": FileTask(
-        lines("source {n}\ttarget {n}\n"), {"tokens": "words", "width": 6, "hidden": 8, "valid_lines": 5}, True
-    ),
-}
-RUNNING_TEXT = ("language-model", "masked-lm")
-# all data of a run are in one folder
-FOLDERS = ("classify-clip", "classify-image", "glimpse")
-# generate-image refuses every change, and agent reads no examples
-OTHERS = {"agent", "generate-image"}
 
 
 class Spy:
@@ -168,8 +55,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 def config_of(name: str, folder: Path, **options: Any) -> Any:
     """The options of a small run on the base file."""
     each = FILE_TASKS[name]
-    path = each.write(folder, BASE)
-    return TASKS[name].of(train=(path,) if each.is_tuple else path, **each.options, **options)
+    return TASKS[name].of(train=each.write(folder, BASE), **each.options, **options)
 
 
 def stop_when_decided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,8 +146,7 @@ def test_examples_that_files_share_are_counted(name: str, tmp_path: Path) -> Non
     run = tmp_path / "run"
     run.mkdir()
     if hasattr(TASKS[name], "valid"):
-        paths = [(file,) if each.is_tuple else file for file in (path, other)]
-        config = TASKS[name].of(train=paths[0], valid=paths[1], test=paths[1], **each.options)
+        config = TASKS[name].of(train=path, valid=other, test=other, **each.options)
         files = [("--valid", "--train"), ("--test", "--train"), ("--test", "--valid")]
     else:
         for part, folder in (("train", path), ("test", other)):

@@ -19,6 +19,7 @@ import pytest
 import torch
 from tests.serve.conftest import visit
 from tests.tasks.cases import CASES, request_body, task_of, with_paths, write_files
+from tests.tasks.laws import check_loss, check_picture, check_predictions
 
 import regard
 from regard.attacks.text.victim import TextVictim
@@ -28,7 +29,7 @@ from regard.experiments.attention_properties import attention_properties
 from regard.inference.edited_text import EditedText
 from regard.inference.embedding_gradient import embedding_gradient
 from regard.inference.limits import Limits
-from regard.inference.predictor import Predictor, labelled_recording, predict_recorded
+from regard.inference.predictor import labelled_recording, predict_recorded
 from regard.tasks.base import NoOptions, TaskConfig
 from regard.tasks.loading import load_run
 from regard.tasks.registry import TASKS, read_config
@@ -85,6 +86,10 @@ def train(name: str, folder: Path, path: Path, steps: int) -> None:
 
 def inputs(name: str, folder: Path) -> list[str]:
     return [with_paths(given, folder)[0] if given in ("IMAGE", "SOUND") else given for given in CASES[name].inputs]
+
+
+def targets(name: str, folder: Path) -> list[Any]:
+    return [str(folder / "random.png") if target == "IMAGE" else target for target in CASES[name].targets]
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
@@ -146,20 +151,8 @@ def test_a_new_run_overwrites_nothing(
         path = tmp_path / file
         path.parent.mkdir(exist_ok=True)
         path.write_text("mine")
-        assert (
-            main(
-                [
-                    "train",
-                    task_of(name),
-                    *with_paths(CASES[name].options, folder),
-                    "--steps",
-                    "1",
-                    "--out",
-                    str(tmp_path),
-                ]
-            )
-            == 2
-        )
+        given = with_paths(CASES[name].options, folder)
+        assert main(["train", task_of(name), *given, "--steps", "1", "--out", str(tmp_path)]) == 2
         assert f"has a file {file}, which a training would write over" in capsys.readouterr().err
         assert path.read_text() == "mine"
         assert [entry for entry in tmp_path.rglob("*") if entry.is_file()] == [path]
@@ -195,11 +188,10 @@ def test_init_from_starts_with_the_weights_of_an_earlier_run(
     assert all(torch.equal(before[key], t) for key, t in start.under("model.").items())
     # the same weights and vocabularies give the same loss
     given = [regard.load(source, device="cpu").read(argument) for argument in inputs(name, folder)]
-    targets = [str(folder / "random.png") if target == "IMAGE" else target for target in CASES[name].targets]
     losses = []
     for path, weights_name in ((source, "best"), (tmp_path / "start", "last")):
         torch.manual_seed(0)
-        losses.append(regard.load(path, weights=weights_name, device="cpu").loss(given, targets))  # type: ignore[arg-type]
+        losses.append(regard.load(path, weights=weights_name, device="cpu").loss(given, targets(name, folder)))  # type: ignore[arg-type]
     assert torch.equal(*losses)
     shutil.rmtree(source)
     assert main(["train", "--resume", str(twice), "--steps", "2"]) == 0
@@ -218,13 +210,9 @@ def test_init_from_is_refused_in_one_sentence(
     # an encoder has its sizes from its folder
     changed, value = ("attention", "entmax") if number is None else (number, 2 * getattr(model, number))
     option = f"--{changed.replace('_', '-')}"
+    conflict = f"{option} {value} conflicts with {option} {getattr(model, changed)}"
     sentences = {
-        (
-            "--init-from",
-            source,
-            option,
-            f"{value}",
-        ): f"{option} {value} conflicts with {option} {getattr(model, changed)}",
+        ("--init-from", source, option, f"{value}"): conflict,
         ("--init-from", str(tmp_path / "missing")): "there is no run",
         ("--resume", source, "--init-from", source): "--init-from was fixed when the run began",
     }
@@ -281,44 +269,18 @@ def test_a_training_ends_with_the_baselines_of_its_evaluation(
 
 @every_case
 def test_predict(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: Any) -> None:
-    run, given = trained(name), inputs(name, folder)
     more = CASES[name].predict.replace("OUT", str(tmp_path / "out.png")).split()
-    capsys.readouterr()
-    assert main(["predict", str(run), *given, *more]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(given)
-    assert main(["predict", str(run), *given, *more, "--json"]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    predictor = regard.load(run, device="cpu")
-    assert [line[predictor.input_key] for line in lines] == given
-    # each as if it were alone
-    options = config_of(name).Predict()
-    read_inputs = [predictor.read(argument) for argument in given]
-    together = predictor.predict(read_inputs, options)
-    alone = [predictor.predict([each], options, first=n)[0] for n, each in enumerate(read_inputs)]
-    assert [predictor.text(output) for output in together] == [predictor.text(output) for output in alone]
+    check_predictions(trained(name), inputs(name, folder), more, config_of(name).Predict(), capsys)
 
 
 @every_task
 def test_predict_draws(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "picture.png"
-    assert main(["predict", str(trained(name)), inputs(name, folder)[0], "--picture", str(picture)]) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    check_picture(trained(name), inputs(name, folder)[0], tmp_path / "picture.png")
 
 
 @every_case
 def test_loss_is_differentiable(name: str, trained: Callable[[str], Path], folder: Path) -> None:
-    predictor: Predictor[Any, Any] = regard.load(trained(name), device="cpu")
-    given = [predictor.read(argument) for argument in inputs(name, folder)]
-    targets = [str(folder / "random.png") if target == "IMAGE" else target for target in CASES[name].targets]
-    loss = predictor.loss(given, targets)
-    assert loss.shape == (2,)
-    assert loss.isfinite().all()
-    alone = torch.stack([predictor.loss(given[n : n + 1], targets[n : n + 1])[0] for n in range(2)])
-    torch.testing.assert_close(loss, alone, rtol=1e-4, atol=1e-5)
-    loss.sum().backward()
-    assert any(p.grad is not None and p.grad.any() for p in predictor.model.parameters())
-    if predictor.embedding is not None:
-        assert predictor.embeddings(given).ndim == 3
+    check_loss(trained(name), inputs(name, folder), targets(name, folder))
 
 
 @pytest.mark.parametrize("name", ATTACKED)

@@ -3,13 +3,13 @@
 A file is read right, or refused in one sentence that names it.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tasks.test_changed_files import FILE_TASKS, FOLDERS, OTHERS, RUNNING_TEXT, Spy, captions, speech
+from tests.tasks.own_files import FILE_TASKS, FOLDERS, MEDIA, OTHERS, RUNNING_TEXT, TEXTS
+from tests.tasks.test_changed_files import Spy
 
 from regard.tasks.registry import TASKS
 
@@ -41,58 +41,9 @@ SCRIPTS = {
 
 
 COUNT = 2 * len(SCRIPTS)
-PHRASES = [*SCRIPTS.values()] * 2
+PHRASES = [*enumerate([*SCRIPTS.values()] * 2)]
 
 
-def numbered(line: str) -> Callable[[list[str], str], str]:
-    """The text of a file with one line, or several, per phrase; labels are letters of `labels` in turn."""
-
-    def write(phrases: list[str], labels: str) -> str:
-        rows = enumerate(phrases)
-        return "".join(
-            line.format(n=n, phrase=each, word=each.split()[0], label=labels[n % len(labels)]) for n, each in rows
-        )
-
-    return write
-
-
-def squad(phrases: list[str], labels: str) -> str:
-    paragraphs = [
-        {
-            "context": f"{n} {each}",
-            "qas": [{"id": f"{n}", "question": f"{each}?", "answers": [{"text": str(n), "answer_start": 0}]}],
-        }
-        for n, each in enumerate(phrases)
-    ]
-    return json.dumps({"data": [{"paragraphs": paragraphs}]}, ensure_ascii=False, indent=1)
-
-
-def turns(phrases: list[str], labels: str) -> str:
-    rows = numbered("{n}\t1\t\t{phrase} {n}\t\t\n{n}\t2\t?\t{label} {phrase}\tx={label}\ty\n")(phrases, labels)
-    return "dialogue\tturn\tsystem\tuser\tinform\trequest\n" + rows
-
-
-DIALOGUES = numbered("{phrase} {n}\thi {n}\tbye {phrase}\n")
-PAIRS = numbered("{phrase} {n}\t{n} {phrase}\n")
-LINES = numbered("{n} {phrase} {label} {phrase} is long enough\n")
-# the text of a file of every task that reads text
-TEXTS: dict[str, Callable[[list[str], str], str]] = {
-    "answer": numbered("1 Al{n} is {phrase} {label}.\n2 Where is Al{n} {phrase}?\t{label}\t1\n"),
-    "caption": numbered("{n}.png\t{phrase} {label}\n"),
-    "classify-text": numbered("{label}\t{phrase} {n}\n"),
-    "embed": PAIRS,
-    "language-model": LINES,
-    "masked-lm": LINES,
-    "match": numbered("{label}\t{phrase} {n}\t{n} {phrase}\n"),
-    "read": squad,
-    "respond": DIALOGUES,
-    "select-response": DIALOGUES,
-    "tag": numbered("{word}\t{label}\n{n}\t{label}\n\n"),
-    "track": turns,
-    "transcribe": numbered("{n}.wav\t{word}{label}\n"),
-    "translate": PAIRS,
-}
-MEDIA: dict[str, Callable[..., Path]] = {"caption": captions, "transcribe": speech}
 FORMS: dict[str, Callable[[str], bytes]] = {
     "Windows line ends and a byte order mark": lambda text: text.replace("\n", "\r\n").encode("utf-8-sig"),
     "empty last lines": lambda text: (text + "\n\n\n").encode(),
@@ -109,9 +60,7 @@ def prepared(name: str, folder: Path, content: bytes) -> Any:
     path = folder / ("train.json" if name == "read" else "train.tsv")
     path.write_bytes(content)
     (folder / "run").mkdir()
-    each = FILE_TASKS[name]
-    config = TASKS[name].of(train=(path,) if each.is_tuple else path, **each.options)
-    return config.load().prepare(folder / "run", new=True)
+    return TASKS[name].of(train=path, **FILE_TASKS[name].options).load().prepare(folder / "run", new=True)
 
 
 def test_no_task_is_left_out() -> None:

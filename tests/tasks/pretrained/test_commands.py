@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.serve.conftest import visit
 from tests.tasks.cases import request_body
+from tests.tasks.laws import check_loss, check_picture, check_predictions
 from tests.tasks.pretrained.folders import CASES, write_image
 
 import regard
@@ -54,22 +55,8 @@ def inputs(name: str, folder: Path) -> list[str]:
 @every_architecture
 def test_predict(name: str, released: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder = released(name)
-    given = inputs(name, folder)
-    more = CASES[name].predict.split()
     assert read_config(folder).name == CASES[name].task
-    capsys.readouterr()
-    assert main(["predict", str(folder), *given, *more]) == 0
-    # bytes that are drawn at random may be signs at which splitlines splits
-    assert capsys.readouterr().out.count("\n") == len(given)
-    assert main(["predict", str(folder), *given, *more, "--json"]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.rstrip("\n").split("\n")]
-    predictor = regard.load(folder, device="cpu")
-    assert [line[predictor.input_key] for line in lines] == given
-    assert not predictor.model.training
-    read_inputs = [predictor.read(argument) for argument in given]
-    together = predictor.predict(read_inputs)
-    alone = [predictor.predict([each], first=n)[0] for n, each in enumerate(read_inputs)]
-    assert [predictor.text(output) for output in together] == [predictor.text(output) for output in alone]
+    check_predictions(folder, inputs(name, folder), CASES[name].predict.split(), None, capsys)
 
 
 def test_chat_leaves_out_the_turns_that_a_model_has_no_positions_for(
@@ -88,27 +75,13 @@ def test_chat_leaves_out_the_turns_that_a_model_has_no_positions_for(
 
 @every_architecture
 def test_predict_draws(name: str, released: Callable[[str], Path], tmp_path: Path) -> None:
-    picture = tmp_path / "picture.png"
     folder = released(name)
-    more = CASES[name].predict.split()
-    assert main(["predict", str(folder), inputs(name, folder)[0], *more, "--picture", str(picture)]) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    check_picture(folder, inputs(name, folder)[0], tmp_path / "picture.png", *CASES[name].predict.split())
 
 
 @every_architecture
 def test_loss_is_differentiable(name: str, released: Callable[[str], Path]) -> None:
-    folder = released(name)
-    predictor = regard.load(folder, device="cpu")
-    given = [predictor.read(argument) for argument in inputs(name, folder)]
-    targets = CASES[name].targets
-    loss = predictor.loss(given, targets)
-    assert loss.isfinite().all()
-    alone = torch.stack([predictor.loss(given[n : n + 1], targets[n : n + 1])[0] for n in range(2)])
-    torch.testing.assert_close(loss, alone, rtol=1e-4, atol=1e-5)
-    loss.sum().backward()
-    assert any(p.grad is not None and p.grad.any() for p in predictor.model.parameters())
-    if predictor.embedding is not None:
-        assert predictor.embeddings(given).ndim == 3
+    check_loss(released(name), inputs(name, released(name)), CASES[name].targets)
 
 
 @every_architecture
