@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,25 +36,19 @@ def write_images(folder: Path, *classes: str, side: int = 8) -> Path:
     return folder
 
 
-def write_tags(path: Path, label: str) -> Path:
-    words = [f"to O\n{name} B-{label}\n\n" for name in "ABABABCD"]
-    path.write_text("".join(words))
-    return path
-
-
 TEXT = ["--width", "4", "--hidden", "4", "--hops", "1", "--feed", "4", "--batch", "64"]
 
 
 def test_fewer_classes_keep_the_numbers_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, then = (
-        write_texts(tmp_path / "a.txt", "bad", "fair", "good"),
-        write_texts(tmp_path / "b.txt", "fair", "good"),
-    )
+    first = write_texts(tmp_path / "a.txt", "bad", "fair", "good")
+    fewer = write_texts(tmp_path / "b.txt", "fair", "good")
     assert train("classify-text", "--train", first, *TEXT, "--out", tmp_path / "first") == 0
-    assert train("classify-text", "--train", then, "--init-from", tmp_path / "first", "--out", tmp_path / "then") == 0
+    again = ["--train", fewer, "--init-from", tmp_path / "first", "--dropout", "0.5", "--seed", "3"]
+    assert train("classify-text", *again, "--out", tmp_path / "then") == 0
     predictor = regard.load(tmp_path / "then", device="cpu")
     assert predictor.classes == ["bad", "fair", "good"]  # type: ignore[attr-defined]
-    assert read_config(tmp_path / "then").model == read_config(tmp_path / "first").model
+    models = [read_config(tmp_path / name).model for name in ("first", "then")]
+    assert models[1] == replace(models[0], dropout=0.5)
     assert main(["evaluate", str(tmp_path / "then")]) == 0
     wrong = write_texts(tmp_path / "c.txt", "good", "odd")
     capsys.readouterr()
@@ -86,14 +82,6 @@ def test_examples_of_the_run_to_start_from_are_not_scored_in_silence(
     assert main(["evaluate", str(tmp_path / "run3"), "--test", str(texts), "--json"]) == 0
     # the last run itself was trained on fewer
     assert json.loads(capsys.readouterr().out)["trained_on"] == 40
-
-
-def test_dropout_and_data_may_be_others(tmp_path: Path) -> None:
-    texts = write_texts(tmp_path / "a.txt", "bad", "good")
-    assert train("classify-text", "--train", texts, *TEXT, "--out", tmp_path / "first") == 0
-    again = ["--init-from", tmp_path / "first", "--dropout", "0.5", "--seed", "3", "--out", tmp_path / "then"]
-    assert train("classify-text", "--train", texts, *again) == 0
-    assert (read_config(tmp_path / "then").model.dropout, read_config(tmp_path / "then").model.width) == (0.5, 4)
 
 
 @pytest.mark.parametrize("task", ["classify-image", "glimpse"])
@@ -132,18 +120,6 @@ def test_a_generator_needs_images_of_every_class(tmp_path: Path, capsys: pytest.
     assert "there are no images of dog, which the run to start from generates; give images" in capsys.readouterr().err
 
 
-def test_tags_must_be_those_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, wrong = write_tags(tmp_path / "a.conll", "PLACE"), write_tags(tmp_path / "b.conll", "TIME")
-    sizes = ["--embedding", "4", "--characters", "4", "--hidden", "4"]
-    assert train("tag", "--train", first, *sizes, "--out", tmp_path / "first") == 0
-    capsys.readouterr()
-    assert train("tag", "--train", wrong, "--init-from", tmp_path / "first", "--out", tmp_path / "no") == 2
-    assert "unknown tag 'B-TIME'" in capsys.readouterr().err
-    assert train("tag", "--data", "fields", "--init-from", tmp_path / "first", "--out", tmp_path / "no") == 2
-    error = capsys.readouterr().err
-    assert "which the run to start from does not know; it knows O, B-PLACE, I-PLACE: take the tag out" in error
-
-
 def test_another_model_or_tokens_conflict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.txt").write_text("a good film, it was long\n" * 20)
     sizes = ["--width", "8", "--heads", "2", "--layers", "1", "--segment", "12", "--batch", "2"]
@@ -180,41 +156,65 @@ def test_the_encoder_is_that_of_the_run(tmp_path: Path, capsys: pytest.CaptureFi
     assert regard.load(tmp_path / "then", device="cpu").predict(["a good film"])
 
 
-def test_answers_and_intents_must_be_those_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def write_stories(name: str, *places: str) -> Path:
-        path = tmp_path / name / "moves_train.txt"
-        path.parent.mkdir()
-        path.write_text(
-            "".join(f"1 A{n} went to {at}.\n2 Where is A{n}?\t{at}\t1\n" for n in range(5) for at in places)
-        )
-        return path
+def write_tags(folder: Path, label: str) -> Path:
+    folder.mkdir()
+    (folder / "tags.conll").write_text("".join(f"to O\n{name} B-{label}\n\n" for name in "ABABABCD"))
+    return folder / "tags.conll"
 
-    def write_intents(name: str, *intents: str) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        for file, line in (("seq.in", "go w{}"), ("seq.out", "VERB NOUN"), ("label", "{}")):
-            lines = (line.format(intent if file == "label" else f"{n}{intent}") for n in range(5) for intent in intents)
-            (folder / file).write_text("".join(f"{each}\n" for each in lines))
-        return folder
 
-    small = ["--embedding", "4", "--characters", "4", "--hidden", "4"]
-    for task, first, wrong, sizes, sentence in (
+def write_stories(folder: Path, *places: str) -> Path:
+    folder.mkdir()
+    stories = [f"1 A{n} went to {at}.\n2 Where is A{n}?\t{at}\t1\n" for n in range(5) for at in places]
+    (folder / "moves_train.txt").write_text("".join(stories))
+    return folder / "moves_train.txt"
+
+
+def write_intents(folder: Path, *intents: str) -> Path:
+    folder.mkdir()
+    for file, line in (("seq.in", "go w{}"), ("seq.out", "VERB NOUN"), ("label", "{}")):
+        lines = (line.format(intent if file == "label" else f"{n}{intent}") for n in range(5) for intent in intents)
+        (folder / file).write_text("".join(f"{each}\n" for each in lines))
+    return folder
+
+
+SMALL_TAGGER = ["--embedding", "4", "--characters", "4", "--hidden", "4"]
+
+
+@pytest.mark.parametrize(
+    ("task", "write", "labels", "sizes", "sentence"),
+    [
+        ("tag", write_tags, (["PLACE"], ["TIME"]), SMALL_TAGGER, "unknown tag 'B-TIME'"),
+        (
+            "tag",
+            write_intents,
+            (["play", "stop"], ["play", "halt"]),
+            SMALL_TAGGER,
+            "has the intent 'halt', which is none of the training sentences; theirs: play, stop",
+        ),
         (
             "answer",
-            write_stories("a", "hall", "park"),
-            write_stories("b", "hall", "moon"),
+            write_stories,
+            (["hall", "park"], ["hall", "moon"]),
             ["--width", "4", "--hops", "1", "--restarts", "1"],
             "the answer 'moon' is none of the training; this run knows hall, park; correct it, or",
         ),
-        (
-            "tag",
-            write_intents("c", "play", "stop"),
-            write_intents("d", "play", "halt"),
-            small,
-            "has the intent 'halt', which is none of the training sentences; theirs: play, stop",
-        ),
-    ):
-        assert train(task, "--train", first, *sizes, "--out", tmp_path / f"first-{task}") == 0
-        capsys.readouterr()
-        assert train(task, "--train", wrong, "--init-from", tmp_path / f"first-{task}", "--out", tmp_path / "no") == 2
-        assert sentence in capsys.readouterr().err
+    ],
+)
+def test_labels_must_be_those_of_the_run(
+    task: str,
+    write: Callable[..., Path],
+    labels: tuple[list[str], list[str]],
+    sizes: list[str],
+    sentence: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, wrong = (write(tmp_path / str(n), *names) for n, names in enumerate(labels))
+    assert train(task, "--train", first, *sizes, "--out", tmp_path / "first") == 0
+    capsys.readouterr()
+    assert train(task, "--train", wrong, "--init-from", tmp_path / "first", "--out", tmp_path / "no") == 2
+    assert sentence in capsys.readouterr().err
+    if write is write_tags:
+        assert train("tag", "--data", "fields", "--init-from", tmp_path / "first", "--out", tmp_path / "no") == 2
+        message = "which the run to start from does not know; it knows O, B-PLACE, I-PLACE: take the tag out"
+        assert message in capsys.readouterr().err

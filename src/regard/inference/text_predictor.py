@@ -27,9 +27,6 @@ class TextPredictor(Predictor[str, Output]):
     text_schema: ClassVar[Mapping[str, str]] = MappingProxyType({})  # JSON Schema of the texts that it reads
     model_noun: ClassVar[str] = "this model"  # in sentences about a model without attention
 
-    def read(self, argument: str) -> str:
-        return argument
-
     # The attention behind an output
 
     @property

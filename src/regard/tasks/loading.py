@@ -83,15 +83,14 @@ def load_run(
 ) -> LoadedRun:
     if quantization is not None:
         checks.known("quantization", quantization, QUANTIZATIONS)
-    loaded = _load_run(run, weights, device)
-    if quantization is not None and not is_quantized(loaded.predictor.model):
-        quantize(loaded.predictor.model)
+    loaded = _load_released(run, weights) if is_released(run) else _load_trained(run, weights)
+    model = loaded.predictor.model.to(join(device).device).eval()
+    if quantization is not None and not is_quantized(model):
+        quantize(model)
     return loaded
 
 
-def _load_run(run: Path, weights: Weights | None, device: str) -> LoadedRun:
-    if is_released(run):
-        return _load_released(run, weights, device)
+def _load_trained(run: Path, weights: Weights | None) -> LoadedRun:
     record = RunRecord.read(run)
     record.check_files(run)
     config = config_from_record(record, run)
@@ -101,7 +100,6 @@ def _load_run(run: Path, weights: Weights | None, device: str) -> LoadedRun:
     check_model_fits(task.sketch, config, torch.device("cpu"), training=False)
     predictor = task.predictor(run)
     facts = _load_weights(predictor.model, run, weights, path)
-    predictor.model.to(join(device).device).eval()
     return LoadedRun(run, task, predictor, weights, facts["step"], record.threads)
 
 
@@ -120,14 +118,13 @@ def _load_weights(model: nn.Module, run: Path, weights: Weights, path: Path) -> 
         raise ValueError(f"{error}; or take other weights of the run: --weights {others[0]}") from error
 
 
-def _load_released(folder: Path, weights: Weights | None, device: str) -> LoadedRun:
+def _load_released(folder: Path, weights: Weights | None) -> LoadedRun:
     if weights is not None:
         raise ValueError(f"weights={weights!r} is for the folder of a run, and {folder} is none; leave it out")
     # the predictors of all tasks
     from regard.tasks.pretrained import load_released
 
     task, (predictor, notes) = read_config(folder).load(), load_released(folder)
-    predictor.model.to(join(device).device).eval()
     return LoadedRun(folder, task, predictor, _RELEASED, 0, None, notes)
 
 

@@ -12,9 +12,8 @@ from regard.cli.main import main
 from regard.data.embedded import bookings
 from regard.data.text.special_tokens import EOS
 from regard.data.text.tokenizer import Tokenizer
-from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns
-from regard.tasks.respond.scoring import named_values
+from regard.tasks.respond.scoring import count_tokens, named_values, unigram_nll
 
 
 def test_evaluate_prints_the_baseline_and_reads_fewer_turns(

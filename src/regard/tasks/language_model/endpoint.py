@@ -100,7 +100,7 @@ class GenerateRequest:
 
 
 class GenerateEndpoint(ModelEndpoint):
-    """Answers of `LanguageModelPredictor.generate`, many requests at a time; streams take turns, token by token."""
+    """Continuations of the prompts of many requests at a time; streams take turns, token by token."""
 
     name, task, unit, view, form = "generate", "language-model", "texts", "html/tinted_text", "generation_form"
 

@@ -1,13 +1,12 @@
 """The evaluation of a language model on documents: each token scored once, with a stated window and stride."""
 
 import math
-import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from regard.data.embedded import recall
 from regard.data.text.running_text import token_stream
-from regard.inference.evaluation import Evaluation, Progress
+from regard.inference.evaluation import Evaluation, Progress, timed
 from regard.tasks.language_model.options import EvaluateLanguageModel
 from regard.tasks.language_model.predictor import LanguageModelPredictor
 from regard.tasks.language_model.scoring import answer_nll, loss_by_context, score_tokens, summarize
@@ -16,14 +15,6 @@ from regard.viz.plots.figure_file import check_figure_path
 
 # the sizes of a sample: characters of the held-out text, and tokens that continue them
 PROMPT, SAMPLE = 40, 60
-
-
-class _ScoringWindow(NamedTuple):
-    """The tokens that are read at once, those that are scored of them, and whether a memory is carried on."""
-
-    size: int
-    stride: int
-    has_memory: bool
 
 
 def check_options(predictor: LanguageModelPredictor, options: EvaluateLanguageModel, segment: int) -> None:
@@ -48,22 +39,14 @@ def evaluate_text(
 
     `has_answers`: the last character of every line is an answer, and these are also scored alone.
     """
-    window, stride, has_memory = _window(predictor, options, segment)
+    (window, stride), has_memory = _window(predictor, options, segment), predictor.longest is None
     stream = token_stream(predictor.tokenizer, documents)
     count, characters = len(stream) - 1, sum(map(len, documents))
-    progress(0, count)
-    start = time.perf_counter()
-    scores = score_tokens(
-        predictor.model,
-        stream,
-        window=window,
-        stride=stride,
-        has_memory=has_memory,
-        memory=options.memory,
-        begin=predictor.tokenizer.encode_prompt("")[0],
-        done=lambda done: progress(done, count),
+    sizes: dict[str, Any] = {"window": window, "stride": stride, "has_memory": has_memory, "memory": options.memory}
+    begin = predictor.tokenizer.encode_prompt("")[0]
+    scores, seconds = timed(
+        lambda done: score_tokens(predictor.model, stream, **sizes, begin=begin, done=done), count, progress
     )
-    seconds = time.perf_counter() - start
     by_context = loss_by_context(scores)
     facts: dict[str, Any] = {
         "window": window,
@@ -88,7 +71,8 @@ def evaluate_text(
     return Evaluation(summarize(scores, characters), count, "tokens", split, seconds, lines, samples, notes, facts)
 
 
-def _window(predictor: LanguageModelPredictor, options: EvaluateLanguageModel, segment: int) -> _ScoringWindow:
+def _window(predictor: LanguageModelPredictor, options: EvaluateLanguageModel, segment: int) -> tuple[int, int]:
+    """The number of tokens that are read at once, and of those of them that are scored."""
     has_memory = predictor.longest is None
     window = segment if options.window is None else options.window
     if predictor.longest is not None and window > predictor.longest:
@@ -106,4 +90,4 @@ def _window(predictor: LanguageModelPredictor, options: EvaluateLanguageModel, s
     stride = options.stride or (window if has_memory else max(window // 2, 1))
     if stride > window:
         raise ValueError(f"--stride {stride} exceeds the window of {window} tokens; try --stride {window}")
-    return _ScoringWindow(window, stride, has_memory)
+    return window, stride

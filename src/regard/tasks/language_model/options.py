@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -42,13 +41,14 @@ class LanguageModelOptions(ModelOptions):
     """The share of activations that dropout sets to zero in training."""
 
     @property
-    @abstractmethod
     def has_memory(self) -> bool:
         """Whether the model carries a memory from segment to segment."""
+        return getattr(self, "memory", 0) > 0
 
     def build(self, vocabulary: int, segment: int) -> Any:
         """The model for segments of this many tokens."""
-        return super().build(vocabulary)
+        positions = {"longest": segment} if hasattr(self, "positions") else {}
+        return super().build(vocabulary, **positions)
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,6 @@ class GPT2Options(LanguageModelOptions):
         super().__post_init__()
         resolve(self, {"positions": "transformer-xl" if self.memory else "learned"})
 
-    @property
-    def has_memory(self) -> bool:
-        return self.memory > 0
-
-    def build(self, vocabulary: int, segment: int) -> Any:
-        return ModelOptions.build(self, vocabulary, longest=segment)
-
 
 @dataclass(frozen=True)
 class TransformerXLOptions(LanguageModelOptions):
@@ -93,10 +86,6 @@ class TransformerXLOptions(LanguageModelOptions):
     norm: Literal["post", "pre"] = "post"
     """Layer norm behind each sublayer, as in the paper, or before it."""
 
-    @property
-    def has_memory(self) -> bool:
-        return self.memory > 0
-
 
 @dataclass(frozen=True)
 class RecurrentOptions(LanguageModelOptions):
@@ -112,10 +101,6 @@ class RecurrentOptions(LanguageModelOptions):
     """The recurrent cell."""
     memory: int = at_least(1, 15)
     """Tokens before each that it attends to."""
-
-    @property
-    def has_memory(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, ClassVar
 
 import torch
@@ -71,18 +72,18 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     # Generation
 
-    def read(self, argument: str) -> str:
-        return argument
-
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[GeneratedTexts]:
         options = GenerateText() if options is None else options
-        outputs = self.generate([(text, first + n) for n, text in enumerate(inputs)], options)
+        rows = [row for number, text in enumerate(inputs, first) for row in self.rows(text, number, options)]
+        continuations = iter(self.continuations(rows))
+        outputs = [self.output(text, [*islice(continuations, options.count)]) for text in inputs]
         if observe is not nullcontext:
-            with observe():
+            with observe(), torch.no_grad(), eval_mode(self.model):
                 # what was read and written, once more: a pass in which every token attends to those before it
-                self._read_again(outputs)
+                for output in outputs:
+                    self.model.hidden_states(torch.tensor([self.tokens_read(output)], device=self.device))
         return outputs
 
     def encode(self, prompt: str) -> EncodedPrompt:
@@ -95,14 +96,8 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
             )
         return encoded
 
-    def generate(self, prompts: Sequence[tuple[str, int]], options: GenerateText) -> list[GeneratedTexts]:
-        """The continuations of prompts with their numbers, by which tokens are sampled."""
-        rows = [row for text, number in prompts for row in self.rows(text, number, options)]
-        continuations, count = self.continuations(rows), options.count
-        return [self.output(text, continuations[n * count : (n + 1) * count]) for n, (text, _) in enumerate(prompts)]
-
     def rows(self, prompt: str, number: int, options: GenerateText) -> list[PromptRow]:
-        """The texts to generate for a prompt, as many as the options ask for."""
+        """The texts to generate for a prompt, as many as the options ask for; tokens are sampled by its number."""
         encoded = self.encode(prompt)
         return [PromptRow(encoded, (options.seed, number, k), options) for k in range(options.count)]
 
@@ -128,13 +123,6 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
     def _stream(self, rows: Sequence[PromptRow]) -> Iterator[StreamedText]:
         with eval_mode(self.model):
             yield from generate_stream(self.model, self.tokenizer, rows, self.longest, self.ends)
-
-    @torch.no_grad()
-    def _read_again(self, outputs: Sequence[GeneratedTexts]) -> None:
-        with eval_mode(self.model):
-            for output in outputs:
-                tokens = torch.tensor([self.tokens_read(output)], device=self.device)
-                self.model.hidden_states(tokens)
 
     def tokens_read(self, output: GeneratedTexts) -> list[int]:
         """The tokens of the prompt and of its first continuation: the last ones, if the model cannot read all."""

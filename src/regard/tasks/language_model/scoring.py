@@ -4,7 +4,7 @@ perplexity = exp(Σ −log p / tokens)        bits per character = Σ −log p /
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -58,63 +58,49 @@ def score_tokens(
     `begin` is the token that begins a document: no token is predicted from the document before its own. `done` is
     called with the number of tokens that are scored.
     """
-    tokens = torch.from_numpy(stream).long()
-    documents = torch.from_numpy(document_numbers(stream, 1, begin))  # "1 + n"
-    scores = TokenScores(np.empty(len(stream) - 1), np.empty(len(stream) - 1, np.int64))
+    device = next(model.parameters()).device
+    tokens = torch.from_numpy(stream).long().to(device)
+    documents = torch.from_numpy(document_numbers(stream, 1, begin)).to(device)  # "1 + n"
+    parts, end = [], 0
     with eval_mode(model):
         if has_memory:
-            _score_segments(model, tokens, documents, window, memory, scores, done)
+            scored = _segments(model, tokens, documents, window, memory)
         else:
-            _score_windows(model, tokens, documents, windows(len(stream), window, stride), scores, done)
-    own = positions_in_documents(documents[None, 1:-1])[0].numpy() + 1
-    return TokenScores(scores.nll, np.minimum(scores.context, own))
+            scored = _windows(model, tokens, documents, windows(len(stream), window, stride))
+        for nll, context in scored:
+            parts.append((nll.cpu().double().numpy(), context.cpu().numpy()))
+            end += len(nll)
+            done(end)
+    losses, contexts = (np.concatenate(each) for each in zip(*parts, strict=True))
+    own = positions_in_documents(documents[None, 1:-1])[0].cpu().numpy() + 1
+    return TokenScores(losses, np.minimum(contexts, own))
 
 
-def _score_segments(
-    model: LanguageModel,
-    tokens: Tensor,
-    documents: Tensor,
-    window: int,
-    keep: int | None,
-    scores: TokenScores,
-    done: Callable[[int], object],
-) -> None:
-    device = next(model.parameters()).device
+# −log p of successive tokens, and how many tokens of its segment or window stand before each
+_Scored = Iterator[tuple[Tensor, Tensor]]
+
+
+def _segments(model: LanguageModel, tokens: Tensor, documents: Tensor, size: int, keep: int | None) -> _Scored:
     memory = None if keep is None else model.init_memory(keep)
-    documents = documents.to(device)
-    for _, start, end in windows(len(tokens), window, window):
-        output = model.hidden_states(tokens[None, start:end].to(device), memory, documents=documents[None, : end + 1])
+    for _, start, end in windows(len(tokens), size, size):
+        output = model.hidden_states(tokens[None, start:end], memory, documents=documents[None, : end + 1])
         memory = output.memory
-        _, nll = model.token_loss(output.states[0], tokens[start + 1 : end + 1].to(device))
-        scores.nll[start:end] = nll.cpu().double().numpy()
-        scores.context[start:end] = np.arange(1, end - start + 1)
-        done(end)
+        _, nll = model.token_loss(output.states[0], tokens[start + 1 : end + 1])
+        yield nll, torch.arange(1, end - start + 1)
 
 
-def _score_windows(
-    model: LanguageModel,
-    tokens: Tensor,
-    documents: Tensor,
-    spans: list[tuple[int, int, int]],
-    scores: TokenScores,
-    done: Callable[[int], object],
-) -> None:
-    device = next(model.parameters()).device
-    documents = documents.to(device)
+def _windows(model: LanguageModel, tokens: Tensor, documents: Tensor, spans: list[tuple[int, int, int]]) -> _Scored:
     size = max(_BATCH_TOKENS // (spans[0][2] - spans[0][0]), 1)
     for n in range(0, len(spans), size):
         batch = spans[n : n + size]
-        ids = torch.stack([tokens[start : end + 1] for start, _, end in batch]).to(device)  # "b t+1"
+        ids = torch.stack([tokens[start : end + 1] for start, _, end in batch])  # "b t+1"
         numbers = torch.stack([documents[start : end + 1] for start, _, end in batch])
         states = model.hidden_states(ids[:, :-1], documents=numbers).states
         is_new = torch.zeros_like(ids[:, 1:], dtype=torch.bool)
         for row, (_, first, end) in enumerate(batch):
             is_new[row, ids.shape[1] - 1 - (end - first) :] = True
         _, nll = model.token_loss(states[is_new], ids[:, 1:][is_new])
-        first, end = batch[0][1], batch[-1][2]
-        scores.nll[first:end] = nll.cpu().double().numpy()
-        scores.context[first:end] = is_new.nonzero()[:, 1].cpu().numpy() + 1
-        done(end)
+        yield nll, is_new.nonzero()[:, 1] + 1
 
 
 def summarize(scores: TokenScores, characters: int) -> dict[str, float]:

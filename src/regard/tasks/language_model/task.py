@@ -128,13 +128,6 @@ class LanguageModelTask(Task[LanguageModelConfig, LanguageModelPredictor]):
         memory = getattr(self.config.model, "memory", None) if options.memory is None else options.memory
         has_answers = self.config.dataset == RECALL and not options.test
         evaluation = evaluate_text(
-            predictor,
-            split.data,
-            split.name,
-            options,
-            self.config.segment,
-            memory,
-            progress,
-            has_answers=has_answers,
+            predictor, split.data, split.name, options, self.config.segment, memory, progress, has_answers=has_answers
         )
         return split.annotate(evaluation)

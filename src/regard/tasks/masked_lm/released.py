@@ -1,7 +1,5 @@
 """Released masked language models: a folder with a BERT in transformers' layout as a predictor."""
 
-import time
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,7 +9,7 @@ from regard.data.text.masking import choose_tokens
 from regard.data.text.running_text import read_documents
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subwords import PretrainedSubwords
-from regard.inference.evaluation import Evaluation, Progress
+from regard.inference.evaluation import Done, Evaluation, Progress, timed
 from regard.metrics.classification import accuracy, accuracy_interval
 from regard.metrics.intervals import nats_interval
 from regard.models.bert import BERTMaskedLM
@@ -19,6 +17,7 @@ from regard.models.pretrained.loading import PretrainedModel
 from regard.models.pretrained.tokenizer_files import load_tokenizer
 from regard.tasks.masked_lm.masked_texts import ReleasedMaskedTexts
 from regard.tasks.masked_lm.predictor import MaskedLMPredictor
+from regard.tasks.masked_lm.scoring import masked_log_p
 from regard.tasks.shared.text_options import EvaluateTextFiles
 
 # the share of the tokens that an evaluation masks, and its seed
@@ -37,22 +36,22 @@ def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateTextFiles,
     """The accuracy and −log p of masked tokens: 15 % of every row of the text, as long as the model reads."""
     texts = predictor.texts
     rows = _rows(predictor, read_documents(options.test), " ".join(map(str, options.test)))
-    known, candidates = torch.tensor(texts.candidates), np.asarray(texts.candidates)
-    rng, start = np.random.default_rng(_SEED), time.perf_counter()
+    candidates = np.asarray(texts.candidates)
+    rng = np.random.default_rng(_SEED)
     targets, guesses, nll = [], [], []
-    progress(0, len(rows))
-    with eval_mode(predictor.model):
+
+    def guess(done: Done) -> None:
         for n, row in enumerate(rows, 1):
             is_text = np.isin(row, candidates)
-            chosen = choose_tokens(np.where(is_text, SPECIAL, 0)[None], None, _SHARE, rng)[0]
-            tokens = torch.from_numpy(np.where(chosen, texts.mask, row))[None].to(predictor.device)
-            states = predictor.model.encoder(tokens)[0, torch.from_numpy(chosen).to(predictor.device)]
-            log_p = predictor.model.output(predictor.model.head(states)).cpu().double().log_softmax(-1)
-            targets.append(row[chosen])
-            guesses.append(candidates[log_p[:, known].argmax(-1).numpy()])
-            nll.append(-log_p[torch.arange(len(log_p)), torch.from_numpy(row[chosen])].numpy())
-            progress(n, len(rows))
-    seconds = time.perf_counter() - start
+            chosen = choose_tokens(np.where(is_text, SPECIAL, 0)[None], None, _SHARE, rng)
+            log_p = masked_log_p(predictor.model, row[None], chosen, texts.mask)
+            targets.append(row[chosen[0]])
+            guesses.append(candidates[log_p[:, candidates].argmax(-1)])
+            nll.append(-log_p[np.arange(len(log_p)), targets[-1]])
+            done(n)
+
+    with eval_mode(predictor.model):
+        _, seconds = timed(guess, len(rows), progress)
     right, found, nats = np.concatenate(targets), np.concatenate(guesses), np.concatenate(nll)
     common = int(np.bincount(np.concatenate(rows)[np.isin(np.concatenate(rows), candidates)]).argmax())
     baseline = accuracy(np.full_like(right, common), right)

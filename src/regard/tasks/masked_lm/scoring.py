@@ -41,6 +41,16 @@ class MaskedScores:
         return {**accuracies, "nll": nats_interval(self.nll)}
 
 
+def masked_log_p(
+    model: BERTMaskedLM, rows: NDArray[np.int64], chosen: NDArray[np.bool_], mask: int
+) -> NDArray[np.float64]:  # "b t", "b t" -> "n v"
+    """log p of all tokens in place of each chosen one, which is masked."""
+    device = next(model.parameters()).device
+    tokens = torch.from_numpy(np.where(chosen, mask, rows)).to(device)
+    states = model.encoder(tokens)[torch.from_numpy(chosen).to(device)]
+    return model.output(model.head(states)).cpu().double().log_softmax(-1).numpy()
+
+
 @torch.no_grad()
 def score_masked(
     model: BERTMaskedLM,
@@ -55,18 +65,15 @@ def score_masked(
     `done` is called with the number of tokens that are read.
     """
     rng = np.random.default_rng(_SEED)
-    device = next(model.parameters()).device
     targets, guesses, nll, neighbours, num_read = [], [], [], [], 0
     with eval_mode(model):
         for rows in evaluation_batches(stream, segment, _BATCH):
             chosen = masking.choose(rows, rng)
-            tokens = np.where(chosen, masking.mask, rows)
             num_read += rows.size
             done(min(num_read, len(stream)))
             if not chosen.any():
                 continue
-            states = model.encoder(torch.from_numpy(tokens).to(device))[torch.from_numpy(chosen).to(device)]
-            log_p = model.output(model.head(states)).cpu().double().log_softmax(-1).numpy()  # "n v"
+            log_p = masked_log_p(model, rows, chosen, masking.mask)
             targets.append(rows[chosen])
             nll.append(-log_p[np.arange(len(log_p)), rows[chosen]])
             guesses.append(SPECIAL + log_p[:, SPECIAL : masking.mask].argmax(-1))

@@ -130,16 +130,8 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         with eval_mode(self.model):
             with torch.no_grad():
                 state = self.model.init_state(self._history([history]))
-            for step in search_steps(
-                self.model,
-                state,
-                search,
-                limits,
-                [first],
-                bos=special.bos,
-                eos=special.eos,
-                forbidden=special.forbidden,
-            ):
+            marks: dict[str, Any] = {"bos": special.bos, "eos": special.eos, "forbidden": special.forbidden}
+            for step in search_steps(self.model, state, search, limits, [first], **marks):
                 steps.append(step)
                 # the bytes of half a character are held back
                 text = self.tokenizer.decode([int(each.tokens) for each in steps]).rstrip("\ufffd")

@@ -1,13 +1,28 @@
-"""Scores of generated replies: their variety, and for bookings the values that they name."""
+"""Scores of replies: a unigram model as the baseline, their variety, and for bookings the values that they name."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from regard.common.word_splitting import split_words
 from regard.data.dialogues import Dialogue
 from regard.data.embedded import bookings
 from regard.metrics.diversity import distinct, most_common_share
 from regard.tasks.respond.data import EncodedReply
+
+
+def count_tokens(replies: Sequence[EncodedReply], vocabulary: int) -> list[int]:
+    """How often each token occurs in the replies."""
+    tokens = np.fromiter((token for reply in replies for token in reply.tokens), np.int64)
+    return np.bincount(tokens, minlength=vocabulary).tolist()
+
+
+def unigram_nll(counts: Sequence[int], replies: Sequence[EncodedReply]) -> float:
+    """−log p of a token of the replies, the mean over the tokens, p = (count + 1) / (all counts + all tokens)."""
+    log_p = np.log(np.array(counts) + 1.0) - np.log(sum(counts) + len(counts))
+    tokens = np.fromiter((token for reply in replies for token in reply.tokens), np.int64)
+    return -float(log_p[tokens].mean())
 
 
 class ReplyVariety(NamedTuple):

@@ -1,11 +1,10 @@
 """The task respond: its training problem and its evaluation."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
@@ -15,11 +14,10 @@ from regard.data.text.batching import plan_batches
 from regard.data.text.text_tokenizer import TextTokenizer
 from regard.data.text.tokenizer import Tokenizer
 from regard.decoding.search import Beam, Greedy
-from regard.inference.evaluation import Evaluation, Progress, sample_rows
+from regard.inference.evaluation import Done, Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import record_splits
 from regard.models.responding.responder import Responder
 from regard.tasks.base import Task
-from regard.tasks.respond.baseline import count_tokens, unigram_nll
 from regard.tasks.respond.data import (
     DialogueReader,
     EncodedReply,
@@ -32,9 +30,9 @@ from regard.tasks.respond.data import (
 )
 from regard.tasks.respond.options import DecoderOptions, EvaluateReplies, FlatOptions, Respond
 from regard.tasks.respond.predictor import RespondPredictor
-from regard.tasks.respond.scoring import named_values, reply_scores
+from regard.tasks.respond.scoring import count_tokens, named_values, reply_scores, unigram_nll
 from regard.tasks.shared.dialogue_data import DialogueSplits, contents, evaluation_dialogues, read
-from regard.tasks.shared.text_generation import initial_tokenizer, read_tokenizer, write_tokenizer
+from regard.tasks.shared.text_generation import GeneratedText, initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 
 if TYPE_CHECKING:
@@ -201,16 +199,14 @@ class RespondTask(Task[Respond, RespondPredictor]):
         replies = predictor.reader.replies(dialogues, config.replies, options.turns)
         if not replies:
             raise ValueError(f"{split.name} has no reply to score; give other dialogues, or more turns")
-        progress(0, 2 * len(replies))
-        start = time.perf_counter()
-        nlls = predictor.token_nlls(replies, lambda done: progress(done, 2 * len(replies)))
         search = Greedy() if options.beam == 1 else Beam(options.beam, length_penalty=options.length_penalty)
-        hypotheses = predictor.generate(
-            [reply.history for reply in replies],
-            search,
-            done=lambda done: progress(len(replies) + done, 2 * len(replies)),
-        )
-        seconds = time.perf_counter() - start
+        histories = [reply.history for reply in replies]
+
+        def compute(done: Done) -> tuple[Any, list[list[GeneratedText]]]:
+            nlls = predictor.token_nlls(replies, done)
+            return nlls, predictor.generate(histories, search, done=lambda count: done(len(replies) + count))
+
+        (nlls, hypotheses), seconds = timed(compute, 2 * len(replies), progress)
         texts = [best.text for best, *_ in hypotheses]
         nll, baseline = float(np.concatenate(nlls).mean()), unigram_nll(facts.counts, replies)
         variety = reply_scores(texts)
@@ -243,19 +239,10 @@ class RespondTask(Task[Respond, RespondPredictor]):
             f"{decode(replies[n].history.turns[-1])} → {texts[n]}   right: {decode(replies[n].tokens)}"
             for n in sample_rows(len(replies))
         ]
-        facts_of_json = {"baseline": {"unigram": _perplexity(baseline)}, "tokens": tokens, "turns": turns}
-        evaluation = Evaluation(
-            scores,
-            len(replies),
-            "replies",
-            split.name,
-            seconds,
-            texts,
-            samples,
-            notes,
-            {**facts_of_json, "beam": options.beam},
-        )
-        return split.annotate(evaluation)
+        numbers = {"tokens": tokens, "turns": turns, "beam": options.beam}
+        json = {"baseline": {"unigram": _perplexity(baseline)}, **numbers}
+        count, name = len(replies), split.name
+        return split.annotate(Evaluation(scores, count, "replies", name, seconds, texts, samples, notes, json))
 
 
 def _build(config: Respond, tokenizer: TextTokenizer, decoder: "PretrainedDecoder | None") -> Responder:

@@ -1,9 +1,8 @@
 """The task select-response: its training problem and its evaluation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +16,7 @@ from regard.data.text.special_tokens import PAD, SPECIAL
 from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import record_splits
 from regard.metrics.intervals import nats_interval
-from regard.metrics.retrieval import (
-    mean_reciprocal_rank,
-    ranks,
-    recall_at,
-    recall_interval,
-    reciprocal_rank_interval,
-)
+from regard.metrics.retrieval import mean_reciprocal_rank, ranks, recall_at, recall_interval, reciprocal_rank_interval
 from regard.models.matching.response_selector import (
     DialogueInputs,
     EncoderVectors,
@@ -56,31 +49,27 @@ class ResponseBatch(LabelledBatch):
     labels: Tensor  # "b", 1.0 or 0.0
 
 
-class SelectorParts(NamedTuple):
-    """The reader of texts, and the model."""
-
-    reader: TurnReader
-    build: Callable[[], ResponseSelector]
+def turn_reader(config: SelectResponse, facts: DialogueFacts, encoder: PretrainedEncoder | None) -> TurnReader:
+    return TurnWordReader(facts.words, config.words) if encoder is None else TurnTokenReader(encoder, config.words)
 
 
-def selector_parts(config: SelectResponse, facts: DialogueFacts, encoder: PretrainedEncoder | None) -> SelectorParts:
-    """The parts that options and data decide; `encoder` is that of the options, if they name one."""
-    reader = TurnWordReader(facts.words, config.words) if encoder is None else TurnTokenReader(encoder, config.words)
+def build(config: SelectResponse, facts: DialogueFacts, encoder: PretrainedEncoder | None) -> ResponseSelector:
+    """The model with initial weights; `encoder` is that of the options, if they name one."""
+    vectors: WordVectors | EncoderVectors
+    if encoder is None:
+        width = config.model.embedding or 1
+        vectors = WordVectors(nn.Embedding(SPECIAL + len(facts.words), width, padding_idx=PAD), None)
+    else:
+        assert config.model.encoder is not None
+        width = encoder.facts.width
+        vectors = EncoderVectors(encoder.build(FrozenEncoderOptions(config.model.encoder)))
+    matcher = config.model.build(width, turns=config.turns, words=config.words)
+    similarity = TextSimilarity(width, config.turns) if config.model.similarity == "mean" else None
+    return ResponseSelector(vectors, matcher, similarity)
 
-    def build() -> ResponseSelector:
-        vectors: WordVectors | EncoderVectors
-        if encoder is None:
-            width = config.model.embedding or 1
-            vectors = WordVectors(nn.Embedding(SPECIAL + len(facts.words), width, padding_idx=PAD), None)
-        else:
-            assert config.model.encoder is not None
-            width = encoder.facts.width
-            vectors = EncoderVectors(encoder.build(FrozenEncoderOptions(config.model.encoder)))
-        matcher = config.model.build(width, turns=config.turns, words=config.words)
-        similarity = TextSimilarity(width, config.turns) if config.model.similarity == "mean" else None
-        return ResponseSelector(vectors, matcher, similarity)
 
-    return SelectorParts(reader, build)
+def predictor_of(config: SelectResponse, model: ResponseSelector, reader: TurnReader) -> SelectResponsePredictor:
+    return SelectResponsePredictor(model, reader, turns=config.turns, max_length=config.max_length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +78,8 @@ class SelectResponseProblem(RowProblem[ResponseSelector, ResponseBatch]):
 
     config: SelectResponse
     facts: DialogueFacts
-    parts: SelectorParts
+    encoder: PretrainedEncoder | None
+    reader: TurnReader
     contexts: Sequence[Context]
     valid: Sequence[CandidateGroup]
     states: FrozenStates | None
@@ -98,13 +88,8 @@ class SelectResponseProblem(RowProblem[ResponseSelector, ResponseBatch]):
     shared: Sequence[str] = ()
     unit: str = "contexts"
 
-    def predictor(self, model: ResponseSelector) -> SelectResponsePredictor:
-        return SelectResponsePredictor(
-            model, self.parts.reader, turns=self.config.turns, max_length=self.config.max_length
-        )
-
     def build_model(self) -> ResponseSelector:
-        return self.parts.build()
+        return build(self.config, self.facts, self.encoder)
 
     def warnings(self) -> Sequence[str]:
         if not self.num_cut:
@@ -127,7 +112,7 @@ class SelectResponseProblem(RowProblem[ResponseSelector, ResponseBatch]):
             for response in (context.response, *wrong):
                 pairs.append((context.turns, response))
                 labels.append(float(response == context.response))
-        return ResponseBatch(dialogue_inputs(self.parts.reader, pairs, self.config.turns), torch.tensor(labels))
+        return ResponseBatch(dialogue_inputs(self.reader, pairs, self.config.turns), torch.tensor(labels))
 
     def _read_states(self, model: ResponseSelector, inputs: DialogueInputs) -> DialogueInputs:
         """The inputs, with the states of a frozen encoder in place of its tokens."""
@@ -145,7 +130,8 @@ class SelectResponseProblem(RowProblem[ResponseSelector, ResponseBatch]):
         return Loss(total, len(batch.labels), {"accuracy": 100.0 * right})
 
     def validate(self, model: ResponseSelector) -> ValidationResult:
-        rows = self.predictor(model).scores(self.valid, prepare=lambda inputs: self._read_states(model, inputs))
+        predictor = predictor_of(self.config, model, self.reader)
+        rows = predictor.scores(self.valid, prepare=lambda inputs: self._read_states(model, inputs))
         sample = _sample(self.valid[0], rows[0])
         return ValidationResult(ranking_scores(np.stack(rows)), "recall at 1", True, sample)
 
@@ -171,7 +157,7 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         encoder = None
         if config.model.encoder is not None:
             encoder = PretrainedEncoder.prepare(FrozenEncoderOptions(config.model.encoder), folder, new)
-        parts = selector_parts(config, facts, encoder)
+        reader = turn_reader(config, facts, encoder)
         contexts = [context for dialogue in splits.train for context in contexts_of(dialogue, config.turns)]
         if not contexts:
             raise ValueError(
@@ -182,28 +168,24 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
         states = None
         if encoder is not None:
             texts = {turn for part in (splits.train, splits.valid) for dialogue in part for turn in dialogue if turn}
-            states = FrozenStates(parts.reader.tokenize(sorted(texts)), encoder.tokenizer.pad)
+            states = FrozenStates(reader.tokenize(sorted(texts)), encoder.tokenizer.pad)
             states = states if 4 * states.num_tokens * encoder.facts.width <= MOST_BYTES else None
-        summary = (
-            f"{len(splits.train):,} dialogues to train on with {len(contexts):,} responses, {len(splits.valid):,} "
-        )
-        summary += f"to validate with {config.candidates} candidates each, {plural(len(facts.words), 'word')}"
+        summary = f"{len(splits.train):,} dialogues to train on with {len(contexts):,} responses, "
+        words = plural(len(facts.words), "word")
+        summary += f"{len(splits.valid):,} to validate with {config.candidates} candidates each, {words}"
         if splits.num_short:
             summary += f"; {plural(splits.num_short, 'dialogue')} without a response left out"
-        num_cut = parts.reader.num_cut([turn for dialogue in splits.train for turn in dialogue])
-        return SelectResponseProblem(config, facts, parts, contexts, valid, states, num_cut, summary, shared)
-
-    def _predictor(self, facts: DialogueFacts, encoder: PretrainedEncoder | None) -> SelectResponsePredictor:
-        reader, build = selector_parts(self.config, facts, encoder)
-        return SelectResponsePredictor(build(), reader, turns=self.config.turns, max_length=self.config.max_length)
+        num_cut = reader.num_cut([turn for dialogue in splits.train for turn in dialogue])
+        return SelectResponseProblem(config, facts, encoder, reader, contexts, valid, states, num_cut, summary, shared)
 
     def sketch(self) -> nn.Module:
         encoder = None if self.config.model.encoder is None else smallest_pretrained()
-        return selector_parts(self.config, DialogueFacts(words=["x", "y"]), encoder).build()
+        return build(self.config, DialogueFacts(words=["x", "y"]), encoder)
 
     def predictor(self, folder: Path) -> SelectResponsePredictor:
         encoder = None if self.config.model.encoder is None else PretrainedEncoder.of_run(folder)
-        return self._predictor(DialogueFacts.read(folder), encoder)
+        given = self.config, DialogueFacts.read(folder), encoder
+        return predictor_of(self.config, build(*given), turn_reader(*given))
 
     def example(self, folder: Path) -> str:
         group = groups_of(self.config, read(self.config).valid)[0]

@@ -20,14 +20,7 @@ from regard.data.splitting import LabelledExamples
 from regard.data.unseen_labels import unseen, unseen_notes
 from regard.inference.evaluation import Evaluation
 from regard.inference.evaluation_split import EvaluationSplit
-from regard.metrics.classification import (
-    accuracy,
-    accuracy_interval,
-    macro_f1,
-    macro_f1_interval,
-    nll,
-    nll_interval,
-)
+from regard.metrics.classification import accuracy, accuracy_interval, macro_f1, macro_f1_interval, nll, nll_interval
 from regard.training.protocol import Loss
 
 BASELINE = "baseline.safetensors"

@@ -151,10 +151,7 @@ class TrackPredictor(ConversationPredictor[TrackOutput]):
             "state": {slot: each._asdict() for slot, each in output.state.items()},
             "requests": output.requests,
             "turns": [
-                {
-                    "informs": {slot: value for slot, (value, _) in turn.informs.items()},
-                    "requests": list(turn.requests),
-                }
+                {"informs": {slot: value for slot, (value, _) in turn.informs.items()}, "requests": list(turn.requests)}
                 for turn in output.turns
             ],
         }

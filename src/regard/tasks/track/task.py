@@ -27,7 +27,7 @@ from regard.tasks.base import Task
 from regard.tasks.shared.encoder import PretrainedEncoder, smallest_pretrained
 from regard.tasks.shared.encoder_options import EncoderOptions
 from regard.tasks.shared.row_batches import RowProblem
-from regard.tasks.track.candidates import SlotCandidates, TurnDecision
+from regard.tasks.track.candidates import SlotCandidates
 from regard.tasks.track.data import (
     TrackingFacts,
     contents,
@@ -174,10 +174,6 @@ class TrackTask(Task[Track, TrackPredictor]):
             config, facts, encoder, turns, flat, examples, splits.valid, valid, summary, corrections, pretrained, shared
         )
 
-    def _predictor(self, facts: TrackingFacts, pretrained: PretrainedEncoder | None) -> TrackPredictor:
-        model = build(self.config, facts, pretrained)
-        return TrackPredictor(model, turn_encoder(self.config, facts, pretrained))
-
     def sketch(self) -> nn.Module:
         facts = TrackingFacts(slots={"x": ["y", "z"]}, requests=["w"], words=["x", "y"])
         is_pretrained = isinstance(self.config.model, EncoderOptions)
@@ -185,7 +181,9 @@ class TrackTask(Task[Track, TrackPredictor]):
 
     def predictor(self, folder: Path) -> TrackPredictor:
         is_pretrained = isinstance(self.config.model, EncoderOptions)
-        return self._predictor(TrackingFacts.read(folder), PretrainedEncoder.of_run(folder) if is_pretrained else None)
+        encoder = PretrainedEncoder.of_run(folder) if is_pretrained else None
+        given = self.config, TrackingFacts.read(folder), encoder
+        return TrackPredictor(build(*given), turn_encoder(*given))
 
     def example(self, folder: Path) -> str:
         return write_conversation(read(self.config).valid[0])
@@ -245,13 +243,7 @@ class TrackTask(Task[Track, TrackPredictor]):
             return dialogues
 
         split = EvaluationSplit[Sequence[TrackedDialogue]].of(
-            self.config,
-            options,
-            folder,
-            "dialogues",
-            read_files=read_files,
-            read_part=read_part,
-            contents=contents,
+            self.config, options, folder, "dialogues", read_files=read_files, read_part=read_part, contents=contents
         )
         return split, describe(corrections)
 
@@ -272,8 +264,12 @@ def track_dialogues(
 ) -> TrackedLabels:
     """The labels of all turns, their metrics, and −log p of the right ones per turn, of those in the ontology."""
     scores = predictor.all_scores(encoded, done)
-    decisions = iter(predictor.candidates.decide(scores))
-    labels = labels_of([[next(decisions) for _ in dialogue] for dialogue in encoded])
+    decided = [
+        TurnLabels({slot: value for slot, (value, _) in turn.informs.items()}, frozenset(turn.requests))
+        for turn in predictor.candidates.decide(scores)
+    ]
+    ends = accumulate(map(len, encoded))
+    labels = [decided[end - len(dialogue) : end] for end, dialogue in zip(ends, encoded, strict=True)]
     named, intervals = tracking_scores(labels, right_labels(dialogues))
     candidates, turns = predictor.candidates, [turn for dialogue in dialogues for turn in dialogue.turns]
     known = [n for n, turn in enumerate(turns) if not candidates.ontology.unseen(turn)]
@@ -281,17 +277,6 @@ def track_dialogues(
         nats = candidates.nll(scores[known], *candidates.targets([turns[n] for n in known])).cpu().double().numpy()
         named["nll"], intervals["nll"] = float(nats.mean()), nats_interval(nats)
     return TrackedLabels(labels, named, intervals)
-
-
-def labels_of(decisions: Sequence[Sequence[TurnDecision]]) -> list[list[TurnLabels]]:
-    """The labels that were decided for, without probabilities."""
-    return [
-        [
-            TurnLabels({slot: value for slot, (value, _) in turn.informs.items()}, frozenset(turn.requests))
-            for turn in dialogue
-        ]
-        for dialogue in decisions
-    ]
 
 
 def describe(corrections: Mapping[str, int]) -> str:

@@ -43,11 +43,7 @@ class TranslateBody(TextBody):
 
     beam: Annotated[
         int,
-        Field(
-            default=_BEAM,
-            ge=1,
-            description="Hypotheses kept at every step; 1 takes the likeliest token each time.",
-        ),
+        Field(default=_BEAM, ge=1, description="Hypotheses kept at every step; 1 takes the likeliest token each time."),
     ]
     nbest: Annotated[
         int, Field(default=1, ge=1, description="Translations per text or segment, the best first; at most beam.")
@@ -81,8 +77,7 @@ class TranslateBody(TextBody):
     split: Annotated[
         Split,
         Field(
-            default="none",
-            description="How a text becomes segments that are translated one by one and joined again.",
+            default="none", description="How a text becomes segments that are translated one by one and joined again."
         ),
     ]
     language: Annotated[
@@ -262,8 +257,7 @@ class TranslateEndpoint(ModelEndpoint):
     def _check_lines(self, lines: Sequence[tuple[str, str]], body: TranslateBody) -> None:
         if len(lines) > self.limits.texts:
             raise RequestError(
-                422,
-                f"a request has at most {self.limits.texts} {body.split}, got {len(lines)}; send several requests",
+                422, f"a request has at most {self.limits.texts} {body.split}, got {len(lines)}; send several requests"
             )
         encoded = self.predictor.vocabularies.source.encode([line for _, line in lines])
         way = "send it sentence by sentence" if body.split == "none" else "shorten its longest sentence"

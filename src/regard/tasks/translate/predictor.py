@@ -101,9 +101,6 @@ class Translator(Predictor[str, Translation]):
 
     # Prediction
 
-    def read(self, argument: str) -> str:
-        return argument
-
     def predict(
         self, inputs: Sequence[str], options: Any = None, observe: Observe = nullcontext, *, first: int = 0
     ) -> list[Translation]:
@@ -374,10 +371,6 @@ def _library_vocabulary(tokenizer: TextTokenizer, end: Sequence[int] = ()) -> Li
     if isinstance(tokenizer, Tokenizer):
         return library_vocabulary(tokenizer, spaced=True, end=end)
     special = tokenizer.special
-    ids = {
-        "pad": special.pad,
-        "bos": special.bos,
-        "eos": special.eos,
-        **({} if special.unk is None else {"unk": special.unk}),
-    }
+    ids = {"pad": special.pad, "bos": special.bos, "eos": special.eos}
+    ids |= {} if special.unk is None else {"unk": special.unk}
     return LibraryVocabulary(tuple(tokenizer.pieces(range(len(tokenizer)))), ids, forbidden=special.forbidden)
