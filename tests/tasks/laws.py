@@ -1,7 +1,7 @@
 """Laws of predictors, of runs and of released models."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 import regard
 from regard.cli.main import main
+from regard.training.checkpoint import read
 
 
 def check_predictions(
@@ -49,3 +50,16 @@ def check_loss(folder: Path, given: Sequence[str], targets: Sequence[Any]) -> No
 def check_picture(folder: Path, given: str, picture: Path, *more: str) -> None:
     assert main(["predict", str(folder), given, *more, "--picture", str(picture)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def check_resume(train: Callable[[Path, int], object], folder: Path, first: int = 1, steps: int = 2) -> Path:
+    """A run that stops after the `first` steps and is resumed has the weights of an uninterrupted one, which is
+    returned."""
+    once, twice = folder / "once", folder / "twice"
+    train(once, steps)
+    train(twice, first)
+    assert main(["train", "--resume", str(twice), "--steps", str(steps)]) == 0
+    expected, tensors = (read(run / "last.safetensors").tensors for run in (once, twice))
+    assert expected.keys() == tensors.keys()
+    assert all(torch.equal(tensors[key], tensor) for key, tensor in expected.items())
+    return once

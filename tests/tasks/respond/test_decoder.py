@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tasks.laws import check_resume
 from tests.tasks.pretrained.folders import gpt2_folder, llama_folder
 
 import regard
@@ -15,7 +16,6 @@ from regard.models.responding.flat import FlatResponder
 from regard.tasks.respond.data import DialogueReader, history_batch
 from regard.tasks.respond.decoder import PretrainedDecoder
 from regard.tasks.respond.options import Respond
-from regard.training.checkpoint import read as read_checkpoint
 
 SMALL = ["--turns", "2", "--words", "9", "--batch", "256", "--threads", "1", "--device", "cpu", "--warmup", "1"]
 STEPS = ["--validate-every", "2"]
@@ -62,12 +62,13 @@ def test_a_decoder_is_trained_further_and_its_folder_is_needed_no_more(
 ) -> None:
     source = source_of(kind, folder, tmp_path / "source")
     before = {key: t.clone() for key, t in regard.load(source, device="cpu").model.state_dict().items()}
-    assert train(folder, source, tmp_path / "once", "--steps", "2") == 0
-    assert train(folder, source, tmp_path / "twice", "--steps", "1") == 0
-    shutil.rmtree(source)
-    assert main(["train", "--resume", str(tmp_path / "twice"), "--steps", "2"]) == 0
-    once, twice = (read_checkpoint(tmp_path / name / "last.safetensors").tensors for name in ("once", "twice"))
-    assert all(torch.equal(once[key], twice[key]) for key in once)
+
+    def start(out: Path, steps: int) -> None:
+        assert train(folder, source, out, "--steps", str(steps)) == 0
+        if steps == 1:
+            shutil.rmtree(source)
+
+    check_resume(start, tmp_path)
     predictor = regard.load(tmp_path / "once", device="cpu")
     after = predictor.model.decoder.state_dict()  # type: ignore[union-attr]
     assert after.keys() == before.keys()

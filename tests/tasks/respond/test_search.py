@@ -9,23 +9,18 @@ import numpy as np
 import pytest
 import torch
 from tests.for_each import for_each
+from tests.tasks.laws import check_resume
 from tests.tasks.respond.runs import INPUTS, MODELS, loaded, train
 
 from regard.cli.main import main
 from regard.decoding.search import Sampling, search_steps
 from regard.inference.predictor import labelled_recording
 from regard.tasks.respond.options import PredictReplies
-from regard.training.checkpoint import read as read_checkpoint
 
 
 @for_each("options", MODELS.values(), ids=MODELS)
 def test_every_model(file: Path, tmp_path: Path, options: Sequence[str]) -> None:
-    train(file, options, tmp_path / "once", 2)
-    train(file, options, tmp_path / "twice", 1)
-    assert main(["train", "--resume", str(tmp_path / "twice"), "--steps", "2"]) == 0
-    once, twice = (read_checkpoint(tmp_path / name / "last.safetensors").tensors for name in ("once", "twice"))
-    assert all(torch.equal(once[key], twice[key]) for key in once)
-    predictor = loaded(tmp_path / "once")
+    predictor = loaded(check_resume(lambda out, steps: train(file, options, out, steps), tmp_path))
     searches = [
         PredictReplies(),
         PredictReplies(beam=3, nbest=2),

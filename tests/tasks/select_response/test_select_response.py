@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.tasks.encoders import bert_folder
+from tests.tasks.laws import check_resume
 
 import regard
 from regard.cli.main import main
@@ -19,7 +20,6 @@ from regard.serve.model_endpoint import InputsRequest
 from regard.tasks.select_response.data import parse_group, tf_idf_scores
 from regard.tasks.select_response.task import _best, ranking_scores
 from regard.tasks.shared.encoder import PretrainedEncoder
-from regard.training.checkpoint import read as read_checkpoint
 
 WORDS = ["good", "bad", "film", "trip", "it", "was", "to"]
 SMALL = ["--turns", "3", "--words", "5", "--candidates", "3", "--batch", "8", "--threads", "1", "--device", "cpu"]
@@ -57,12 +57,8 @@ def run(folder: Path) -> Path:
 
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
 def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> None:
-    train(folder, options, tmp_path / "once", 2)
-    train(folder, options, tmp_path / "twice", 1)
-    assert main(["train", "--resume", str(tmp_path / "twice"), "--steps", "2"]) == 0
-    once, twice = (read_checkpoint(tmp_path / name / "last.safetensors").tensors for name in ("once", "twice"))
-    assert all(torch.equal(once[key], twice[key]) for key in once)
-    predictor = regard.load(tmp_path / "once", device="cpu")
+    run = check_resume(lambda out, steps: train(folder, options, out, steps), tmp_path)
+    predictor = regard.load(run, device="cpu")
     inputs = ["good film\tit\nbad\nto it was\ntrip", "it\t\tto\nfilm film\nwas"]
     together = [dict(output.candidates) for output in predictor.predict(inputs)]
     for n, text in enumerate(inputs):
@@ -90,7 +86,7 @@ def test_every_model(folder: Path, tmp_path: Path, options: Sequence[str]) -> No
     assert predictor.predict([]) == []
     if "BERT" in options:
         # another task can start from the encoder of the run, whose weights did not change
-        first, kept = (PretrainedEncoder.of_folder(path).facts for path in (folder / "bert", tmp_path / "once"))
+        first, kept = (PretrainedEncoder.of_folder(path).facts for path in (folder / "bert", run))
         assert kept == replace(first, source="once")
 
 
