@@ -11,7 +11,6 @@ from torch import Tensor
 
 from regard.data.text.text_tokenizer import PromptTokenizer
 from regard.decoding.margins import Margins
-from regard.decoding.paths import PathStep
 from regard.decoding.prompts import prompt_batch
 from regard.decoding.sampling import sample_steps
 from regard.decoding.sliding import SlidingDecoder
@@ -186,7 +185,9 @@ def generate_stream(
         margins=margins if len(rows) > 1 else None,
     )
     for step in steps:
-        yield from _released(step, drafts)
+        for n, token, log_prob, is_alive in zip(*(part.flatten().tolist() for part in step), strict=True):
+            if is_alive and (released := drafts[n].add(token, log_prob)):
+                yield StreamedText(n, released)
     for n, (draft, margin) in enumerate(zip(drafts, margins.smallest.tolist(), strict=True)):
         rest = draft.finish()
         yield StreamedText(n, rest, draft.continuation(margin))
@@ -198,10 +199,3 @@ def _chances(rows: Sequence[PromptRow]) -> Tensor:  # -> "b 1 t"
     for row, each in zip(rows, chances, strict=True):
         each[0, : row.options.tokens] = np.random.default_rng(row.seed).random(row.options.tokens)
     return torch.from_numpy(chances)
-
-
-def _released(step: PathStep, drafts: Sequence[_Draft]) -> Iterator[StreamedText]:
-    rows, tokens, sums, alive = (part.flatten().tolist() for part in step)
-    for row, token, log_prob, is_alive in zip(rows, tokens, sums, alive, strict=True):
-        if is_alive and (released := drafts[row].add(token, log_prob)):
-            yield StreamedText(row, released)

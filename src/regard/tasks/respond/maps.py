@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,9 +11,6 @@ from regard.attn.maps.attention_map import DenseMap
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recorded_map import RecordedMap
 from regard.recording.recording import Recording
-from regard.viz.plots.figure_file import SUFFIXES
-from regard.viz.recording.figures import draw_recording
-from regard.viz.show import show
 
 # the modules of HRAN that attend, and of a flat model those of the stack and its pointer
 _OF_WORDS, _OF_TURNS, _OF_LAYERS, _OF_POINTER = "word_attention", "turn_attention", "decoder.stack", "pointer"
@@ -78,10 +74,3 @@ def _hierarchical_words(words: RecordedMap, turns: RecordedMap, lengths: Sequenc
         for n, length in zip(range(len(filled)), filled[::-1], strict=True)
     ]
     return torch.cat(parts[::-1], 1)
-
-
-def draw_dialogue(recording: Recording, path: Path) -> Path:
-    """The map over words in a figure, or both maps on a page."""
-    if path.suffix not in SUFFIXES:
-        return show(recording).save(path)
-    return draw_recording(recording, path, what="map", layer=0)

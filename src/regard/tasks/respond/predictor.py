@@ -26,9 +26,10 @@ from regard.inference.text_predictor import StreamingPredictor
 from regard.models.responding.responder import History, Responder
 from regard.recording.recording import Recording
 from regard.tasks.respond.data import DialogueReader, EncodedReply, EncodedTurns, ReplyBatch, history_batch
-from regard.tasks.respond.maps import draw_dialogue, label_dialogue
+from regard.tasks.respond.maps import label_dialogue
 from regard.tasks.respond.options import PredictReplies, RequestReplies, Respond
 from regard.tasks.shared.text_generation import GeneratedText, TextHypotheses, search_texts, shift_right
+from regard.viz.recording.figures import draw_recording
 
 
 @dataclass(frozen=True)
@@ -260,8 +261,9 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         labelled = label_dialogue(recording, queries, turns)
         return replace(labelled, about={**recording.about, **about})
 
-    def draw(self, recording: Recording, given: str, output: GeneratedReplies, path: Path) -> Path:
-        return draw_dialogue(recording, path)
+    def draw_figure(self, recording: Recording, given: str, output: GeneratedReplies, path: Path) -> Path:
+        """The map over words; a page has the others too."""
+        return draw_recording(recording, path, what="map", layer=0)
 
     # Services
 

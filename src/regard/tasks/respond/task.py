@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from regard.tasks.respond.data import (
 from regard.tasks.respond.options import DecoderOptions, EvaluateReplies, FlatOptions, Respond
 from regard.tasks.respond.predictor import RespondPredictor
 from regard.tasks.respond.scoring import count_tokens, named_values, reply_scores, unigram_nll
-from regard.tasks.shared.dialogue_data import DialogueSplits, contents, evaluation_dialogues, read
+from regard.tasks.shared.dialogue_data import contents, evaluation_dialogues, read
 from regard.tasks.shared.text_generation import GeneratedText, initial_tokenizer, read_tokenizer, write_tokenizer
 from regard.training.protocol import BaselineReport, Loss, TrainingProblem, ValidationResult
 
@@ -133,7 +134,9 @@ class RespondTask(Task[Respond, RespondPredictor]):
             decoder = PretrainedDecoder.prepare(config, folder, new)
             tokenizer = decoder.tokenizer
         elif new:
-            tokenizer = initial_tokenizer(folder, _TOKENS, lambda: _train_tokenizer(config, splits))
+            turns = (turn for dialogue in splits.train for turn in dialogue)
+            train = partial(Tokenizer.train, config.tokens, turns, config.vocabulary)
+            tokenizer = initial_tokenizer(folder, _TOKENS, train)
         else:
             tokenizer = read_tokenizer(folder / _TOKENS)
         reader = DialogueReader(tokenizer, config.turns, config.words)
@@ -250,10 +253,6 @@ def _build(config: Respond, tokenizer: TextTokenizer, decoder: "PretrainedDecode
         assert decoder is not None
         return decoder.build()
     return config.model.build(len(tokenizer), longest=config.longest)
-
-
-def _train_tokenizer(config: Respond, splits: DialogueSplits) -> Tokenizer:
-    return Tokenizer.train(config.tokens, (turn for dialogue in splits.train for turn in dialogue), config.vocabulary)
 
 
 def _perplexity(nll: float) -> float:

@@ -212,14 +212,11 @@ class SearchOptions(CheckedOptions):
 
         if self.sample:
             return Sampling(self.nbest or 1, self.temperature, self.top_k, self.top_p, self.seed)
-        if self.beam == 1 and not self.coverage_weight:
+        # an option of translators
+        coverage: float = getattr(self, "coverage", 0.0)
+        if self.beam == 1 and not coverage:
             return Greedy(self.length_penalty)
-        return Beam(self.beam, self.nbest or 1, self.length_penalty, self.coverage_weight)
-
-    @property
-    def coverage_weight(self) -> float:
-        """The weight of the penalty for source tokens that received no attention."""
-        return 0.0
+        return Beam(self.beam, self.nbest or 1, self.length_penalty, coverage)
 
 
 @dataclass(frozen=True)

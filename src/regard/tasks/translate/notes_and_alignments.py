@@ -24,7 +24,11 @@ class TranslationSession(PredictionSession):
         if picture is not None:
             predictor.check_attends("--picture")
         if options.coverage:
-            predictor.check_aligns("--coverage")
+            predictor.check_attends("--coverage")
+            if predictor.has_memory:
+                raise ValueError(
+                    "--coverage needs attention to the source, and this model reads a memory; leave it out"
+                )
         self.long: dict[int, int] = {}  # line -> its tokens, of lines longer than any in training
         self.alignments: list[Alignment] = []
         self.num_wanted, self.share = 0, 0.0  # alignments asked for, and the share of the file that they take

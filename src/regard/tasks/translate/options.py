@@ -115,10 +115,6 @@ class PredictTranslations(SearchOptions):
     coverage: float = left_open(0)
     """The weight of the penalty for source tokens that received no attention."""
 
-    @property
-    def coverage_weight(self) -> float:
-        return self.coverage
-
 
 @dataclass(frozen=True)
 class ServeTexts:

@@ -271,12 +271,6 @@ class Translator(Predictor[str, Translation]):
                 "another run"
             )
 
-    def check_aligns(self, what: str) -> None:
-        """Raises if target tokens do not attend to the source; `what` is the option that needs it."""
-        self.check_attends(what)
-        if not self.attends:
-            raise ValueError(f"{what} needs attention to the source, and this model reads a memory; leave it out")
-
     @property
     def has_memory(self) -> bool:
         """Whether the model writes the source into a memory and reads the target from it."""

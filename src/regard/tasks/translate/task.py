@@ -300,7 +300,12 @@ def read(config: Translate) -> Splits:
     if config.dataset != "files":
         return EMBEDDED[config.dataset].splits(config.seed, **config.sizes)
     train = read_pairs(config.train)
-    _check_text(config, train)
+    for side, lines in (("source", train.source), ("target", train.target)):
+        if not any(line.strip() for line in lines):
+            raise ValueError(
+                f"train={' '.join(map(str, config.train))} has no text on the side of the {side}, in "
+                f"{len(lines):,} lines; give lines to learn from"
+            )
     held: tuple[int, ...] = ()
     if config.valid:
         valid = read_pairs(config.valid)
@@ -328,16 +333,6 @@ def _check_positions(config: Translate, valid: Corpus) -> None:
 def _batch_loss(model: EncoderDecoder, batch: PairBatch, smoothing: float) -> TokenLoss:
     output = model.teacher_force(batch.source, batch.source_lengths, batch.target[:, :-1])
     return token_loss(output, batch.target[:, 1:], model.output, smoothing)
-
-
-def _check_text(config: Translate, pairs: Pairs) -> None:
-    """Raises for files without text, from which no vocabulary can be trained."""
-    for side, lines in (("source", pairs.source), ("target", pairs.target)):
-        if not any(line.strip() for line in lines):
-            raise ValueError(
-                f"train={' '.join(map(str, config.train))} has no text on the side of the {side}, in "
-                f"{len(lines):,} lines; give lines to learn from"
-            )
 
 
 def _sample(pairs: Pairs, translations: Sequence[str], n: int) -> str:
