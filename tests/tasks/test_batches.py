@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.tasks.test_changed_files import FILE_TASKS, config_of
+from tests.tasks.own_files import FILE_TASKS
+from tests.tasks.test_changed_files import config_of
 
 
 @pytest.mark.parametrize("name", FILE_TASKS)
