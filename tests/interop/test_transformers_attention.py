@@ -105,28 +105,22 @@ def test_encoders_biases_and_cross_attention() -> None:
     assert_equal(t5, input_ids=IDS, attention_mask=mask, decoder_input_ids=IDS[:, :5])
 
 
-@pytest.mark.parametrize("kind", DECODERS)
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
+# quantized keys are rounded to 8 bits; offloaded ones are brought back from another device, for which a GPU is needed
+OTHER_CACHES = ["quantized", *(["offloaded", "offloaded_static"] if torch.cuda.is_available() else [])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cache"),
+    [*((kind, cache) for kind in DECODERS for cache in ("dynamic", "static")), *(("rotary", c) for c in OTHER_CACHES)],
+)
 def test_generate(kind: str, cache: str) -> None:
+    """Every cache hands the same keys to every attention."""
     model, tokens = build(kind), []
+    options = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": cache, "eos_token_id": None}
+    options |= {"cache_config": {"backend": "fp8"}} if cache == "quantized" else {}
     for implementation in ("eager", "regard"):
         model.set_attn_implementation(implementation)
-        options = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": cache, "eos_token_id": None}
         tokens.append(model.generate(IDS, attention_mask=padded(4, 0), **options))
-    assert torch.equal(*tokens)
-
-
-@pytest.mark.parametrize("cache", ["quantized", "offloaded", "offloaded_static"])
-def test_generate_with_caches_that_move_or_round(cache: str) -> None:
-    """They hand the same keys to every attention: rounded to 8 bits, or brought back from another device."""
-    if cache.startswith("offloaded") and not torch.cuda.is_available():
-        pytest.skip("transformers offloads from a GPU alone")
-    model, tokens = build("rotary"), []
-    rounding = {"cache_config": {"backend": "fp8"}} if cache == "quantized" else {}
-    for implementation in ("eager", "regard"):
-        model.set_attn_implementation(implementation)
-        options = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": cache, "eos_token_id": None}
-        tokens.append(model.generate(IDS, attention_mask=padded(4, 0), **options, **rounding))
     assert torch.equal(*tokens)
 
 
@@ -231,17 +225,15 @@ def test_one_query_needs_no_mask_and_several_have_theirs() -> None:
     assert_equal(build("Splinter", "Model", SIZES), input_ids=IDS)
 
 
-@pytest.mark.parametrize("name", ["block_indices", "cache"])
-def test_parts_without_a_term_are_refused(name: str) -> None:
+@for_each(
+    ("name", "part"), [("block_indices", "the blocks of keys that an indexer selected"), ("cache", "a paged cache")]
+)
+def test_parts_without_a_term_are_refused(name: str, part: str) -> None:
     x = torch.randn(1, 2, 3, 4)
     with pytest.raises(NotImplementedError) as caught:
         attention_of_transformers(torch.nn.Identity(), x, x, x, None, **{name: torch.zeros(1)})
-    what = {
-        "block_indices": "the blocks of keys that an indexer selected",
-        "cache": "a paged cache",
-    }[name]
     assert str(caught.value) == (
-        f"Identity attends by {what} ({name}=), for which regard has no term; load the model with "
+        f"Identity attends by {part} ({name}=), for which regard has no term; load the model with "
         "attn_implementation='eager'"
     )
 
