@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, ObjectEnvironment, ObjectLayout, State, one_hot
+from regard.data.environments.base import Actions, ObjectEnvironment, ObjectLayout, Outcome, State, one_hot
 
 _COLOURS, _SHAPES = ("red", "green", "blue"), ("disc", "cube", "cone")
 _KINDS = len(_COLOURS) * len(_SHAPES)
@@ -73,9 +73,7 @@ class Arm(ObjectEnvironment):
         objects = np.concatenate([kinds, offsets], -1).reshape(n, -1)
         return np.concatenate([own, kinds[np.arange(n), state["named"]], objects], 1, dtype=np.float32)
 
-    def act(
-        self, state: State, actions: Actions, t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def act(self, state: State, actions: Actions, t: NDArray[np.int64]) -> Outcome:
         before = self._distances(state)
         state["joints"] = state["joints"] + _TURN * np.clip(actions, -1, 1)
         after = self._distances(state)

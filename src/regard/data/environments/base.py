@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 State = dict[str, NDArray[Any]]
 # an action per game: whole numbers "n", or with continuous actions numbers "n a"
 Actions = NDArray[Any]
+# the rewards of a move, and which episodes are terminated, "n" each
+Outcome = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
 class ObjectLayout(NamedTuple):
@@ -115,10 +117,8 @@ class Environment(EnvironmentSpec):
         """The observation of every game."""
 
     @abstractmethod
-    def act(
-        self, state: State, actions: Actions, t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Takes the actions of move t, from 0, in place; the rewards, and which episodes are terminated."""
+    def act(self, state: State, actions: Actions, t: NDArray[np.int64]) -> Outcome:
+        """Takes the actions of move t, from 0, in place."""
 
 
 class AnsweredEnvironment(Environment):

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Environment, State
+from regard.data.environments.base import Environment, Outcome, State
 from regard.data.environments.pairs import PairRecall
 
 
@@ -30,9 +30,7 @@ class MessageGame(Environment):
     def observe(self, state: State) -> NDArray[np.float32]:
         return self._pairs.observe(state)
 
-    def act(
-        self, state: State, actions: NDArray[np.int64], t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def act(self, state: State, actions: NDArray[np.int64], t: NDArray[np.int64]) -> Outcome:
         return self._pairs.act(state, actions, t)
 
     def describe(self, observation: NDArray[np.float32]) -> str:

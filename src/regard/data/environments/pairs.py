@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, AnsweredEnvironment, State, letters, one_hot
+from regard.data.environments.base import Actions, AnsweredEnvironment, Outcome, State, letters, one_hot
 
 
 class PairRecall(AnsweredEnvironment):
@@ -44,9 +44,7 @@ class PairRecall(AnsweredEnvironment):
         parts = [one_hot(state["keys"][rows, t], self.keys), one_hot(values, self.values), asks[:, None]]
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
-    def act(
-        self, state: State, actions: Actions, t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def act(self, state: State, actions: Actions, t: NDArray[np.int64]) -> Outcome:
         right = (t >= self.pairs) & (actions == self.right_actions(state, t))
         state["t"] = np.minimum(t + 1, self.longest - 1)
         return right.astype(np.float32) / np.float32(self.pairs), t + 1 == self.longest

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, AnsweredEnvironment, State, letters, one_hot
+from regard.data.environments.base import Actions, AnsweredEnvironment, Outcome, State, letters, one_hot
 
 
 class RepeatPrevious(AnsweredEnvironment):
@@ -34,9 +34,7 @@ class RepeatPrevious(AnsweredEnvironment):
         symbols = one_hot(state["symbols"][np.arange(len(t)), t], self.symbols)
         return np.concatenate([symbols, asks], axis=1, dtype=np.float32)
 
-    def act(
-        self, state: State, actions: Actions, t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def act(self, state: State, actions: Actions, t: NDArray[np.int64]) -> Outcome:
         rewards = (
             np.where(t >= self.back, np.where(actions == self.right_actions(state, t), 1.0, -1.0), 0.0) / self.answers
         )

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, Environment, State
+from regard.data.environments.base import Actions, Environment, Outcome, State
 
 _CELL = 5  # pixels per side of a sprite, its margin included
 _SIDES = ("up", "right", "down", "left")
@@ -67,9 +67,7 @@ class Target(Environment):
         side = self.grid * _CELL
         return cells.reshape(len(t), self.grid, self.grid, _CELL, _CELL).swapaxes(2, 3).reshape(len(t), side, side)
 
-    def act(
-        self, state: State, actions: Actions, t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def act(self, state: State, actions: Actions, t: NDArray[np.int64]) -> Outcome:
         right = actions == state["answers"][np.arange(len(t)), t]
         state["t"] = np.minimum(t + 1, self.longest - 1)
         return right.astype(np.float32) / np.float32(self.longest), t + 1 == self.longest

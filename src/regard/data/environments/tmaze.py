@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.environments.base import Actions, Environment, State, one_hot
+from regard.data.environments.base import Actions, Environment, Outcome, State, one_hot
 
 # the cells of a view
 _WALL, _FLOOR, _RED, _BLUE = range(4)
@@ -59,9 +59,7 @@ class TMaze(Environment):
             view = np.where((rows == place[0]) & (columns == place[1]), colour[:, None, None], view)
         return one_hot(view, 4).reshape(len(row), -1)
 
-    def act(
-        self, state: State, actions: Actions, t: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def act(self, state: State, actions: Actions, t: NDArray[np.int64]) -> Outcome:
         row, column = state["row"] + _MOVES[actions, 0], state["column"] + _MOVES[actions, 1]
         is_free = self._cells[row, column] == _FLOOR
         row, column = np.where(is_free, row, state["row"]), np.where(is_free, column, state["column"])

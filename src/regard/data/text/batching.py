@@ -121,13 +121,8 @@ class PairBatch:
         return int(self.target_lengths.sum())
 
     def to(self, device: torch.device | str) -> "PairBatch":
-        return PairBatch(
-            self.index,
-            self.source.to(device),
-            self.source_lengths.to(device),
-            self.target.to(device),
-            self.target_lengths.to(device),
-        )
+        tensors = (self.source, self.source_lengths, self.target, self.target_lengths)
+        return PairBatch(self.index, *(t.to(device) for t in tensors))
 
     def shard(self, rank: int, world: int) -> "PairBatch | None":
         """The rows rank, rank + world, …, padded to their own lengths; None if there are none."""
