@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from tests.tasks.classify_text.texts import SMALL, config, lines
 from torch import nn
 
 from regard.inference.predictor import labelled_recording, predict_recorded
-from regard.tasks.classify_text.data import encode, pad
+from regard.tasks.classify_text.data import encode
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor, TextClasses
 from regard.tasks.shared.text_options import PredictTextClasses
 
@@ -43,16 +42,6 @@ def test_batched_is_one_by_one(model: str, tmp_path: Path) -> None:
         assert [name for name, _ in alone.probabilities] == [name for name, _ in output.probabilities]
         assert dict(alone.probabilities) == pytest.approx(dict(output.probabilities), abs=1e-6)
         assert sum(p for _, p in output.probabilities) == pytest.approx(1.0)
-
-
-@every_model
-def test_more_padding_changes_nothing(model: str, tmp_path: Path) -> None:
-    predictor = predictor_of(tmp_path, model)
-    by_sentence = model == "hierarchical"
-    tokens, lengths = pad(encode(predictor.tokenizer, TEXTS, 400).texts, by_sentence)
-    wider = F.pad(tokens, (0, 3, 0, 2) if by_sentence else (0, 3))
-    longer = F.pad(lengths, (0, 2)) if by_sentence else lengths
-    torch.testing.assert_close(predictor.model(tokens, lengths), predictor.model(wider, longer), atol=1e-6, rtol=1e-5)
 
 
 @every_model

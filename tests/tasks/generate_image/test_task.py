@@ -17,10 +17,10 @@ from regard.data.images.labelled import Images
 from regard.losses import hinge
 from regard.models.sagan import MAPS, ConditionalBatchNorm, SelfAttentionGAN
 from regard.tasks.generate_image.judge import RealImageStats, ReferenceClassifier, spread
-from regard.tasks.generate_image.options import GenerateImage, SAGANOptions
+from regard.tasks.generate_image.options import GenerateImage
 from regard.tasks.generate_image.predictor import sample_images, signed
 from regard.tasks.generate_image.task import GenerateImageProblem, judge_and_images, validation_judge
-from regard.tasks.shared.image_data import read_split, read_stats
+from regard.tasks.shared.image_data import read_split
 from regard.training.checkpoint import load
 from regard.training.config import TrainingConfig
 from regard.training.fit import fit
@@ -316,17 +316,6 @@ def test_images_that_cannot_be_doubled_into(tmp_path: Path) -> None:
 def test_a_size_is_a_multiple_of_four() -> None:
     with pytest.raises(ValueError, match="size must be a multiple of 4, got 30; try size=28"):
         GenerateImage.of(size=30, train="x")
-
-
-def test_the_model_is_built_by_what_the_run_knows(tmp_path: Path) -> None:
-    task = GenerateImage.of(**SMALL, attention="none")
-    problem = task.prepare(tmp_path)
-    assert "10 classes; samples are judged by a classifier that recognises" in problem.summary
-    assert read_stats(tmp_path) == problem.stats
-    keys = task.load().predictor(tmp_path).model.state_dict().keys()
-    assert keys == problem.build_model().state_dict().keys()
-    wide = SAGANOptions(width=4, noise=5, attention="none").build(12, 3, 1)
-    assert wide(torch.zeros(1, 5), torch.zeros(1).long()).shape == (1, 3, 12, 12)
 
 
 def test_pictures_of_one_s_own(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from tests.tasks.encoders import bert_folder, masked_lm_run
 import regard as library
 from regard.cli.main import main
 from regard.inference.predictor import labelled_recording
-from regard.tasks.tag.options import Tag
 
 STEPS = ["--threads", "1", "--device", "cpu", "--warmup", "1", "--batch", "64", "--log-every", "1"]
 TEXTS = ["a trip to B C", "to D", "", "trips, to B-C"]
@@ -72,13 +71,3 @@ def test_sentences_longer_than_the_encoder_are_errors(folder: Path, tmp_path: Pa
     assert main(command(long, tmp_path / "other", encoder, 1)) == 2
     assert "long.tsv:28: the sentence has 9 tokens of the encoder" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
-
-
-def test_options() -> None:
-    task = Tag.of(encoder="bert", data="fields")
-    assert (task.model.dropout, task.word_dropout) == (0.1, 0.0)
-    assert Tag.from_json(task.to_json()) == task
-    variants = task.variants(["dot"])
-    assert {name: variant.model.attention for name, variant in variants.items()} == {"dot": "dot"}
-    with pytest.raises(ValueError, match="unknown subwords 'last'"):
-        Tag.of(encoder="bert", subwords="last")

@@ -110,19 +110,6 @@ def test_untrained_models_and_malformed_sequences(output: str, tmp_path: Path) -
     assert (broken == 0) == (output == "crf")
 
 
-def test_parts_of_speech_and_intents(tmp_path: Path) -> None:
-    (tmp_path / "seq.in").write_text("play a song\nstop\nplay it\nstop now\n" * 3)
-    (tmp_path / "seq.out").write_text("VERB DET NOUN\nVERB\nVERB PRON\nVERB ADV\n" * 3)
-    (tmp_path / "label").write_text("play\nstop\nplay\nstop\n" * 3)
-    task = Tag.of(train=tmp_path, valid=tmp_path, **SMALL)
-    *_, last = fit(task, tmp_path / "run", TrainingConfig(steps=40, lr=2e-2, warmup=5, threads=1, device="cpu"))
-    predictor = regard.load(tmp_path / "run", device="cpu")
-    (output,) = predictor.predict(["play a song"])
-    assert output.intent[0] == "play"
-    assert [span.label for span in output.spans] == ["VERB", "DET", "NOUN"]
-    assert last.reason == "done"
-
-
 BAD = {
     "columns": ("a\tO\nb\n", "train.tsv:2: a line must have 2 columns"),
     "typo": ("a\tO\nb\tB-\nc\tI-X\n\nb\tB-\nc\tI-X\n\nc\tO\nb\tB-\nd\tI-X\n", "the tag 'B-' is none of IOB2, as 'I-X'"),
