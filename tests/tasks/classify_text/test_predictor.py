@@ -10,7 +10,7 @@ from tests.tasks.classify_text.texts import SMALL, config, lines
 from torch import nn
 
 from regard.inference.predictor import labelled_recording, predict_recorded
-from regard.tasks.classify_text.data import encode
+from regard.tasks.classify_text.data import sentences_of
 from regard.tasks.classify_text.predictor import ClassifyTextPredictor, TextClasses
 from regard.tasks.shared.text_options import PredictTextClasses
 
@@ -51,7 +51,7 @@ def test_the_loss_is_that_of_torch(model: str, tmp_path: Path) -> None:
     predictor.model.train()
     loss = predictor.loss(texts, targets)
     assert predictor.model.training
-    probabilities = predictor.probabilities(encode(predictor.tokenizer, texts, 400).texts)
+    probabilities = predictor.probabilities(sentences_of(predictor.tokenizer, texts, 400))
     expected = [-np.log(row[predictor.classes.index(name)]) for row, name in zip(probabilities, targets, strict=True)]
     assert loss.tolist() == pytest.approx(expected, rel=1e-5)
     loss.sum().backward()

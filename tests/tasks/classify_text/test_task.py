@@ -44,15 +44,15 @@ def model_of(problem: ClassifyTextProblem) -> TextClassifier:
 
 def test_sentences_are_encoded_cut_off_and_never_empty() -> None:
     tokenizer = Tokenizer.train("words", ["a b. C d!"], 20)
-    (whole, empty, cut), num_cut, *_ = encode(tokenizer, ["a b. C d!", " ", "a b. C d! a b."], 4)
+    encoded = encode(tokenizer, ["a b. C d!", " ", "a b. C d! a b."], 4)
+    whole, empty, cut = (text.tokens for text in encoded)
     assert [tokenizer.decode(sentence) for sentence in whole] == ["a b.", "C d!"]
     assert empty == [[UNK]]
     assert cut == whole
-    assert num_cut == [0, 0, 2]
-    (one,), (n,), *_ = encode(tokenizer, ["a b. C d!"], 3)
-    assert ([len(sentence) for sentence in one], n) == ([2, 1], 1)
-    (first,), *_ = encode(tokenizer, ["a b. C d!"], 2)
-    assert first == whole[:1]
+    assert [text.num_cut for text in encoded] == [0, 0, 2]
+    (one,) = encode(tokenizer, ["a b. C d!"], 3)
+    assert ([len(sentence) for sentence in one.tokens], one.num_cut) == ([2, 1], 1)
+    assert encode(tokenizer, ["a b. C d!"], 2)[0].tokens == whole[:1]
 
 
 class _LetterTokenizer(Tokenizer):
@@ -66,16 +66,15 @@ class _LetterTokenizer(Tokenizer):
 
 
 def test_a_sentence_without_tokens_keeps_its_number() -> None:
-    (text, none, last), num_cut, num_unknown, is_empty = encode(
-        _LetterTokenizer(), ["abc\n7\nde\nf\n8", "7\n8", "7\nabc\nde"], 8
-    )
+    encoded = encode(_LetterTokenizer(), ["abc\n7\nde\nf\n8", "7\n8", "7\nabc\nde"], 8)
+    text, none, last = (each.tokens for each in encoded)
     assert ["".join(map(chr, sentence)) for sentence in text] == ["abc", "", "de", "f"]
     assert none == [[UNK]]
     assert list(map(len, last)) == [0, 3, 2]
-    assert (num_cut, num_unknown, is_empty) == ([0, 0, 0], [0, 0, 0], [False, True, False])
+    assert [each[1:] for each in encoded] == [(0, 0, False), (0, 0, True), (0, 0, False)]
     for most, sizes in ((1, [1]), (3, [3]), (4, [3, 0, 1]), (5, [3, 0, 2])):
-        (cut,), (n,), *_ = encode(_LetterTokenizer(), ["abc\n7\nde\nf"], most)
-        assert (list(map(len, cut)), n) == (sizes, 6 - most)
+        (cut,) = encode(_LetterTokenizer(), ["abc\n7\nde\nf"], most)
+        assert (list(map(len, cut.tokens)), cut.num_cut) == (sizes, 6 - most)
 
 
 def test_padding_stands_behind_the_tokens() -> None:

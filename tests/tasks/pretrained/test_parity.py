@@ -25,7 +25,7 @@ from tests.tasks.pretrained.folders import (
 import regard
 from regard.data.text.masking import choose_tokens
 from regard.inference.limits import Limits
-from regard.tasks.classify_text.data import encode, pad
+from regard.tasks.classify_text.data import pad, sentences_of
 from regard.tasks.language_model.options import EvaluateLanguageModel, GenerateText
 from regard.tasks.loading import load_run
 from regard.tasks.masked_lm.options import PredictMasked
@@ -166,7 +166,7 @@ def test_classes_of_texts_are_theirs(tmp_path: Path) -> None:
         for each in (output, alone):
             found = [dict(each.probabilities)[name] for name in predictor.classes]
             assert found == pytest.approx(want.softmax(-1).tolist(), rel=1e-5)
-        (sentences,) = encode(predictor.tokenizer, [text], 13).texts
+        (sentences,) = sentences_of(predictor.tokenizer, [text], 13)
         assert [token for sentence in sentences for token in sentence] == made.tokenizer(text)["input_ids"]
         tokens, lengths = pad([sentences], by_sentence=False)
         torch.testing.assert_close(predictor.model(tokens, lengths)[0], want, rtol=1e-5, atol=1e-5)

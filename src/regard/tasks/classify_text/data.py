@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from regard.data.text.subwords import SubwordTokenizer
 from regard.data.text.tokenizer import Kind, Tokenizer
 from regard.tasks.classify_text.options import WORD_KINDS, ClassifyText
 from regard.tasks.shared.data_fingerprint import DataFingerprint, sha256_of
+from regard.tasks.shared.text_class_predictor import TokenizedText
 from regard.training.protocol import LabelledBatch
 
 # texts are sorted by shape within pools of about this many batches, so that they have other neighbours in every epoch
@@ -99,17 +100,9 @@ def train_tokenizer(config: ClassifyText, texts: Sequence[str], tokens: Kind | N
     return Tokenizer.train(tokens, texts, vocabulary)
 
 
-class EncodedTexts(NamedTuple):
-    """The tokens of texts, sentence by sentence, and counts of every text."""
-
-    texts: list[Sentences]
-    num_cut: list[int]  # tokens beyond the longest text that the model reads
-    num_unknown: list[int]  # tokens that are not in the vocabulary, of those that the model reads
-    is_empty: list[bool]
-
-
-def encode(tokenizer: Tokenizer | SubwordTokenizer, texts: Sequence[str], max_length: int) -> EncodedTexts:
-    """The tokens of every text, at most `max_length` in all; those of an encoder stand between its begin and end.
+def encode(tokenizer: Tokenizer | SubwordTokenizer, texts: Sequence[str], max_length: int) -> list[TokenizedText]:
+    """The tokens of every text, sentence by sentence, at most `max_length` in all; those of an encoder stand between
+    its begin and end.
 
     A text without a token, such as an empty one, is encoded as one unknown token.
     """
@@ -119,22 +112,27 @@ def encode(tokenizer: Tokenizer | SubwordTokenizer, texts: Sequence[str], max_le
     end: Sequence[int] = ()
     unknown: int | None = UNK
     if isinstance(tokenizer, SubwordTokenizer):
-        tokens = iter([ids for ids, _ in tokenizer.subwords(flat)])
+        ids_of_sentences = iter([ids for ids, _ in tokenizer.subwords(flat)])
         begin, end, unknown = tokenizer.frame.begin, tokenizer.frame.end, tokenizer.unknown
     else:
-        tokens = iter(tokenizer.encode(flat))
+        ids_of_sentences = iter(tokenizer.encode(flat))
     room = max(max_length - len(begin) - len(end), 0)
-    encoded = EncodedTexts([], [], [], [])
+    encoded = []
     for each in sentences:
-        whole = [next(tokens) for _ in each]
+        whole = [next(ids_of_sentences) for _ in each]
         kept = _truncate(whole, room)
-        encoded.num_cut.append(max(sum(map(len, whole)) - room, 0))
-        encoded.num_unknown.append(sum(sentence.count(unknown) for sentence in kept if unknown is not None))
-        encoded.is_empty.append(not kept)
+        num_unknown = sum(sentence.count(unknown) for sentence in kept if unknown is not None)
+        num_cut = max(sum(map(len, whole)) - room, 0)
         framed = kept or [[UNK if unknown is None else unknown] if not begin else []]
-        encoded.texts.append([[*begin, *framed[0]], *framed[1:]])
-        encoded.texts[-1][-1].extend(end)
+        tokens: Sentences = [[*begin, *framed[0]], *framed[1:]]
+        tokens[-1].extend(end)
+        encoded.append(TokenizedText(tokens, num_unknown, num_cut, not kept))
     return encoded
+
+
+def sentences_of(tokenizer: Tokenizer | SubwordTokenizer, texts: Sequence[str], max_length: int) -> list[Sentences]:
+    """The tokens of `encode` alone."""
+    return [text.tokens for text in encode(tokenizer, texts, max_length)]
 
 
 def _truncate(sentences: Sentences, max_length: int) -> Sentences:

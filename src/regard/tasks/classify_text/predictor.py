@@ -23,7 +23,7 @@ from regard.inference.token_places import TokenPlace, VocabularyTexts, parts_in,
 from regard.models.text_classifier import TextClassifier, TextClassifierOutput
 from regard.recording.analysis.derived_maps import derive
 from regard.recording.recording import Recording
-from regard.tasks.classify_text.data import Sentences, encode, pad
+from regard.tasks.classify_text.data import Sentences, encode, pad, sentences_of
 from regard.tasks.classify_text.options import ClassifyText
 from regard.tasks.shared.text_class_predictor import TextClasses, TextClassPredictor, TokenizedText
 from regard.viz.recording.figures import draw_recording
@@ -56,9 +56,7 @@ class ClassifyTextPredictor(TextClassPredictor):
     # Prediction
 
     def tokenize(self, inputs: Sequence[str]) -> list[TokenizedText]:
-        encoded = encode(self.tokenizer, inputs, self.max_length)
-        rows = zip(encoded.texts, encoded.num_unknown, encoded.num_cut, encoded.is_empty, strict=True)
-        return [TokenizedText(*row) for row in rows]
+        return encode(self.tokenizer, inputs, self.max_length)
 
     def length(self, tokens: Sentences) -> tuple[int, ...]:
         return (sum(map(len, tokens)),)
@@ -78,21 +76,21 @@ class ClassifyTextPredictor(TextClassPredictor):
     def embeddings(self, inputs: Sequence[str]) -> Tensor:  # -> "b t d"
         if self.embedding is None:
             return super().embeddings(inputs)
-        tokens, _ = self._pad(encode(self.tokenizer, inputs, self.max_length).texts)
+        tokens, _ = self._pad(sentences_of(self.tokenizer, inputs, self.max_length))
         return self.embedding(tokens.flatten(1))
 
     # Tokens
 
     def encode_tokens(self, inputs: Sequence[str]) -> list[TokenInput]:
-        encoded = encode(self.tokenizer, inputs, self.max_length)
         special = self.tokenizer.special if isinstance(self.tokenizer, SubwordTokenizer) else frozenset()
         tokens = []
-        for text, sentences, is_empty in zip(inputs, encoded.texts, encoded.is_empty, strict=True):
-            if is_empty:
+        for text, encoded in zip(inputs, self.tokenize(inputs), strict=True):
+            if encoded.is_empty:
                 raise ValueError(f"the text {text!r} has no tokens, so there is nothing to explain; give a sentence")
+            sentences = encoded.tokens
             ids = tuple(chain.from_iterable(sentences))
             is_special = tuple(token in special for token in ids)
-            names = self._token_names(text, sentences, is_empty)
+            names = self._token_names(text, sentences, False)
             tokens.append(TokenInput(names, ids, is_special, tuple(map(len, sentences)), (0,) * len(ids)))
         return tokens
 
@@ -158,7 +156,7 @@ class ClassifyTextPredictor(TextClassPredictor):
 
     def label(self, recording: Recording, given: str, output: TextClasses) -> Recording:
         """Rows are hops, the document and its sentences, or the tokens of an encoder; columns are tokens."""
-        (sentences,) = encode(self.tokenizer, [given], self.max_length).texts
+        (sentences,) = sentences_of(self.tokenizer, [given], self.max_length)
         keys = self._token_names(given, sentences, output.is_empty)
         hops = max((item.shape[-2] for item in recording), default=0)
         queries = keys if self.model.queries_are_tokens else tuple(f"hop {n + 1}" for n in range(hops))

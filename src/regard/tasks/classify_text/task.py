@@ -41,6 +41,7 @@ from regard.tasks.classify_text.data import (
     pad,
     plan_document_batches,
     read,
+    sentences_of,
     train_tokenizer,
 )
 from regard.tasks.classify_text.naive_bayes import (
@@ -172,7 +173,7 @@ class ClassifyTextProblem(TrainingProblem[TextClassifier, TextBatch]):
 
     def validate(self, model: TextClassifier) -> ValidationResult:
         predictor = ClassifyTextPredictor(model, self.tokenizer, self.classes, max_length=self.max_length)
-        probabilities = predictor.probabilities(encode(self.tokenizer, self.valid.texts, self.max_length).texts)
+        probabilities = predictor.probabilities(sentences_of(self.tokenizer, self.valid.texts, self.max_length))
         sample = _sample(self.valid, probabilities, 0)
         return ValidationResult(class_scores(probabilities, self.valid.labels), "accuracy", True, sample)
 
@@ -207,7 +208,7 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         encoded = encode(tokenizer, splits.train.texts, config.max_length)
         if new:
             write_tokenizer(tokenizer, folder / _TOKENS)
-            _write_baselines(config, folder, splits.train, tokenizer, encoded.texts)
+            _write_baselines(config, folder, splits.train, tokenizer, [text.tokens for text in encoded])
             facts.write(folder)
         shared = record_splits(config, folder, splits, "texts", contents, new)
         reader: Tokenizer | SubwordTokenizer = tokenizer
@@ -220,14 +221,14 @@ class ClassifyTextTask(Task[ClassifyText, ClassifyTextPredictor]):
         labels, valid = splits.train.labels, splits.valid
         summary = f"{len(labels):,} texts to train on, {len(valid):,} to validate, {len(facts.classes)} classes, "
         summary += vocabulary
-        if count := sum(map(bool, encoded.num_cut)):
+        if count := sum(text.num_cut > 0 for text in encoded):
             are = "is" if count == 1 else "are"
             summary += f"; {plural(count, 'text')} {are} cut off after {max_length:,} tokens"
         if count := splits.train.num_latin1:
             summary += (
                 f"; {count:,} line{'s are' if count > 1 else ' is'} not UTF-8 and read as {splits.train.fallback}"
             )
-        rest = (encoded.texts, labels, valid, summary, max_length, folder, encoder, shared)
+        rest = ([text.tokens for text in encoded], labels, valid, summary, max_length, folder, encoder, shared)
         return ClassifyTextProblem(config, facts.classes, reader, *rest)
 
     def sketch(self) -> nn.Module:
@@ -294,7 +295,7 @@ def _write_baselines(
     if config.dataset == "files" and tokenizer.kind == "words":
         tokenizer = train_tokenizer(config, train.texts, "folded-words")
         write_tokenizer(tokenizer, folder / _BASELINE_TOKENS)
-        texts = encode(tokenizer, train.texts, config.max_length).texts
+        texts = sentences_of(tokenizer, train.texts, config.max_length)
     counted = (texts, train.labels, len(tokenizer), len(train.classes))
     if is_affordable(len(tokenizer), len(train.classes)):
         write_baseline(naive_bayes(token_counts(*counted), train.labels), folder, _NAIVE_BAYES)
@@ -315,7 +316,7 @@ def baseline_scores(
         models["baseline"] = load_baseline(BagOfWords(*sizes), folder)
     if is_baseline_saved(folder, _NAIVE_BAYES):
         models["naive_bayes"] = load_baseline(BagOfWords(*sizes, bigrams=0), folder, _NAIVE_BAYES)
-    counted = encode(tokenizer, data.texts, config.max_length).texts
+    counted = sentences_of(tokenizer, data.texts, config.max_length)
     scores = {}
     for name, model in models.items():
         baseline = ClassifyTextPredictor(model, tokenizer, classes, max_length=config.max_length)
@@ -345,18 +346,19 @@ def evaluate_texts(
 ) -> Evaluation:
     """The scores on texts, beside those of the baselines and their intervals."""
     data = split.data
-    encoded, num_cut, *_ = encode(predictor.tokenizer, data.texts, predictor.max_length)
-    probabilities, seconds = timed(lambda done: predictor.probabilities(encoded, done), len(data), progress)
+    encoded = predictor.tokenize(data.texts)
+    tokens = [text.tokens for text in encoded]
+    probabilities, seconds = timed(lambda done: predictor.probabilities(tokens, done), len(data), progress)
     notes, facts = [], {}
     for name, (scores_below, of_baseline) in baselines.items():
         facts[name] = {"scores": scores_below, "intervals": of_baseline}
         notes.append(baseline_note(scores_below, of_baseline, _BASELINES[name]))
-    if count := sum(map(bool, num_cut)):
+    if count := sum(text.num_cut > 0 for text in encoded):
         were = "was" if count == 1 else "were"
         notes.append(f"{plural(count, 'text')} {were} cut off after {predictor.max_length:,} tokens")
     evidence = None
     if data.evidence is not None and predictor.model.attends:
-        evidence = evidence_attention(predictor, encoded, data.evidence)
+        evidence = evidence_attention(predictor, tokens, data.evidence)
         notes.append("evidence: the share of the attention that is on the sentence that decides the class, in percent")
     samples = [_sample(data, probabilities, n) for n in sample_rows(len(data))]
     return class_evaluation(
