@@ -12,14 +12,12 @@ from regard.gates import (
     BAM,
     CBAM,
     CSRA,
-    ECA,
     ChannelGate,
     External,
     ExternalBlock,
     MagnitudeSaliency,
     MaxSaliency,
     MultiHeadExternal,
-    NonLocal,
     SimAM,
     SpatialGate,
     SqueezeExcite,
@@ -65,17 +63,6 @@ def test_psa_wrote_into_its_input_and_muse_replaced_its_parameters(name: str) ->
     made(x.requires_grad_()).sum().backward()
     assert all(p is parameters[key] for key, p in made.named_parameters())
     assert all(torch.equal(t, old) for t, old in zip((x, *parameters.values()), before, strict=True))
-
-
-def test_da_module_ignored_its_arguments() -> None:
-    assert SqueezeExcite(32, 4).down.out_features == 8
-    assert SqueezeExcite(32, hidden=5).down.out_features == 5
-    assert ECA(32, kernel=7).conv.kernel_size == (7,)
-    assert CBAM(32, 4, 5).spatial.conv.kernel_size == (5, 5)
-    assert CBAM(32, order="mean-max").spatial.order == "mean-max"
-    assert BAM(32, 8, dilation=3).places[3].dilation == (3, 3)
-    assert NonLocal(32, hidden=3, value=5).value.out_features == 5
-    assert External(32, 9).keys.shape == (9, 32)
 
 
 def hidden_places() -> tuple[torch.Tensor, torch.Tensor]:
@@ -144,25 +131,11 @@ def test_fewer_channels_than_the_reduction_made_a_layer_of_no_width(kind: type[n
     assert weights.unique().numel() > 1, "a constant gate"
 
 
-def test_cbam_added_a_residual_the_paper_lacks() -> None:
-    made = CBAM(8).eval()
-    nn.init.zeros_(made.channel.up.weight)
-    nn.init.zeros_(made.spatial.conv.weight)
-    x = torch.randn(2, 8, 5, 7)
-    torch.testing.assert_close(made(x), x / 4)
-
-
 def test_cbam_had_no_batch_norm_and_a_kernel_of_49() -> None:
     made = CBAM(32)
     assert made.spatial.conv.weight.shape == (1, 2, 7, 7)
     assert made.spatial.conv.bias is None
     assert made.spatial.norm.momentum == 0.01
-
-
-@pytest.mark.parametrize("act", [lambda: CBAM(8, kernel=6), lambda: SpatialGate(4), lambda: ECA(8, kernel=2)])
-def test_even_kernels_changed_the_size_and_crashed(act: object) -> None:
-    with pytest.raises(ValueError, match=r"kernel must be odd for \w+, got \d: an even one .* try kernel=\d"):
-        act()
 
 
 def test_cbam_checkpoints_differ_in_the_order_of_max_and_mean() -> None:
@@ -172,13 +145,6 @@ def test_cbam_checkpoints_differ_in_the_order_of_max_and_mean() -> None:
     second.load_state_dict(state)
     x = torch.randn(2, 8, 5, 7)
     torch.testing.assert_close(first(x), second(x))
-    with pytest.raises(ValueError, match="unknown order 'mean-maxx'; did you mean 'mean-max'"):
-        CBAM(8, order="mean-maxx")
-
-
-def test_eca_had_a_bias_and_a_fixed_kernel() -> None:
-    assert ECA(256).conv.bias is None
-    assert [ECA(c).conv.kernel_size[0] for c in (64, 256, 2048)] == [3, 5, 7]
 
 
 def test_csra_did_not_normalise_its_classifier() -> None:
@@ -218,8 +184,6 @@ def test_simam_of_a_constant_channel() -> None:
     x = torch.full((2, 3, 5, 7), 2.0, requires_grad=True)
     SimAM()(x).sum().backward()
     assert x.grad.isfinite().all()
-    with pytest.raises(ValueError, match=r"lam must be positive for SimAM, got 0; try lam=1"):
-        SimAM(0)
 
 
 def test_ufo_divided_by_a_norm_of_nothing() -> None:
@@ -243,53 +207,3 @@ def test_the_authors_bam_pooled_by_height_alone(name: str, space: tuple[int, int
         if name == "coordinate":
             made.up[1].load_state_dict(made.up[0].state_dict())
     torch.testing.assert_close(made(x.transpose(2, 3)), made(x).transpose(2, 3), rtol=1e-5, atol=1e-5)
-
-
-BAD = {
-    "no slots": (ValueError, lambda: External(8, 0), ["slots must be a whole number"]),
-    "heads that do not divide": (
-        ValueError,
-        lambda: MultiHeadExternal(9, 2),
-        ["channels must split evenly over heads", "9 over 2 leaves 1; try channels=8"],
-    ),
-    "a mask of numbers": (
-        TypeError,
-        lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 3)),
-        ["must be a boolean tensor, True where a position is real", "float32; try mask > 0"],
-    ),
-    "a mask that is none": (
-        TypeError,
-        lambda: External(8)(torch.zeros(1, 8, 3), mask=[True]),
-        ["boolean tensor", "got list"],
-    ),
-    "a mask of channels": (
-        ValueError,
-        lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 8, 3, dtype=torch.bool)),
-        ["the batch and spatial axes of x", "(1, 3), got (1, 8, 3)", "it has no axis of channels"],
-    ),
-    "an odd number of heads": (
-        ValueError,
-        lambda: CSRA(8, 3, heads=3),
-        ["heads must be one of 1, 2, 4, 6, 8 for CSRA, got 3", "for another number pass as many temperatures="],
-    ),
-    "too few temperatures": (ValueError, lambda: CSRA(8, 3, heads=2, temperatures=[1.0]), ["one per head", "1 for 2"]),
-    "no temperature": (ValueError, lambda: CSRA(8, 3, temperatures=[0.0]), ["temperatures must be positive"]),
-    "no strength": (TypeError, lambda: CSRA(8, 3, strength="much"), ["strength must be a number"]),
-    "a power of a half": (ValueError, lambda: MagnitudeSaliency(0.5), ["power must be 1 or more", "0.5"]),
-    "no window": (ValueError, lambda: MaxSaliency(0), ["window must be a whole number"]),
-    "attention of another kind": (
-        TypeError,
-        lambda: NonLocal(8, attention=nn.Identity()),
-        ["attention must be an Attention"],
-    ),
-    "no width": (ValueError, lambda: NonLocal(8, hidden=0), ["hidden must be a whole number"]),
-}
-
-
-@for_each("name", BAD)
-def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
-    kind, act, words = BAD[name]
-    with pytest.raises(kind) as caught:
-        act()
-    for word in words:
-        assert word in str(caught.value), str(caught.value)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
@@ -51,10 +51,6 @@ def places(x: Tensor) -> list[tuple[int, ...]]:
     return list(itertools.product(*map(range, x.shape[2:])))
 
 
-def each(x: Tensor) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    return itertools.product(range(x.shape[0]), range(x.shape[1]), places(x))
-
-
 def lived(module: nn.Module) -> nn.Module:
     """As after some training: running statistics and affine parameters that are not one and zero."""
     for part in module.modules():
@@ -98,173 +94,173 @@ def holds(gate: nn.Module, x: Tensor, want: Tensor) -> None:
         torch.testing.assert_close(gate(x).double(), want, rtol=1e-6, atol=1e-6)
 
 
+def weighs(gate: nn.Module, x: Tensor, weights: Callable[[Tensor], Tensor]) -> None:
+    """The output is that of weights which broadcast to a sample, "c *s" -> "c *s", computed in float64."""
+    holds(gate, x, torch.stack([weights(sample.double()) * sample for sample in x]))
+
+
 def made(x: Tensor) -> Tensor:
     return torch.zeros(x.shape, dtype=torch.float64)
+
+
+def means(sample: Tensor) -> list[float]:
+    """z, the mean of every channel."""
+    return [sum(channel) / len(channel) for channel in sample.flatten(1).tolist()]
+
+
+def by_channel(weights: list[float], sample: Tensor) -> Tensor:
+    return torch.tensor(weights, dtype=torch.float64).view(-1, *[1] * (sample.ndim - 1))
+
+
+def by_place(weights: Iterable[float], sample: Tensor) -> Tensor:
+    """Weights in the order of `places`."""
+    return torch.tensor(list(weights), dtype=torch.float64).view(sample.shape[1:])
 
 
 @dims_
 @pytest.mark.parametrize("bias", [True, False])
 def test_squeeze_excite(dims: int, bias: bool) -> None:
-    gate, x = SqueezeExcite(C, 2, bias=bias), a_map(dims)
-    want = made(x)
-    for b in range(B):
-        z = [sum(x[(b, c, *p)].item() for p in places(x)) / len(places(x)) for c in range(C)]
-        s = [sigma(v) for v in dense(gate.up, [max(0.0, v) for v in dense(gate.down, z)])]
-        for c, p in itertools.product(range(C), places(x)):
-            want[(b, c, *p)] = s[c] * x[(b, c, *p)].item()
-    holds(gate, x, want)
+    gate = SqueezeExcite(C, 2, bias=bias)
+
+    def weights(sample: Tensor) -> Tensor:
+        hidden = [max(0.0, v) for v in dense(gate.down, means(sample))]
+        return by_channel([sigma(v) for v in dense(gate.up, hidden)], sample)
+
+    weighs(gate, a_map(dims), weights)
 
 
 @dims_
 def test_global_average(dims: int) -> None:
-    gate, x = GlobalAverage(), a_map(dims)
-    want = made(x)
-    for b, c, p in each(x):
-        want[(b, c, *p)] = sigma(sum(x[(b, c, *q)].item() for q in places(x)) / len(places(x))) * x[(b, c, *p)].item()
-    holds(gate, x, want)
+    weighs(GlobalAverage(), a_map(dims), lambda sample: by_channel([sigma(z) for z in means(sample)], sample))
 
 
 @dims_
 @pytest.mark.parametrize("name", ["activation=none", "activation=tanh", "normalize=softmax"])
 def test_squeeze_excite_part_by_part(dims: int, name: str) -> None:
-    """In float64, to 1e-10."""
+    """Also in float64, with its gradient."""
     gate, x = regard.gate(f"se:reduction=2:{name}", C).double(), a_map(dims).double()
     inner = {"activation=none": float, "activation=tanh": math.tanh}.get(name, lambda v: max(0.0, v))
-    want = made(x)
-    for b in range(B):
-        z = [sum(x[(b, c, *p)].item() for p in places(x)) / len(places(x)) for c in range(C)]
-        scores = dense(gate.up, [inner(v) for v in dense(gate.down, z)])
+
+    def weights(sample: Tensor) -> Tensor:
+        scores = dense(gate.up, [inner(v) for v in dense(gate.down, means(sample))])
         total = sum(math.exp(s) for s in scores)
-        w = [math.exp(s) / total if name == "normalize=softmax" else sigma(s) for s in scores]
-        for c, p in itertools.product(range(C), places(x)):
-            want[(b, c, *p)] = w[c] * x[(b, c, *p)].item()
-    torch.testing.assert_close(gate(x), want, rtol=0, atol=1e-10)
+        return by_channel([math.exp(s) / total if name == "normalize=softmax" else sigma(s) for s in scores], sample)
+
+    weighs(gate, x, weights)
     assert torch.autograd.gradcheck(gate, x[:1, :, :2].clone().requires_grad_(), fast_mode=True)
 
 
 @dims_
 @pytest.mark.parametrize("kernel", [None, 1, 5])
 def test_eca(dims: int, kernel: int | None) -> None:
-    gate, x = ECA(C, kernel=kernel), a_map(dims)
-    weight = gate.conv.weight.flatten().tolist()
-    want = made(x)
-    for b in range(B):
-        z = [sum(x[(b, c, *p)].item() for p in places(x)) / len(places(x)) for c in range(C)]
-        for c in range(C):
-            near = [c + k - len(weight) // 2 for k in range(len(weight))]
-            s = sigma(sum(w * z[n] for w, n in zip(weight, near, strict=True) if 0 <= n < C))
-            for p in places(x):
-                want[(b, c, *p)] = s * x[(b, c, *p)].item()
-    holds(gate, x, want)
+    gate = ECA(C, kernel=kernel)
+    kernel_weights = gate.conv.weight.flatten().tolist()
+
+    def weight(z: list[float], c: int) -> float:
+        near = [c + k - len(kernel_weights) // 2 for k in range(len(kernel_weights))]
+        return sigma(sum(w * z[n] for w, n in zip(kernel_weights, near, strict=True) if 0 <= n < C))
+
+    weighs(gate, a_map(dims), lambda sample: by_channel([weight(means(sample), c) for c in range(C)], sample))
 
 
 @for_each(("channels", "kernel"), [(1, 1), (2, 1), (8, 3), (16, 3), (64, 3), (128, 5), (256, 5), (1024, 5), (2048, 7)])
 def test_eca_is_as_wide_as_the_paper_says(channels: int, kernel: int) -> None:
-    assert ECA(channels).conv.kernel_size == (kernel,)
+    conv = ECA(channels).conv
+    assert conv.kernel_size == (kernel,)
+    assert conv.bias is None
 
 
-def channel_weights(gate: ChannelGate, x: Tensor, b: int) -> list[float]:
-    rows = [[x[(b, c, *p)].item() for p in places(x)] for c in range(C)]
-    found = []
-    for pooled in ([sum(row) / len(row) for row in rows], [max(row) for row in rows]):
-        found.append(dense(gate.up, [max(0.0, v) for v in dense(gate.down, pooled)]))
-    return [sigma(a + m) for a, m in zip(*found, strict=True)]
+def channel_weights(gate: ChannelGate, sample: Tensor) -> Tensor:
+    parts = [
+        dense(gate.up, [max(0.0, v) for v in dense(gate.down, pooled)])
+        for pooled in (means(sample), [max(channel) for channel in sample.flatten(1).tolist()])
+    ]
+    return by_channel([sigma(mean + maximum) for mean, maximum in zip(*parts, strict=True)], sample)
 
 
-def place_weights(gate: SpatialGate, x: Tensor, b: int) -> dict[tuple[int, ...], float]:
+def place_weights(gate: SpatialGate, sample: Tensor) -> Tensor:
     maps = {}
-    for p in places(x):
-        column = [x[(b, c, *p)].item() for c in range(C)]
+    for p in places(sample[None]):
+        column = sample[(slice(None), *p)].tolist()
         both = [max(column), sum(column) / C]
         for i, value in enumerate(both if gate.order == "max-mean" else both[::-1]):
             maps[i, p] = value
-    return {p: sigma(normed(gate.norm, 0, value)) for (_, p), value in convolved(gate.conv, maps, x.shape[2:]).items()}
+    scores = convolved(gate.conv, maps, sample.shape[1:]).values()
+    return by_place([sigma(normed(gate.norm, 0, score)) for score in scores], sample)
 
 
 @dims_
 def test_channel_gate(dims: int) -> None:
-    gate, x = ChannelGate(C, 2), a_map(dims)
-    want = made(x)
-    for b, c, p in each(x):
-        want[(b, c, *p)] = channel_weights(gate, x, b)[c] * x[(b, c, *p)].item()
-    holds(gate, x, want)
+    gate = ChannelGate(C, 2)
+    weighs(gate, a_map(dims), lambda sample: channel_weights(gate, sample))
 
 
 @dims_
 @pytest.mark.parametrize("order", ["max-mean", "mean-max"])
 def test_spatial_gate(dims: int, order: str) -> None:
-    gate, x = lived(SpatialGate(3, dims=dims, order=order)), a_map(dims)
-    want = made(x)
-    for b in range(B):
-        w = place_weights(gate, x, b)
-        for c, p in itertools.product(range(C), places(x)):
-            want[(b, c, *p)] = w[p] * x[(b, c, *p)].item()
-    holds(gate, x, want)
+    gate = lived(SpatialGate(3, dims=dims, order=order))
+    weighs(gate, a_map(dims), lambda sample: place_weights(gate, sample))
 
 
 @dims_
 @pytest.mark.parametrize("order", ["max-mean", "mean-max"])
 def test_cbam(dims: int, order: str) -> None:
-    gate, x = lived(CBAM(C, 2, 3, dims=dims, order=order)), a_map(dims)
-    want = made(x)
-    for b in range(B):
-        what = torch.tensor(channel_weights(gate.channel, x, b), dtype=torch.float64)
-        weighed = x.double() * what.view(1, C, *[1] * dims)
-        where = place_weights(gate.spatial, weighed, b)
-        for c, p in itertools.product(range(C), places(x)):
-            want[(b, c, *p)] = where[p] * weighed[(b, c, *p)].item()
-    holds(gate, x, want)
+    gate = lived(CBAM(C, 2, 3, dims=dims, order=order))
+
+    def weights(sample: Tensor) -> Tensor:
+        of_channels = channel_weights(gate.channel, sample)
+        return of_channels * place_weights(gate.spatial, of_channels * sample)
+
+    weighs(gate, a_map(dims), weights)
 
 
 @dims_
 @pytest.mark.parametrize("combine", ["sum", "product"])
 def test_bam(dims: int, combine: str) -> None:
-    gate, x = lived(BAM(C, 2, dilation=2, dims=dims, combine=combine)), a_map(dims)
-    want = made(x)
-    for b in range(B):
-        z = [sum(x[(b, c, *p)].item() for p in places(x)) / len(places(x)) for c in range(C)]
-        what = dense(gate.up, [max(0.0, normed(gate.norm, i, v)) for i, v in enumerate(dense(gate.down, z))])
-        where = {(c, p): x[(b, c, *p)].item() for c in range(C) for p in places(x)}
+    gate = lived(BAM(C, 2, dilation=2, dims=dims, combine=combine))
+
+    def weights(sample: Tensor) -> Tensor:
+        hidden = [max(0.0, normed(gate.norm, i, v)) for i, v in enumerate(dense(gate.down, means(sample)))]
+        of_channels = by_channel(dense(gate.up, hidden), sample)
+        where = {(c, p): sample[(c, *p)].item() for c in range(C) for p in places(sample[None])}
         for conv, norm in zip(gate.places[0:9:3], gate.places[1:9:3], strict=True):
-            where = {(c, p): max(0.0, normed(norm, c, v)) for (c, p), v in convolved(conv, where, x.shape[2:]).items()}
-        where = convolved(gate.places[9], where, x.shape[2:])
-        for c, p in itertools.product(range(C), places(x)):
-            joined = what[c] + where[0, p] if combine == "sum" else what[c] * where[0, p]
-            want[(b, c, *p)] = (1 + sigma(joined)) * x[(b, c, *p)].item()
-    holds(gate, x, want)
+            values = convolved(conv, where, sample.shape[1:])
+            where = {(c, p): max(0.0, normed(norm, c, value)) for (c, p), value in values.items()}
+        of_places = by_place(convolved(gate.places[9], where, sample.shape[1:]).values(), sample)
+        return 1 + torch.sigmoid(of_channels + of_places if combine == "sum" else of_channels * of_places)
+
+    weighs(gate, a_map(dims), weights)
 
 
 @dims_
 def test_coordinate(dims: int) -> None:
-    gate, x = lived(Coordinate(C, min_hidden=3, dims=dims)), a_map(dims)
-    want = made(x)
-    for b in range(B):
-        factors: dict[tuple[int, int, int], float] = {}
-        for axis, size in enumerate(x.shape[2:]):
+    gate = lived(Coordinate(C, min_hidden=3, dims=dims))
+
+    def weights(sample: Tensor) -> Tensor:
+        product = torch.ones(sample.shape, dtype=torch.float64)
+        for axis, size in enumerate(sample.shape[1:]):
             for i in range(size):
-                line = [p for p in places(x) if p[axis] == i]
-                mean = [sum(x[(b, c, *p)].item() for p in line) / len(line) for c in range(C)]
-                f = [normed(gate.norm, m, v) for m, v in enumerate(dense(gate.down, mean))]
+                line = sample.select(axis + 1, i)
+                f = [normed(gate.norm, m, v) for m, v in enumerate(dense(gate.down, means(line.unsqueeze(-1))))]
                 f = [v * min(max(v + 3, 0.0), 6.0) / 6 for v in f]
-                for c, v in enumerate(dense(gate.up[axis], f)):
-                    factors[axis, i, c] = sigma(v)
-        for c, p in itertools.product(range(C), places(x)):
-            want[(b, c, *p)] = x[(b, c, *p)].item() * math.prod(factors[axis, i, c] for axis, i in enumerate(p))
-    holds(gate, x, want)
+                factors = by_channel([sigma(v) for v in dense(gate.up[axis], f)], sample).squeeze(-1)
+                product.select(axis + 1, i).mul_(factors)
+        return product
+
+    weighs(gate, a_map(dims), weights)
 
 
 @dims_
 @pytest.mark.parametrize("lam", [1e-4, 0.1])
 def test_simam(dims: int, lam: float) -> None:
-    gate, x = SimAM(lam), a_map(dims)
-    want = made(x)
-    for b, c, p in each(x):
-        row = [x[(b, c, *q)].item() for q in places(x)]
-        mean = sum(row) / len(row)
-        v = sum((value - mean) ** 2 for value in row) / (len(row) - 1)
-        here = x[(b, c, *p)].item()
-        want[(b, c, *p)] = here * sigma((here - mean) ** 2 / (4 * (v + lam)) + 0.5)
-    holds(gate, x, want)
+    def weights(sample: Tensor) -> Tensor:
+        rows = []
+        for row, mean in zip(sample.flatten(1).tolist(), means(sample), strict=True):
+            v = sum((value - mean) ** 2 for value in row) / (len(row) - 1)
+            rows.append([sigma((value - mean) ** 2 / (4 * (v + lam)) + 0.5) for value in row])
+        return torch.tensor(rows, dtype=torch.float64).view(sample.shape)
+
+    weighs(SimAM(lam), a_map(dims), weights)
 
 
 def test_simam_is_the_inverse_of_the_papers_least_energy() -> None:
@@ -276,27 +272,31 @@ def test_simam_is_the_inverse_of_the_papers_least_energy() -> None:
     torch.testing.assert_close(SimAM().weights(x), torch.sigmoid(1 / energy))
 
 
+def columns(sample: Tensor) -> list[list[float]]:
+    """The channels at every place."""
+    return sample.flatten(1).T.tolist()
+
+
 @dims_
 def test_spatial(dims: int) -> None:
-    gate, x = Spatial(C), a_map(dims)
-    want = made(x)
-    for b, p in itertools.product(range(B), places(x)):
-        (score,) = dense(gate.query, [x[(b, c, *p)].item() for c in range(C)])
-        for c in range(C):
-            want[(b, c, *p)] = sigma(score) * x[(b, c, *p)].item()
-    holds(gate, x, want)
+    gate = Spatial(C)
+    weighs(
+        gate,
+        a_map(dims),
+        lambda sample: by_place([sigma(dense(gate.query, column)[0]) for column in columns(sample)], sample),
+    )
 
 
 @dims_
 def test_context_gating(dims: int) -> None:
     """As the head of a widely copied tutorial: a linear layer and a sigmoid, times the input."""
-    gate, x = ContextGating(C), a_map(dims)
-    want = made(x)
-    for b, p in itertools.product(range(B), places(x)):
-        values = [x[(b, c, *p)].item() for c in range(C)]
-        for c, (score, value) in enumerate(zip(dense(gate.scores, values), values, strict=True)):
-            want[(b, c, *p)] = sigma(score) * value
-    holds(gate, x, want)
+    gate = ContextGating(C)
+
+    def weights(sample: Tensor) -> Tensor:
+        rows = [[sigma(score) for score in dense(gate.scores, column)] for column in columns(sample)]
+        return torch.tensor(rows, dtype=torch.float64).T.view(sample.shape)
+
+    weighs(gate, a_map(dims), weights)
 
 
 def test_spatial_with_softmax_is_a_distribution_over_places() -> None:
@@ -320,13 +320,11 @@ def test_max_saliency_is_max_pooling(dims: int) -> None:
 @dims_
 @pytest.mark.parametrize("power", [1.0, 2.0, 4.0])
 def test_magnitude_saliency(dims: int, power: float) -> None:
-    gate, x = MagnitudeSaliency(power), a_map(dims)
-    want = made(x)
-    for b in range(B):
-        active = {p: sum(abs(x[(b, c, *p)].item()) ** power for c in range(C)) for p in places(x)}
-        for c, p in itertools.product(range(C), places(x)):
-            want[(b, c, *p)] = active[p] / max(active.values()) * x[(b, c, *p)].item()
-    holds(gate, x, want)
+    def weights(sample: Tensor) -> Tensor:
+        active = [sum(abs(value) ** power for value in column) for column in columns(sample)]
+        return by_place([value / max(active) for value in active], sample)
+
+    weighs(MagnitudeSaliency(power), a_map(dims), weights)
 
 
 def external_weights(scores: list[list[float]]) -> list[list[float]]:

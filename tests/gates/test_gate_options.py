@@ -1,6 +1,5 @@
 """Options after the name of a gate: `se:reduction=4`."""
 
-import pytest
 import torch
 from tests.for_each import for_each
 from torch import nn
@@ -77,8 +76,3 @@ def test_in_a_comparison_and_in_insert() -> None:
     net = nn.Sequential(nn.Conv2d(3, 8, 3))
     (place,) = regard.insert(net, "se:reduction=2", after="0")
     assert place.gate.down.out_features == 4
-
-
-def test_options_that_are_none() -> None:
-    with pytest.raises(ValueError, match="options of a gate are option=value, got 'reduction' in 'se:reduction'; try"):
-        regard.gate("se:reduction", 8)

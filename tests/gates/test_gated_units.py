@@ -1,11 +1,9 @@
 """Gated heads over hidden units and the attention module of three parts, against loops in float64 and their laws."""
 
 import math
-import re
 
 import pytest
 import torch
-from tests.for_each import for_each
 from tests.gates.loops import dense, sigma, softmax
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -175,50 +173,3 @@ def test_gates_weight_by_what_was_read() -> None:
     got, _ = module.module.read(rows.mean(2), need=Need(weights=True))
     torch.testing.assert_close(module.weights(x)[..., 2], got.out.transpose(1, 2))
     torch.testing.assert_close(module.pool(x), got.weights)
-
-
-X = torch.zeros(B, D)
-BAD = {
-    "no units": (lambda: GatedUnits(D, 0, H), ["units must be a whole number"]),
-    "another width": (lambda: GatedUnits(D, N, H)(torch.zeros(B, 4)), ["x must be 3 wide", "(2, 4)"]),
-    "a sequence": (lambda: GatedUnits(D, N, H)(X.unsqueeze(0)), ["(batch, 3) for GatedUnits", "x.flatten(0, -2)"]),
-    "no heads": (lambda: ControlledAttention(D, 0), ["heads must be a whole number"]),
-    "a step of several": (lambda: ControlledAttention(D, H)(X.unsqueeze(0)), ["(batch, width)", "read runs over"]),
-    "a sequence of one": (lambda: ControlledAttention(D, H).read(X), ["(batch, steps, width)", "x.unsqueeze(1)"]),
-    "no steps": (lambda: ControlledAttention(D, H).read(torch.zeros(B, 0, D)), ["a step or more, got (2, 0, 3)"]),
-    "another state": (
-        lambda: ControlledAttention(D, H)(X, ControlledAttention(D, 2).initial_state(X)),
-        ["of 2 samples, 4 heads and 3 units, got (2, 2, 3)", "or None to begin"],
-    ),
-    "entropy": (
-        lambda: ControlledAttention(D, H).attend(X, need=Need(entropy=True)),
-        ["need.entropy does not exist for ControlledAttention"],
-    ),
-    "uneven heads": (lambda: HeadsGate(6, 4), ["6 over 4 leaves 2; try heads=3"]),
-    "uneven heads of a cell": (lambda: CellGate(7, 2), ["evenly over heads for CellGate", "try heads=1"]),
-}
-
-
-@for_each("name", BAD)
-def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
-    act, words = BAD[name]
-    with pytest.raises(ValueError, match=re.escape(words[0])) as caught:
-        act()
-    for word in words[1:]:
-        assert word in str(caught.value), str(caught.value)
-
-
-def test_shapes_that_do_not_fit() -> None:
-    units = "x must be (batch, 3) for GatedUnits, got (2, 6, 3); x.flatten(0, -2) joins the axes before the last"
-    with pytest.raises(ValueError, match=re.escape(units)):
-        GatedUnits(D, N, H, d=W)(torch.randn(B, T, D))
-    module = ControlledAttention(D, H, d=W)
-    with pytest.raises(ValueError, match=re.escape("sequence must have a step or more, got (2, 0, 3); leave it out")):
-        module.read(torch.randn(B, 0, D))
-    _, state = module.read(torch.randn(B + 1, T, D))
-    foreign = (
-        "state must be of 2 samples, 4 heads and 3 units, got (3, 4, 3); pass the state that this module returned, or "
-        "None to begin"
-    )
-    with pytest.raises(ValueError, match=re.escape(foreign)):
-        module.read(torch.randn(B, T, D), state)

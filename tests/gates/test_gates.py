@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from regard import GATES, Need, gate
-from regard.gates import BAM, CBAM, Coordinate, ExternalBlock, Gate, SqueezeExcite
+from regard.gates import Gate
 from regard.gates.catalogue import GROUPS
 
 # sizes that share no factor: a swapped axis must fail
@@ -133,7 +133,7 @@ def test_autocast(name: str) -> None:
     torch.testing.assert_close(out.float(), made(x), rtol=0.05, atol=0.1)
 
 
-@every
+@for_each("name", GATES, share=0.5)
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_gradients(name: str, dims: int) -> None:
     made = built(name, 3, dims).double().eval()
@@ -185,6 +185,7 @@ def test_vmap_and_plain_operations_agree(name: str) -> None:
     torch.testing.assert_close(out, made(x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["se", "simam", "eca", "cbam"])
 def test_export(name: str) -> None:
     made, x = built(name).eval(), a_map()
@@ -192,8 +193,10 @@ def test_export(name: str) -> None:
     torch.testing.assert_close(exported.module()(x), made(x))
 
 
-@for_each("name", GATES, share=0.25)
+@pytest.mark.whole
+@every
 def test_compile(name: str) -> None:
+    """A network with inserted gates is compiled and exported by `make test`, in test_insert.py."""
     torch.compiler.reset()  # every gate anew: torch limits how often one function is compiled
     made, x = built(name).eval(), a_map().requires_grad_()
     compiled = torch.compile(made, fullgraph=True, backend="aot_eager")
@@ -203,101 +206,3 @@ def test_compile(name: str) -> None:
     torch.testing.assert_close(
         torch.autograd.grad(got, x, grad)[0], torch.autograd.grad(want, x, grad)[0], rtol=1e-5, atol=1e-5
     )
-
-
-BAD = {
-    "no tensor": (TypeError, lambda: gate("simam", C)([1.0]), ["x must be a tensor, got list; wrap it"]),
-    "integers": (TypeError, lambda: gate("se", C)(a_map().long()), ["x must be a floating tensor", "x.float()"]),
-    "too few axes": (
-        ValueError,
-        lambda: gate("se", C)(torch.zeros(3, C)),
-        ["x must be a map", "(3, 7)", "unsqueeze(0)"],
-    ),
-    "too many axes": (ValueError, lambda: gate("se", C)(torch.zeros(1, C, 1, 1, 1, 1)), ["x must be a map", "flatten"]),
-    "a signal for images": (
-        ValueError,
-        lambda: gate("cbam", C)(a_map(1)),
-        ["(batch, channels, height, width)", "CBAM", "(3, 7, 11)", "dims=1"],
-    ),
-    "channels last": (
-        ValueError,
-        lambda: gate("se", C)(torch.zeros(1, 5, 8, C)),
-        [
-            "7 channels for SqueezeExcite, got (1, 5, 8, 7)",
-            "for 5",
-            ", or move the channels there with x.movedim(-1, 1)",
-        ],
-    ),
-    "no channels": (
-        ValueError,
-        lambda: gate("simam", C)(torch.zeros(1, 0, 5, 8)),
-        ["one channel and one position", "(1, 0, 5, 8)"],
-    ),
-    "no places": (
-        ValueError,
-        lambda: gate("simam", C)(torch.zeros(1, 3, 0, 8)),
-        ["one channel and one position", "SimAM"],
-    ),
-    "another type": (
-        TypeError,
-        lambda: gate("se", C)(a_map().double()),
-        ["parameters of torch.float32, x is torch.float64; cast one, as in gate.to(torch.float64)"],
-    ),
-    "another device": (ValueError, lambda: gate("se", C)(a_map().to("meta")), ["cpu", "meta", "gate.to('meta')"]),
-    "a map asked for": (
-        ValueError,
-        lambda: gate("se", C).attend(a_map(), need=Need(map=True)),
-        ["need.map does not exist for SqueezeExcite", "ask for Need(weights=True), or let regard.record keep"],
-    ),
-    "zero channels": (ValueError, lambda: gate("se", 0), ["channels must be a whole number", "SqueezeExcite", "0"]),
-    "half a channel": (TypeError, lambda: gate("eca", 2.5), ["channels must be a whole number", "2.5"]),
-    "zero reduction": (ValueError, lambda: CBAM(8, 0), ["reduction must be a whole number", "0"]),
-    "four axes of places": (ValueError, lambda: CBAM(8, dims=4), ["dims must be 1, 2 or 3", "CBAM", "4"]),
-    "an unknown gate": (ValueError, lambda: gate("simmam", 8), ["unknown gate", "did you mean 'simam'?"]),
-    "an unknown option": (
-        ValueError,
-        lambda: gate("se:reductoin=4", 8),
-        ["unknown option of 'se:reductoin=4', 'reductoin'; did you mean 'reduction'?"],
-    ),
-    "an option without a value": (ValueError, lambda: gate("se:reduction", 8), ["option=value", "reduction=VALUE"]),
-    "an option twice": (ValueError, lambda: gate("se:hidden=2:hidden=3", 8), ["gives hidden twice; give it once"]),
-    "options of a gate without any": (
-        ValueError,
-        lambda: gate("gap:reduction=4", 8),
-        ["the gate 'gap' takes no options, got 'gap:reduction=4'; leave them out"],
-    ),
-    "a reduction that is no number": (
-        ValueError,
-        lambda: gate("se:reduction=x", 8),
-        ["reduction of 'se:reduction=x': a whole number of at least 1 is needed, got 'x'; try 4"],
-    ),
-    "a lam that is no number": (ValueError, lambda: gate("simam:lam=x", 8), ["a number is needed, got 'x'; try 0.1"]),
-    "an unknown normalizer": (
-        ValueError,
-        lambda: gate("se:normalize=softmx", 8),
-        ["normalize of 'se:normalize=softmx': unknown normalizer 'softmx'; did you mean 'softmax'?"],
-    ),
-    "an activation that is no function": (
-        TypeError,
-        lambda: SqueezeExcite(8, activation="relu"),
-        ["activation must be a function of a tensor, got 'relu'; try nn.Identity()"],
-    ),
-    "a normalizer that is none": (TypeError, lambda: SqueezeExcite(8, normalize="softmax"), ["normalize", "Softmax()"]),
-    "an unknown sum": (ValueError, lambda: BAM(8, combine="summ"), ["unknown combine", "did you mean 'sum'?"]),
-    "no dilation": (ValueError, lambda: BAM(8, dilation=0), ["dilation must be a whole number"]),
-    "no width": (ValueError, lambda: Coordinate(8, min_hidden=0), ["min_hidden must be a whole number"]),
-    "a block of something else": (
-        TypeError,
-        lambda: ExternalBlock(8, nn.Identity()),
-        ["attention must be External", "Identity"],
-    ),
-}
-
-
-@for_each("name", BAD)
-def test_the_sentence_says_what_where_and_the_way_out(name: str) -> None:
-    kind, act, words = BAD[name]
-    with pytest.raises(kind) as caught:
-        act()
-    for word in words:
-        assert word in str(caught.value), str(caught.value)

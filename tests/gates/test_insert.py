@@ -267,7 +267,7 @@ def test_vision_models_of_transformers(kind: str) -> None:
 
 
 def test_compiled_and_exported(net: Net) -> None:
-    insert(net, Scale, after=["stem", "layer1"], example=X)
+    insert(net, "cbam", after=["stem", "layer1"], example=X)
     want = net(X)
     torch.testing.assert_close(torch.compile(net, fullgraph=True, backend="aot_eager")(X), want)
     torch.testing.assert_close(torch.export.export(net, (X,)).module()(X), want)

@@ -8,7 +8,6 @@ import torch
 from tests.for_each import for_each
 from torch import Tensor
 
-import regard
 from regard.gates import saliency_map
 from regard.gates.saliency_map import ANGLES, Saliency, saliency
 
@@ -174,32 +173,6 @@ def test_saliency_equals_loops(shape: tuple[int, ...], depth: int, pairs: list[t
         torch.testing.assert_close(getattr(found, name), torch.tensor(rows, dtype=torch.float64), rtol=0, atol=1e-10)
 
 
-def test_steps_equal_loops() -> None:
-    values = torch.rand(11, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    batch = values.unsqueeze(0)
-    expected = {
-        "reduce": (saliency_map.reduce(batch)[0], reduce_loop(values.tolist())),
-        "promote": (saliency_map.promote(batch)[0], promote_loop(values.tolist())),
-        "resample": (
-            saliency_map.resample(values, (83, 53), 8),
-            [[at_place(values.tolist(), i / 8, j / 8) for j in range(53)] for i in range(83)],
-        ),
-    }
-    for angle in ANGLES:
-        expected[f"{angle} degrees"] = (
-            saliency_map.gabor_energy(batch, angle)[0],
-            energy_loop(values.tolist(), angle),
-        )
-    for name, (got, rows) in expected.items():
-        torch.testing.assert_close(
-            got,
-            torch.tensor(rows, dtype=torch.float64),
-            rtol=0,
-            atol=1e-10,
-            msg=lambda text, name=name: f"{name}: {text}",
-        )
-
-
 def test_a_filter_answers_to_lines_of_its_angle() -> None:
     for angle in ANGLES:
         y, x = torch.meshgrid(torch.arange(-12, 13.0), torch.arange(-12, 13.0), indexing="ij")
@@ -295,6 +268,10 @@ def test_enlarged_maps_keep_their_places() -> None:
     assert large.level == 0
     assert large.enlarged() is large
     torch.testing.assert_close(large.map[:: 2**found.level, :: 2**found.level], found.map)
+    rows = [
+        [at_place(found.map.tolist(), i / 2**found.level, j / 2**found.level) for j in range(53)] for i in range(37)
+    ]
+    torch.testing.assert_close(large.map, torch.tensor(rows))
 
 
 def test_the_printed_difference_of_opponents_is_no_difference() -> None:
@@ -305,11 +282,6 @@ def test_the_printed_difference_of_opponents_is_no_difference() -> None:
     printed, ours = (levels[0] - (-around)).abs(), (levels[0] - around).abs()
     assert float(printed.min()) > 1
     assert float(ours.max()) < 1e-12
-
-
-def test_public_name() -> None:
-    assert regard.gates.saliency is saliency
-    assert regard.gates.Saliency is Saliency
 
 
 @for_each(
