@@ -1,6 +1,7 @@
 """regard record: models of transformers and runs are recorded while they read an input."""
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -199,51 +200,45 @@ def test_without_transformers(refused: Refused, folders: dict[str, Path], monkey
     assert "holds a model of transformers, which must be installed: pip install transformers" in sentence
 
 
+IMAGE = """reads text, and three.PNG is the file of an image; give a sentence, or name a model that reads images. To \
+record the name as text, add a space: 'three.PNG '"""
+
+
 @for_each(
-    ("args", "said"),
-    [
-        (["{nowhere}", "a"], "nowhere; name one that holds a model, or a run"),
-        (["{empty}", "a"], "holds neither config.json, a model that transformers saved, nor run.json, a run"),
-        (["{bert}", "the " * 40], "the text has 42 tokens, and the model of "),
-        (["{bert}", TEXT, "--weights", "last"], "bert is not one; leave it out"),
-        (["{bert}", TEXT, "--layers", "encodr.*"], "encodr.*"),
-        (["{bert}", TEXT, "--layers", "embeddings"], "none of embeddings in "),
-        (
-            ["{bert}", TEXT, "--alignment", "x.html"],
-            "--alignment needs a model that translates by attention to the source, and ",
-        ),
-        (["{bert}", TEXT, "--out", "x.doc"], "unknown suffix of --out '.doc'; known are: .safetensors, .html,"),
-        (["{bert}", TEXT, "--alignment", "x.npz"], "unknown suffix of --alignment '.npz'"),
-        *[
-            (
-                [model, "{picture}"],
-                "reads text, and {picture} is the file of an image; give a sentence, or name a model that reads "
-                "images. To record the name as text, add a space: '{picture} '",
-            )
-            for model in ("{bert}", "{trained}")
-        ],
-        (["{trained}", " "], "the text is empty, so there is nothing to record; give a sentence"),
-        (
-            ["{unattended}", "a b"],
-            "a recording needs attention, and this model has none (a decoder without attention); leave it out, or name",
-        ),
-        (["{trained}", "a b", "--weights", "average"], "has no average.safetensors yet; try --weights best"),
-    ],
+    ("words", "sentence"),
+    {
+        "nowhere a": "there is no folder nowhere; name one that holds a model, or a run",
+        "empty a": "empty holds neither config.json, a model that transformers saved, nor run.json, a run",
+        f"bert '{'the ' * 40}'": "the text has 42 tokens, and the model of ",
+        "bert a --weights last": "--weights last is for the folder of a run, and bert is not one; leave it out",
+        "bert a --layers encodr.*": "encodr.*",
+        "bert a --layers embeddings": "none of embeddings in ",
+        "bert a --alignment x.html": "--alignment needs a model that translates by attention to the source, and bert ",
+        "bert a --out x.doc": "unknown suffix of --out '.doc'; known are: .safetensors, .html,",
+        "bert a --alignment x.npz": "unknown suffix of --alignment '.npz'",
+        "bert three.PNG": f"bert {IMAGE}",
+        "trained three.PNG": f"trained {IMAGE}",
+        "trained ' '": "the text is empty, so there is nothing to record; give a sentence",
+        "trained 'a b' --weights average": "has no average.safetensors yet; try --weights best",
+        "unattended 'a b'": "a recording needs attention, and this model has none (a decoder without attention); leave",
+    }.items(),
 )
 def test_wrong_input_is_one_sentence(
-    args: list[str],
-    said: str,
+    words: str,
+    sentence: str,
     refused: Refused,
     folders: dict[str, Path],
     trained: Path,
     unattended: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    picture = tmp_path / "three.PNG"
-    picture.touch()
-    known = {"bert": folders["bert"], "trained": trained, "unattended": unattended, "empty": tmp_path}
-    known |= {"picture": picture, "nowhere": tmp_path / "nowhere"}
-    assert said.replace("{picture}", str(picture)) in refused("record", *[word.format(**known) for word in args])
+    monkeypatch.chdir(tmp_path)
+    Path("three.PNG").touch()
+    Path("empty").mkdir()
+    for name, folder in {"bert": folders["bert"], "trained": trained, "unattended": unattended}.items():
+        Path(name).symlink_to(folder)
+    assert sentence in refused("record", *shlex.split(words))
 
 
 def test_what_does_not_fit_into_memory(
