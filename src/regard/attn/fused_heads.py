@@ -148,5 +148,5 @@ def _split(x: Tensor, heads: int) -> Tensor:  # "b t h·d" -> "b h t d"
 
 def _equation(x: Tensor, *parameters: Tensor, heads: int, scale: float, causal: bool) -> Tensor:
     q, k, v = (_split(F.linear(x, *parameters[n : n + 2]), heads) for n in (0, 2, 4))  # "b h t d"
-    attended = Flash.apply(q, k, v, [whole_span(q, k)], None, scale, causal)[0]
+    attended = Flash.apply(q, k, v, None, [whole_span(q, k)], None, scale, causal)[0]
     return F.linear(attended.transpose(1, 2).flatten(2), *parameters[6:])

@@ -94,7 +94,7 @@ MASKS: dict[str, Callable[[Sizes], regard.Mask | Tensor | None]] = {
     "lengths": lambda s: regard.Lengths(_lengths(s)),
     "documents": lambda s: regard.Documents(_ids(s)),
     "given": lambda s: regard.BooleanMask(_given(s)),
-    "tensor": lambda s: torch.rand(s.b, 1, s.k) < 0.7,
+    "tensor": lambda s: torch.rand(s.b, 1, 1, s.k) < 0.7,
     "causal-lengths": lambda s: regard.Causal() & regard.Lengths(_lengths(s)),
     "window-documents": lambda s: regard.Window(3, 0) & regard.Documents(_ids(s)),
     "either": lambda s: regard.Window(0, 0) | regard.Lengths(_lengths(s)),
@@ -115,6 +115,7 @@ NORMALIZERS: dict[str, Callable[[Sizes], regard.Normalizer]] = {
     "topk": lambda s: regard.TopK(3),
     "topk-sparsemax": lambda s: regard.TopK(2, regard.Sparsemax()),
     "null": lambda s: regard.normalizers.WithNullSlot(),
+    "null-softmax": lambda s: regard.normalizers.WithNullSlot(regard.Softmax(0.7), score=Learnable(0.3, heads=s.h)),
     "null-trained": lambda s: regard.normalizers.WithNullSlot(regard.Sparsemax(), score=Learnable(0.3, heads=s.h)),
     "sum": lambda s: regard.normalizers.Sum(),
 }

@@ -67,6 +67,9 @@ def _unit_stride(t: Tensor) -> Tensor:
 class Flash(torch.autograd.Function):
     """out, lse of (b, h, q, c), (b, g, k, c), (b, g, k, c), span by span; a query in no span gets zeros.
 
+    A null slot with the score n, `sink`, broadcast to (b, h, q), takes its share of every row: out ∘ σ(lse − n), and its lse is
+    log(exp(lse) + exp(n)), from which the kernel computes the exact gradient.
+
     `template` with `tensors` in its slots (`take_tensors`) is the numbers added to the scores, or a function of a span
     that returns them or None. Without a template the one span is the whole call. Second derivatives are those of the
     plain equation.
@@ -78,6 +81,7 @@ class Flash(torch.autograd.Function):
         q: Tensor,
         k: Tensor,
         v: Tensor,
+        sink: Tensor | None,
         spans: list[BlockSpan],
         template: Any,
         scale: float,
@@ -98,22 +102,31 @@ class Flash(torch.autograd.Function):
                 part = q[span.queries], k[span.keys], v[span.keys]
                 results = _FORWARD(*part, 0.0, False, attn_mask=_numbers(added, span), scale=scale)
                 out[span.queries], lse[span.queries] = results
-        ctx.save_for_backward(*originals, out, lse, *tensors)
+        if sink is not None:
+            out.mul_(torch.sigmoid(lse - sink).unsqueeze(-1))
+            lse = torch.logaddexp(lse, sink)
+        ctx.save_for_backward(*originals, sink, out, lse, *tensors)
         ctx.rest = spans, template, scale, causal
         ctx.mark_non_differentiable(lse)
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, out, lse, *tensors = ctx.saved_tensors
+        q, k, v, sink, out, lse, *tensors = ctx.saved_tensors
         spans, template, scale, causal = ctx.rest
         added, no_gradients = put_tensors(template, tensors), (None,) * (4 + len(tensors))
         if torch.is_grad_enabled():
             equation = functools.partial(_equation, spans=spans, added=added, scale=scale, causal=causal)
-            return (*differentiable_gradients(equation, (q, k, v), g), *no_gradients)
+            inputs = (q, k, v) if sink is None else (q, k, v, sink)
+            return (*differentiable_gradients(equation, inputs, g), *([None] if sink is None else []), *no_gradients)
+        dsink = None
+        if sink is not None and ctx.needs_input_grad[3]:
+            # every weight of a row falls by its product with the weight of the null slot
+            by_row = -(g * out).sum(-1) * (sink - lse).exp()
+            dsink = by_row.sum_to_size(sink.shape)
         g, q, k, v = _unit_stride(g), _unit_stride(q), _unit_stride(k), _unit_stride(v)
         if added is None:
-            return (*flash_backward(g, q, k, v, out, lse, causal, scale), *no_gradients)
+            return (*flash_backward(g, q, k, v, out, lse, causal, scale), dsink, *no_gradients)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
         for span in spans:
             part = g[span.queries], q[span.queries], k[span.keys], v[span.keys], out[span.queries], lse[span.queries]
@@ -121,7 +134,7 @@ class Flash(torch.autograd.Function):
             dq[span.queries] = gradients[0]
             dk[span.keys] += gradients[1]
             dv[span.keys] += gradients[2]
-        return (dq, dk, dv, *no_gradients)
+        return (dq, dk, dv, dsink, *no_gradients)
 
 
 def _numbers(added: Any, span: BlockSpan) -> Tensor | None:
@@ -130,7 +143,15 @@ def _numbers(added: Any, span: BlockSpan) -> Tensor | None:
 
 
 def _equation(
-    q: Tensor, k: Tensor, v: Tensor, spans: list[BlockSpan], added: Any, scale: float, causal: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sink: Tensor | None = None,
+    *,
+    spans: list[BlockSpan],
+    added: Any,
+    scale: float,
+    causal: bool,
 ) -> Tensor:
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], 1) for t in (k, v))
     # zeros that depend on every input, even without a span
@@ -142,5 +163,10 @@ def _equation(
             numbers = torch.full(s.shape[-2:], -math.inf, dtype=s.dtype).triu(1)
         masked = torch.zeros((), dtype=torch.bool) if numbers is None else numbers == -math.inf
         s = s if numbers is None else (s + numbers).masked_fill(masked, torch.finfo(s.dtype).min)
-        out[span.queries] = torch.softmax(s, -1).masked_fill(masked, 0.0) @ v[span.keys]
+        if sink is None:
+            weights = torch.softmax(s, -1)
+        else:
+            slot = sink.to(s.dtype).expand(q.shape[:-1])[span.queries].unsqueeze(-1)
+            weights = torch.softmax(torch.cat([s, slot], -1), -1)[..., :-1]
+        out[span.queries] = weights.masked_fill(masked, 0.0) @ v[span.keys]
     return out

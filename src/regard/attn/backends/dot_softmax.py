@@ -8,10 +8,17 @@ from torch import Tensor
 from regard.attn.backends._flash_cpu import available, pad_to_same_width
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.terms.bias import TensorBias
+from regard.attn.terms.learnable import per_head
 from regard.attn.terms.mask import Causal
-from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.normalizer import Normalizer, Softmax, WithNullSlot
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
+from regard.common import checks
+
+
+def _softmax_of(normalize: Normalizer) -> Normalizer:
+    """The normalizer inside of a null slot, or itself."""
+    return normalize.normalize if type(normalize) is WithNullSlot else normalize
 
 
 def terms_reason(score: Score, normalize: Normalizer, read: Read) -> str | None:
@@ -35,17 +42,36 @@ def plain_scale(score: Score, normalize: Normalizer, read: Read, width: int) -> 
     return score.scale_of(width) / (normalize.temperature or 1.0)
 
 
-def call_reason(call: AttentionCall) -> str | None:
+def call_reason(call: AttentionCall, takes_null_slot: bool = False) -> str | None:
     """`terms_reason` of a call, or that its kernel does not form what is requested."""
-    reason = terms_reason(call.score, call.normalize, call.read)
+    normalize = _softmax_of(call.normalize) if takes_null_slot else call.normalize
+    reason = terms_reason(call.score, normalize, call.read)
     if reason is None and call.need.needs_weights:
         return "its kernel never forms the requested weights"
     return reason
 
 
+def temperature(call: AttentionCall) -> float:
+    normalize = _softmax_of(call.normalize)
+    assert isinstance(normalize, Softmax)
+    return normalize.temperature or 1.0
+
+
 def scale(call: AttentionCall) -> float:
-    assert isinstance(call.normalize, Softmax)
-    return call.score.scale_of(call.queries.shape[-1]) / (call.normalize.temperature or 1.0)
+    return call.score.scale_of(call.queries.shape[-1]) / temperature(call)
+
+
+def null_score(call: AttentionCall) -> Tensor | None:  # broadcasts to "b h q"
+    """The score of the null slot beside those of the keys; None without a null slot."""
+    if not isinstance(call.normalize, WithNullSlot):
+        return None
+    score, wide = call.normalize.score, checks.accumulate_dtype(call.queries.dtype)
+    score = score if isinstance(score, Tensor) else torch.full((1, 1), score, dtype=wide, device=call.q.device)
+    if score.numel() > 1:
+        score = per_head(score, call.queries.expand(*call.batch, *call.queries.shape[-2:]), call.normalize)
+    # without shared keys the kernels take a single leading axis, here that of heads, as samples
+    is_first_axis = len(call.batch) == 1 and call.group == 1
+    return score.to(wide).reshape((-1, 1, 1) if is_first_axis else (-1, 1)) / temperature(call)
 
 
 def needs_grad(call: AttentionCall) -> bool:
@@ -107,8 +133,7 @@ def kernel_mask(call: AttentionCall) -> Tensor:  # "b h q k", any of the first t
     bias = call.bias(call.q, *call.positions(), call.total)
     if bias.dtype != call.queries.dtype and not (available(bias) and bias.dtype == torch.float32):
         bias = bias.to(call.queries.dtype)  # only the kernel for CPUs adds a float32 bias to scores of half types
-    if isinstance(call.normalize, Softmax) and call.normalize.temperature not in (None, 1.0):
-        bias = bias / call.normalize.temperature
+    bias = bias if temperature(call) == 1.0 else bias / temperature(call)
     bias = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
     return as_four_axes(bias, call, _heads(bias))
 

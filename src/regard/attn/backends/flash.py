@@ -25,7 +25,7 @@ _LARGE_BIAS = 1 << 24
 def unsupported_reason(call: AttentionCall) -> str | None:
     if not available(call.q):
         return "it is torch's kernel for CPUs"
-    reason = dot_softmax.call_reason(call) or loop_reason(call)
+    reason = dot_softmax.call_reason(call, takes_null_slot=True) or loop_reason(call)
     if reason is not None:
         return reason
     if call.dropout:
@@ -60,7 +60,8 @@ def run(call: AttentionCall) -> Attended:
     block_spans = spans(call, _ROWS)
     numbers = _SpanNumbers(_without_inputs(call))
     template, tensors = take_tensors(numbers)
-    out, lse = Flash.apply(q, k, v, block_spans, template, dot_softmax.scale(call), False, *tensors)
+    sink = dot_softmax.null_score(call)
+    out, lse = Flash.apply(q, k, v, sink, block_spans, template, dot_softmax.scale(call), False, *tensors)
     if call.need.lse:
         for span in block_spans:
             added = numbers(span)

@@ -17,7 +17,7 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import finite
 from regard.attn.observer import current_observer
 from regard.attn.terms.mask import Mask
-from regard.attn.terms.normalizer import Normalizer
+from regard.attn.terms.normalizer import Normalizer, WithNullSlot
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
 from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorch_transform, is_autocasting
@@ -76,13 +76,16 @@ def plain_attention(
         return None
     if not needs_grad:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    return Flash.apply(q, k, v, [whole_span(q, k)], None, scale, mask is not None)[0]
+    return Flash.apply(q, k, v, None, [whole_span(q, k)], None, scale, mask is not None)[0]
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
-    reason = dot_softmax.call_reason(call)
+    reason = dot_softmax.call_reason(call, takes_null_slot=True)
     if reason is not None:
         return reason
+    has_null_slot = isinstance(call.normalize, WithNullSlot)
+    if has_null_slot and not (_has_no_dropout(call) and available(call.q)):
+        return "it adds a null slot only on a CPU, without dropout, not compiled"
     if dot_softmax.bias_needs_grad(call):
         return "the bias needs a gradient, which its fast kernel does not compute"
     if call.need.lse and (call.mask is not None or call.bias is not None):
@@ -116,6 +119,8 @@ def describe(call: AttentionCall) -> str:
         description += f", widths made equal ({call.queries.shape[-1]} and {call.v.shape[-1]})"
     if call.mask is not None and not dot_softmax.is_corner_causal(call):
         description += ", with the mask as a dense tensor"
+    if isinstance(call.normalize, WithNullSlot):
+        description += ", and the null slot by its log-sum-exp"
     return description
 
 
@@ -124,12 +129,13 @@ def run(call: AttentionCall) -> Attended:
     causal, scale = dot_softmax.is_corner_causal(call), dot_softmax.scale(call)
     has_mask = not causal and (call.mask is not None or call.bias is not None)
     mask = dot_softmax.kernel_mask(call) if has_mask else None
-    if _has_no_dropout(call) and available(q) and (call.need.lse or dot_softmax.needs_grad(call)):
+    sink = dot_softmax.null_score(call)
+    needs_lse = sink is not None or call.need.lse or dot_softmax.needs_grad(call)
+    if needs_lse and _has_no_dropout(call) and available(q):
         numbers = None if mask is None else float_mask(mask, q, k)
         template, tensors = take_tensors(numbers)
-        return dot_softmax.to_attended(
-            call, *Flash.apply(q, k, v, [whole_span(q, k)], template, scale, causal, *tensors)
-        )
+        spans = [whole_span(q, k)]
+        return dot_softmax.to_attended(call, *Flash.apply(q, k, v, sink, spans, template, scale, causal, *tensors))
     has_shared_heads = q.shape[1] != k.shape[1]
     with autocast_disabled(q.device):  # the call has the dtype of autocast already, where its terms allow it
         out = F.scaled_dot_product_attention(
