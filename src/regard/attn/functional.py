@@ -10,6 +10,7 @@ from regard.attn import backends, foreign_arguments, observer
 from regard.attn.backends import fused
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms, split_score_mask
 from regard.attn.call_builder import build_call
+from regard.attn.call_plan import prepare_call
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.bias import Bias
@@ -98,17 +99,15 @@ def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) ->
             return Attended(out)
     attention_observer = observer.current_observer()
     if attention_observer is None:
-        call, nonfinite_rows = build_call(inputs, terms)
+        call, chosen, nonfinite_rows = prepare_call(inputs, terms, backend)
+        if need is not NOTHING:
+            _check_need(call)
+        result = chosen.run(call)
     else:
         with attention_observer.muted():
             call, nonfinite_rows = build_call(inputs, terms)
-    if need is not NOTHING:
         _check_need(call)
-    result = (
-        backends.choose(call, backend).run(call)
-        if attention_observer is None
-        else _observed_run(call, backend, attention_observer)
-    )
+        result = _observed_run(call, backend, attention_observer)
     if nonfinite_rows is not None:
         result = set_rows_nan(result, nonfinite_rows)
     # an observer that replaces weights has their map

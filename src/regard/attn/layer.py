@@ -75,10 +75,15 @@ class Attention(AttentionModule):
 
     def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
-        bias, mask = split_score_mask(inputs.mask, self.bias, inputs.q, inputs.k, inputs.v)
+        q, k, v, mask, positions, need = inputs
+        bias: Bias | Tensor | None = self.bias
+        if mask is not None:
+            bias, mask = split_score_mask(mask, bias, q, k, v)
+        if self.mask is not None:
+            mask = self.combine_masks(mask)
         read = self.read if self.training else self.read.in_eval()
         terms = Terms(self.score, bias, self.normalize, read, self.dropout if self.training else 0.0)
-        return inputs._replace(mask=self.combine_masks(mask)), terms
+        return AttentionInputs(q, k, v, mask, positions, need), terms
 
     def combine_masks(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The mask of the layer and the mask of this call, combined."""

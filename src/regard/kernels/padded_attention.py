@@ -26,7 +26,7 @@ def padded_attention(
     Causal queries, the last of the keys, attend to no later key. A query without a key gets zeros.
     """
     if spans is None:
-        spans = _whole_spans(q.shape[0], k.shape[-2])
+        spans = span_table(((0, k.shape[-2]),) * q.shape[0])
     needs_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if needs_grad:
         out, lse = _PaddedFunction.apply(q, k, v, spans, scale, causal)
@@ -35,10 +35,16 @@ def padded_attention(
 
 
 @functools.lru_cache(maxsize=64)
-def _whole_spans(samples: int, keys: int) -> Tensor:  # long "b 2"
-    # kept for later calls, of which some need a gradient
+def span_table(spans: tuple[tuple[int, int], ...]) -> Tensor:  # long "b 2"
+    """The first key of each sample and the key behind its last one, kept for later calls, which may need a gradient."""
     with torch.inference_mode(False):
-        return torch.tensor([[0, keys]], device="cpu").expand(samples, 2).contiguous()
+        return torch.tensor(spans, device="cpu")
+
+
+@functools.lru_cache(maxsize=256)
+def _stride_table(*strides: int) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(strides, device="cpu")
 
 
 def _unit_stride(t: Tensor) -> Tensor:
@@ -66,7 +72,7 @@ def _call(
 ) -> None:
     (b, h, n, d), (_, g, m, _) = q.shape, k.shape
     tensors = (q, k, v) if grad is None else (q, k, v, grad)
-    strides = torch.tensor([s for t in tensors for s in t.stride()[:3]], device="cpu")
+    strides = _stride_table(*(s for t in tensors for s in t.stride()[:3]))
     call_kernel(KERNEL, q, b, h, g, n, m, d, scale, causal, strides, spans, q, k, v, out, lse, grad, *grads)
 
 

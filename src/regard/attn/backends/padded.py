@@ -4,7 +4,6 @@ softmax(scale · q kᵀ) v of dot products in float32 or float64 on a CPU. torch
 computes what it hides; this one never reads a padded key, and stops at the query.
 """
 
-import torch
 from torch import Tensor
 
 from regard.attn.backends import dot_softmax
@@ -12,7 +11,7 @@ from regard.attn.call import Attended, AttentionCall
 from regard.attn.terms.mask import And, Causal, Lengths, Mask, Not
 from regard.kernels import native_library
 from regard.kernels.dispatch import choose_route, has_values
-from regard.kernels.padded_attention import KERNEL, MOST_KEYS, padded_attention
+from regard.kernels.padded_attention import KERNEL, MOST_KEYS, padded_attention, span_table
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
@@ -88,11 +87,10 @@ def key_spans(mask: Mask | None, samples: int, keys: int) -> Tensor | None:  # l
     starts = [lengths for part in _parts(mask) if (lengths := _starts(part)) is not None]
     if not ends and not starts:
         return None
-    spans = torch.empty(samples, 2, dtype=torch.long, device="cpu")
-    spans[:, 0], spans[:, 1] = 0, keys
-    for first in starts:
-        spans[:, 0] = torch.maximum(spans[:, 0], first.long()).clamp_max(keys)
-    for end in ends:
-        spans[:, 1] = torch.minimum(spans[:, 1], end.long())
-    spans[:, 1] = torch.maximum(spans[:, 1], spans[:, 0])
-    return spans
+    first, end = [0] * samples, [keys] * samples
+    for lengths in starts:
+        first = [max(a, b) for a, b in zip(first, lengths.expand(samples).tolist(), strict=True)]
+    for lengths in ends:
+        end = [min(a, b) for a, b in zip(end, lengths.expand(samples).tolist(), strict=True)]
+    first = [min(a, keys) for a in first]
+    return span_table(tuple((a, max(a, b)) for a, b in zip(first, end, strict=True)))

@@ -62,8 +62,8 @@ class ALiBi(Bias):
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.heads(q, len(self.slopes), self)
         # half types cannot distinguish far positions
-        slopes = self.slopes.to(checks.accumulate_dtype(q.dtype))
-        return -slopes[:, None, None] * _offsets(i, j, q).abs()
+        slopes = self.slopes.to(checks.accumulate_dtype(q.dtype)).neg().view(-1, 1, 1)
+        return slopes * _offsets(i, j, q).abs()
 
     def extra_repr(self) -> str:
         return f"heads={len(self.slopes)}"

@@ -1,0 +1,124 @@
+"""Plans: what types and shapes decide about a call, its checks and its backend, is decided once and kept."""
+
+from collections.abc import Hashable
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attn.backends import choose
+from regard.attn.call import NOTHING, AttentionCall, AttentionInputs, Terms
+from regard.attn.call_builder import build_call
+from regard.attn.kv_cache import KVCache
+from regard.attn.nonfinite import hide_nonfinite
+from regard.attn.terms.bias import ALiBi
+from regard.attn.terms.mask import And, BooleanMask, Causal, Lengths, Mask, Window, as_mask
+from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
+from regard.attn.terms.read import WeightedSum
+from regard.attn.terms.score import Dot
+from regard.kernels.dispatch import choose_route, is_autocasting
+
+# terms that decide nothing but by their class, unless they have parameters
+_DECIDED_BY_CLASS = frozenset({Dot, ALiBi, Softmax, Sparsemax, Entmax, Sigmoid, WeightedSum, type(None)})
+_MOST_PLANS = 512
+
+
+class CallPlan(NamedTuple):
+    """What holds for every call of one signature."""
+
+    backend: ModuleType
+    batch: tuple[int, ...]
+    group: int
+    has_mask: bool  # False too if its mask hides nothing
+
+
+_PLANS: dict[Hashable, CallPlan] = {}
+
+
+class PreparedCall(NamedTuple):
+    """A checked call, the backend that runs it, and the rows that see a NaN or inf (None: no row)."""
+
+    call: AttentionCall
+    backend: ModuleType
+    nonfinite_rows: Tensor | None
+
+
+def prepare_call(inputs: AttentionInputs, terms: Terms, backend: str | None) -> PreparedCall:
+    """The call with its backend: by the plan of its signature, or checked and chosen anew."""
+    signature = _signature(inputs, terms, backend)
+    plan = None if signature is None else _PLANS.get(signature)
+    if plan is not None:
+        return _follow(plan, inputs, terms)
+    call, nonfinite_rows = build_call(inputs, terms)
+    chosen = choose(call, backend)
+    if signature is not None and call.q.shape[-2] <= call.keys.shape[-2]:  # more queries than keys may be warned of
+        if len(_PLANS) >= _MOST_PLANS:
+            _PLANS.clear()
+        _PLANS[signature] = CallPlan(chosen, call.batch, call.group, call.mask is not None)
+    return PreparedCall(call, chosen, nonfinite_rows)
+
+
+def _signature(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Hashable | None:
+    """Types, shapes and modes of a call in eager mode; None if anything else may decide."""
+    q, mask = inputs.q, inputs.mask
+    if inputs.positions is not None or inputs.need is not NOTHING or terms.dropout:
+        return None
+    cache = inputs.k if isinstance(inputs.k, KVCache) else None
+    if cache is not None and (inputs.v is not None or cache.positions is not None):
+        return None
+    k, v = _keys_and_values(inputs)
+    for term in terms[:4]:
+        if type(term) not in _DECIDED_BY_CLASS or getattr(term, "_parameters", None):
+            return None
+    if type(q) is not Tensor or choose_route(k, v) != "direct" or is_autocasting(q):
+        return None
+    mask_signature: Hashable = None
+    if mask is not None:
+        mask_signature = _mask_signature(mask)
+        if mask_signature is None:
+            return None
+    grads = torch.is_grad_enabled() and (q.requires_grad, k.requires_grad, v.requires_grad)
+    tensors = (q.shape, q.dtype, q.device, k.shape, k.dtype, k.device, v.shape, v.dtype, v.device)
+    return tensors, grads, cache is None, mask_signature, *map(type, terms[:4]), backend
+
+
+def _keys_and_values(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
+    if isinstance(inputs.k, KVCache):
+        return inputs.k.keys, inputs.k.values
+    return inputs.k, inputs.k if inputs.v is None else inputs.v
+
+
+def _mask_signature(mask: Mask | Tensor) -> Hashable | None:
+    """What a mask decides beside its values; None if that is not known."""
+    match mask:
+        case Window() if type(mask) in (Window, Causal):
+            return mask.left, mask.right, type(mask)
+        case Lengths():
+            return mask.lengths.shape, mask.lengths.dtype, mask.lengths.device, mask.longest
+        case BooleanMask():
+            return mask.allowed.shape, mask.allowed.device, BooleanMask
+        case Tensor() if mask.dtype == torch.bool:
+            return mask.shape, mask.device, BooleanMask
+        case And():
+            parts = tuple(map(_mask_signature, mask.masks))
+            return None if None in parts else parts
+    return None
+
+
+def _follow(plan: CallPlan, inputs: AttentionInputs, terms: Terms) -> PreparedCall:
+    """The call of a signature that was checked before. Only numbers are read: a NaN behind the mask is hidden."""
+    q, (k, v) = inputs.q, _keys_and_values(inputs)
+    score, bias, normalize, read, dropout = terms
+    fitted, nonfinite_rows = None, None
+    if plan.has_mask and inputs.mask is not None:
+        fitted = as_mask(inputs.mask).fit(plan.batch, q.shape[-2], k.shape[-2], q.device)
+        is_finite = isinstance(inputs.k, KVCache) and inputs.k.finite
+        q, k, v, nonfinite_rows = hide_nonfinite(q, k, v, fitted, None, plan.batch, is_finite)
+    if bias is not None:
+        assert isinstance(bias, ALiBi)
+        q = q.expand(*plan.batch, *q.shape[-2:])
+    call = AttentionCall(
+        q, q, k, v, score, bias, fitted, normalize, read, dropout, NOTHING, plan.batch, plan.group, v.shape[-2], None
+    )
+    return PreparedCall(call, plan.backend, nonfinite_rows)

@@ -1,0 +1,51 @@
+"""The second call of a signature follows the plan of the first: the same numbers, the same errors, no checks again."""
+
+from unittest import mock
+
+import pytest
+import torch
+from tests.for_each import for_each
+
+import regard
+from regard.attn import call_plan
+
+CALLS = {
+    "lengths": lambda: {"mask": regard.Lengths([7, 4])},
+    "boolean": lambda: {"mask": torch.rand(2, 1, 5, 7) < 0.6},
+    "both": lambda: {"mask": regard.Window(3, 0) & regard.Lengths(torch.tensor([7, 4]))},
+    "sparsemax": lambda: {"normalize": regard.Sparsemax(), "mask": regard.Causal()},
+    "alibi": lambda: {"bias": regard.ALiBi(4)},
+    "shared heads": lambda: {"normalize": regard.Entmax(1.5)},
+    "forced": lambda: {"backend": "eager", "mask": regard.Lengths([7, 4])},
+}
+
+
+@for_each("name", CALLS)
+@for_each("grad", [True, False])
+def test_a_planned_call_is_the_same_call(name: str, grad: bool) -> None:
+    torch.manual_seed(0)
+    terms, heads = CALLS[name](), 2 if name == "shared heads" else 4
+    first, second = ([torch.randn(2, h, n, 3) for h, n in ((4, 5), (heads, 7), (heads, 7))] for _ in range(2))
+    second[1][0, 0, -1] = torch.nan  # which some masks hide
+    for t in (*first, *second):
+        t.requires_grad_(grad)
+    with mock.patch.dict(call_plan._PLANS, clear=True):
+        want = regard.attention(*second, **terms)
+        call_plan._PLANS.clear()
+        regard.attention(*first, **terms)
+        with mock.patch.object(call_plan, "build_call", None):
+            torch.testing.assert_close(regard.attention(*second, **terms), want, equal_nan=True)
+
+
+def test_what_is_no_part_of_the_plan_is_read_at_every_call() -> None:
+    q, softmax, mask = torch.randn(2, 4, 5, 3), regard.Softmax(), regard.Lengths(torch.tensor([5, 3]))
+    warm = regard.attention(q, q, normalize=softmax, mask=mask)
+    softmax.temperature = 0.1
+    cold = regard.attention(q, q, normalize=softmax, mask=mask)
+    torch.testing.assert_close(cold, regard.attention(q, q, normalize=regard.Softmax(0.1), mask=mask, backend="eager"))
+    assert not torch.allclose(cold, warm)
+    mask.lengths.fill_(1)
+    torch.testing.assert_close(regard.attention(q, q, mask=mask), q[:, :, :1].expand(-1, -1, 5, -1))
+    for bad in (q[..., :2], q.double(), q[:1, :3]):
+        with pytest.raises((ValueError, TypeError)):
+            regard.attention(q, bad, normalize=softmax, mask=mask)
