@@ -136,7 +136,7 @@ def decode(effort: Effort) -> Iterator[Row]:
         past, outs = start, []
         for n in range(512, 528):
             step = x[:, n : n + 1]
-            past = ours.project_kv(step, past)
+            past = ours.project_kv(step, past=past)
             outs.append(ours(step, past))
         return torch.cat(outs, dim=1)
 

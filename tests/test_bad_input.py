@@ -75,9 +75,9 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "got a nested one; pad it with torch.nested.to_padded_tensor(q, 0.0) … Lengths": call(nested(4), K),
         "q must be a padded tensor, got a nested one": lambda: MultiHead(8, 4)(nested(8)),
         "q must be a tensor, got list": lambda: MultiHead(8, 4)([[1.0]]),
-        "past must be a KVCache, got Tensor; pass values by name, project_kv(k, v=v)": lambda: MultiHead(
+        "v must be a tensor, got a KVCache; pass a cache by name, project_kv(k, past=cache)": lambda: MultiHead(
             8, 4
-        ).project_kv(t(2, 3, 8), t(2, 3, 8)),
+        ).project_kv(t(2, 3, 8), regard.KVCache(K, V)),
         "the cache holds values of torch.bfloat16, but q is torch.float32 … under autocast": lambda: regard.attention(
             Q, regard.KVCache(K.bfloat16(), V.bfloat16())
         ),
@@ -151,6 +151,10 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "one device … cpu, meta … .to('cpu')": call(Q, FAR),
         "(2, 5, 4) … (2, 4, 6); axis -2": call(Q, K, t(2, 4, 6)),
         "(2, 3, 4) … (3, 5, 4) … multiple of the heads": call(Q, t(3, 5, 4)),
+        "(6, 3, 4) … (2, 5, 4) … behind an axis of samples": call(t(6, 3, 4), t(2, 5, 4)),
+        "(2, 3, 5) has some of the leading axes … (2, 2, 3, 5) … write mask[:, None] if": call(
+            t(2, 2, 3, 4), t(2, 2, 5, 4), mask=t(2, 3, 5).bool()
+        ),
         "(2, 7, 3, 4) … multiple": call(t(2, 7, 3, 4), t(2, 3, 5, 4)),
         "dropout must be between 0 and 1 … 1.5 … dropout=0.1": call(dropout=1.5),
         "between 0 and 1 for Attention, got 2.0": lambda: Attention(dropout=2.0),

@@ -117,7 +117,8 @@ def documents(draw: random.Random, lead: Lead, q: int, k: int) -> tuple[regard.M
 
 
 def boolean(draw: random.Random, lead: Lead, q: int, k: int) -> tuple[regard.Mask, Rule]:
-    shape = (*some_lead(draw, lead), draw.choice((q, 1)), draw.choice((k, k, 1)))
+    some = tuple(draw.choice((n, n, 1)) for n in lead) if draw.random() < 0.7 else ()
+    shape = (*some, draw.choice((q, 1)), draw.choice((k, k, 1)))
     allowed = integers(draw, shape, 0, 2) > 0
     return regard.BooleanMask(allowed), lambda index, row, column, i, j: entry(allowed, index, row, column)
 

@@ -286,13 +286,12 @@ def test_a_bias_tensor_that_hides_is_a_mask(backend: str) -> None:
     close(got, regard.attention(q, k, v, mask=allowed, backend="eager"), "bias of -inf")
 
 
-@pytest.mark.parametrize("axes", [(), (SIZES.b,), (SIZES.b, SIZES.h)], ids=["pairs", "samples", "heads"])
+@pytest.mark.parametrize("axes", [(), (SIZES.b, 1), (SIZES.b, SIZES.h)], ids=["pairs", "samples", "heads"])
 def test_a_mask_of_numbers_is_that_of_layers_and_of_torch(axes: tuple[int, ...]) -> None:
     q, k, v = (t.detach() for t in tensors())
     numbers = torch.randn(*axes, SIZES.q, SIZES.k, dtype=torch.float64)
     numbers[..., 0, 1] = -torch.inf
-    added = numbers[:, None] if len(axes) == 1 else numbers
-    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=added)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=numbers)
     for attention in (regard.attention, regard.Attention()):
         close(attention(q, k, v, mask=numbers), expected, "mask of numbers")
     assert "runs: " in regard.explain(q, k, v, mask=numbers)
@@ -306,15 +305,22 @@ def test_bare_calls_on_grouped_odd_and_empty_shapes_equal_the_equation() -> None
             close(got, regard.attention(q, k, v, backend="eager"), f"{q.shape} {k.shape}", rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("lead", [(), (3,)], ids=["q without a batch", "q with heads"])
-def test_a_mask_of_numbers_has_the_axes_of_the_same_boolean_mask(lead: tuple[int, ...]) -> None:
-    q, k = torch.randn(*lead, 4, 8), torch.randn(3, 3, 5, 8)
+def test_a_mask_with_some_of_the_leading_axes_is_refused() -> None:
+    """It could be one per sample or per head. A multi-head layer, whose input has no heads, takes one per sample."""
+    q, k = torch.randn(3, 3, 4, 8), torch.randn(3, 3, 5, 8)
     allowed = torch.rand(3, 4, 5) < 0.6
     allowed[..., 0] = True
     numbers = torch.zeros(3, 4, 5).masked_fill(~allowed, -torch.inf)
-    layer = regard.Attention()
-    for way in (regard.attention, layer):
-        torch.testing.assert_close(way(q, k, mask=numbers), way(q, k, mask=allowed))
+    for way in (regard.attention, regard.Attention()):
+        for mask in (allowed, regard.Window(2, 2) & allowed, numbers):
+            with pytest.raises(ValueError, match=r"first or the last of them; write mask\[:, None\] if its first axis"):
+                way(q, k, mask=mask)
+        close(way(q, k, mask=allowed[:, None]), way(q, k, mask=numbers[:, None]), "samples", 1e-5, 1e-6)
+        close(way(q, k, mask=allowed[None]), regard.attention(q, k, bias=numbers), "heads", 1e-5, 1e-6)
+    layer, x, source = regard.MultiHead(8, 3, head_dim=2), torch.randn(3, 4, 8), torch.randn(3, 5, 8)
+    expected = layer(x, source, mask=allowed[:, None])
+    for mask in (allowed, numbers, regard.Window(9, 9) & allowed):
+        close(layer(x, source, mask=mask), expected, "samples of a layer", 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize(

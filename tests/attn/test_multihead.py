@@ -94,7 +94,7 @@ def test_one_step_at_a_time_equals_all_at_once(kv_heads: int, bias: str, rotate:
             past, outs, start = None, [], 0
             for n in (3, 1, 1, 2):
                 here = x[:, start : start + n]
-                past = layer.project_kv(here, past)
+                past = layer.project_kv(here, past=past)
                 outs.append(layer(here, past, mask=mask))
                 start += n
             close(torch.cat(outs, 1), whole)
@@ -113,7 +113,7 @@ def test_positions_turn_and_mask() -> None:
     rows = torch.stack([places, places + 50])
     torch.testing.assert_close(layer(x, positions=(rows, rows)), whole, atol=1e-4, rtol=0)
     past = layer.project_kv(x[:, :4], positions=places[:4])
-    past = layer.project_kv(x[:, 4:], past, positions=places[4:])
+    past = layer.project_kv(x[:, 4:], past=past, positions=places[4:])
     close(layer(x[:, 4:], past), whole[:, 4:])
 
 
@@ -170,7 +170,7 @@ def test_each_head_its_own_attention() -> None:
         close(got.map[h].dense(), want.weights)
     assert layer.explain(x).count(" runs: ") == HEADS
     past = layer.project_kv(x[:, :3])
-    past = layer.project_kv(x[:, 3:], past)
+    past = layer.project_kv(x[:, 3:], past=past)
     close(layer(x[:, 3:], past, mask=lengths), got.out[:, 3:])
 
 
@@ -222,7 +222,7 @@ def test_a_beam_is_reordered() -> None:
     x = torch.randn(2, 4, DIM)
     past = layer.project_kv(x[:, :3])
     index = torch.tensor([1, 0, 1])
-    past = layer.project_kv(x[index, 3:], past.reorder(index))
+    past = layer.project_kv(x[index, 3:], past=past.reorder(index))
     close(layer(x[index, 3:], past), layer(x, mask=regard.Causal())[index, 3:])
 
 
@@ -340,7 +340,7 @@ def test_a_mask_of_numbers_is_added_to_the_scores(attention, axes: tuple[int, ..
 def test_remembered_places_go_on_where_they_ended() -> None:
     layer = MultiHead(DIM, HEADS, attention=Attention(regard.scores.Location(DIM // HEADS, 2 * T))).double()
     x = torch.randn(2, T, DIM, dtype=torch.float64)
-    past = layer.project_kv(x[:, 3:], layer.project_kv(x[:, :3]))
+    past = layer.project_kv(x[:, 3:], past=layer.project_kv(x[:, :3]))
     close(layer(x, past), layer(x))
 
 

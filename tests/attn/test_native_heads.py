@@ -185,7 +185,7 @@ def test_masks_positions_and_rotations_are_not_lost(native: list[bool]) -> None:
         _, past = heads.step(x[:, :1])
         positions = torch.tensor([4]), torch.tensor([5, 4])
         hidden, _ = heads.step(x[:, 1:2], past, mask=regard.Causal(), positions=positions)
-        cache = heads.project_kv(x[:, 1:2], past)
+        cache = heads.project_kv(x[:, 1:2], past=past)
         torch.testing.assert_close(hidden, heads(x[:, 1:2], cache, mask=regard.Causal(), positions=positions))
     assert not any(native[7:21])
 

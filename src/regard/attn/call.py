@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import Bias, TensorBias, is_score_mask
-from regard.attn.terms.mask import Mask, Rows
+from regard.attn.terms.mask import Mask, Rows, check_leading_axes
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
@@ -101,10 +101,7 @@ class Terms(NamedTuple):
 def split_score_mask(
     mask: Mask | Tensor | None, bias: Bias | Tensor | None, *inputs: Tensor | KVCache | None
 ) -> tuple[Bias | Tensor | None, Mask | Tensor | None]:
-    """The bias and the mask of a call with these q, k and v; a mask of numbers is the bias.
-
-    The leading axes of a mask are the first axes of the batch, which only k or v may have.
-    """
+    """The bias and the mask of a call with these q, k and v; a mask of numbers is the bias."""
     if not is_score_mask(mask):
         return bias, mask
     if bias is not None:
@@ -114,8 +111,9 @@ def split_score_mask(
             "pass booleans, True = may attend, or leave the bias out"
         )
     _warn_of_zeros_and_ones(mask)
-    tensors = [t.values if isinstance(t, KVCache) else t for t in inputs if t is not None]
-    return insert_head_axes(mask, max(t.ndim for t in tensors)), None
+    shapes = [(t.values if isinstance(t, KVCache) else t).shape for t in inputs if t is not None]
+    check_leading_axes(mask, (*max(shapes, key=len)[:-2], *mask.shape[-2:]))
+    return mask, None
 
 
 def _warn_of_zeros_and_ones(mask: Tensor) -> None:

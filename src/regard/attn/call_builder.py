@@ -42,7 +42,7 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
     if not is_autocasting(q):
         checks.same_dtype_and_device(score, q)
     count = v.shape[-2]
-    batch, group = batch_of(q, k, v)
+    batch, group = batch_of(q, k, v, is_cached)
     if positions is not None:
         check_positions(positions, batch, q.shape[-2], count, q.device)
     nonfinite_rows = None
@@ -144,14 +144,18 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, is_cached: bool) -> None:
         )
 
 
-def batch_of(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], int]:
-    """The leading axes of the scores, and the number of query heads per key head."""
+def batch_of(q: Tensor, k: Tensor, v: Tensor, is_cached: bool = False) -> tuple[tuple[int, ...], int]:
+    """The leading axes of the scores, and the number of query heads per key head.
+
+    Tensors with one leading axis share no heads, because it may count samples; those of a cache come from a layer.
+    """
     lead_q, lead_k, lead_v = tuple(q.shape[:-2]), tuple(k.shape[:-2]), tuple(v.shape[:-2])
     if lead_q == lead_k == lead_v:
         return lead_q, 1
     heads, kv_heads = lead_q[-1:], lead_k[-1:]
     group = 1
-    if heads and kv_heads == lead_v[-1:] and 1 < sum(kv_heads) < heads[0] and heads[0] % kv_heads[0] == 0:
+    has_heads = len(lead_q) > 1 or is_cached
+    if has_heads and heads and kv_heads == lead_v[-1:] and 1 < sum(kv_heads) < heads[0] and heads[0] % kv_heads[0] == 0:
         group = heads[0] // kv_heads[0]
         lead_k, lead_v = lead_k[:-1] + heads, lead_v[:-1] + heads
     try:
@@ -159,7 +163,7 @@ def batch_of(q: Tensor, k: Tensor, v: Tensor) -> tuple[tuple[int, ...], int]:
     except RuntimeError:
         raise ValueError(
             f"the leading axes of q {checks.shape(q)}, k {checks.shape(k)} and v {checks.shape(v)} do not agree; "
-            "make them equal or 1, or let the heads of q be a multiple of the heads of k and v"
+            "make them equal or 1, or let the heads of q, behind an axis of samples, be a multiple of the heads of k, v"
         ) from None
 
 

@@ -33,8 +33,8 @@ class MultiHead(AttentionModule):
         heads(x)                      self-attention
         heads(x, source)              cross-attention
         heads(q, k, v)                queries, keys and values from three tensors
-        past = heads.project_kv(x)    keys and values as a value; heads(y, past); past = heads.project_kv(z, past)
-        out, past = heads.step(x, past)   a decoding step: both in one call
+        out, past = heads.step(x, past)   a decoding step; `past` is a value, None at first
+        heads(y, heads.project_kv(source))   attention to keys and values that were projected once
     """
 
     def __init__(
@@ -128,17 +128,15 @@ class MultiHead(AttentionModule):
         return x.unflatten(-1, (-1, width)).transpose(-2, -3)
 
     def project_kv(
-        self, k: Tensor, past: KVCache | None = None, *, v: Tensor | None = None, positions: Tensor | None = None
-    ) -> KVCache:  # "*b k e"
+        self, k: Tensor, v: Tensor | None = None, *, past: KVCache | None = None, positions: Tensor | None = None
+    ) -> KVCache:  # "*b k e", "*b k v"
         """The heads' keys and values of k, appended to `past`: the input of a decoding step or a cross-attention."""
+        if isinstance(v, KVCache):
+            raise TypeError("v must be a tensor, got a KVCache; pass a cache by name, project_kv(k, past=cache)")
         for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
             if t is not None:
                 checks.floating(name, t)
             checks.width(name, t, linear.in_features, self)
-        if past is not None and not isinstance(past, KVCache):
-            raise TypeError(
-                f"past must be a KVCache, got {type(past).__name__}; pass values by name, project_kv(k, v=v)"
-            )
         start = 0 if past is None else past.values.shape[-2]
         keys = self._split(self.key(k), self.head_dim)
         values = self._split(self.value(k if v is None else v), self.head_value_dim)
@@ -161,8 +159,8 @@ class MultiHead(AttentionModule):
     ) -> tuple[Tensor, KVCache]:  # "*b n d" -> "*b n d"
         """Self-attention of x to `past` and itself, and `past` with the keys and values of x appended.
 
-        The same as `past = heads.project_kv(x, past)` and `heads(x, past)`, in one call. Without gradients, a single
-        token per sequence on a CPU is computed by one native kernel. `positions` are those of x and of all keys.
+        The same as `past = heads.project_kv(x, past=past)` and `heads(x, past)`. Without gradients, a single token per
+        sequence on a CPU is computed by one native kernel. `positions` are those of x and of all keys.
         """
         stepped = native_heads.step(self, x, past, mask, positions) if type(self) is MultiHead else None
         if stepped is not None:
@@ -174,7 +172,7 @@ class MultiHead(AttentionModule):
         self._check(x, x, None)
         # a cache stores positions for rotary alone: all other terms get theirs at every call
         rotated = positions[0] if positions is not None and self.rotate is not None else None
-        return self.project_kv(x, past, positions=rotated)
+        return self.project_kv(x, past=past, positions=rotated)
 
     def explain_step(
         self,
@@ -202,6 +200,7 @@ class MultiHead(AttentionModule):
     def _attend_heads(self, inputs: AttentionInputs) -> Attended:
         q, k, v, mask, positions, need = inputs
         self._check(q, k, v)
+        mask = _over_heads(mask, q)
         q, k, v, nan_rows = self._zero_nonfinite(q, k, v, mask, positions)
         queries, memory = self._project(q, k, v, positions)
         if isinstance(self.attention, Attention):
@@ -222,6 +221,7 @@ class MultiHead(AttentionModule):
     def _explain_heads(self, inputs: AttentionInputs, path: LayerPath) -> str:
         q, k, v, mask, positions, need = inputs
         self._check(q, k, v)
+        mask = _over_heads(mask, q)
         queries, memory = self._project(q, k, v, positions)
         if isinstance(self.attention, Attention):
             return self.attention.explain_inputs(AttentionInputs(queries, memory, None, mask, positions, need), path)
@@ -355,6 +355,13 @@ class MultiHead(AttentionModule):
     def __repr__(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
         return f"MultiHead({self.query.in_features}, {self.heads}{shared}, attention={self.attention!r})"
+
+
+def _over_heads(mask: Mask | Tensor | None, x: Tensor) -> Mask | Tensor | None:
+    """The mask of a call with x "*b q d" for all heads: a tensor "*b q k" gets their axis."""
+    if isinstance(mask, Mask):
+        return mask.over_heads(x.ndim + 1)
+    return mask.unsqueeze(-3) if isinstance(mask, Tensor) and 2 < mask.ndim == x.ndim else mask
 
 
 def _head(t: Tensor, n: int) -> Tensor:  # "*b h n d" -> "*b 1 n d"

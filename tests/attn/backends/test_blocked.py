@@ -48,7 +48,7 @@ def test_a_hole_in_the_middle_of_a_row(kind: str) -> None:
     same(
         KINDS[kind],
         Sizes(b=2, h=2, q=6, k=6),
-        BooleanMask(torch.tensor([[[1, 0, 1, 1, 1, 1]], [[1, 1, 1, 1, 0, 1]]]).bool()),
+        BooleanMask(torch.tensor([[1, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1]]).bool()[:, None, None]),
     )
 
 
@@ -73,7 +73,7 @@ MANY = {
     "prefixes": lambda: Prefix(torch.tensor([300, 0])) & Lengths(torch.tensor([700, 333])),
     "either": lambda: Window(3, 3) | Lengths(torch.tensor([20, 0])),
     "not": lambda: ~Window(200, 200) & Causal(),
-    "given": lambda: BooleanMask(torch.rand(2, 1, T, generator=torch.Generator().manual_seed(0)) < 0.5) & Causal(),
+    "given": lambda: BooleanMask(torch.rand(2, 1, 1, T, generator=torch.Generator().manual_seed(0)) < 0.5) & Causal(),
 }
 
 

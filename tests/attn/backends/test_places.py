@@ -15,7 +15,7 @@ S = Sizes(b=2, h=3, q=5, k=7, d=4, v=3)
 # the first sample has two places of padding on the left, the second leaves places out
 J = torch.tensor([[-2, -1, 0, 1, 2, 3, 4], [0, 1, 2, 4, 5, 8, 9]])
 I = J[:, -S.q :]
-REAL = regard.BooleanMask((J >= 0).unsqueeze(-2))
+REAL = regard.BooleanMask((J >= 0)[:, None, None])
 
 MASKS = {
     "none": lambda: None,
@@ -98,7 +98,7 @@ def test_padding_on_the_left_changes_nothing(backend: str) -> None:
         for n, m in enumerate(lengths.tolist())
     ]
     k[0, :, :2], v[0, :, :2] = torch.nan, torch.inf
-    mask = regard.Causal() & (places >= 0).unsqueeze(-2)
+    mask = regard.Causal() & (places >= 0)[:, None, None]
     got = regard.attention(q, k, v, bias=regard.ALiBi(3), mask=mask, positions=(places, places), backend=backend)
     for n, m in enumerate(lengths.tolist()):
         close(got[n : n + 1, :, 6 - m :], alone[n], f"sample {n}")
@@ -145,7 +145,7 @@ def test_the_next_call_draws_anew() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("lead", "mask"),
-    list(itertools.product([(), (2,), (2, 3)], ["none", "causal", "given", "lengths"])),
+    list(itertools.product([(2,), (2, 3)], ["none", "causal", "given", "lengths"])),
     ids=str,
 )
 def test_grouped_heads_with_any_number_of_leading_axes(kind: str, lead: tuple[int, ...], mask: str) -> None:

@@ -147,7 +147,7 @@ def test_inference_mode_and_no_grad_give_the_same() -> None:
     with torch.inference_mode():
         close(layer(x), plain.detach(), "inference", rtol=1e-5, atol=1e-6)
         past = layer.project_kv(x[:, :3])
-        past = layer.project_kv(x[:, 3:], past)
+        past = layer.project_kv(x[:, 3:], past=past)
         close(layer(x[:, 3:], past), plain.detach()[:, 3:], "steps", rtol=1e-5, atol=1e-6)
 
 

@@ -1,7 +1,8 @@
 """Masks: predicates on absolute positions that say which keys a query may attend to; combined by `&`, `|` and `~`.
 
-True means that the query may attend to the key. The leading axes of a mask are the first axes of the batch: lengths of
-shape (b,) serve scores of shape (b, q, k) and (b, h, q, k) alike.
+True means that the query may attend to the key. Lengths, prefixes and documents have the first axes of the batch:
+lengths of shape (b,) serve scores of shape (b, q, k) and (b, h, q, k) alike. A boolean tensor has all axes of the
+scores, or the last two.
 """
 
 import functools
@@ -61,6 +62,10 @@ class Mask(ABC):
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
         return _MaskOfSample(self, n)
 
+    def over_heads(self, axes: int) -> "Mask":
+        """The same mask for `axes` axes of all heads: a tensor without an axis of heads gets one."""
+        return self
+
     def check_keys(self, keys: int) -> None:  # noqa: B027  most masks name no keys
         """Raises if the mask names keys beyond these, which begin at position 0."""
 
@@ -119,6 +124,9 @@ class CombinedMask(Mask):
 
     def sample(self, n: int) -> Mask:
         return type(self)(*[m.sample(n) for m in self.masks])
+
+    def over_heads(self, axes: int) -> Mask:
+        return type(self)(*[m.over_heads(axes) for m in self.masks])
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
         return type(self)(*[m.fit(batch, queries, keys, device) for m in self.masks])
@@ -327,7 +335,7 @@ class Lengths(Mask):
         return Lengths(_nth(self.lengths, n, 0))
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
-        fitted = Lengths(self.lengths.to(device)) if self.moves else self
+        fitted = Lengths(self.lengths.to(device)) if self.moves and self.lengths.device != device else self
         _fits("lengths", fitted.lengths, batch, device)
         return fitted
 
@@ -398,9 +406,10 @@ class Documents(Mask):
 
 
 class BooleanMask(Mask):
-    """allowed[i, j] as a boolean tensor "*b q k" (True = may attend), indexed by the queries and keys of this call.
+    """allowed[i, j] as a boolean tensor "q k" or "*b q k" (True = may attend), indexed by the queries and keys of this
+    call.
 
-    Axes of size one serve all; a mask over keys alone is written `BooleanMask(allowed.unsqueeze(-2))`.
+    Axes of size one serve all; padding, (b, k), is written `BooleanMask(allowed[:, None, None])` for scores of heads.
     """
 
     def __init__(self, allowed: Tensor) -> None:
@@ -431,7 +440,12 @@ class BooleanMask(Mask):
     def sample(self, n: int) -> Mask:
         return BooleanMask(_nth(self.allowed, n, 2))
 
+    def over_heads(self, axes: int) -> Mask:
+        is_without = 2 < self.allowed.ndim == axes - 1
+        return BooleanMask(self.allowed.unsqueeze(-3)) if is_without else self
+
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
+        check_leading_axes(self.allowed, (*batch, queries, keys))
         expected = (*batch[: self.allowed.ndim - 2], queries, keys)
         fits = self.allowed.ndim - 2 <= len(batch) and all(
             n in (1, m) for n, m in zip(self.allowed.shape, expected, strict=True)
@@ -440,13 +454,23 @@ class BooleanMask(Mask):
             shape = ", ".join(map(str, (*batch, queries, keys)))
             raise ValueError(
                 f"mask of shape {checks.shape(self.allowed)} does not fit scores of shape ({shape}); "
-                "its last two axes are queries and keys, those before are the first axes of the batch, and 1 fits all"
+                "its last two axes are queries and keys, those before are the axes of the batch, and 1 fits all"
             )
         checks.same_device("mask", self.allowed, device)
         return self
 
     def __repr__(self) -> str:
         return f"BooleanMask({checks.shape(self.allowed)})"
+
+
+def check_leading_axes(mask: Tensor, scores: tuple[int, ...]) -> None:
+    """Raises if a mask has some of the leading axes of the scores, which could be the first or the last ones."""
+    if 2 < mask.ndim < len(scores) and any(size != 1 for size in mask.shape[:-2]):
+        raise ValueError(
+            f"mask of shape {checks.shape(mask)} has some of the leading axes of scores of shape "
+            f"({', '.join(map(str, scores))}), and they could be the first or the last of them; write mask[:, None] if "
+            "its first axis counts samples, or mask[None] if it counts heads"
+        )
 
 
 def _any_in_tiles(t: Tensor, axis: int, size: int) -> Tensor:
