@@ -67,8 +67,8 @@ def _unit_stride(t: Tensor) -> Tensor:
 class Flash(torch.autograd.Function):
     """out, lse of (b, h, q, c), (b, g, k, c), (b, g, k, c), span by span; a query in no span gets zeros.
 
-    A null slot with the score n, `sink`, broadcast to (b, h, q), takes its share of every row: out ∘ σ(lse − n), and its lse is
-    log(exp(lse) + exp(n)), from which the kernel computes the exact gradient.
+    A null slot with the score n, `sink` broadcast to (b, h, q), takes its share of every row: out ∘ σ(lse − n). From
+    this and log(exp(lse) + exp(n)) the kernel computes the exact gradient.
 
     `template` with `tensors` in its slots (`take_tensors`) is the numbers added to the scores, or a function of a span
     that returns them or None. Without a template the one span is the whole call. Second derivatives are those of the
