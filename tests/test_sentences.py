@@ -50,7 +50,7 @@ ROOT = Path(__file__).parent
 SOURCE = Path(regard.__file__).parent
 # raised to be caught within the same file, or by machines that are out of memory
 INTERNAL = {
-    "attn/explicit_weights.py": "a bare call is compared by its mechanism",
+    "attn/mechanisms/explicit_weights.py": "a bare call is compared by its mechanism",
     "kernels/native_library.py": "found no memory for its scratch rows",
     "models/pretrained/sentencepiece_files.py": "a field of bytes holds a number",
     "viz/recording/tile_server.py": "the server stops",

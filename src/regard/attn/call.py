@@ -12,12 +12,12 @@ from torch import Tensor
 
 from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import Bias, TensorBias, is_score_mask
-from regard.attn.terms.mask import Mask, Rows, check_leading_axes
+from regard.attn.terms.mask import Mask, Rows
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
 from regard.attn.terms.score import Dot, Score, compare as compare_pairs
-from regard.attn.terms.tiles import insert_head_axes
+from regard.attn.terms.tiles import check_leading_axes, insert_head_axes
 from regard.common import checks
 from regard.kernels.dispatch import values_are_readable
 

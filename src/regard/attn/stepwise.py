@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import check_one_step
 from regard.attn.kv_cache import KVCache
+from regard.attn.mechanisms.explicit_weights import check_one_step
 from regard.attn.terms.mask import Mask
 
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import mix
+from regard.attn.mechanisms.explicit_weights import mix
 from regard.common import checks
 from regard.gates.base import BatchNorm, check_map, check_only_weights, linear
 

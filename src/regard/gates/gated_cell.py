@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from regard.attn import observer
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import mix
+from regard.attn.mechanisms.explicit_weights import mix
 from regard.attn.terms.normalizer import Softmax
 from regard.common import checks
 from regard.gates.base import check_only_weights

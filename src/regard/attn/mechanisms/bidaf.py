@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.explicit_weights import mix, no_values, read_by_weights, whole_mask
 from regard.attn.mechanisms.coattention import pair_scores
+from regard.attn.mechanisms.explicit_weights import mix, no_values, read_by_weights, whole_mask
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.position import Positions

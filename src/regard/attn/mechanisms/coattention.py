@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
-from regard.attn.explicit_weights import build_bare_call, no_values, read_by_weights, score_pairs, whole_mask
 from regard.attn.kv_cache import KVCache
+from regard.attn.mechanisms.explicit_weights import build_bare_call, no_values, read_by_weights, score_pairs, whole_mask
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs
-from regard.attn.explicit_weights import no_values
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
+from regard.attn.mechanisms.explicit_weights import no_values
 from regard.common import checks
 
 

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Terms
-from regard.attn.explicit_weights import build_bare_call, read_by_weights, score_matrix, whole_mask
 from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache
+from regard.attn.mechanisms.explicit_weights import build_bare_call, read_by_weights, score_matrix, whole_mask
 from regard.attn.terms.bias import LocalGaussian
 from regard.attn.terms.mask import Mask, Window
 from regard.attn.terms.normalizer import Normalizer, Softmax

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs
-from regard.attn.explicit_weights import build_bare_call, read_by_weights, whole_mask
 from regard.attn.kv_cache import KVCache
+from regard.attn.mechanisms.explicit_weights import build_bare_call, read_by_weights, whole_mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.score import widen
 from regard.common import checks

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attn import foreign_arguments
-from regard.attn.terms.tiles import Span, TileCoverage, Tiles, align, offsets, tiles
+from regard.attn.terms.tiles import Span, TileCoverage, Tiles, align, check_leading_axes, offsets, tiles
 from regard.common import checks
 
 __all__ = ["BooleanMask", "Causal", "Documents", "Lengths", "Mask", "Prefix", "Window"]
@@ -461,16 +461,6 @@ class BooleanMask(Mask):
 
     def __repr__(self) -> str:
         return f"BooleanMask({checks.shape(self.allowed)})"
-
-
-def check_leading_axes(mask: Tensor, scores: tuple[int, ...]) -> None:
-    """Raises if a mask has some of the leading axes of the scores, which could be the first or the last ones."""
-    if 2 < mask.ndim < len(scores) and any(size != 1 for size in mask.shape[:-2]):
-        raise ValueError(
-            f"mask of shape {checks.shape(mask)} has some of the leading axes of scores of shape "
-            f"({', '.join(map(str, scores))}), and they could be the first or the last of them; write mask[:, None] if "
-            "its first axis counts samples, or mask[None] if it counts heads"
-        )
 
 
 def _any_in_tiles(t: Tensor, axis: int, size: int) -> Tensor:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.common import checks
+
 
 class Tiles(NamedTuple):
     """Positions grouped into tiles: the least and the greatest position per tile, the tile size and the number of
@@ -55,6 +57,16 @@ def insert_head_axes(t: Tensor, ndim: int) -> Tensor:
     """`t` with axes of size one inserted between its leading axes and its last two, so that it has `ndim` axes."""
     missing = ndim - t.ndim
     return t if missing <= 0 or t.ndim == 2 else t.reshape(*t.shape[:-2], *[1] * missing, *t.shape[-2:])
+
+
+def check_leading_axes(mask: Tensor, scores: tuple[int, ...]) -> None:
+    """Raises if a mask has some of the leading axes of the scores, which could be the first or the last ones."""
+    if 2 < mask.ndim < len(scores) and any(size != 1 for size in mask.shape[:-2]):
+        raise ValueError(
+            f"mask of shape {checks.shape(mask)} has some of the leading axes of scores of shape "
+            f"({', '.join(map(str, scores))}), and they could be the first or the last of them; write mask[:, None] if "
+            "its first axis counts samples, or mask[None] if it counts heads"
+        )
 
 
 def align(*tensors: Tensor) -> list[Tensor]:  # "*b n m" each
