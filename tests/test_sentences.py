@@ -37,6 +37,7 @@ from regard.recording.recording import Recording
 from regard.recording.storage.map_codec import _decode_call
 from regard.tasks.caption.options import Caption
 from regard.tasks.glimpse.options import Glimpse
+from regard.tasks.language_model.options import EvaluateLanguageModel, GenerateText
 from regard.tasks.loading import weights_path
 from regard.tasks.translate.options import Translate
 from regard.training.checkpoint import collect
@@ -113,6 +114,10 @@ READ: dict[type[Exception], dict[str, Callable[[Path], object]]] = {
         "--head 1 means nothing with --serve; leave one of them out": lambda _: view.ViewOptions(
             FILE, head=1, serve=True
         ),
+        "--stride 9 exceeds --window 8, so tokens would be left out; try --stride 8": lambda _: EvaluateLanguageModel(
+            window=8, stride=9
+        ),
+        "--stop '' would end every text at once; name a word, or leave it out": lambda _: GenerateText(stop=("",)),
         "; give size, such as size=32, to make them alike": two_sizes,
         "captions.tsv:1: there is no file": lambda at: read_captions(captioned(at, "two.png\ta digit\n"), None),
         "has 1 picture and too few different ones to hold some out; give more": lambda at: Caption(
