@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from tests.product import first
 from tests.serve.conftest import visit
 from tests.tasks.cases import CASES, request_body, task_of, with_paths, write_files
 from tests.tasks.laws import check_loss, check_picture, check_predictions
@@ -31,6 +32,7 @@ from regard.inference.embedding_gradient import embedding_gradient
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording, predict_recorded
 from regard.tasks.base import NoOptions, TaskConfig
+from regard.tasks.language_model.options import GenerateText, LanguageModelConfig
 from regard.tasks.loading import load_run
 from regard.tasks.registry import TASKS, read_config
 from regard.training.checkpoint import read
@@ -270,7 +272,9 @@ def test_a_training_ends_with_the_baselines_of_its_evaluation(
 @every_case
 def test_predict(name: str, trained: Callable[[str], Path], folder: Path, tmp_path: Path, capsys: Any) -> None:
     more = CASES[name].predict.replace("OUT", str(tmp_path / "out.png")).split()
-    check_predictions(trained(name), inputs(name, folder), more, config_of(name).Predict(), capsys)
+    is_generated = task_of(name) == "language-model"
+    options = GenerateText(tokens=8) if is_generated else config_of(name).Predict()
+    check_predictions(trained(name), inputs(name, folder), more, options, capsys)
 
 
 @every_task
@@ -373,7 +377,14 @@ def test_properties_of_attention_and_gates_of_cells(name: str, trained: Callable
     assert all(item.verified for item in recording if item.kind == "cell")
 
 
-@every_task
+# tasks with variants of their own, one with those of all others, and those that compare nothing
+VARYING = [
+    *(name for name, config in TASKS.items() if config.variants is not LanguageModelConfig.variants),
+    *("language-model", *(name for name in TASKS if not CASES[name].varied)),
+]
+
+
+@pytest.mark.parametrize("name", first(dict.fromkeys([*VARYING, *TASKS]), len(VARYING)))
 def test_compare(name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     values = CASES[name].varied
     if not values:

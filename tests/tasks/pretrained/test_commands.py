@@ -21,6 +21,7 @@ from regard.cli.main import main
 from regard.inference.limits import Limits
 from regard.inference.predictor import labelled_recording
 from regard.models.pretrained import ARCHITECTURES
+from regard.tasks.language_model.options import GenerateText
 from regard.tasks.loading import load_run
 from regard.tasks.pretrained import RELEASED
 from regard.tasks.registry import TASKS, read_config
@@ -56,7 +57,8 @@ def inputs(name: str, folder: Path) -> list[str]:
 def test_predict(name: str, released: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder = released(name)
     assert read_config(folder).name == CASES[name].task
-    check_predictions(folder, inputs(name, folder), CASES[name].predict.split(), None, capsys)
+    options = GenerateText(tokens=9) if CASES[name].task == "language-model" else None
+    check_predictions(folder, inputs(name, folder), CASES[name].predict.split(), options, capsys)
 
 
 def test_chat_leaves_out_the_turns_that_a_model_has_no_positions_for(
