@@ -73,6 +73,8 @@ def test_what_may_become_a_stop_word_is_held_back() -> None:
     stream = TextStream(tokenizer, (), ["abcd"])
     assert [stream.add(token) for token in tokenizer.encode_text("abc")] == ["", "", ""]
     assert stream.finish() == "abc"
+    with pytest.raises(ValueError, match="--stop '' would end every text at once; name a word, or leave it out"):
+        GenerateText(stop=("",))
 
 
 def test_temperature_zero_takes_the_likeliest() -> None:

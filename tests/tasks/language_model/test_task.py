@@ -112,7 +112,10 @@ def test_bad_input_is_one_sentence(run: Path, tmp_path: Path, capsys: pytest.Cap
         ([*train, "--train", str(text), "--vocabulary", "9"], "characters and 4 special numbers, got 9"),
         ([*train, "--train", str(text), "--tokens", "words"], "unknown --tokens 'words'; known are"),
         (["evaluate", str(run), "--window", "17"], "--window 17 exceeds the context of 16 tokens"),
-        (["evaluate", str(run), "--window", "4", "--stride", "5"], "--stride 5 exceeds --window 4"),
+        (
+            ["evaluate", str(run), "--window", "4", "--stride", "5"],
+            "--stride 5 exceeds --window 4, so tokens would be left out",
+        ),
         (["evaluate", str(run), "--stride", "17"], "--stride 17 exceeds the window of 16 tokens"),
         (["evaluate", str(run), "--memory", "5"], "--memory 5 is for models with a memory"),
         (["translate", str(run), "a"], "is a run of language-model, and regard translate is for runs of translate"),
