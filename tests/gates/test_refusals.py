@@ -121,7 +121,10 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
         lambda: ExternalBlock(8, nn.Identity()),
         "attention must be External or MultiHeadExternal, got Identity(); write attention=External(8)",
     ),
-    (lambda: MultiHeadExternal(9, 2), "channels must split evenly over heads: 9 over 2 leaves 1; try channels=8"),
+    (
+        lambda: MultiHeadExternal(9, 2),
+        "channels must split evenly over heads for MultiHeadExternal: 9 over 2 leaves 1; try heads=1",
+    ),
     (
         lambda: External(8)(MAP[:, :1].expand(-1, 8, -1, -1), mask=torch.ones(3, 5, 8)),
         "mask must be a boolean tensor, True where a position is real, got torch.float32; try mask > 0",

@@ -129,6 +129,17 @@ def hidden_width(channels: int, reduction: int) -> int:
     return max(1, channels // reduction)
 
 
+def head_width(owner: str, channels: int, heads: int) -> int:
+    """Channels of each head; raises if they do not split evenly."""
+    checks.positive_ints(owner, channels=channels, heads=heads)
+    if channels % heads:
+        raise ValueError(
+            f"channels must split evenly over heads for {owner}: {channels} over {heads} leaves {channels % heads}; "
+            f"try heads={next(n for n in range(heads, 0, -1) if channels % n == 0)}"
+        )
+    return channels // heads
+
+
 def check_odd(kernel: int, owner: str) -> int:
     """The kernel size; raises if it is even."""
     checks.positive_ints(owner, kernel=kernel)
@@ -153,6 +164,11 @@ def convolution(
     """A convolution over positions that keeps their number."""
     padding = dilation * (kernel - 1) // 2
     return _CONVOLUTIONS[dims](in_channels, out_channels, kernel, padding=padding, dilation=dilation, bias=bias)
+
+
+def flat(x: Tensor) -> Tensor:  # "b c *s" -> "b n c"
+    """The positions of a map as a sequence."""
+    return x.flatten(2).transpose(1, 2)
 
 
 def linear(layer: nn.Linear, x: Tensor) -> Tensor:  # "b c *s" -> "b d *s"

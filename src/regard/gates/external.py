@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.mechanisms.explicit_weights import mix
 from regard.common import checks
-from regard.gates.base import BatchNorm, check_map, check_only_weights, linear
+from regard.gates.base import BatchNorm, check_map, check_only_weights, flat, head_width, linear
 
 
 def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s", bool "*b n" -> "*b n s"
@@ -62,7 +62,7 @@ class External(nn.Module):
         """`forward` with the weights "b n slots" if `need` asks for them."""
         check_map(x, self.channels, None, self)
         check_only_weights(need, self)
-        scores = F.linear(x.flatten(2).transpose(1, 2), self.keys)
+        scores = F.linear(flat(x), self.keys)
         weights = double_normalize(scores, _flat_mask(mask, x)).to(scores.dtype)
         out = mix(weights, self.values.to(scores.dtype).expand(x.shape[0], -1, -1), self)
         return Attended(out.transpose(1, 2).reshape(x.shape), weights if need.weights else None)
@@ -80,19 +80,15 @@ class MultiHeadExternal(nn.Module):
 
     def __init__(self, channels: int, heads: int = 8, slots: int = 64, *, widen: int = 4) -> None:
         super().__init__()
-        checks.positive_ints("MultiHeadExternal", channels=channels, heads=heads, slots=slots, widen=widen)
-        if channels % heads:
-            raise ValueError(
-                f"channels must split evenly over heads: {channels} over {heads} leaves {channels % heads}; "
-                f"try channels={channels - channels % heads or heads}"
-            )
+        width = head_width("MultiHeadExternal", channels, heads)
+        checks.positive_ints("MultiHeadExternal", slots=slots, widen=widen)
         self.channels, self.heads, self.slots = channels, heads * widen, slots
         self.wide = nn.Linear(channels, channels * widen)
-        self.keys = nn.Linear(channels // heads, slots)
-        self.values = nn.Linear(slots, channels // heads)
+        self.keys = nn.Linear(width, slots)
+        self.values = nn.Linear(slots, width)
         self.narrow = nn.Linear(channels * widen, channels)
         # as in External: scores and outputs have about the scale of the input
-        nn.init.normal_(self.keys.weight, std=(channels // heads) ** -0.5)
+        nn.init.normal_(self.keys.weight, std=width**-0.5)
         nn.init.normal_(self.values.weight)
 
     def forward(self, x: Tensor, *, mask: Tensor | None = None) -> Tensor:  # "b c *s", bool "b *s" -> "b c *s"
@@ -102,14 +98,14 @@ class MultiHeadExternal(nn.Module):
         """`forward` with the weights "b heads n slots" if `need` asks for them."""
         check_map(x, self.channels, None, self)
         check_only_weights(need, self)
-        flat = _flat_mask(mask, x)
-        split = self.wide(x.flatten(2).transpose(1, 2)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        weights = double_normalize(self.keys(split), None if flat is None else flat.unsqueeze(1)).to(split.dtype)
+        real = _flat_mask(mask, x)
+        split = self.wide(flat(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        weights = double_normalize(self.keys(split), None if real is None else real.unsqueeze(1)).to(split.dtype)
         memory = self.values.weight.T.to(split.dtype).expand(*split.shape[:2], -1, -1)
         read = mix(weights, memory, self) + self.values.bias.to(split.dtype)
         out = self.narrow(read.transpose(1, 2).flatten(2)).transpose(1, 2)
-        if flat is not None:
-            out = out.masked_fill(~flat.unsqueeze(1), 0.0)
+        if real is not None:
+            out = out.masked_fill(~real.unsqueeze(1), 0.0)
         return Attended(out.reshape(x.shape), weights if need.weights else None)
 
     def extra_repr(self) -> str:

@@ -95,8 +95,8 @@ def remove(model: nn.Module) -> tuple[InsertedGate, ...]:
     checks.instance_of("model", model, nn.Module, "your model")
     removed = [entry for name, module in list(model.named_modules()) for entry in _detach(module, name)]
     for module in model.modules():
-        _delete_hooks(module._load_state_dict_pre_hooks, _BeforeLoading)
-        _delete_hooks(module._load_state_dict_post_hooks, _AfterLoading)
+        _delete_hooks(module._load_state_dict_pre_hooks, _Loading)
+        _delete_hooks(module._load_state_dict_post_hooks, _Loading)
     return tuple(removed)
 
 
@@ -135,9 +135,18 @@ class _GateHook:
 
 @dataclass
 class _Loading:
-    """State that the load_state_dict hooks of one model share: missing keys of gates, None while nothing is loaded."""
+    """State that the load_state_dict hooks of one model share: missing keys of gates, None while nothing is loaded.
+
+    `begin` and `end` are hooks of the whole model: the missing keys of all gates are reported once.
+    """
 
     missing: list[str] | None = None
+
+    def begin(self, *_: Any) -> None:
+        self.missing = []
+
+    def end(self, *_: Any) -> None:
+        self.report()
 
     def report(self) -> None:
         missing, self.missing = self.missing, None
@@ -147,26 +156,6 @@ class _Loading:
                 f"the state_dict has no {', '.join(missing[:3])}{more}: the inserted gates keep their present weights",
                 stacklevel=5,  # the caller of load_state_dict
             )
-
-
-@dataclass
-class _BeforeLoading:
-    """A hook of the whole model: collects the missing keys of all gates, to report them once."""
-
-    loading: _Loading
-
-    def __call__(self, *_: Any) -> None:
-        self.loading.missing = []
-
-
-@dataclass
-class _AfterLoading:
-    """The hook of the whole model that reports them."""
-
-    loading: _Loading
-
-    def __call__(self, *_: Any) -> None:
-        self.loading.report()
 
 
 @dataclass
@@ -196,11 +185,11 @@ class _MissingKeysHook:
 def _shared_loading(model: nn.Module) -> _Loading:
     """That of an earlier insertion into the model, or a new one with its hooks."""
     for hook in model._load_state_dict_post_hooks.values():
-        if isinstance(hook, _AfterLoading):
-            return hook.loading
+        if isinstance(owner := getattr(hook, "__self__", None), _Loading):
+            return owner
     loading = _Loading()
-    model.register_load_state_dict_pre_hook(_BeforeLoading(loading))
-    model.register_load_state_dict_post_hook(_AfterLoading(loading))
+    model.register_load_state_dict_pre_hook(loading.begin)
+    model.register_load_state_dict_post_hook(loading.end)
     return loading
 
 
@@ -234,8 +223,12 @@ def _detach(host: nn.Module, name: str) -> list[InsertedGate]:
 
 
 def _delete_hooks(hooks: MutableMapping[int, Any], kind: type) -> list[Any]:
+    """Takes out the hooks that are of this class, or methods of it."""
     unwrapped = {key: getattr(hook, "hook", hook) for key, hook in hooks.items()}  # torch wraps some
-    deleted = {key: hook for key, hook in unwrapped.items() if isinstance(hook, kind)}
+    owners = {
+        key: hook if isinstance(hook, kind) else getattr(hook, "__self__", None) for key, hook in unwrapped.items()
+    }
+    deleted = {key: owner for key, owner in owners.items() if isinstance(owner, kind)}
     for key in deleted:
         del hooks[key]
     return list(deleted.values())

@@ -8,7 +8,7 @@ from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.layer import Attention
 from regard.attn.terms.score import Dot
 from regard.common import checks
-from regard.gates.base import check_map, check_only_weights, hidden_width, linear
+from regard.gates.base import check_map, check_only_weights, flat, hidden_width, linear
 
 
 class NonLocal(nn.Module):
@@ -49,8 +49,7 @@ class NonLocal(nn.Module):
         """`forward` with the weights "b 1 n n" if `need` asks for them: quadratic in the positions."""
         check_map(x, self.channels, None, self)
         check_only_weights(need, self)
-        tokens = x.flatten(2).transpose(1, 2).unsqueeze(1)  # "b 1 n c": one head
-        q, k, v = self.query(tokens), self.key(tokens), self.value(tokens)
+        q, k, v = self._project(x)
         with observer.spatial_keys(tuple(x.shape[2:])):
             attended = self.attention.attend(q, k, v, need=need)
         read = attended.out.squeeze(1).transpose(1, 2).unflatten(2, x.shape[2:])
@@ -59,5 +58,8 @@ class NonLocal(nn.Module):
     def explain(self, x: Tensor) -> str:
         """The backend that runs this call and, for each one not taken, the reason."""
         check_map(x, self.channels, None, self)
-        tokens = x.flatten(2).transpose(1, 2).unsqueeze(1)
-        return self.attention.explain(self.query(tokens), self.key(tokens), self.value(tokens))
+        return self.attention.explain(*self._project(x))
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # "b c *s" -> "b 1 n d": one head
+        tokens = flat(x).unsqueeze(1)
+        return self.query(tokens), self.key(tokens), self.value(tokens)

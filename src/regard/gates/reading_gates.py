@@ -8,24 +8,14 @@ from typing import Literal
 from torch import Tensor
 
 from regard.attn import observer
-from regard.attn.call import Need
+from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.terms.normalizer import Normalizer
 from regard.common import checks
-from regard.gates.base import Gate, scale_map
+from regard.gates.base import Gate, flat, head_width, scale_map
 from regard.gates.controlled_attention import ControlledAttention
 from regard.gates.gated_cell import GatedCell, GatedHeads
 from regard.gates.gated_units import GatedUnits
 from regard.kernels import feature_maps
-
-
-def _head_width(owner: str, channels: int, heads: int) -> int:
-    checks.positive_ints(owner, channels=channels, heads=heads)
-    if channels % heads:
-        raise ValueError(
-            f"channels must split evenly over heads for {owner}: {channels} over {heads} leaves {channels % heads}; "
-            f"try heads={next(n for n in range(heads, 0, -1) if channels % n == 0)}"
-        )
-    return channels // heads
 
 
 def _by_row(x: Tensor, w: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:  # "b c *s", "b t c"
@@ -47,11 +37,11 @@ class HeadsGate(Gate):
 
     def __init__(self, channels: int, heads: int = 4) -> None:
         super().__init__(channels)
-        self.heads = GatedHeads(channels, heads, _head_width("HeadsGate", channels, heads))
+        self.heads = GatedHeads(channels, heads, head_width("HeadsGate", channels, heads))
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         with observer.unobserved():
-            w = self.heads(x.flatten(2).transpose(1, 2))
+            w = self.heads(flat(x))
         return scale_map(x, w.to(checks.accumulate_dtype(x.dtype)), None, need_weights)
 
 
@@ -79,7 +69,7 @@ class CellGate(Gate):
 
     def __init__(self, channels: int, heads: int = 4) -> None:
         super().__init__(channels)
-        self.cell = GatedCell(channels, heads, _head_width("CellGate", channels, heads))
+        self.cell = GatedCell(channels, heads, head_width("CellGate", channels, heads))
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         with observer.unobserved():
@@ -112,10 +102,13 @@ class ModuleGate(Gate):
         )
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        return _by_row(x, self.module.read(_rows(x).mean(2))[0].out, need_weights)
+        return _by_row(x, self._read(x, NOTHING).out, need_weights)
 
     def pool(self, x: Tensor) -> Tensor:  # "b c *s" -> "b K t n_h"
         """The weights of all heads over the hidden units, of every row."""
-        pool = self.module.read(_rows(x).mean(2), need=Need(weights=True))[0].weights
+        pool = self._read(x, Need(weights=True)).weights
         assert pool is not None
         return pool
+
+    def _read(self, x: Tensor, need: Need) -> Attended:
+        return self.module.read(_rows(x).mean(2), need=need)[0]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.attn.terms.normalizer import Normalizer, Sigmoid
 from regard.common import checks
-from regard.gates.base import BatchNorm, Gate, check_odd, convolution, scale_map, wide_sigmoid
+from regard.gates.base import BatchNorm, Gate, check_odd, convolution, flat, scale_map, wide_sigmoid
 from regard.kernels import feature_maps
 
 # the order of the two inputs of the convolution: the authors of CBAM, and timm
@@ -54,6 +54,6 @@ class Spatial(Gate):
         self.normalize = Sigmoid() if normalize is None else normalize
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        scores = self.query(x.flatten(2).transpose(1, 2)).transpose(1, 2)  # "b 1 n"
+        scores = self.query(flat(x)).transpose(1, 2)  # "b 1 n"
         w = self.normalize.weights(scores, None).to(checks.accumulate_dtype(x.dtype))
         return scale_map(x, None, w.reshape(x.shape[0], 1, *x.shape[2:]), need_weights)
