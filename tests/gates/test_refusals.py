@@ -126,16 +126,12 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
         "channels must split evenly over heads for MultiHeadExternal: 9 over 2 leaves 1; try heads=1",
     ),
     (
-        lambda: External(8)(MAP[:, :1].expand(-1, 8, -1, -1), mask=torch.ones(3, 5, 8)),
-        "mask must be a boolean tensor, True where a position is real, got torch.float32; try mask > 0",
+        lambda: External(8)(torch.zeros(2, 8, 3), mask=[True]),
+        "mask must be a boolean tensor (2, 3), True where a position is real, got list; try mask > 0",
     ),
     (
-        lambda: External(8)(MAP[:, :1].expand(-1, 8, -1, -1), mask=[True]),
-        "mask must be a boolean tensor, True where a position is real, got list; try mask > 0",
-    ),
-    (
-        lambda: External(8)(MAP[:, :1].expand(-1, 8, -1, -1), mask=torch.ones(3, 8, 5, 8, dtype=torch.bool)),
-        "mask must have the batch and spatial axes of x, (3, 5, 8), got (3, 8, 5, 8); it has no axis of channels",
+        lambda: External(8)(torch.zeros(1, 8, 3), mask=torch.ones(1, 8, 3, dtype=torch.bool)),
+        "mask must be a boolean tensor (1, 3), True where a position is real, got torch.bool (1, 8, 3); try mask > 0",
     ),
     (
         lambda: CSRA(8, 3, heads=3),
@@ -153,11 +149,13 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
         "attention must be an Attention, got Identity(); write attention=Attention(Dot(scale=1.0))",
     ),
     (lambda: HeadsGate(6, 4), "channels must split evenly over heads for HeadsGate: 6 over 4 leaves 2; try heads=3"),
-    (lambda: GatedHeads(3, 4, 7)(SETS[None]), "x must be (batch, positions, 3) for GatedHeads, got (1, 2, 5, 3)"),
+    (
+        lambda: GatedHeads(3, 4, 7)(SETS[None]),
+        "x must be (batch, positions, width) for GatedHeads, got (1, 2, 5, 3); x.unsqueeze(1) makes one position",
+    ),
     (
         lambda: GatedHeads(3, 4, 7)(SETS, mask=torch.ones(2, 5)),
-        "mask must be boolean, one for each of the (2, 5) positions, True where it is real, got torch.float32 (2,"
-        " 5); try mask > 0",
+        "mask must be a boolean tensor (2, 5), True where a position is real, got torch.float32 (2, 5); try mask > 0",
     ),
     (
         lambda: GatedCell(3, 4, 7)(SETS, GatedCell(3, 2, 7).initial_state(SETS)),
@@ -174,7 +172,7 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: GatedUnits(3, 5, 4)(SETS),
-        "x must be (batch, 3) for GatedUnits, got (2, 5, 3); x.flatten(0, -2) joins the axes before the last",
+        "x must be (batch, width) for GatedUnits, got (2, 5, 3); x.flatten(0, -2) joins the axes before the last",
     ),
     (
         lambda: ControlledAttention(3, 4)(SETS),

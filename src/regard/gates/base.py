@@ -98,6 +98,24 @@ def check_map(x: Tensor, channels: int | None, dims: int | None, owner: nn.Modul
             )
 
 
+def check_axes(x: Tensor, width: int, axes: str, owner: nn.Module, way_out: str) -> None:
+    """Raises if `x` has other axes than these, "(batch, steps, width)", or another width."""
+    checks.floating("x", x)
+    checks.width("x", x, width, owner)
+    if x.ndim != axes.count(",") + 1:
+        raise ValueError(f"x must be {axes} for {type(owner).__name__}, got {checks.shape(x)}; {way_out}")
+
+
+def check_mask(mask: Tensor | None, shape: tuple[int, ...]) -> None:
+    """Raises if `mask` is no boolean per position, with axes of this shape."""
+    if mask is None or (isinstance(mask, Tensor) and mask.dtype == torch.bool and tuple(mask.shape) == shape):
+        return
+    description = f"{mask.dtype} {checks.shape(mask)}" if isinstance(mask, Tensor) else type(mask).__name__
+    raise ValueError(
+        f"mask must be a boolean tensor {shape}, True where a position is real, got {description}; try mask > 0"
+    )
+
+
 def check_only_weights(need: Need, owner: nn.Module) -> None:
     """Raises if `need` asks for anything but the weights."""
     for name in ("log_prob", "lse", "map", "entropy", "key_index", "scores"):

@@ -21,7 +21,7 @@ from regard.attn import observer
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.common import checks
-from regard.gates.base import check_only_weights
+from regard.gates.base import check_axes, check_only_weights
 from regard.gates.gated_units import UnitScores
 
 # how the scores of x, x̄ and y are combined, and what the update reads
@@ -108,7 +108,7 @@ class ControlledAttention(nn.Module):
 
         `mean` "b dim" is x̄, the mean of the sequence; if it is unknown, that of the inputs so far is used.
         """
-        self._check(x, 2, "(batch, width)", "read runs over a sequence")
+        check_axes(x, self.dim, "(batch, width)", self, "read runs over a sequence")
         attended, state = self._run(x.unsqueeze(1), state, mean, need)
         weights = None if attended.weights is None else attended.weights.squeeze(2)
         return Attended(attended.out.squeeze(1), weights), state
@@ -120,7 +120,7 @@ class ControlledAttention(nn.Module):
 
         x̄ is the mean of the sequence; for a part of a longer one, pass the `mean` of the whole.
         """
-        self._check(sequence, 3, "(batch, steps, width)", "x.unsqueeze(1) makes a sequence of one step")
+        check_axes(sequence, self.dim, "(batch, steps, width)", self, "x.unsqueeze(1) makes a sequence of one step")
         if not sequence.shape[1]:
             raise ValueError(f"sequence must have a step or more, got {checks.shape(sequence)}; leave it out")
         return self._run(sequence, state, sequence.mean(1) if mean is None else mean, need)
@@ -173,12 +173,6 @@ class ControlledAttention(nn.Module):
         parts = zip((x, mean, y), self.key.weight.split(self.dim, 1), strict=True)
         keys = torch.stack([F.linear(part, weight) for part, weight in parts], 1)
         return keys.unflatten(-1, (self.heads, self.d)).transpose(1, 2).flatten(1)
-
-    def _check(self, x: Tensor, axes: int, shape: str, way_out: str) -> None:
-        checks.floating("x", x)
-        checks.width("x", x, self.dim, self)
-        if x.ndim != axes:
-            raise ValueError(f"x must be {shape} for ControlledAttention, got {checks.shape(x)}; {way_out}")
 
     def _checked_state(self, x: Tensor, state: ModuleState | None) -> ModuleState:
         if state is None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.mechanisms.explicit_weights import mix
 from regard.common import checks
-from regard.gates.base import BatchNorm, check_map, check_only_weights, flat, head_width, linear
+from regard.gates.base import BatchNorm, check_map, check_mask, check_only_weights, flat, head_width, linear
 
 
 def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s", bool "*b n" -> "*b n s"
@@ -26,19 +26,8 @@ def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s"
 
 
 def _flat_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:  # "b *s" -> "b n"
-    if mask is None:
-        return None
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        description = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise TypeError(
-            f"mask must be a boolean tensor, True where a position is real, got {description}; try mask > 0"
-        )
-    if tuple(mask.shape) != (x.shape[0], *x.shape[2:]):
-        raise ValueError(
-            f"mask must have the batch and spatial axes of x, {(x.shape[0], *x.shape[2:])}, got {checks.shape(mask)}; "
-            "it has no axis of channels"
-        )
-    return mask.flatten(1)
+    check_mask(mask, (x.shape[0], *x.shape[2:]))
+    return None if mask is None else mask.flatten(1)
 
 
 class External(nn.Module):

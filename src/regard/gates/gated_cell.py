@@ -26,7 +26,7 @@ from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.mechanisms.explicit_weights import mix
 from regard.attn.terms.normalizer import Softmax
 from regard.common import checks
-from regard.gates.base import check_only_weights
+from regard.gates.base import check_axes, check_mask, check_only_weights
 
 
 class CellState(NamedTuple):
@@ -66,17 +66,8 @@ class GatedHeads(nn.Module):
 
     def check(self, x: Tensor, mask: Tensor | None) -> None:
         """Raises if x is not "b n d", or the mask is not a boolean per position."""
-        checks.floating("x", x)
-        checks.width("x", x, self.dim, self)
-        if x.ndim != 3:
-            raise ValueError(
-                f"x must be (batch, positions, {self.dim}) for {type(self).__name__}, got {checks.shape(x)}"
-            )
-        if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
-            raise ValueError(
-                f"mask must be boolean, one for each of the {tuple(x.shape[:2])} positions, True where it is real, "
-                f"got {mask.dtype} {checks.shape(mask)}; try mask > 0"
-            )
+        check_axes(x, self.dim, "(batch, positions, width)", self, "x.unsqueeze(1) makes one position")
+        check_mask(mask, tuple(x.shape[:2]))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:  # "*b n d" -> "*b n h w" both
         """H = σ(W x + b), and W_q H + θ."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
 from regard.common import checks
-from regard.gates.base import check_only_weights
+from regard.gates.base import check_axes, check_only_weights
 from regard.kernels import additive
 
 
@@ -60,13 +60,7 @@ class GatedUnits(nn.Module):
     def attend(self, x: Tensor, *, need: Need = NOTHING) -> Attended:
         """`forward` with the weights "b heads units" if `need` asks for them."""
         check_only_weights(need, self)
-        checks.floating("x", x)
-        checks.width("x", x, self.dim, self)
-        if x.ndim != 2:
-            raise ValueError(
-                f"x must be (batch, {self.dim}) for GatedUnits, got {checks.shape(x)}; x.flatten(0, -2) joins the "
-                "axes before the last"
-            )
+        check_axes(x, self.dim, "(batch, width)", self, "x.flatten(0, -2) joins the axes before the last")
         hidden = torch.sigmoid(self.squash(x))
         weights = self.scores(self.key(hidden))
         read = weights.sum(1) * (torch.softmax(hidden, -1) + self.bias)
