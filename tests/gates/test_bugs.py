@@ -38,66 +38,66 @@ def test_bam_with_padding_unlike_its_dilation_shrank_the_map(size: int, dilation
 
 def test_bam_raised_for_a_batch_of_one_in_training() -> None:
     for shape in ((1, 32, 5, 8), (1, 32, 1, 1)):
-        made = BAM(32).train()
-        before = made.norm.running_mean.clone()
-        out = made(torch.randn(shape))
+        module = BAM(32).train()
+        before = module.norm.running_mean.clone()
+        out = module(torch.randn(shape))
         assert out.isfinite().all()
         out.sum().backward()
         # one value has no statistics: what it is normalised by is what is known, and stays
-        assert torch.equal(made.norm.running_mean, before)
+        assert torch.equal(module.norm.running_mean, before)
 
 
 @pytest.mark.parametrize(
-    "made", [BAM(8), CBAM(8), SpatialGate(), ExternalBlock(8)], ids=lambda made: type(made).__name__
+    "module", [BAM(8), CBAM(8), SpatialGate(), ExternalBlock(8)], ids=lambda module: type(module).__name__
 )
-def test_batch_norm_of_a_single_value_raised(made: nn.Module) -> None:
-    assert made.train()(torch.randn(1, 8, 1, 1)).isfinite().all()
+def test_batch_norm_of_a_single_value_raised(module: nn.Module) -> None:
+    assert module.train()(torch.randn(1, 8, 1, 1)).isfinite().all()
 
 
 @every
 def test_psa_wrote_into_its_input_and_muse_replaced_its_parameters(name: str) -> None:
-    made, x = gate(name, 6), torch.randn(3, 6, 5, 7)
-    parameters = dict(made.named_parameters())
+    module, x = gate(name, 6), torch.randn(3, 6, 5, 7)
+    parameters = dict(module.named_parameters())
     before = [t.detach().clone() for t in (x, *parameters.values())]
-    made(x)
-    made(x.requires_grad_()).sum().backward()
-    assert all(p is parameters[key] for key, p in made.named_parameters())
+    module(x)
+    module(x.requires_grad_()).sum().backward()
+    assert all(p is parameters[key] for key, p in module.named_parameters())
     assert all(torch.equal(t, old) for t, old in zip((x, *parameters.values()), before, strict=True))
 
 
-def hidden_places() -> tuple[torch.Tensor, torch.Tensor]:
+def masked_map() -> tuple[torch.Tensor, torch.Tensor]:
     mask = torch.ones(2, 5, 7, dtype=torch.bool)
     mask[0, 3:], mask[1, :, 4:] = False, False
     return torch.randn(2, 8, 5, 7), mask
 
 
-@pytest.mark.parametrize("made", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
-def test_emsa_masked_after_the_softmax(made: nn.Module) -> None:
-    x, mask = hidden_places()
-    got = made.attend(x, mask=mask, need=Need(weights=True))
+@pytest.mark.parametrize("module", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
+def test_emsa_masked_after_the_softmax(module: nn.Module) -> None:
+    x, mask = masked_map()
+    got = module.attend(x, mask=mask, need=Need(weights=True))
     assert got.out.isfinite().all()
     total = got.weights.sum(-1)
     seen = mask.flatten(1) if total.ndim == 2 else mask.flatten(1).unsqueeze(1).expand_as(total)
     torch.testing.assert_close(total, seen.float())
 
 
-@pytest.mark.parametrize("made", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
-def test_external_attention_felt_padding(made: nn.Module) -> None:
-    x, mask = hidden_places()
+@pytest.mark.parametrize("module", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
+def test_external_attention_depended_on_padding(module: nn.Module) -> None:
+    x, mask = masked_map()
     other = torch.where(mask.unsqueeze(1), x, torch.full_like(x, 1e4))
-    out = made(x, mask=mask)
-    torch.testing.assert_close(out, made(other, mask=mask))
+    out = module(x, mask=mask)
+    torch.testing.assert_close(out, module(other, mask=mask))
     assert not out[~mask.unsqueeze(1).expand_as(out)].any()
     # a masked place is an absent one
-    torch.testing.assert_close(out[:1, :, :3], made(x[:1, :, :3]))
+    torch.testing.assert_close(out[:1, :, :3], module(x[:1, :, :3]))
 
 
-@pytest.mark.parametrize("made", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
-def test_self_attention_gave_nan_for_an_empty_row(made: nn.Module) -> None:
+@pytest.mark.parametrize("module", [External(8), MultiHeadExternal(8, 2)], ids=["one head", "several"])
+def test_self_attention_gave_nan_for_an_empty_row(module: nn.Module) -> None:
     x = torch.randn(2, 8, 5, 7, requires_grad=True)
     mask = torch.zeros(2, 5, 7, dtype=torch.bool)
     mask[1] = True
-    out = made(x, mask=mask)
+    out = module(x, mask=mask)
     assert not out[0].any()
     out.sum().backward()
     assert x.grad.isfinite().all()
@@ -105,37 +105,37 @@ def test_self_attention_gave_nan_for_an_empty_row(made: nn.Module) -> None:
 
 
 def test_external_attention_divided_by_nothing_for_large_scores() -> None:
-    made = External(8)
+    module = External(8)
     x = (1e4 * torch.randn(2, 8, 5, 7)).requires_grad_()
-    got = made.attend(x, need=Need(weights=True))
+    got = module.attend(x, need=Need(weights=True))
     torch.testing.assert_close(got.weights.sum(-1), torch.ones(2, 35))
     got.out.sum().backward()
     assert x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("made", [External(256), MultiHeadExternal(256)], ids=["one head", "several"])
-def test_outputs_were_thousands_of_times_too_small(made: nn.Module) -> None:
-    assert 0.02 < made(torch.randn(2, 256, 14, 14)).std() < 5
+@pytest.mark.parametrize("module", [External(256), MultiHeadExternal(256)], ids=["one head", "several"])
+def test_outputs_were_thousands_of_times_too_small(module: nn.Module) -> None:
+    assert 0.02 < module(torch.randn(2, 256, 14, 14)).std() < 5
 
 
 @pytest.mark.parametrize("kind", [CBAM, ChannelGate, SqueezeExcite, BAM])
 @pytest.mark.parametrize("channels", [1, 3, 15])
 def test_fewer_channels_than_the_reduction_made_a_layer_of_no_width(kind: type[nn.Module], channels: int) -> None:
-    made = kind(channels).eval()
-    assert all(p.numel() for p in made.parameters())
+    module = kind(channels).eval()
+    assert all(p.numel() for p in module.parameters())
     with torch.no_grad():
-        for key, value in made.named_parameters():
+        for key, value in module.named_parameters():
             if key.endswith("down.weight"):
                 value.abs_()  # so that relu lets something through
-    weights = made.weights(torch.rand(2, channels, 5, 7))
+    weights = module.weights(torch.rand(2, channels, 5, 7))
     assert weights.unique().numel() > 1, "a constant gate"
 
 
 def test_cbam_had_no_batch_norm_and_a_kernel_of_49() -> None:
-    made = CBAM(32)
-    assert made.spatial.conv.weight.shape == (1, 2, 7, 7)
-    assert made.spatial.conv.bias is None
-    assert made.spatial.norm.momentum == 0.01
+    module = CBAM(32)
+    assert module.spatial.conv.weight.shape == (1, 2, 7, 7)
+    assert module.spatial.conv.bias is None
+    assert module.spatial.norm.momentum == 0.01
 
 
 def test_cbam_checkpoints_differ_in_the_order_of_max_and_mean() -> None:
@@ -148,26 +148,26 @@ def test_cbam_checkpoints_differ_in_the_order_of_max_and_mean() -> None:
 
 
 def test_csra_did_not_normalise_its_classifier() -> None:
-    made, x = CSRA(8, 3), torch.randn(2, 8, 5, 7)
-    want = made(x)
+    module, x = CSRA(8, 3), torch.randn(2, 8, 5, 7)
+    want = module(x)
     with torch.no_grad():
-        made.weight *= 7
-    torch.testing.assert_close(made(x), want)
+        module.weight *= 7
+    torch.testing.assert_close(module(x), want)
     with torch.no_grad():
-        made.weight[:, 0] = 0
-    assert made(x).isfinite().all(), "x / |x| at 0"
+        module.weight[:, 0] = 0
+    assert module(x).isfinite().all(), "x / |x| at 0"
 
 
 def test_csra_had_no_temperature() -> None:
     x = torch.randn(2, 8, 5, 7)
-    looks = [
+    weights = [
         CSRA(8, 3, heads=1, temperatures=[t], strength=1.0).attend(x, need=Need(weights=True)).weights - 1 / 35
         for t in (1.0, 8.0, 99.0)
     ]
-    peaks = [look.amax(-1).mean() for look in looks]
+    peaks = [weight.amax(-1).mean() for weight in weights]
     assert peaks[0] < peaks[1] < peaks[2]
     assert peaks[2] == pytest.approx(1.0)
-    torch.testing.assert_close(looks[1].sum(-1), torch.ones(2, 1, 3))
+    torch.testing.assert_close(weights[1].sum(-1), torch.ones(2, 1, 3))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 1, 1), (2, 3, 1), (2, 3, 1, 1, 1)])
@@ -186,10 +186,10 @@ def test_simam_of_a_constant_channel() -> None:
     assert x.grad.isfinite().all()
 
 
-def test_ufo_divided_by_a_norm_of_nothing() -> None:
+def test_ufo_divided_by_a_norm_of_zero() -> None:
     x = torch.zeros(2, 3, 5, 7, requires_grad=True)
-    for made in (MagnitudeSaliency(), MagnitudeSaliency(1.0), SimAM(), MaxSaliency()):
-        out = made(x)
+    for module in (MagnitudeSaliency(), MagnitudeSaliency(1.0), SimAM(), MaxSaliency()):
+        out = module(x)
         assert not out.any()
         assert torch.autograd.grad(out.sum(), x)[0].isfinite().all()
 
@@ -199,11 +199,11 @@ def test_ufo_divided_by_a_norm_of_nothing() -> None:
 @pytest.mark.parametrize("space", [(3, 11), (11, 3)])
 def test_the_authors_bam_pooled_by_height_alone(name: str, space: tuple[int, int]) -> None:
     """So maps that are not square broke. A map turned on its side is weighed the same, turned."""
-    made, x = gate(name, 6).eval(), torch.randn(2, 6, *space)
-    turned = [p for p in made.parameters() if p.ndim == 4 and p.shape[-1] > 1]
+    module, x = gate(name, 6).eval(), torch.randn(2, 6, *space)
+    turned = [p for p in module.parameters() if p.ndim == 4 and p.shape[-1] > 1]
     with torch.no_grad():
         for p in turned:
             p.copy_((p + p.transpose(-1, -2)) / 2)
         if name == "coordinate":
-            made.up[1].load_state_dict(made.up[0].state_dict())
-    torch.testing.assert_close(made(x.transpose(2, 3)), made(x).transpose(2, 3), rtol=1e-5, atol=1e-5)
+            module.up[1].load_state_dict(module.up[0].state_dict())
+    torch.testing.assert_close(module(x.transpose(2, 3)), module(x).transpose(2, 3), rtol=1e-5, atol=1e-5)

@@ -51,7 +51,7 @@ def places(x: Tensor) -> list[tuple[int, ...]]:
     return list(itertools.product(*map(range, x.shape[2:])))
 
 
-def lived(module: nn.Module) -> nn.Module:
+def with_random_norms(module: nn.Module) -> nn.Module:
     """As after some training: running statistics and affine parameters that are not one and zero."""
     for part in module.modules():
         if isinstance(part, BatchNorm):
@@ -60,7 +60,7 @@ def lived(module: nn.Module) -> nn.Module:
     return module.eval()
 
 
-def normed(norm: BatchNorm, c: int, value: float) -> float:
+def normalized(norm: BatchNorm, c: int, value: float) -> float:
     scaled = (value - norm.running_mean[c].item()) / math.sqrt(norm.running_var[c].item() + norm.eps)
     return scaled * norm.weight[c].item() + norm.bias[c].item()
 
@@ -99,7 +99,7 @@ def weighs(gate: nn.Module, x: Tensor, weights: Callable[[Tensor], Tensor]) -> N
     holds(gate, x, torch.stack([weights(sample.double()) * sample for sample in x]))
 
 
-def made(x: Tensor) -> Tensor:
+def zeros_of(x: Tensor) -> Tensor:
     return torch.zeros(x.shape, dtype=torch.float64)
 
 
@@ -186,7 +186,7 @@ def place_weights(gate: SpatialGate, sample: Tensor) -> Tensor:
         for i, value in enumerate(both if gate.order == "max-mean" else both[::-1]):
             maps[i, p] = value
     scores = convolved(gate.conv, maps, sample.shape[1:]).values()
-    return by_place([sigma(normed(gate.norm, 0, score)) for score in scores], sample)
+    return by_place([sigma(normalized(gate.norm, 0, score)) for score in scores], sample)
 
 
 @dims_
@@ -198,14 +198,14 @@ def test_channel_gate(dims: int) -> None:
 @dims_
 @pytest.mark.parametrize("order", ["max-mean", "mean-max"])
 def test_spatial_gate(dims: int, order: str) -> None:
-    gate = lived(SpatialGate(3, dims=dims, order=order))
+    gate = with_random_norms(SpatialGate(3, dims=dims, order=order))
     weighs(gate, a_map(dims), lambda sample: place_weights(gate, sample))
 
 
 @dims_
 @pytest.mark.parametrize("order", ["max-mean", "mean-max"])
 def test_cbam(dims: int, order: str) -> None:
-    gate = lived(CBAM(C, 2, 3, dims=dims, order=order))
+    gate = with_random_norms(CBAM(C, 2, 3, dims=dims, order=order))
 
     def weights(sample: Tensor) -> Tensor:
         of_channels = channel_weights(gate.channel, sample)
@@ -217,15 +217,15 @@ def test_cbam(dims: int, order: str) -> None:
 @dims_
 @pytest.mark.parametrize("combine", ["sum", "product"])
 def test_bam(dims: int, combine: str) -> None:
-    gate = lived(BAM(C, 2, dilation=2, dims=dims, combine=combine))
+    gate = with_random_norms(BAM(C, 2, dilation=2, dims=dims, combine=combine))
 
     def weights(sample: Tensor) -> Tensor:
-        hidden = [max(0.0, normed(gate.norm, i, v)) for i, v in enumerate(dense(gate.down, means(sample)))]
+        hidden = [max(0.0, normalized(gate.norm, i, v)) for i, v in enumerate(dense(gate.down, means(sample)))]
         of_channels = by_channel(dense(gate.up, hidden), sample)
         where = {(c, p): sample[(c, *p)].item() for c in range(C) for p in places(sample[None])}
         for conv, norm in zip(gate.places[0:9:3], gate.places[1:9:3], strict=True):
             values = convolved(conv, where, sample.shape[1:])
-            where = {(c, p): max(0.0, normed(norm, c, value)) for (c, p), value in values.items()}
+            where = {(c, p): max(0.0, normalized(norm, c, value)) for (c, p), value in values.items()}
         of_places = by_place(convolved(gate.places[9], where, sample.shape[1:]).values(), sample)
         return 1 + torch.sigmoid(of_channels + of_places if combine == "sum" else of_channels * of_places)
 
@@ -234,14 +234,14 @@ def test_bam(dims: int, combine: str) -> None:
 
 @dims_
 def test_coordinate(dims: int) -> None:
-    gate = lived(Coordinate(C, min_hidden=3, dims=dims))
+    gate = with_random_norms(Coordinate(C, min_hidden=3, dims=dims))
 
     def weights(sample: Tensor) -> Tensor:
         product = torch.ones(sample.shape, dtype=torch.float64)
         for axis, size in enumerate(sample.shape[1:]):
             for i in range(size):
                 line = sample.select(axis + 1, i)
-                f = [normed(gate.norm, m, v) for m, v in enumerate(dense(gate.down, means(line.unsqueeze(-1))))]
+                f = [normalized(gate.norm, m, v) for m, v in enumerate(dense(gate.down, means(line.unsqueeze(-1))))]
                 f = [v * min(max(v + 3, 0.0), 6.0) / 6 for v in f]
                 factors = by_channel([sigma(v) for v in dense(gate.up[axis], f)], sample).squeeze(-1)
                 product.select(axis + 1, i).mul_(factors)
@@ -338,7 +338,7 @@ def external_weights(scores: list[list[float]]) -> list[list[float]]:
 @dims_
 def test_external(dims: int) -> None:
     gate, x = External(C, 3), a_map(dims)
-    want = made(x)
+    want = zeros_of(x)
     for b in range(B):
         scores = [[sum(x[(b, c, *p)].item() * k[c].item() for c in range(C)) for k in gate.keys] for p in places(x)]
         for p, row in zip(places(x), external_weights(scores), strict=True):
@@ -349,7 +349,7 @@ def test_external(dims: int) -> None:
 
 def test_external_of_several_heads() -> None:
     gate, x = MultiHeadExternal(6, 2, 3, widen=2), a_map(2, 6)
-    want = made(x)
+    want = zeros_of(x)
     for b in range(B):
         wide = [dense(gate.wide, [x[(b, c, *p)].item() for c in range(6)]) for p in places(x)]
         read: list[list[float]] = [[] for _ in wide]
@@ -364,17 +364,17 @@ def test_external_of_several_heads() -> None:
 
 
 def test_external_block() -> None:
-    gate, x = lived(ExternalBlock(C, External(C, 3))), a_map(2)
-    inside = made(x)
+    gate, x = with_random_norms(ExternalBlock(C, External(C, 3))), a_map(2)
+    inside = zeros_of(x)
     for b, p in itertools.product(range(B), places(x)):
         for c, value in enumerate(dense(gate.before, [x[(b, c, *p)].item() for c in range(C)])):
             inside[(b, c, *p)] = value
     read = gate.attention.double()(inside)
     gate.attention.float()
-    want = made(x)
+    want = zeros_of(x)
     for b, p in itertools.product(range(B), places(x)):
         for c, value in enumerate(dense(gate.after, [read[(b, c, *p)].item() for c in range(C)])):
-            want[(b, c, *p)] = max(0.0, x[(b, c, *p)].item() + normed(gate.norm, c, value))
+            want[(b, c, *p)] = max(0.0, x[(b, c, *p)].item() + normalized(gate.norm, c, value))
     holds(gate, x, want)
 
 
@@ -383,7 +383,7 @@ def test_non_local(dims: int) -> None:
     gate, x = NonLocal(C, hidden=3, value=2), a_map(dims)
     assert torch.equal(gate(x), x), "the residual scale starts at zero"
     nn.init.constant_(gate.residual, 0.7)
-    want = made(x)
+    want = zeros_of(x)
     for b in range(B):
         at = [[x[(b, c, *p)].item() for c in range(C)] for p in places(x)]
         q, k, v = ([dense(layer, one) for one in at] for layer in (gate.query, gate.key, gate.value))
@@ -421,7 +421,7 @@ def test_csra(dims: int, heads: int) -> None:
     assert got.weights.shape == (B, heads, 3, len(places(x)))
 
 
-def test_a_gate_of_ones_own() -> None:
+def test_a_subclass_is_a_gate() -> None:
     class Half(Gate):
         def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
             return x / 2, torch.full((1,), 0.5) if need_weights else None

@@ -43,8 +43,8 @@ def test_every_option_changes_the_gate(name: str, option: str) -> None:
     torch.manual_seed(0)
     varied = regard.gate(text, 64)
     assert type(plain) is type(varied)
-    for made in (plain, varied):
-        for parameter in made.parameters():
+    for module in (plain, varied):
+        for parameter in module.parameters():
             if parameter.ndim == 0:  # the residual scale of non-local, which starts at zero
                 nn.init.constant_(parameter, 0.7)
     assert not torch.allclose(plain(x), varied(x))
@@ -56,11 +56,11 @@ def test_a_name_alone_is_that_of_the_catalogue() -> None:
 
 
 def test_options_are_the_arguments() -> None:
-    made = regard.gate("se:reduction=4:activation=none:normalize=softmax", 16)
-    assert made.down.out_features == 4
-    assert isinstance(made.activation, nn.Identity)
-    assert isinstance(made.normalize, regard.Softmax)
-    w = made.weights(torch.randn(3, 16, 5, 7))
+    module = regard.gate("se:reduction=4:activation=none:normalize=softmax", 16)
+    assert module.down.out_features == 4
+    assert isinstance(module.activation, nn.Identity)
+    assert isinstance(module.normalize, regard.Softmax)
+    w = module.weights(torch.randn(3, 16, 5, 7))
     torch.testing.assert_close(w.sum(1).flatten(), torch.ones(3))
 
 

@@ -1,4 +1,4 @@
-"""Gated heads and the cell made of them, against their derivation and their laws."""
+"""Gated heads and the cell module of them, against their derivation and their laws."""
 
 import itertools
 import math
@@ -15,10 +15,10 @@ from regard.gates import CellState, GatedCell, GatedHeads
 B, N, D, H, W = 2, 5, 3, 4, 7
 
 
-def looked(heads: GatedHeads, x: torch.Tensor, before: list[float]) -> list[list[float]]:
+def heads_loop(heads: GatedHeads, x: torch.Tensor, before: list[float]) -> list[list[float]]:
     """What every head reads of one sample, by loops."""
     states = [[sigma(v) for v in dense(heads.squash, row)] for row in x.tolist()]
-    found = []
+    reads = []
     for h in range(H):
         part = [row[h * W : (h + 1) * W] for row in states]
         scores = []
@@ -26,13 +26,13 @@ def looked(heads: GatedHeads, x: torch.Tensor, before: list[float]) -> list[list
             key = [math.tanh(k + b) for k, b in zip(dense(heads.key, one), before, strict=True)]
             scores.append(sum(q * k for q, k in zip(heads.query[h].tolist(), key, strict=True)) / math.sqrt(W))
         exps = [math.exp(s) for s in scores]
-        found.append([sum(e * one[w] for e, one in zip(exps, part, strict=True)) / sum(exps) for w in range(W)])
-    return found
+        reads.append([sum(e * one[w] for e, one in zip(exps, part, strict=True)) / sum(exps) for w in range(W)])
+    return reads
 
 
 def test_heads() -> None:
     heads, x = GatedHeads(D, H, W), torch.randn(B, N, D)
-    want = torch.tensor([[*itertools.chain(*looked(heads, one, [0.0] * W))] for one in x])
+    want = torch.tensor([[*itertools.chain(*heads_loop(heads, one, [0.0] * W))] for one in x])
     got = heads.attend(x, need=Need(weights=True))
     torch.testing.assert_close(got.out, want, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(heads(x), got.out)
@@ -48,7 +48,7 @@ def test_cell() -> None:
         y = state.out[b].tolist()
         mean = x[b].mean(0).tolist()
         before = [m + o for m, o in zip(dense(cell.mean_key, mean), dense(cell.out_key, y), strict=True)]
-        read = looked(cell.look, x[b], before)
+        read = heads_loop(cell.look, x[b], before)
         gate = [sigma(v) for v in dense(cell.gate, mean + y)]
         memory = [
             [(1 - g) * c + g * a for c, a in zip(state.memory[b, h].tolist(), read[h], strict=True)]
@@ -88,13 +88,13 @@ def test_a_sequence_is_its_steps() -> None:
     torch.testing.assert_close(cell.read(x[:, 2:], half)[0], outs[:, 2:])
 
 
-def test_a_sequence_is_heard_as_one_alignment() -> None:
+def test_a_sequence_is_recorded_as_one_alignment() -> None:
     cell, x = GatedCell(D, H, W).eval(), torch.randn(B, 6, N, D)
     outs, _ = cell.read(x)
-    with record(cell) as tape:
-        heard, _ = cell.read(x)
-    torch.testing.assert_close(heard, outs)
-    (one,) = tape
+    with record(cell) as recording:
+        observed, _ = cell.read(x)
+    torch.testing.assert_close(observed, outs)
+    (one,) = recording
     assert (one.name, one.shape, one.verified) == ("look", (B, H, 6, N), True)
     state = None
     for t in range(6):
@@ -114,10 +114,10 @@ def test_a_masked_position_is_an_absent_one(kind: str) -> None:
     x = torch.randn(B, N, D)
     mask = torch.tensor([[True] * 3 + [False] * 2] * B)
     other = torch.where(mask.unsqueeze(-1), x, torch.nan)
-    made = GatedHeads(D, H, W) if kind == "heads" else GatedCell(D, H, W)
+    module = GatedHeads(D, H, W) if kind == "heads" else GatedCell(D, H, W)
 
     def out(x: torch.Tensor, **given: torch.Tensor) -> torch.Tensor:
-        got = made(x, **given)
+        got = module(x, **given)
         return got if kind == "heads" else got[0]
 
     torch.testing.assert_close(out(x, mask=mask), out(x[:, :3]))
@@ -139,18 +139,18 @@ def test_it_learns_to_tell_digits_read_row_by_row() -> None:
     """At each step it sees the last three rows: what it reads must be kept to be told at the end."""
     digits = pytest.importorskip("sklearn.datasets").load_digits()
     images, labels = torch.tensor(digits.images, dtype=torch.float32) / 16, torch.tensor(digits.target)
-    seen = nn.functional.pad(images, (0, 0, 2, 0)).unfold(1, 3, 1).transpose(2, 3)  # "b rows 3 8"
-    seen = torch.cat([seen, torch.eye(3).expand(*seen.shape[:2], 3, 3)], -1)
+    windows = nn.functional.pad(images, (0, 0, 2, 0)).unfold(1, 3, 1).transpose(2, 3)  # "b rows 3 8"
+    windows = torch.cat([windows, torch.eye(3).expand(*windows.shape[:2], 3, 3)], -1)
     torch.manual_seed(0)
     cell, head = GatedCell(11, 4, 16), nn.Linear(64, 10)
     optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()], lr=0.01)
     for _ in range(120):
-        some = torch.randint(1500, (128,))
-        loss = nn.functional.cross_entropy(head(cell.read(seen[some])[0][:, -1]), labels[some])
+        batch = torch.randint(1500, (128,))
+        loss = nn.functional.cross_entropy(head(cell.read(windows[batch])[0][:, -1]), labels[batch])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    right = (head(cell.read(seen[1500:])[0][:, -1]).argmax(-1) == labels[1500:]).float().mean()
+    right = (head(cell.read(windows[1500:])[0][:, -1]).argmax(-1) == labels[1500:]).float().mean()
     assert right > 0.5, f"{right:.0%} of unseen digits, chance is 10%"
 
 

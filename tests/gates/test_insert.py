@@ -142,25 +142,25 @@ def test_a_gate_with_nothing_learned_changes_no_key(net: Net) -> None:
         net.load_state_dict(old)
 
 
-def test_an_older_checkpoint_loads_and_the_new_keys_are_told(net: Net) -> None:
+def test_an_older_checkpoint_loads_and_the_new_keys_are_named(net: Net) -> None:
     old = copy.deepcopy(net.state_dict())
     insert(net, Scale, after=["stem", "layer2"], example=X)
-    with pytest.warns(UserWarning, match="the state_dict has no") as told:
+    with pytest.warns(UserWarning, match="the state_dict has no") as caught:
         net.load_state_dict(old)
-    assert [str(one.message) for one in told] == [
+    assert [str(one.message) for one in caught] == [
         "the state_dict has no stem.inserted.factor, layer2.1.inserted.factor: "
         "the inserted gates keep their present weights"
     ]
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
     whole = nn.ModuleDict({"net": net})
     with pytest.warns(UserWarning, match=r"the state_dict has no net\.stem\.inserted\.factor, net\.layer2\.1\."):
         whole.load_state_dict({f"net.{key}": value for key, value in old.items()})
     with pytest.warns(UserWarning, match=r"the state_dict has no 1\.inserted\.factor"):
         net.layer2.load_state_dict({k.removeprefix("layer2."): v for k, v in old.items() if k.startswith("layer2.")})
     insert(net, Scale, after=Block, example=X)
-    with pytest.warns(UserWarning, match=r"the state_dict has no stem\.inserted\.factor, .* and 1 more: ") as told:
+    with pytest.warns(UserWarning, match=r"the state_dict has no stem\.inserted\.factor, .* and 1 more: ") as caught:
         copy.deepcopy(net).load_state_dict(old)
-    assert len(told) == 1
+    assert len(caught) == 1
     # its own checkpoint loads in silence, and one with a key too few is an error as ever
     own = net.state_dict()
     with warnings.catch_warnings():
@@ -201,7 +201,7 @@ class Several(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("kind", "apart"),
+    ("kind", "parts"),
     [
         (lambda x: (x, 1), lambda out: out),
         (lambda x: [x, 1], lambda out: out),
@@ -209,13 +209,13 @@ class Several(nn.Module):
         (lambda x: Out(x, 1), lambda out: (out.first, out.second)),
     ],
 )
-def test_the_first_part_of_an_output_is_gated(kind: Any, apart: Any) -> None:
+def test_the_first_part_of_an_output_is_gated(kind: Any, parts: Any) -> None:
     part = Several(kind)
     want = Scale(5)(part.inner(X))
     insert(_Whole(part), Scale, after="part", example=X)
     got = part(X)
     assert type(got) is type(kind(X))
-    first, second = apart(got)
+    first, second = parts(got)
     torch.testing.assert_close(first, want)
     assert second == 1
 
@@ -274,7 +274,7 @@ def test_compiled_and_exported(net: Net) -> None:
 
 
 @for_each(
-    ("choice", "said"),
+    ("choice", "sentence"),
     [
         ({"after": "layr*"}, r"after='layr\*' selects no module; there are: stem, layer1, layer1\.0, layer1\.0\.conv"),
         ({"after": nn.Conv3d}, "after=Conv3d selects no module; there are: stem"),
@@ -305,9 +305,9 @@ def test_compiled_and_exported(net: Net) -> None:
         ),
     ],
 )
-def test_what_cannot_be_inserted_is_said_and_changes_nothing(net: Net, choice: dict[str, Any], said: str) -> None:
+def test_a_refused_insertion_changes_nothing(net: Net, choice: dict[str, Any], sentence: str) -> None:
     keys = list(net.state_dict())
-    with pytest.raises((ValueError, TypeError), match=said):
+    with pytest.raises((ValueError, TypeError), match=sentence):
         insert(net, **{"make": Scale, **choice})
     assert list(net.state_dict()) == keys
     assert not any(m._forward_hooks for m in net.modules())
@@ -324,12 +324,12 @@ def test_nothing_is_half_done(net: Net) -> None:
     assert not any("inserted" in key for key in net.state_dict())
 
 
-def test_lists_and_empty_rows_and_strange_outputs_are_refused() -> None:
+def test_lists_empty_sequentials_and_outputs_without_a_tensor_are_refused() -> None:
     model = nn.ModuleDict({"list": nn.ModuleList([nn.Linear(2, 2)]), "none": nn.Sequential(), "odd": _Odd()})
-    said = (
+    sentence = (
         r"list is an nn\.ModuleList, which has no output of its own; select the modules in it, as in after='list\.\*'"
     )
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=sentence):
         insert(model, Scale, after="list")
     with pytest.raises(
         ValueError, match=r"none is an empty nn\.Sequential, which has no last module; select another one"
@@ -339,8 +339,8 @@ def test_lists_and_empty_rows_and_strange_outputs_are_refused() -> None:
         insert(_Whole(_Odd()), Scale, after="part", example=X)
     with pytest.raises(ValueError, match=r"part returns \(\), which has no axis of channels; select another"):
         insert(_Whole(_Flat()), Scale, after="part", example=X)
-    said = r"0 returns \(2, 7, 5\), whose channels may be axis 1 or the last; pass layout='last' for tokens"
-    with pytest.raises(ValueError, match=said):
+    sentence = r"0 returns \(2, 7, 5\), whose channels may be axis 1 or the last; pass layout='last' for tokens"
+    with pytest.raises(ValueError, match=sentence):
         insert(nn.Sequential(nn.Linear(3, 5)), Scale, after="0", example=torch.randn(2, 7, 3))
     with pytest.raises(ValueError, match=r"after='x' selects no module; the model has no modules inside"):
         insert(nn.Linear(2, 2), Scale, after="x")

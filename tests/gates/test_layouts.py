@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.gates.test_gates import C, a_map, built, every
+from tests.gates.test_gates import C, a_map, every, seeded_gate
 from tests.layouts import LAYOUTS, laid_out
 from torch import Tensor
 
@@ -20,9 +20,9 @@ def test_every_layout(name: str, dims: int, dtype: torch.dtype, training: bool) 
     upstream = torch.randn(x.shape, dtype=dtype)
 
     def run(x: Tensor, upstream: Tensor) -> list[Tensor]:
-        made = built(name, dims=dims).to(dtype).train(training)
-        out = made(x)
-        return [out.detach(), *torch.autograd.grad(out, [x, *made.parameters()], upstream)]
+        module = seeded_gate(name, dims=dims).to(dtype).train(training)
+        out = module(x)
+        return [out.detach(), *torch.autograd.grad(out, [x, *module.parameters()], upstream)]
 
     want = run(x.clone().requires_grad_(), upstream)
     for layout in LAYOUTS:
@@ -36,7 +36,7 @@ def test_every_layout(name: str, dims: int, dtype: torch.dtype, training: bool) 
 
 def test_a_batch_that_is_one_map_expanded() -> None:
     for name in ("cbam", "channel", "simam", "se"):
-        made, x = built(name).eval(), a_map(b=1)
-        for get in (made, lambda t, made=made: torch.autograd.grad(made(t).square().sum(), t)[0]):
+        module, x = seeded_gate(name).eval(), a_map(b=1)
+        for get in (module, lambda t, module=module: torch.autograd.grad(module(t).square().sum(), t)[0]):
             got = get(x.expand(3, -1, -1, -1).detach().requires_grad_())
             torch.testing.assert_close(got, get(x.repeat(3, 1, 1, 1).requires_grad_()), rtol=1e-5, atol=1e-5)

@@ -26,51 +26,51 @@ class Net(nn.Module):
 
 @pytest.mark.parametrize("name", GATES)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_every_gate_is_heard(name: str, training: bool) -> None:
+def test_every_gate_is_recorded(name: str, training: bool) -> None:
     torch.manual_seed(0)
     net, x = Net(name).train(training), torch.randn(3, 2, 5, 7)
     state = {key: value.clone() for key, value in net.state_dict().items()}
     want = net(x)
     after = {key: value.clone() for key, value in net.state_dict().items()}
     net.load_state_dict(state)
-    with regard.record(net) as tape:
+    with regard.record(net) as recording:
         out = net(x)
     assert torch.equal(out, want)
     # running statistics have seen the batch once
     for key, value in net.state_dict().items():
         assert torch.equal(value, after[key])
-    *pools, heard = tape
+    *pools, recorded_map = recording
     assert [(each.kind, each.shape, each.verified) for each in pools] == (
         [("pool", (3, 4, 5, C), True)] if name == "attention-module" else []
     )
-    assert heard.verified, heard
+    assert recorded_map.verified, recorded_map
     if name == "non-local":
-        assert (heard.kind, heard.shape, heard.grid) == ("self", (3, 1, 35, 35), (5, 7))
+        assert (recorded_map.kind, recorded_map.shape, recorded_map.grid) == ("self", (3, 1, 35, 35), (5, 7))
         return
-    assert heard.name.startswith("gate")
+    assert recorded_map.name.startswith("gate")
     if name.startswith("external"):
-        assert heard.kind == "cross"
-        assert heard.shape[-2:] == (35, 64)
+        assert recorded_map.kind == "cross"
+        assert recorded_map.shape[-2:] == (35, 64)
         return
-    assert heard.kind == "gate"
+    assert recorded_map.kind == "gate"
     weights = net.eval().gate.weights(net.conv(x)) if not training else None
-    sample, head, channels, places = heard.shape
+    sample, head, channels, places = recorded_map.shape
     assert (sample, head) == (3, 1)
     assert channels in (1, C)
     assert places in (1, 35)
-    assert heard.grid == ((5, 7) if places == 35 else None)
+    assert recorded_map.grid == ((5, 7) if places == 35 else None)
     if weights is not None:
-        full = heard.weights.dense().expand(3, 1, C, 35).reshape(3, C, 5, 7)
+        full = recorded_map.weights.dense().expand(3, 1, C, 35).reshape(3, C, 5, 7)
         torch.testing.assert_close(full, weights.expand(3, C, 5, 7))
 
 
 @pytest.mark.parametrize("dims", [1, 3])
 def test_signals_and_volumes_have_no_grid(dims: int) -> None:
     net = Net("simam", dims)
-    with regard.record(net) as tape:
+    with regard.record(net) as recording:
         net(torch.randn(2, 2, *(5, 3, 2)[:dims]))
-    assert tape[0].shape == (2, 1, C, (5, 15, 30)[dims - 1])
-    assert tape[0].grid is None
+    assert recording[0].shape == (2, 1, C, (5, 15, 30)[dims - 1])
+    assert recording[0].grid is None
 
 
 @pytest.mark.parametrize("name", ["se", "spatial", "cbam", "simam", "coordinate"])
@@ -79,27 +79,27 @@ def test_gradients(name: str) -> None:
     torch.manual_seed(0)
     net, x = Net(name).eval(), torch.randn(3, 2, 5, 7)
     target = torch.randn(3, C, 5, 7)
-    with regard.record(net, gradients=True) as tape:
+    with regard.record(net, gradients=True) as recording:
         (net(x) * target).sum().backward()
-    (heard,) = tape
+    (recorded_map,) = recording
     features = net.conv(x).detach()
-    wide = heard.weights.dense().requires_grad_()
+    wide = recorded_map.weights.dense().requires_grad_()
     (wide.expand(3, 1, C, 35).reshape(3, C, 5, 7) * features * target).sum().backward()
-    torch.testing.assert_close(heard.gradient.dense(), wide.grad, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(heard.gradient.pick(1, 0).dense(), wide.grad[1, 0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(recorded_map.gradient.dense(), wide.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(recorded_map.gradient.pick(1, 0).dense(), wide.grad[1, 0], rtol=1e-4, atol=1e-5)
 
 
-def test_some_rows_are_some_channels() -> None:
+def test_selected_rows_are_channels() -> None:
     net, x = Net("simam").eval(), torch.randn(3, 2, 5, 7)
-    with regard.record(net) as tape:
+    with regard.record(net) as recording:
         net(x)
-    with regard.record(net, rows=[1, 4], gradients=True) as few:
+    with regard.record(net, rows=[1, 4], gradients=True) as selected:
         net(x).sum().backward()
-    assert few[0].shape == (3, 1, 2, 35)
-    assert few[0].verified
-    assert few[0].gradient.shape == (3, 1, 2, 35)
-    assert torch.equal(few[0].weights.dense(), tape[0].weights.dense()[..., [1, 4], :])
-    torch.testing.assert_close(few[0].gradient.dense().reshape(3, 2, 5, 7), net.conv(x)[:, [1, 4]])
+    assert selected[0].shape == (3, 1, 2, 35)
+    assert selected[0].verified
+    assert selected[0].gradient.shape == (3, 1, 2, 35)
+    assert torch.equal(selected[0].weights.dense(), recording[0].weights.dense()[..., [1, 4], :])
+    torch.testing.assert_close(selected[0].gradient.dense().reshape(3, 2, 5, 7), net.conv(x)[:, [1, 4]])
     place = Net("spatial").eval()
     with regard.record(place, rows=slice(0, 4)) as one:
         place(x)
@@ -108,14 +108,14 @@ def test_some_rows_are_some_channels() -> None:
 
 
 def test_a_gate_alone() -> None:
-    made = regard.gates.SimAM()
-    with regard.record(made) as tape:
-        made(torch.randn(1, 2, 3, 5))
-    assert [(one.name, one.kind, one.grid) for one in tape] == [("", "gate", (3, 5))]
+    module = regard.gates.SimAM()
+    with regard.record(module) as recording:
+        module(torch.randn(1, 2, 3, 5))
+    assert [(one.name, one.kind, one.grid) for one in recording] == [("", "gate", (3, 5))]
 
 
-def test_layers_choose() -> None:
+def test_layers_select_modules() -> None:
     net = nn.Sequential(regard.gates.SimAM(), regard.gates.ECA(4), regard.gates.SimAM())
-    with regard.record(net, layers="1") as tape:
+    with regard.record(net, layers="1") as recording:
         net(torch.randn(1, 4, 3, 5))
-    assert [one.name for one in tape] == ["1"]
+    assert [one.name for one in recording] == ["1"]
