@@ -132,6 +132,7 @@ def test_squeeze_excite(dims: int, bias: bool) -> None:
 @dims_
 def test_global_average(dims: int) -> None:
     weighs(GlobalAverage(), a_map(dims), lambda sample: by_channel([sigma(z) for z in means(sample)], sample))
+    weighs(regard.gate("gap:normalize=none", C, dims), a_map(dims), lambda sample: by_channel(means(sample), sample))
 
 
 @dims_

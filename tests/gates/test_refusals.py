@@ -86,7 +86,7 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
         "options of a gate are option=value, got 'reduction' in 'se:reduction'; try reduction=VALUE",
     ),
     (lambda: gate("se:hidden=2:hidden=3", 8), "'se:hidden=2:hidden=3' gives hidden twice; give it once"),
-    (lambda: gate("gap:reduction=4", 8), "the gate 'gap' takes no options, got 'gap:reduction=4'; leave them out"),
+    (lambda: gate("external:d=4", 8), "the gate 'external' takes no options, got 'external:d=4'; leave them out"),
     (
         lambda: gate("se:reduction=x", 8),
         "reduction of 'se:reduction=x': a whole number of at least 1 is needed, got 'x'; try 4",
@@ -95,7 +95,7 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (
         lambda: gate("se:normalize=softmx", 8),
         "normalize of 'se:normalize=softmx': unknown normalizer 'softmx'; did you mean 'softmax'? known are: "
-        "sigmoid, softmax, sparsemax, entmax",
+        "sigmoid, softmax, sparsemax, entmax, none",
     ),
     (
         lambda: gate("cbam:order=mean-maxx", 8),

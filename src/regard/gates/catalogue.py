@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, get_args, get_origin
 
 from torch import Tensor, nn
 
-from regard.attn.terms.normalizer import Entmax, Normalizer, Sigmoid, Softmax, Sparsemax
+from regard.attn.terms.normalizer import Entmax, Identity, Normalizer, Sigmoid, Softmax, Sparsemax
 from regard.common import checks
 from regard.gates.channel import ECA, ChannelGate, GlobalAverage, SqueezeExcite
 from regard.gates.channel_spatial import BAM, CBAM, ContextGating, Coordinate
@@ -132,7 +132,7 @@ MODULES: dict[Any, tuple[str, dict[str, Callable[[], nn.Module]]]] = {
     ),
     Normalizer | None: (
         "normalizer",
-        {"sigmoid": Sigmoid, "softmax": Softmax, "sparsemax": Sparsemax, "entmax": Entmax},
+        {"sigmoid": Sigmoid, "softmax": Softmax, "sparsemax": Sparsemax, "entmax": Entmax, "none": Identity},
     ),
 }
 

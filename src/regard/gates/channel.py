@@ -13,12 +13,34 @@ from regard.gates.base import Gate, check_odd, hidden_width, scale_map, wide_sig
 from regard.kernels import feature_maps
 
 
+def _normalizer(normalize: Normalizer | None) -> Normalizer:
+    """σ if no normalizer is given."""
+    if normalize is None:
+        return Sigmoid()
+    checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
+    return normalize
+
+
+def _channel_weights(normalize: Normalizer, scores: Tensor, like: Tensor) -> Tensor:  # "b c" -> "b c"
+    """Weights of channels, in float32 at least."""
+    return normalize.weights(scores.to(checks.accumulate_dtype(like.dtype)), None)
+
+
 class GlobalAverage(Gate):
-    """w = σ(z), z = mean over positions: squeeze and excite without the two layers. No parameters."""
+    """w = σ(z), z = mean over positions: squeeze and excite without the two layers. No parameters.
+
+    `normalize` replaces σ, over the channels; with `Identity()` the mean itself is the weight.
+    """
+
+    def __init__(
+        self, channels: int | None = None, dims: int | None = None, *, normalize: Normalizer | None = None
+    ) -> None:
+        super().__init__(channels, dims)
+        self.normalize = _normalizer(normalize)
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         x, z = feature_maps.mean_pool(x)
-        return scale_map(x, wide_sigmoid(z, x), None, need_weights)
+        return scale_map(x, _channel_weights(self.normalize, z, x), None, need_weights)
 
 
 class SqueezeExcite(Gate):
@@ -42,20 +64,17 @@ class SqueezeExcite(Gate):
         super().__init__(channels)
         if not callable(activation):
             raise TypeError(f"activation must be a function of a tensor, got {activation!r}; try nn.Identity()")
-        if normalize is not None:
-            checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
         hidden = hidden_width(channels, reduction) if hidden is None else hidden
         checks.positive_ints("SqueezeExcite", hidden=hidden)
         self.down = nn.Linear(channels, hidden, bias=bias)
         self.up = nn.Linear(hidden, channels, bias=bias)
         self.activation = activation
-        self.normalize = Sigmoid() if normalize is None else normalize
+        self.normalize = _normalizer(normalize)
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         x, z = feature_maps.mean_pool(x)
         scores = self.up(self.activation(self.down(z.to(x.dtype))))
-        w = self.normalize.weights(scores.to(checks.accumulate_dtype(x.dtype)), None)
-        return scale_map(x, w, None, need_weights)
+        return scale_map(x, _channel_weights(self.normalize, scores, x), None, need_weights)
 
 
 class ECA(Gate):
