@@ -1,5 +1,6 @@
 """Scores that are dot products, compared with torch's scaled_dot_product_attention."""
 
+import functools
 from collections.abc import Callable, Iterator
 
 import torch
@@ -102,24 +103,37 @@ def linear_memory(effort: Effort) -> Iterator[Row]:
 def overhead(effort: Effort) -> Iterator[Row]:
     """the overhead of a call on tiny inputs"""
     q, k, v = (t.detach() for t in inputs(1, 1, 8, 8))
-    layer = regard.Attention().eval()
-    dot = regard.Dot()
-    function, choice, module, bare = "regard.attention", "regard.attention(score=Dot())", "regard.Attention()", "SDPA"
-    timed = compare(
-        {
-            function: lambda: regard.attention(q, k, v),
-            choice: lambda: regard.attention(q, k, v, score=dot),
-            module: lambda: layer(q, k, v),
-            bare: lambda: F.scaled_dot_product_attention(q, k, v),
-        },
-        effort,
-        agree=[choice, module, bare],
-        threads=1,
-    )
-    case = "call overhead (1,1,8,8) forward"
-    yield cost(case, timed, function, bare, 2.5, note="no terms given: the short path")
-    yield cost(case, timed, choice, bare, note="the path of every call with a term")
-    yield cost(case, timed, module, bare)
+    dot, lengths = regard.Dot(), regard.Lengths(torch.tensor([5]))
+    bounds = {
+        "regard.attention": 2.5,
+        "regard.attention(score=Dot())": 2.2,
+        "regard.Attention()": 2.7,
+        "regard.Attention(mask=Causal())": 3.7,
+        "regard.Attention(), mask=Lengths": 8.0,
+        "regard.Attention(normalize=Sparsemax())": 8.0,
+        "regard.Attention(bias=ALiBi(1))": 8.0,
+    }
+    plain = regard.Attention().eval()
+    layers = [
+        regard.Attention(mask=regard.Causal()),
+        plain,
+        regard.Attention(normalize=regard.Sparsemax()),
+        regard.Attention(bias=regard.ALiBi(1)),
+    ]
+    computations: dict[str, Callable[[], Tensor]] = {
+        "regard.attention": lambda: regard.attention(q, k, v),
+        "regard.attention(score=Dot())": lambda: regard.attention(q, k, v, score=dot),
+        "regard.Attention()": lambda: plain(q, k, v),
+    }
+    for name, layer in zip(list(bounds)[3:], layers, strict=True):
+        mask = lengths if "Lengths" in name else None
+        computations[name] = functools.partial(layer.eval(), q, k, v, mask=mask)
+    bare = "SDPA"
+    computations[bare] = lambda: F.scaled_dot_product_attention(q, k, v)
+    with torch.no_grad():
+        timed = compare(computations, effort, agree=[*list(bounds)[1:3], bare], threads=1)
+    for name, bound in bounds.items():
+        yield cost("call overhead (1,1,8,8) forward", timed, name, bare, bound)
 
 
 def value_width(effort: Effort) -> Iterator[Row]:
@@ -153,10 +167,24 @@ def causal(effort: Effort) -> Iterator[Row]:
         yield cost(f"causal (1,8,2048,64) {name}", timed, mine, bare)
 
 
+def sink(effort: Effort) -> Iterator[Row]:
+    """a null slot that takes the weight of queries without a match, against the plain causal softmax"""
+    q, k, v = inputs(1, 8, 1024, WIDTH)
+    normalize = regard.normalizers.WithNullSlot()
+    mine, plain = "regard.attention(Causal, WithNullSlot())", "regard.attention(Causal)"
+    computations: dict[str, Callable[[], Tensor]] = {
+        mine: lambda: regard.attention(q, k, v, mask=regard.Causal(), normalize=normalize),
+        plain: lambda: regard.attention(q, k, v, mask=regard.Causal()),
+    }
+    for way, timed in both_ways(computations, [q, k, v], effort, agree=[]):
+        yield cost(f"null slot (1,8,1024,64) {way}", timed, mine, plain, 1.1)
+
+
 CASES: dict[str, Case] = {
     "scores": scores,
     "memory": linear_memory,
     "overhead": overhead,
     "widths": value_width,
     "causal": causal,
+    "sink": sink,
 }

@@ -1,5 +1,6 @@
 """Multi-head layers of other libraries, 512 wide with 8 heads, all in float32 and without dropout."""
 
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -152,4 +153,36 @@ def decode(effort: Effort) -> Iterator[Row]:
     yield gain("16 decoding steps after 512 tokens", timed, mine, other)
 
 
-CASES: dict[str, Case] = {"self": self_attention, "decode": decode}
+def lean_step(layer: regard.MultiHead, x: Tensor, past: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Any]:
+    """One decoding step in the fewest operations of torch; the cache is two tensors."""
+    q, k, v = (
+        linear(x).unflatten(-1, (layer.heads, -1)).transpose(1, 2) for linear in (layer.query, layer.key, layer.value)
+    )
+    if past is not None:
+        k, v = (torch.cat(pair, dim=2) for pair in zip(past, (k, v), strict=True))
+    return layer.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)), (k, v)
+
+
+def steps(effort: Effort) -> Iterator[Row]:
+    """the loop of docs/guides/memory.md, 64 decoding steps of one sentence, against the leanest loop in torch"""
+    mine, lean = "regard.MultiHead.step", "lean loop: three projections, cat, SDPA, out"
+    for width, bound in ((64, 1.2), (256, 1.1), (768, 1.05)):
+        layer, tokens = regard.MultiHead(width, width // 32).eval(), torch.randn(64, 1, 1, width)
+
+        def loop(step: Callable[..., tuple[Tensor, Any]], tokens: Tensor = tokens) -> Tensor:
+            past, outs = None, []
+            for token in tokens:
+                out, past = step(token, past)
+                outs.append(out)
+            return torch.cat(outs, dim=1)
+
+        with torch.no_grad():
+            computations = {
+                mine: functools.partial(loop, layer.step),
+                lean: functools.partial(loop, functools.partial(lean_step, layer)),
+            }
+            timed = compare(computations, effort, agree=[lean], threads=1)
+        yield cost(f"64 decoding steps, {width} wide", timed, mine, lean, bound)
+
+
+CASES: dict[str, Case] = {"self": self_attention, "decode": decode, "steps": steps}

@@ -1,6 +1,11 @@
 """Masks that exclude most of the work, compared with SDPA and the same mask as a dense tensor."""
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +16,7 @@ from benchmarks import memory
 from benchmarks.dot import inputs
 from benchmarks.table import Case, Row, absent, amount, cost, gain
 from benchmarks.timing import Effort, backward, both_ways, compare
+from regard.attn.backends import BACKENDS
 
 BACK = 256
 DENSE = "SDPA, dense mask"
@@ -103,7 +109,39 @@ def local(effort: Effort) -> Iterator[Row]:
         yield gain(f"{case} {way}", timed, mine, other)
 
 
+SPAN_ROWS = (32, 64, 128, 256, 512)
+
+
+def biased(effort: Effort) -> Iterator[Row]:
+    """a bias with a mask at 256 to 8,192 keys, against the best of five sizes of spans, SDPA and the whole matrix"""
+    masks: dict[str, regard.Mask] = {"Window(64, 0)": regard.Window(64, 0), "Causal()": regard.Causal()}
+    normalizers = {"softmax": (regard.Softmax(), "flash"), "entmax": (regard.Entmax(1.5), "blocked")}
+    lengths = (256, 1024) if effort.quick else (256, 512, 1024, 2048, 4096, 8192)
+    for tokens, (label, mask), (kind, (normalize, loop)) in itertools.product(
+        lengths, masks.items(), normalizers.items()
+    ):
+        heads = 8 if tokens <= 2048 else 2
+        q, k, v = inputs(1, heads, tokens, 64)
+        terms = {"bias": regard.ALiBi(heads), "mask": mask, "normalize": normalize}
+
+        def attend(
+            backend: str | None, rows: int = 0, terms: dict[str, Any] = terms, leaves: Any = (q, k, v)
+        ) -> Tensor:
+            with mock.patch.object(BACKENDS[backend or "flash"], "_ROWS", rows) if rows else nullcontext():
+                return regard.attention(*leaves, **terms, backend=backend)
+
+        computations: dict[str, Callable[[], Tensor]] = {"chosen": functools.partial(attend, None)}
+        if tokens <= 2048:
+            whole = "fused" if kind == "softmax" else "eager"
+            computations[whole] = functools.partial(attend, whole)
+        computations |= {f"spans of {rows}": functools.partial(attend, loop, rows) for rows in SPAN_ROWS}
+        for way, timed in both_ways(computations, [q, k, v], effort):
+            best = min(list(computations)[1:], key=lambda name: timed.of(name).median)
+            yield cost(f"ALiBi, {label}, {kind}, T = {tokens:,} {way}", timed, "chosen", best, 1.25)
+
+
 CASES: dict[str, Case] = {
+    "biased": biased,
     "window": window,
     "long": long_window,
     "documents": documents,

@@ -63,6 +63,7 @@ def test_compiled_whole_when_weights_are_not_kept(monkeypatch: pytest.MonkeyPatc
     compiled_equals_plain("attend masked")
 
 
+@pytest.mark.whole
 def test_compiled_by_the_code_generator() -> None:
     inputs = problem()
     torch.compiler.reset()

@@ -58,7 +58,7 @@ def test_compiled_equals_plain(name: str) -> None:
         close(got, wanted, name, rtol=1e-4, atol=1e-5)
 
 
-# the C++ compiler takes long; tests/kernels/test_dispatch.py compiles one call
+# the C++ compiler takes long
 @pytest.mark.whole
 def test_compiled_by_the_code_generator_equals_plain() -> None:
     program = PROGRAMS["rotary"]()
