@@ -1,5 +1,6 @@
 """explain names what runs: every mechanism and layer, in training and evaluation, in whole calls and in steps."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -8,6 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
+from tests.attn.backends.cases import Case, Sizes, tensors, willing
 from tests.for_each import for_each
 from torch import nn
 
@@ -78,6 +80,27 @@ def test_every_mechanism_runs_what_explain_says(name: str, training: bool, grad:
             agree(layer, x, x, mask=mask())
         if hasattr(layer, "project_kv") and not hasattr(layer, "start"):
             agree(layer, x[:, -1:], stepwise.project_kv(layer, x))
+
+
+CASES = [
+    Case(score, mask=mask, normalize=normalize)
+    for score, mask, normalize in itertools.product(
+        ("dot", "additive", "euclid", "kernel-elu"),
+        ("none", "causal", "window", "lengths", "documents"),
+        ("softmax", "sparsemax", "sum"),
+    )
+]
+
+
+@for_each("case", [case for case in CASES if case.possible], ids=str, share=0.5)
+@for_each("size", [7, 600])
+def test_every_backend_that_cannot_run_says_so(case: Case, size: int) -> None:
+    sizes = Sizes(q=size, k=size)
+    q, k, v = (t.detach() for t in tensors(sizes, torch.float32))
+    terms = case.terms(sizes, torch.float32)
+    agree(regard.Attention(terms["score"], normalize=terms["normalize"]), q, k, v, mask=terms["mask"])
+    lines = {line.split()[0]: line for line in regard.explain(q, k, v, **terms).splitlines()[2:]}
+    assert {name for name, line in lines.items() if " cannot: " not in line} == {*willing(q, k, v, **terms)}
 
 
 LAYERS: dict[str, Callable[[], regard.MultiHead]] = {

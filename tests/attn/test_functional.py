@@ -12,7 +12,6 @@ from tests.attn.backends.cases import (
     Sizes,
     close,
     tensors,
-    willing,
 )
 from tests.for_each import for_each
 from torch import Tensor
@@ -119,32 +118,6 @@ def test_weights_keep_the_values_type_and_do_not_show_dropout() -> None:
     half = regard.attend(q.half(), k.half(), need=Need(weights=True, lse=True))
     assert half.weights.dtype == torch.float16
     assert half.lse.dtype == torch.float32
-
-
-@pytest.mark.parametrize("mask", ["none", "causal", "lengths", "documents"])
-@pytest.mark.parametrize("score", ["dot", "additive", "euclid", "kernel-elu"])
-@pytest.mark.parametrize("normalize", ["softmax", "sparsemax", "sum"])
-@pytest.mark.parametrize("size", [7, 600])
-def test_explain_names_the_backend_that_runs(
-    score: str, mask: str, normalize: str, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = Case(score, mask=mask, normalize=normalize)
-    if not case.possible:
-        return
-    sizes = Sizes(q=size, k=size)
-    q, k, v = (t.detach() for t in tensors(sizes, torch.float32))
-    terms = case.terms(sizes, torch.float32)
-    said = regard.explain(q, k, v, **terms)
-    ran = []
-    for name, backend in BACKENDS.items():
-        plain = backend.run
-        monkeypatch.setattr(backend, "run", lambda call, name=name, plain=plain: (ran.append(name), plain(call))[1])
-    regard.attention(q, k, v, **terms)
-    lines = {line.split()[0]: line for line in said.splitlines()[2:]}
-    assert set(lines) == set(BACKENDS)
-    assert [name for name, line in lines.items() if " runs: " in line] == ran[:1]
-    for name in BACKENDS:
-        assert (" cannot: " in lines[name]) == (name not in willing(q, k, v, **terms))
 
 
 @pytest.mark.parametrize("mask", [None, regard.Causal()])

@@ -354,11 +354,11 @@ def test_dropout_of_one_drops_everything() -> None:
         assert heads.eval()(x).std() > 0
 
 
-@pytest.mark.parametrize("kind", ["rotary", "xl", "causal"])
+@pytest.mark.parametrize("kind", ["rotary", "xl", "causal", "window"])
 def test_an_exported_layer_takes_any_length(kind: str) -> None:
     rotate = regard.Rotary(DIM // HEADS) if kind == "rotary" else None
     bias = regard.RelativeXL(6, HEADS, DIM // HEADS) if kind == "xl" else None
-    mask = None if kind == "rotary" else regard.Causal()
+    mask = None if kind == "rotary" else regard.Window(5, 0) if kind == "window" else regard.Causal()
     heads = MultiHead(DIM, HEADS, rotate=rotate, attention=Attention(bias=bias, mask=mask)).eval()
     shapes = {"q": {1: torch.export.Dim("n", min=2, max=64)}}
     exported = torch.export.export(heads, (torch.randn(2, 6, DIM),), dynamic_shapes=shapes, strict=False).module()

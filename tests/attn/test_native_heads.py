@@ -69,60 +69,31 @@ def test_steps_equal_the_whole_sequence(
     assert native == [True] * 19
 
 
-def _double(heads: MultiHead) -> None:
-    heads.double()
+def halved(heads: MultiHead) -> dict[str, Tensor]:
+    return {name: value * 0.5 for name, value in heads.state_dict().items()}
 
 
-def _data(heads: MultiHead) -> None:
-    heads.key.weight.data.mul_(-2.0)
+CHANGES: dict[str, Callable[[MultiHead], object]] = {
+    "data": lambda heads: heads.key.weight.data.mul_(-2.0),
+    "load": lambda heads: heads.load_state_dict(halved(heads)),
+    "assign": lambda heads: heads.load_state_dict(halved(heads), assign=True),
+    "linear": lambda heads: setattr(heads, "out", nn.Linear(12, 12)),
+    "parameter": lambda heads: setattr(heads.value, "weight", nn.Parameter(torch.randn(12, 12))),
+    "transposed": lambda heads: setattr(heads.query.weight, "data", heads.query.weight.data.t()),
+    "scale": lambda heads: setattr(heads.attention.score, "scale", 3.0),
+    "window": lambda heads: setattr(heads.attention, "mask", regard.Window(1, 0)),
+    "normalize": lambda heads: setattr(heads.attention, "normalize", regard.Sparsemax()),
+    "forward": lambda heads: setattr(heads.out, "forward", lambda x: x * 2.0),
+}
 
 
-def _load(heads: MultiHead) -> None:
-    heads.load_state_dict({name: value * 0.5 for name, value in heads.state_dict().items()})
-
-
-def _assign(heads: MultiHead) -> None:
-    heads.load_state_dict({name: value * 0.5 for name, value in heads.state_dict().items()}, assign=True)
-
-
-def _linear(heads: MultiHead) -> None:
-    heads.out = nn.Linear(12, 12)
-
-
-def _parameter(heads: MultiHead) -> None:
-    heads.value.weight = nn.Parameter(torch.randn(12, 12))
-
-
-def _transposed(heads: MultiHead) -> None:
-    heads.query.weight.data = heads.query.weight.data.t()
-
-
-def _scale(heads: MultiHead) -> None:
-    heads.attention.score.scale = 3.0  # type: ignore[union-attr, assignment]
-
-
-def _window(heads: MultiHead) -> None:
-    heads.attention.mask = regard.Window(1, 0)  # type: ignore[assignment]
-
-
-def _normalize(heads: MultiHead) -> None:
-    heads.attention.normalize = regard.Sparsemax()
-
-
-def _forward(heads: MultiHead) -> None:
-    heads.out.forward = lambda x: x * 2.0  # type: ignore[method-assign]
-
-
-CHANGES = (_data, _load, _assign, _linear, _parameter, _transposed, _scale, _window, _normalize, _forward)
-
-
-@for_each("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
-def test_a_plan_is_never_stale(change: Callable[[MultiHead], None]) -> None:
+@for_each("change", CHANGES)
+def test_a_plan_is_never_stale(change: str) -> None:
     heads = MultiHead(12, 3).eval()
     x = torch.randn(2, 5, 12)
     with torch.no_grad():
         steps(heads, x)
-        change(heads)
+        CHANGES[change](heads)
         torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
 
 
@@ -300,24 +271,19 @@ def test_tokens_of_another_width_are_refused(width: int) -> None:
         MultiHead(8, 2).eval().step(torch.randn(1, 1, width))
 
 
-def _narrow(heads: MultiHead) -> None:
-    heads.query.weight.data = heads.query.weight.data[:5]
+SMALLER: dict[str, Callable[[MultiHead], object]] = {
+    "narrow": lambda heads: setattr(heads.query.weight, "data", heads.query.weight.data[:5]),
+    "small": lambda heads: setattr(heads.value, "weight", nn.Parameter(torch.randn(5, 8))),
+    "short bias": lambda heads: setattr(heads.key, "bias", nn.Parameter(torch.randn(3))),
+}
 
 
-def _small(heads: MultiHead) -> None:
-    heads.value.weight = nn.Parameter(torch.randn(5, 8))
-
-
-def _short_bias(heads: MultiHead) -> None:
-    heads.key.bias = nn.Parameter(torch.randn(3))
-
-
-@pytest.mark.parametrize("change", [_narrow, _small, _short_bias], ids=lambda change: change.__name__.strip("_"))
-def test_parameters_of_another_shape_are_never_read(change: Callable[[MultiHead], None]) -> None:
+@for_each("change", SMALLER)
+def test_parameters_of_another_shape_are_never_read(change: str) -> None:
     heads, x = MultiHead(8, 2).eval(), torch.randn(1, 1, 8)
     with torch.no_grad():
         heads.step(x)
-        change(heads)
+        SMALLER[change](heads)
         with pytest.raises(RuntimeError, match="must match|cannot be multiplied|invalid for input"):
             heads.step(x)
 

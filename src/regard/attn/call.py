@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -57,6 +57,14 @@ class Attended(NamedTuple):
     entropy: Tensor | None = None  # "*b q"
     key_index: Tensor | None = None  # "*b q", the key that a hard read selected; -1: no key
     scores: Tensor | None = None  # "*b q k", score(q, k) + bias; −inf: masked
+
+    def transform(self, vectors: Callable[[Tensor], Tensor], numbers: Callable[[Tensor], Tensor]) -> "Attended":
+        """Applies a function to every tensor with a vector per query, and one to every tensor with a number."""
+        functions = dict.fromkeys(("out", "weights", "scores"), vectors)
+        functions |= dict.fromkeys(("log_prob", "lse", "entropy", "key_index"), numbers)
+        tensors = {name: getattr(self, name) for name in functions}
+        changed: dict[str, Any] = {name: functions[name](t) for name, t in tensors.items() if t is not None}
+        return self._replace(**changed)
 
 
 Compare = Callable[[Tensor, Tensor], Tensor]

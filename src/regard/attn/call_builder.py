@@ -54,7 +54,8 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
             if q.shape[-2] > count:
                 _warn_of_empty_rows(mask, q.shape[-2], count)
         mask = mask.fit(batch, q.shape[-2], count, q.device)
-        if positions is None and mask.hides_nothing(q.shape[-2], count):
+        # compiled code would hold for this number of keys alone
+        if positions is None and not torch.compiler.is_compiling() and mask.hides_nothing(q.shape[-2], count):
             mask = None  # a NaN in a visible key reaches the output by itself
         elif read_values:
             is_known_finite = cache is not None and values_are_readable(q) and cache.finite

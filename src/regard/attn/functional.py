@@ -194,14 +194,8 @@ def _check_need(call: AttentionCall) -> None:
 
 def set_rows_nan(attended: Attended, nonfinite_rows: Tensor) -> Attended:
     """Sets the rows that see a NaN or inf to NaN."""
-    rows = {
-        name: value.masked_fill(nonfinite_rows, torch.nan)
-        for name in ("log_prob", "lse", "entropy")
-        if (value := getattr(attended, name)) is not None
-    }
-    matrices = {
-        name: value.masked_fill(nonfinite_rows.unsqueeze(-1), torch.nan)
-        for name in ("out", "weights", "scores")
-        if (value := getattr(attended, name)) is not None
-    }
-    return attended._replace(**rows, **matrices)
+
+    def fill(t: Tensor, rows: Tensor) -> Tensor:
+        return t.masked_fill(rows, torch.nan) if t.is_floating_point() else t
+
+    return attended.transform(lambda t: fill(t, nonfinite_rows.unsqueeze(-1)), lambda t: fill(t, nonfinite_rows))

@@ -133,10 +133,7 @@ class MultiHead(AttentionModule):
         """The heads' keys and values of k, appended to `past`: the input of a decoding step or a cross-attention."""
         if isinstance(v, KVCache):
             raise TypeError("v must be a tensor, got a KVCache; pass a cache by name, project_kv(k, past=cache)")
-        for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
-            if t is not None:
-                checks.floating(name, t)
-            checks.width(name, t, linear.in_features, self)
+        self._check_kv(k, v)
         start = 0 if past is None else past.values.shape[-2]
         keys = self._split(self.key(k), self.head_dim)
         values = self._split(self.value(k if v is None else v), self.head_value_dim)
@@ -243,6 +240,9 @@ class MultiHead(AttentionModule):
                     f"got v {checks.shape(v)}; leave v out"
                 )
             return
+        self._check_kv(k, v)
+
+    def _check_kv(self, k: Tensor, v: Tensor | None) -> None:
         for name, t, linear in (("k", k, self.key), ("v", v, self.value)):
             if t is not None:
                 checks.floating(name, t)
@@ -344,11 +344,11 @@ class MultiHead(AttentionModule):
             for n, (layer, q, k, v) in enumerate(self._per_head(queries, memory))
         ]
         fields: dict[str, Any] = {}
-        for name in Attended._fields:
+        for name, first in results[0]._asdict().items():
             values = [getattr(result, name) for result in results]
             if name == "map" and need.map:
                 fields[name] = tuple(result.pick(*[slice(None)] * (queries.ndim - 3), 0) for result in values)
-            elif isinstance(values[0], Tensor):
+            elif isinstance(first, Tensor):
                 fields[name] = torch.cat(values, dim=-2 if name in ("log_prob", "lse", "entropy", "key_index") else -3)
         return Attended(**fields)
 

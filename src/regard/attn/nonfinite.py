@@ -28,20 +28,17 @@ def hide_nonfinite(
     """
     if not values_are_readable(q):
         return q, *_zero_masked(q, k, v, mask, positions, batch), None
+    if finite(*((q,) if sound else (q, k) if v is k else (q, k, v))):
+        return q, k, v, None
     nonfinite_rows = None
     if not sound:
         k, v, nonfinite_rows = zero_nonfinite(k, v, mask, positions, q.shape[-2], batch)
     if finite(q):
         return q, k, v, nonfinite_rows
-    nan_queries = ~torch.isfinite(q).all(
-        -1
-    )  # a non-finite query makes its own row NaN, but must not reach the gradient of the keys
-    return (
-        q.masked_fill(nan_queries.unsqueeze(-1), 0.0),
-        k,
-        v,
-        nan_queries if nonfinite_rows is None else nan_queries | nonfinite_rows,
-    )
+    # a non-finite query makes its own row NaN, but must not reach the gradient of the keys
+    nan_queries = ~torch.isfinite(q).all(-1)
+    rows = nan_queries if nonfinite_rows is None else nan_queries | nonfinite_rows
+    return q.masked_fill(nan_queries.unsqueeze(-1), 0.0), k, v, rows
 
 
 def _zero_masked(
@@ -102,4 +99,4 @@ def finite(*tensors: Tensor) -> bool:
     """Whether the tensors surely contain no NaN or inf, by one sum each. A sum that overflows its dtype counts as
     non-finite.
     """
-    return all(math.isfinite(t.detach().sum().item()) for t in tensors)
+    return all(math.isfinite((t.detach() if t.requires_grad else t).sum().item()) for t in tensors)

@@ -44,7 +44,7 @@ def test_a_gradient_is_the_same_whether_or_not_it_is_derived_again(kind: str, ow
                 close(derived.detach(), plain, backend)
 
 
-@pytest.mark.parametrize("backend", ["fused", "blocked"])
+@pytest.mark.parametrize("backend", ["fused", "flash", "blocked"])
 @pytest.mark.parametrize("mask", ["none", "causal", "window", "given", "lengths", "documents", "causal-lengths"])
 def test_second_derivatives_under_a_mask(mask: str, backend: str) -> None:
     terms = Case("dot", mask=mask, normalize="softmax-cool").terms(S)
@@ -89,7 +89,7 @@ def test_a_penalty_on_the_gradient_trains() -> None:
         close(got, want, "gradient of the penalty")
 
 
-@pytest.mark.parametrize("backend", ["fused", "blocked"])
+@pytest.mark.parametrize("backend", ["fused", "flash", "blocked"])
 @pytest.mark.parametrize("wanted", ["q", "k", "v", "kv"])
 def test_second_derivatives_of_some_inputs(wanted: str, backend: str) -> None:
     slopes = {}
@@ -103,7 +103,7 @@ def test_second_derivatives_of_some_inputs(wanted: str, backend: str) -> None:
         close(got, want, "second derivative")
 
 
-@pytest.mark.parametrize("backend", ["fused", "blocked"])
+@pytest.mark.parametrize("backend", ["fused", "flash", "blocked"])
 def test_second_derivatives_of_tensors_in_any_order(backend: str) -> None:
     slopes = {}
     for name in (backend, "eager"):

@@ -216,27 +216,6 @@ def test_leading_axes_broadcast(shared: str, mask: str, score: str) -> None:
             close(slopes[name], wanted[name].sum_to_size(t.shape), f"{backend} gradient of {name}")
 
 
-@pytest.mark.parametrize("score", ["dot", "additive", "euclid", "kernel-elu", "trilinear", "location"])
-@pytest.mark.parametrize("mask", ["none", "causal", "lengths", "given", "documents"])
-@pytest.mark.parametrize("normalize", ["softmax", "sparsemax", "sum"])
-def test_grouped_heads_equal_repeated_heads(score: str, mask: str, normalize: str) -> None:
-    case = Case(score, mask=mask, normalize=normalize)
-    if not case.possible:
-        return
-    sizes = Sizes(h=6)
-    q, k, v = tensors(sizes)
-    terms = case.terms(sizes)
-    k, v = (t.detach()[:, :2].clone().requires_grad_() for t in (k, v))
-    full = [t.detach().repeat_interleave(3, dim=1).requires_grad_() for t in (k, v)]
-    reference, wanted = run(q, *full, terms, "eager")
-    for backend in willing(q, k, v, **terms):
-        out, slopes = run(q, k, v, terms, backend)
-        close(out, reference, f"{backend} out")
-        close(slopes["q"], wanted["q"], f"{backend} gradient of q")
-        for name in "kv":
-            close(slopes[name], wanted[name].unflatten(1, (2, 3)).sum(2), f"{backend} gradient of {name}")
-
-
 LEARNED = [
     *(Case(score=name) for name in cases.SCORES if name != "location-sensitive"),
     *(Case(bias=name) for name in cases.BIASES),

@@ -1,6 +1,5 @@
 """Numbers: types, derivatives by finite differences, dropout that is replayed, and lengths of any size."""
 
-import itertools
 from typing import Any
 
 import hypothesis.strategies as st
@@ -179,19 +178,6 @@ def test_draws_follow_the_weights(backend: str) -> None:
     close(shares, wanted[0], "shares", rtol=0, atol=0.04)
     close(got.log_prob.exp(), wanted[0][got.key_index], "log_prob", rtol=1e-5, atol=1e-6)
     close(got.out, k[got.key_index], "out")
-
-
-@for_each(("n", "mask"), list(itertools.product([1, 130, 300], ["causal", "window", "documents"])))
-def test_blocked_is_right_over_many_blocks(n: int, mask: str) -> None:
-    sizes = Sizes(b=2, h=2, q=n, k=n, d=8, v=8)
-    for score in ("dot", "euclid"):
-        terms = Case(score, mask=mask).terms(sizes)
-        q, k, v = tensors(sizes)
-        reference, wanted = run(q, k, v, terms, "eager")
-        out, slopes = run(q, k, v, terms, "blocked")
-        close(out, reference, score)
-        for name, slope in slopes.items():
-            close(slope, wanted[name], f"{score} gradient of {name}")
 
 
 @for_each("backend", BACKENDS)

@@ -41,9 +41,6 @@ def describe(call: AttentionCall) -> str:
     return f"the equation {describe_blocks(call, _rows(call))}, recomputed in backward"
 
 
-_ROW_FIELDS = ("out", "log_prob", "lse", "entropy", "key_index")
-
-
 def run(call: AttentionCall) -> Attended:
     block_spans = spans(call, _rows(call))
     seed = int(torch.randint(1 << 62, ())) if call.dropout or call.read.is_stochastic else None
@@ -51,8 +48,7 @@ def run(call: AttentionCall) -> Attended:
     template, tensors = take_tensors(_replace_inputs(call, None, None, None, None))
     is_checked = torch.is_grad_enabled()
     results = _Recomputed.apply(template, block_spans, seed, is_checked, q, queries, keys, v, *tensors)
-    fields = dict(zip(_result_fields(call), results, strict=True))
-    return Attended(**fields)
+    return Attended(**dict(zip(_result_fields(call), results, strict=True)))
 
 
 def _replace_inputs(call: AttentionCall, q: Any, queries: Any, keys: Any, v: Any) -> AttentionCall:
@@ -60,15 +56,7 @@ def _replace_inputs(call: AttentionCall, q: Any, queries: Any, keys: Any, v: Any
 
 
 def _result_fields(call: AttentionCall) -> list[str]:
-    need = call.need
-    is_requested = {
-        "out": True,
-        "log_prob": need.log_prob,
-        "lse": need.lse,
-        "entropy": need.entropy,
-        "key_index": need.key_index,
-    }
-    return [name for name in _ROW_FIELDS if is_requested[name]]
+    return ["out", *(name for name in ("log_prob", "lse", "entropy", "key_index") if getattr(call.need, name))]
 
 
 def _rows_of(name: str, span: BlockSpan) -> tuple[Any, ...]:

@@ -72,7 +72,7 @@ def plain_attention(
     if choose_route(q, k, v) != "direct" or is_autocasting(q) or not available(q):
         return None
     # non-finite numbers behind the mask must not reach the output: then the call is resolved
-    if mask is not None and not (finite(q) and (finite(k, v) if cache is None else cache.finite)):
+    if mask is not None and not (finite(q, k, v) if cache is None else finite(q) and cache.finite):
         return None
     if not needs_grad:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)

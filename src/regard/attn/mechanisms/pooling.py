@@ -45,15 +45,7 @@ class Pool(nn.Module):
         attended = self.attention.attend(q, k, v, mask=mask, need=need)
         if self.queries is not None:
             return attended
-        wide = {
-            name: t.squeeze(-2) for name in ("out", "weights", "scores") if (t := getattr(attended, name)) is not None
-        }
-        thin = {
-            name: t.squeeze(-1)
-            for name in ("log_prob", "lse", "entropy", "key_index")
-            if (t := getattr(attended, name)) is not None
-        }
-        return attended._replace(**wide, **thin)
+        return attended.transform(lambda t: t.squeeze(-2), lambda t: t.squeeze(-1))
 
     def explain(
         self, k: Tensor, v: Tensor | None = None, *, mask: Mask | Tensor | None = None, need: Need = NOTHING
