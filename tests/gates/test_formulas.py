@@ -68,10 +68,7 @@ def normalized(norm: BatchNorm, c: int, value: float) -> float:
 def dense(layer: nn.Module, vector: list[float]) -> list[float]:
     """A linear layer, or a convolution of width one, at one place."""
     weight, bias = layer.weight.flatten(1).tolist(), layer.bias
-    return [
-        sum(w * v for w, v in zip(row, vector, strict=True)) + (0.0 if bias is None else bias[o].item())
-        for o, row in enumerate(weight)
-    ]
+    return [inner(row, vector) + (0.0 if bias is None else bias[o].item()) for o, row in enumerate(weight)]
 
 
 def convolved(conv: nn.Module, maps: dict[tuple[int, tuple[int, ...]], float], space: tuple[int, ...]) -> dict:
@@ -99,8 +96,8 @@ def weighs(gate: nn.Module, x: Tensor, weights: Callable[[Tensor], Tensor]) -> N
     holds(gate, x, torch.stack([weights(sample.double()) * sample for sample in x]))
 
 
-def zeros_of(x: Tensor) -> Tensor:
-    return torch.zeros(x.shape, dtype=torch.float64)
+def inner(a: Iterable[float], b: Iterable[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def means(sample: Tensor) -> list[float]:
@@ -140,10 +137,10 @@ def test_global_average(dims: int) -> None:
 def test_squeeze_excite_part_by_part(dims: int, name: str) -> None:
     """Also in float64, with its gradient."""
     gate, x = regard.gate(f"se:reduction=2:{name}", C).double(), a_map(dims).double()
-    inner = {"activation=none": float, "activation=tanh": math.tanh}.get(name, lambda v: max(0.0, v))
+    activation = {"activation=none": float, "activation=tanh": math.tanh}.get(name, lambda v: max(0.0, v))
 
     def weights(sample: Tensor) -> Tensor:
-        scores = dense(gate.up, [inner(v) for v in dense(gate.down, means(sample))])
+        scores = dense(gate.up, [activation(v) for v in dense(gate.down, means(sample))])
         total = sum(math.exp(s) for s in scores)
         return by_channel([math.exp(s) / total if name == "normalize=softmax" else sigma(s) for s in scores], sample)
 
@@ -295,7 +292,7 @@ def test_context_gating(dims: int) -> None:
 
     def weights(sample: Tensor) -> Tensor:
         rows = [[sigma(score) for score in dense(gate.scores, column)] for column in columns(sample)]
-        return torch.tensor(rows, dtype=torch.float64).T.view(sample.shape)
+        return as_map(rows, sample)
 
     weighs(gate, a_map(dims), weights)
 
@@ -336,47 +333,50 @@ def external_weights(scores: list[list[float]]) -> list[list[float]]:
     return [[s / sum(row) for s in row] for row in shares]
 
 
+def as_map(rows: list[list[float]], sample: Tensor) -> Tensor:
+    """The channels of every place as a map."""
+    return torch.tensor(rows, dtype=torch.float64).T.unflatten(1, sample.shape[1:])
+
+
 @dims_
 def test_external(dims: int) -> None:
     gate, x = External(C, 3), a_map(dims)
-    want = zeros_of(x)
-    for b in range(B):
-        scores = [[sum(x[(b, c, *p)].item() * k[c].item() for c in range(C)) for k in gate.keys] for p in places(x)]
-        for p, row in zip(places(x), external_weights(scores), strict=True):
-            for c in range(C):
-                want[(b, c, *p)] = sum(w * v[c].item() for w, v in zip(row, gate.values, strict=True))
-    holds(gate, x, want)
+    keys, values = gate.keys.tolist(), gate.values.T.tolist()
+
+    def read(sample: Tensor) -> Tensor:
+        weights = external_weights([[inner(key, column) for key in keys] for column in columns(sample)])
+        return as_map([[inner(row, value) for value in values] for row in weights], sample)
+
+    holds(gate, x, torch.stack([read(sample) for sample in x]))
 
 
 def test_external_of_several_heads() -> None:
     gate, x = MultiHeadExternal(6, 2, 3, widen=2), a_map(2, 6)
-    want = zeros_of(x)
-    for b in range(B):
-        wide = [dense(gate.wide, [x[(b, c, *p)].item() for c in range(6)]) for p in places(x)]
-        read: list[list[float]] = [[] for _ in wide]
+
+    def read(sample: Tensor) -> Tensor:
+        wide = [dense(gate.wide, column) for column in columns(sample)]
+        rows: list[list[float]] = [[] for _ in wide]
         for head in range(4):
-            part = [row[3 * head : 3 * head + 3] for row in wide]
-            for n, row in enumerate(external_weights([dense(gate.keys, one) for one in part])):
-                read[n] += dense(gate.values, row)
-        for p, row in zip(places(x), read, strict=True):
-            for c, value in enumerate(dense(gate.narrow, row)):
-                want[(b, c, *p)] = value
-    holds(gate, x, want)
+            scores = [dense(gate.keys, row[3 * head : 3 * head + 3]) for row in wide]
+            for row, weights in zip(rows, external_weights(scores), strict=True):
+                row += dense(gate.values, weights)
+        return as_map([dense(gate.narrow, row) for row in rows], sample)
+
+    holds(gate, x, torch.stack([read(sample) for sample in x]))
 
 
 def test_external_block() -> None:
     gate, x = with_random_norms(ExternalBlock(C, External(C, 3))), a_map(2)
-    inside = zeros_of(x)
-    for b, p in itertools.product(range(B), places(x)):
-        for c, value in enumerate(dense(gate.before, [x[(b, c, *p)].item() for c in range(C)])):
-            inside[(b, c, *p)] = value
-    read = gate.attention.double()(inside)
+    before = torch.stack([as_map([dense(gate.before, column) for column in columns(sample)], sample) for sample in x])
+    read = gate.attention.double()(before)
     gate.attention.float()
-    want = zeros_of(x)
-    for b, p in itertools.product(range(B), places(x)):
-        for c, value in enumerate(dense(gate.after, [read[(b, c, *p)].item() for c in range(C)])):
-            want[(b, c, *p)] = max(0.0, x[(b, c, *p)].item() + normalized(gate.norm, c, value))
-    holds(gate, x, want)
+
+    def block(sample: Tensor, read: Tensor) -> Tensor:
+        after = [dense(gate.after, column) for column in columns(read)]
+        normalized_rows = [[normalized(gate.norm, c, value) for c, value in enumerate(row)] for row in after]
+        return torch.relu(sample + as_map(normalized_rows, sample))
+
+    holds(gate, x, torch.stack([block(*each) for each in zip(x, read, strict=True)]))
 
 
 @dims_
@@ -384,15 +384,17 @@ def test_non_local(dims: int) -> None:
     gate, x = NonLocal(C, hidden=3, value=2), a_map(dims)
     assert torch.equal(gate(x), x), "the residual scale starts at zero"
     nn.init.constant_(gate.residual, 0.7)
-    want = zeros_of(x)
-    for b in range(B):
-        at = [[x[(b, c, *p)].item() for c in range(C)] for p in places(x)]
-        q, k, v = ([dense(layer, one) for one in at] for layer in (gate.query, gate.key, gate.value))
-        for i, p in enumerate(places(x)):
-            exps = [math.exp(sum(s * t for s, t in zip(q[i], key, strict=True))) for key in k]
-            mixed = [sum(e * one[d] for e, one in zip(exps, v, strict=True)) / sum(exps) for d in range(2)]
-            for c, value in enumerate(dense(gate.out, mixed)):
-                want[(b, c, *p)] = at[i][c] + gate.residual.item() * value
+
+    def block(sample: Tensor) -> Tensor:
+        rows = columns(sample)
+        q, k, v = ([dense(layer, row) for row in rows] for layer in (gate.query, gate.key, gate.value))
+        read = []
+        for query in q:
+            exps = [math.exp(inner(query, key)) for key in k]
+            read.append([inner(exps, values) / sum(exps) for values in zip(*v, strict=True)])
+        return sample + gate.residual * as_map([dense(gate.out, row) for row in read], sample)
+
+    want = torch.stack([block(sample) for sample in x]).detach()
     holds(gate, x, want)
     got = gate.attend(x, need=Need(weights=True))
     assert got.weights.shape == (B, 1, len(places(x)), len(places(x)))
