@@ -92,6 +92,17 @@ def test_every_head_is_there_with_its_entropy(tmp_path: Path, monkeypatch: pytes
     assert "heads of layers.1" in alone
 
 
+def test_gates_have_all_tokens_at_their_steps(tmp_path: Path) -> None:
+    tokens = tuple(f"word{n}" for n in range(19))
+    maps = [
+        RecordedMap(f"rnn.{gate}", "cell", DenseMap(torch.rand(1, 1, 3, 19)), certificate=0.0)
+        for gate in ("input", "forget")
+    ]
+    text = said(draw_recording(Recording(tuple(maps), queries=tokens), tmp_path / "a.svg")).split("\n")
+    assert {"weights of 2 gates", "input", "forget", *tokens} <= set(text)
+    assert "0" not in text[: text.index("word0")]
+
+
 def test_steps_of_a_generation_are_low_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)
     steps = [RecordedMap("h.0", "self", DenseMap(weights(1, 2, 5, 5)), certificate=0.0)]

@@ -142,6 +142,8 @@ def _title(figure: str, rows: Sequence[_ThumbnailRow]) -> str:
     unverified = sum(not row.recorded_map.verified for row in rows)
     suffix = f" ({unverified} of {len(rows)} unverified, marked *)" if unverified else ""
     unit = "layers" if len({row.recorded_map.name for row in rows}) == len(rows) else "calls"
+    if _are_gates_of_cells(rows):  # one head each, and several per layer
+        figure, unit = "weights", "gates"
     count = f"{len(rows)} {unit}" if len(rows) > 1 else selection.display_name(rows[0].recorded_map)
     return f"{figure} of {count}{suffix}"
 
@@ -186,21 +188,22 @@ def _draw_thumbnails(
     heights = [side * min(max(q / max(k, 1), 0.25), 1.0) for q, k in (row.recorded_map.shape[-2:] for row in rows)]
     queries = [_all_labels(row.queries, height, path) for row, height in zip(rows, heights, strict=True)]
     shared = rows[0].keys if all(list(row.keys) == list(rows[0].keys) for row in rows) else ()
-    keys = _all_labels(shared, side, path)
+    width = min(max(side, _labelled_width(rows, shared)), max(available, side))
+    keys = _all_labels(shared, width, path)
     left = name_width + max((each.width for each in queries if each is not None), default=0.0)
     top = 0.16 + (0.0 if keys is None else keys.height)
     tops = [top + sum(heights[:n]) + n * (number_height + _GAP) for n in range(len(rows) + 1)]
     height = max(tops[-1], top + scale.bar_height(0.0))
-    width = left + max_heads * (side + _GAP) + 0.05 + COLOUR_BAR
+    right = left + max_heads * (width + _GAP)
     words = [*names, *(token for row in rows for token in (*row.queries, *row.keys))]
-    with open_canvas(path, title, notes, words, width, height) as canvas:
+    with open_canvas(path, title, notes, words, right + 0.05 + COLOUR_BAR, height) as canvas:
         for n, name in enumerate(_column_names(rows, max_heads)):
-            canvas.write(name, left + n * (side + _GAP) + side / 2, 0.12, MIN_FONT, ha="center")
+            canvas.write(name, left + n * (width + _GAP) + width / 2, 0.12, MIN_FONT, ha="center")
         for row, name, tokens, row_top, row_height in zip(rows, names, queries, tops[:-1], heights, strict=True):
             canvas.write(name, name_width - 0.08, row_top + row_height / 2, MIN_FONT, ha="right", va="center")
             for n, (cells, masked, number) in enumerate(zip(row.cells, row.masked, row.numbers, strict=True)):
-                head_left = left + n * (side + _GAP)
-                axes = canvas.add_axes(head_left, row_top, side, row_height)
+                head_left = left + n * (width + _GAP)
+                axes = canvas.add_axes(head_left, row_top, width, row_height)
                 canvas.heatmap(axes, cells, cells.shape[0], cells.shape[1], scale, masked)
                 axes.set(xticks=[], yticks=[])
                 if n == 0 and tokens is not None:
@@ -209,9 +212,18 @@ def _draw_thumbnails(
                     axes.xaxis.tick_top()
                     keys.set_on(axes.xaxis)
                 number_top = row_top + row_height + number_height * 0.9
-                canvas.write(f"{number:.2f}", head_left + side / 2, number_top, MIN_FONT, ha="center")
-        canvas.add_colour_bar(left + max_heads * (side + _GAP) + 0.02, top, min(height - top, 2.5), scale)
+                canvas.write(f"{number:.2f}", head_left + width / 2, number_top, MIN_FONT, ha="center")
+        canvas.add_colour_bar(right + 0.02, top, min(height - top, 2.5), scale)
     return Path(path)
+
+
+def _are_gates_of_cells(rows: Sequence[_ThumbnailRow]) -> bool:
+    return all(row.recorded_map.kind == "cell" for row in rows)
+
+
+def _labelled_width(rows: Sequence[_ThumbnailRow], keys: Sequence[str]) -> float:
+    """The inches in which all tokens stand at the steps of gates; maps of attention keep their shape."""
+    return len(keys) * MIN_FONT * 1.16 / 72 if any(row.recorded_map.kind == "cell" for row in rows) else 0.0
 
 
 def _all_labels(tokens: Sequence[str], length: float, path: str | Path) -> AxisLabels | None:
@@ -236,6 +248,8 @@ def _row_names(rows: Sequence[_ThumbnailRow]) -> list[str]:
 
 def _column_names(rows: Sequence[_ThumbnailRow], max_heads: int) -> list[str]:
     """The numbers of the heads in the model; where layers differ in them, the numbers of the columns."""
+    if _are_gates_of_cells(rows):
+        return [""]
     numbers = {tuple(selection.head_numbers(row.recorded_map)) for row in rows if len(row.cells) == max_heads}
     return list(map(str, numbers.pop() if len(numbers) == 1 else range(max_heads)))
 
