@@ -49,3 +49,28 @@ def test_what_is_no_part_of_the_plan_is_read_at_every_call() -> None:
     for bad in (q[..., :2], q.double(), q[:1, :3]):
         with pytest.raises((ValueError, TypeError)):
             regard.attention(q, bad, normalize=softmax, mask=mask)
+
+
+class NotTheFirst(regard.Lengths):
+    """Lengths without the first key."""
+
+    def dense(self, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return super().dense(i, j) & (j.unsqueeze(-2) > 0)
+
+
+def test_a_subclass_of_a_mask_follows_no_plan_of_its_parent() -> None:
+    q, k = torch.randn(2, 4, 5, 3), torch.randn(2, 4, 7, 3)
+    for wrap in (lambda mask: mask, lambda mask: mask & regard.Causal()):
+        regard.attention(q, k, mask=wrap(regard.Lengths(torch.tensor([7, 4]))))
+        mask = wrap(NotTheFirst(torch.tensor([7, 4])))
+        torch.testing.assert_close(regard.attention(q, k, mask=mask), regard.attention(q, k, mask=mask, backend="eager"))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_inputs_that_have_no_signature_are_refused_by_the_checks() -> None:
+    q, mask = torch.randn(2, 4, 5, 3), regard.Lengths([5, 3])
+    with pytest.raises(TypeError, match="k must be a tensor, got NoneType"):
+        regard.attention(q, None, mask=mask)  # type: ignore[arg-type]
+    nested = torch.nested.nested_tensor([q[0], q[1, :, :4]])
+    with pytest.raises(TypeError, match="must be a padded tensor, got a nested one"):
+        regard.attention(nested, nested, mask=mask)

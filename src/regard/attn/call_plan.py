@@ -71,7 +71,10 @@ def _signature(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Ha
     for term in terms[:4]:
         if type(term) not in _DECIDED_BY_CLASS or getattr(term, "_parameters", None):
             return None
-    if type(q) is not Tensor or choose_route(k, v) != "direct" or is_autocasting(q):
+    # the checks tell what is wrong with anything but tensors, or with nested ones, which have no shape
+    if type(q) is not Tensor or k is None or choose_route(k, v) != "direct" or is_autocasting(q):
+        return None
+    if q.is_nested or k.is_nested or v.is_nested:
         return None
     mask_signature: Hashable = None
     if mask is not None:
@@ -91,18 +94,18 @@ def _keys_and_values(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
 
 def _mask_signature(mask: Mask | Tensor) -> Hashable | None:
     """What a mask decides beside its values; None if that is not known."""
-    match mask:
-        case Window() if type(mask) in (Window, Causal):
-            return mask.left, mask.right, type(mask)
-        case Lengths():
-            return mask.lengths.shape, mask.lengths.dtype, mask.lengths.device, mask.longest
-        case BooleanMask():
-            return mask.allowed.shape, mask.allowed.device, BooleanMask
-        case Tensor() if mask.dtype == torch.bool:
-            return mask.shape, mask.device, BooleanMask
-        case And():
-            parts = tuple(map(_mask_signature, mask.masks))
-            return None if None in parts else parts
+    kind = type(mask)  # a subclass may decide otherwise
+    if isinstance(mask, Window) and kind in (Window, Causal):
+        return mask.left, mask.right, kind
+    if isinstance(mask, Lengths) and kind is Lengths:
+        return mask.lengths.shape, mask.lengths.dtype, mask.lengths.device, mask.longest
+    if isinstance(mask, BooleanMask) and kind is BooleanMask:
+        return mask.allowed.shape, mask.allowed.device, BooleanMask
+    if isinstance(mask, Tensor) and kind is Tensor and mask.dtype == torch.bool:
+        return mask.shape, mask.device, BooleanMask
+    if isinstance(mask, And) and kind is And:
+        parts = tuple(map(_mask_signature, mask.masks))
+        return None if None in parts else parts
     return None
 
 
