@@ -66,6 +66,8 @@ def _plan(heads: nn.Module, inputs: AttentionInputs) -> tuple[list[Tensor], floa
     parameters, scale = _parameters(heads, x), _scale(heads)
     if parameters is None:
         return "a projection is no linear layer with a bias, fits no x, or has hooks, or no gradient is to be computed"
+    if mask is not None and scale is not None and scale <= 0:
+        return "the scale is not positive, as torch's causal kernel needs it"
     if scale is None:
         return "the heads are more than a softmax of dot products, rotate, share keys, or have a mask or dropout"
     return parameters, scale

@@ -30,3 +30,20 @@ class Raw(regard.Normalizer):
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         return scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+@pytest.mark.parametrize("grad", [True, False])
+def test_causality_holds_at_a_scale_that_is_not_positive(scale: float, grad: bool) -> None:
+    # torch's causal kernel multiplies the −inf of a masked key by the scale
+    q, k, v = (t.detach().requires_grad_(grad) for t in tensors(S))
+    terms = {"score": regard.Dot(scale), "mask": regard.Causal()}
+    want = regard.attention(q, k, v, **terms, backend="eager")
+    for backend in (None, *willing(q, k, v, **terms)):
+        close(regard.attention(q, k, v, **terms, backend=backend), want, str(backend))
+    heads = regard.MultiHead(6, 2, attention=regard.Attention(regard.Dot(scale))).double()
+    x = torch.randn(2, 5, 6, dtype=torch.float64)
+    with torch.set_grad_enabled(grad):
+        out = heads(x, mask=regard.Causal())
+    heads.attention = regard.Attention(regard.Dot(scale), backend="eager")
+    close(out, heads(x, mask=regard.Causal()), "MultiHead")

@@ -90,9 +90,12 @@ def bias_needs_grad(call: AttentionCall) -> bool:
 
 
 def is_corner_causal(call: AttentionCall) -> bool:
-    """Whether the mask is the causality that the kernels count from the upper left corner."""
+    """Whether the mask is the causality that the kernels count from the upper left corner.
+
+    They multiply −inf by the scale, which must be positive.
+    """
     is_square = call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2]
-    return type(call.mask) is Causal and is_square and call.bias is None
+    return type(call.mask) is Causal and is_square and call.bias is None and scale(call) > 0
 
 
 def as_four_axes(t: Tensor, call: AttentionCall, heads: int) -> Tensor:  # "*b n m" -> "b h n m"

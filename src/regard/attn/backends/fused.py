@@ -64,7 +64,7 @@ def plain_attention(
             MIX if read is None else read,
         )
         scale = dot_softmax.plain_scale(*terms, shape[-1])
-        if scale is None:
+        if scale is None or (mask is not None and scale <= 0):
             return None
     needs_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if mask is None and not needs_grad:
