@@ -63,7 +63,9 @@ def test_a_subclass_of_a_mask_follows_no_plan_of_its_parent() -> None:
     for wrap in (lambda mask: mask, lambda mask: mask & regard.Causal()):
         regard.attention(q, k, mask=wrap(regard.Lengths(torch.tensor([7, 4]))))
         mask = wrap(NotTheFirst(torch.tensor([7, 4])))
-        torch.testing.assert_close(regard.attention(q, k, mask=mask), regard.attention(q, k, mask=mask, backend="eager"))
+        torch.testing.assert_close(
+            regard.attention(q, k, mask=mask), regard.attention(q, k, mask=mask, backend="eager")
+        )
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

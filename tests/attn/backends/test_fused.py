@@ -47,3 +47,19 @@ def test_causality_holds_at_a_scale_that_is_not_positive(scale: float, grad: boo
         out = heads(x, mask=regard.Causal())
     heads.attention = regard.Attention(regard.Dot(scale), backend="eager")
     close(out, heads(x, mask=regard.Causal()), "MultiHead")
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_null_slot_of_minus_infinity_takes_no_weight(grad: bool) -> None:
+    q, k, v = (t.detach().requires_grad_(grad) for t in tensors(S))
+    for mask in (None, regard.Lengths([0, 3]), regard.Lengths([2, 0]) & regard.Causal()):
+        sink = torch.tensor([0.0, -torch.inf, -torch.inf]).reshape(3, 1, 1).to(q.dtype).requires_grad_(grad)
+        terms = {"normalize": regard.normalizers.WithNullSlot(score=sink), "mask": mask}
+        inputs = (q, k, v, sink) if grad else ()
+        want = regard.attention(q, k, v, **terms, backend="eager")
+        slopes = torch.autograd.grad(want.square().sum(), inputs) if grad else ()
+        for backend in willing(q, k, v, **terms):
+            out = regard.attention(q, k, v, **terms, backend=backend)
+            close(out, want, backend)
+            for got, slope in zip(torch.autograd.grad(out.square().sum(), inputs) if grad else (), slopes, strict=True):
+                close(got, slope, backend)

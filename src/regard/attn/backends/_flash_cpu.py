@@ -103,6 +103,8 @@ class Flash(torch.autograd.Function):
                 results = _FORWARD(*part, 0.0, False, attn_mask=_numbers(added, span), scale=scale)
                 out[span.queries], lse[span.queries] = results
         if sink is not None:
+            # finite: the lse of a row without a key is −inf, and so may be the null slot
+            lse = lse.clamp_min(torch.finfo(lse.dtype).min)
             out.mul_(torch.sigmoid(lse - sink).unsqueeze(-1))
             lse = torch.logaddexp(lse, sink)
         ctx.save_for_backward(*originals, sink, out, lse, *tensors)
