@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from tests.attn.backends.cases import CASES, Case, close, tensors
+from tests.attn.backends.cases import CASES, Case, close, resolved, tensors
 from torch import Tensor
 
 import regard
+from regard.attn.call_slicing import select
 from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.normalizer import Normalizer
 
@@ -91,3 +92,13 @@ def test_what_is_not_there_is_not_picked(index: tuple[int, ...]) -> None:
     q = torch.randn(2, 3, 5, 3)
     with pytest.raises(IndexError, match=r"is not on axis \d of a map, which has \d; use 0 to"):
         regard.attend(q, q, need=regard.Need(map=True)).map.pick(*index)
+
+
+def test_the_length_of_each_sample_survives_the_cut() -> None:
+    gaussian = Case("dot", "gaussian").terms()["bias"]
+    mask = regard.Causal() & regard.Lengths(torch.tensor([3, 9]))
+    call = resolved(*tensors(), mask=mask, bias=gaussian)
+    assert call.total.flatten().tolist() == [3, 7]
+    assert call.slice(slice(0, 2), slice(0, 4)).total.flatten().tolist() == [3, 7]
+    assert select(call, 0, [1]).total.flatten().tolist() == [7]
+    assert resolved(*tensors(), mask=mask).total == 7

@@ -16,11 +16,14 @@ from regard.attn.terms.bias import ALiBi
 from regard.attn.terms.mask import And, BooleanMask, Causal, Lengths, Mask, Window, as_mask
 from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
 from regard.attn.terms.read import WeightedSum
-from regard.attn.terms.score import Dot
+from regard.attn.terms.score import Additive, Bilinear, Concat, Dot, NormedAdditive
+from regard.common import checks
 from regard.kernels.dispatch import choose_route, is_autocasting
 
 # terms that decide nothing but by their class, unless they have parameters
 _DECIDED_BY_CLASS = frozenset({Dot, ALiBi, Softmax, Sparsemax, Entmax, Sigmoid, WeightedSum, type(None)})
+# scores that project; their parameters decide beside their class whether a gradient is to be computed
+_PROJECTING = frozenset({Additive, Bilinear, Concat, NormedAdditive})
 _MOST_PLANS = 512
 
 
@@ -69,7 +72,8 @@ def _signature(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Ha
         return None
     k, v = _keys_and_values(inputs)
     for term in terms[:4]:
-        if type(term) not in _DECIDED_BY_CLASS or getattr(term, "_parameters", None):
+        is_projecting = type(term) in _PROJECTING and not torch.is_grad_enabled()
+        if not is_projecting and (type(term) not in _DECIDED_BY_CLASS or getattr(term, "_parameters", None)):
             return None
     # the checks tell what is wrong with anything but tensors, or with nested ones, which have no shape
     if type(q) is not Tensor or k is None or choose_route(k, v) != "direct" or is_autocasting(q):
@@ -121,7 +125,27 @@ def _follow(plan: CallPlan, inputs: AttentionInputs, terms: Terms) -> PreparedCa
     if bias is not None:
         assert isinstance(bias, ALiBi)
         q = q.expand(*plan.batch, *q.shape[-2:])
+    queries, keys = q, k
+    if type(score) is not Dot:
+        is_cached = isinstance(inputs.k, KVCache)
+        score.check(q, None if is_cached else k)
+        checks.same_dtype_and_device(score, q)
+        queries, keys = score.operands(score.queries(q), k if is_cached else score.keys(k))
     call = AttentionCall(
-        q, q, k, v, score, bias, fitted, normalize, read, dropout, NOTHING, plan.batch, plan.group, v.shape[-2], None
+        q,
+        queries,
+        keys,
+        v,
+        score,
+        bias,
+        fitted,
+        normalize,
+        read,
+        dropout,
+        NOTHING,
+        plan.batch,
+        plan.group,
+        v.shape[-2],
+        None,
     )
     return PreparedCall(call, plan.backend, nonfinite_rows)

@@ -49,19 +49,9 @@ def attention(
         out = fused.plain_attention(q, k, v, score, normalize, read)
         if out is not None:
             return out
-    return attend(
-        q,
-        k,
-        v,
-        score=score,
-        bias=bias,
-        mask=mask,
-        normalize=normalize,
-        read=read,
-        dropout=dropout,
-        positions=positions,
-        backend=backend,
-    ).out
+    bias, mask = split_score_mask(mask, bias, q, k, v)
+    terms = Terms.with_defaults(score, bias, normalize, read, dropout)
+    return attend_inputs(AttentionInputs(q, k, v, mask, positions), terms, backend).out
 
 
 def attend(

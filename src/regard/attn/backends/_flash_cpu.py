@@ -95,9 +95,11 @@ class Flash(torch.autograd.Function):
             out, lse = flash_forward(q, k, v, causal, scale)
         else:
             b, h, n, _ = q.shape
-            out = torch.zeros(b, n, h, v.shape[-1], dtype=q.dtype).transpose(1, 2)
-            wide = torch.promote_types(q.dtype, torch.float32)
-            lse = torch.full((b, n, h), -math.inf, dtype=wide).transpose(1, 2)
+            out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype).transpose(1, 2)
+            lse = torch.empty(b, n, h, dtype=torch.promote_types(q.dtype, torch.float32)).transpose(1, 2)
+            if sum((b if span.sample is None else 1) * (span.rows.stop - span.rows.start) for span in spans) < b * n:
+                out.zero_()
+                lse.fill_(-math.inf)
             for span in spans:
                 part = q[span.queries], k[span.keys], v[span.keys]
                 results = _FORWARD(*part, 0.0, False, attn_mask=_numbers(added, span), scale=scale)

@@ -13,8 +13,8 @@ from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_re
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.call_tensors import put_tensors, take_tensors
 
-# queries per span, fewer where they have more weights than this
-_ROWS, _WEIGHTS = 128, 1 << 22
+# queries per span under a mask and without one, fewer where they have more weights than this
+_ROWS, _ROWS_UNMASKED, _WEIGHTS = 128, 512, 1 << 22
 # below this many weights the whole matrix is faster than its parts; more where parts are computed again in backward,
 # and are no small share of it
 _SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 22
@@ -34,7 +34,8 @@ def skip_reason(call: AttentionCall) -> str | None:
 def _rows(call: AttentionCall) -> int:
     """The number of queries per span."""
     weights_per_query = max(int(call.weights() * reached_share(call)) // max(call.q.shape[-2], 1), 1)
-    return max(16, min(_ROWS, _WEIGHTS // weights_per_query))
+    rows = _ROWS_UNMASKED if call.mask is None else _ROWS
+    return max(16, min(rows, _WEIGHTS // weights_per_query))
 
 
 def describe(call: AttentionCall) -> str:

@@ -4,13 +4,12 @@ Imported when one of these traces its first call: registration takes millisecond
 Whether the native library is used is decided when the operator runs, not when it is traced.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from regard.kernels.additive import compute
 from regard.kernels.native_library import resolve_native
+from regard.kernels.operators import like_inputs, register_gradient
 
 
 @torch.library.custom_op("regard::additive_scores", mutates_args=())
@@ -30,9 +29,7 @@ def scores_backward(
     return compute.scores_backward(a, b, w, grad, resolve_native(native, a, b, w))
 
 
-@scores_backward.register_fake
-def _(a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool | None) -> tuple[Tensor, Tensor, Tensor]:
-    return _empty_copy(a), _empty_copy(b), _empty_copy(w)
+scores_backward.register_fake(like_inputs(0, 1, 2))
 
 
 @torch.library.custom_op("regard::additive_weights", mutates_args=())
@@ -52,11 +49,7 @@ def weights_backward(
     return compute.weights_backward(a, b, w, out, grad, grad_lse, resolve_native(native, a, b, w))
 
 
-@weights_backward.register_fake
-def _(
-    a: Tensor, b: Tensor, w: Tensor, out: Tensor, grad: Tensor, grad_lse: Tensor, native: bool | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _empty_copy(a), _empty_copy(b), _empty_copy(w)
+weights_backward.register_fake(like_inputs(0, 1, 2))
 
 
 @torch.library.custom_op("regard::additive_attend", mutates_args=())
@@ -85,51 +78,9 @@ def attend_backward(
     return compute.attend_backward(a, b, w, v, allowed, grad, grad_lse, resolve_native(native, a, b, w, v))
 
 
-@attend_backward.register_fake
-def _(
-    a: Tensor,
-    b: Tensor,
-    w: Tensor,
-    v: Tensor,
-    allowed: Tensor | None,
-    grad: Tensor,
-    grad_lse: Tensor,
-    native: bool | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _empty_copy(a), _empty_copy(b), _empty_copy(w), _empty_copy(v)
+attend_backward.register_fake(like_inputs(0, 1, 2, 3))
 
 
-def _empty_copy(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-def _save_scores(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:3])
-    ctx.native = inputs[3]
-
-
-def _scores_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return *scores_backward(*ctx.saved_tensors, grad, ctx.native), None
-
-
-def _save_weights(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:3], output[0])
-    ctx.native = inputs[4]
-
-
-def _weights_gradient(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
-    return *weights_backward(*ctx.saved_tensors, grad, grad_lse, ctx.native), None, None
-
-
-def _save_attend(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:5])
-    ctx.native = inputs[5]
-
-
-def _attend_gradient(ctx: Any, grad: Tensor, grad_lse: Tensor) -> tuple[Tensor | None, ...]:
-    return *attend_backward(*ctx.saved_tensors, grad, grad_lse, ctx.native), None, None
-
-
-scores.register_autograd(_scores_gradient, setup_context=_save_scores)
-weights.register_autograd(_weights_gradient, setup_context=_save_weights)
-attend.register_autograd(_attend_gradient, setup_context=_save_attend)
+register_gradient(scores, scores_backward, 3, slice(0), (0, 1, 2))
+register_gradient(weights, weights_backward, 3, slice(1), (0, 1, 2))
+register_gradient(attend, attend_backward, 5, slice(0), (0, 1, 2, 3))

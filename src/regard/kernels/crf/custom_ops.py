@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.kernels.crf import compute
 from regard.kernels.native_library import resolve_native
+from regard.kernels.operators import like_inputs, register_gradient
 
 
 @torch.library.custom_op("regard::crf_nll", mutates_args=())
@@ -68,33 +69,13 @@ def nll_backward(
     return emission_grad.contiguous(), others[0].clone(), others[1].clone(), others[2].clone()
 
 
-@nll_backward.register_fake
-def _(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    alpha: Tensor,
-    other: Tensor,
-    state: Tensor,
-    grad: Tensor,
-    native: bool | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    empty = [x.new_empty(x.shape) for x in (emissions, transitions, start, end)]
-    return empty[0], empty[1], empty[2], empty[3]
+nll_backward.register_fake(like_inputs(0, 3, 4, 5))
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.save_for_backward(*inputs[:6], *output[1:])
-    ctx.native = inputs[6]
+def _gradient(*arguments: Any) -> tuple[Tensor, ...]:
+    """`nll_backward`; the messages, which `nll` returns beside its result, have no gradient."""
+    *saved, grad, _, _, _, native = arguments
+    return nll_backward(*saved, grad, native)
 
 
-def _gradient(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    emissions, tags, mask, *rest = ctx.saved_tensors
-    of_emissions, *of_scores = nll_backward(emissions, tags, mask, *rest, grad, ctx.native)
-    return of_emissions, None, None, *of_scores, None
-
-
-nll.register_autograd(_gradient, setup_context=_save)
+register_gradient(nll, _gradient, 6, slice(1, None), (0, 3, 4, 5))

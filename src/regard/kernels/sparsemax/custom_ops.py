@@ -25,9 +25,7 @@ def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool |
     return compute.sparse_backward(weights, grad, squared, resolve_native(native, weights))
 
 
-@sparse_backward.register_fake
-def _(weights: Tensor, grad: Tensor, squared: bool, native: bool | None) -> Tensor:
-    return weights.new_empty(weights.shape)
+sparse_backward.register_fake(lambda weights, *_: weights.new_empty(weights.shape))
 
 
 @torch.library.custom_op("regard::entmax", mutates_args=())
