@@ -112,5 +112,7 @@ def has_hooks(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
-        or torch_module._has_any_global_hook()
+        or torch_module._global_backward_hooks
+        or torch_module._global_backward_pre_hooks
+        or has_global_hooks()
     )

@@ -26,12 +26,19 @@ def describe(owner: object) -> str:
     return type(owner).__name__ if "\n" in repr(owner) else repr(owner)
 
 
+def first_parameter(module: nn.Module) -> nn.Parameter | None:
+    """The first parameter of the module; None if it has none."""
+    for parameter in module.parameters():  # Dynamo of torch 2.6 does not trace `next` with a default
+        return parameter
+    return None
+
+
 def same_dtype_and_device(owner: nn.Module, t: Tensor, parameter: Tensor | None = None) -> None:
     """Raises if the parameters of `owner`, or the one given, do not have the dtype and the device of `t`."""
     if parameter is None:
         if not owner._parameters and not owner._modules:
             return
-        parameter = next(owner.parameters(), None)
+        parameter = first_parameter(owner)
     if parameter is None or (parameter.dtype == t.dtype and parameter.device == t.device):
         return
     if parameter.device != t.device:

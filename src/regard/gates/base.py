@@ -87,7 +87,7 @@ def check_map(x: Tensor, channels: int | None, dims: int | None, owner: nn.Modul
             f"x must have at least one channel and one position for {name}, got {checks.shape(x)}; leave it out"
         )
     if not is_autocasting(x):
-        parameter = next(owner.parameters(), None)
+        parameter = checks.first_parameter(owner)
         if parameter is not None and parameter.device != x.device:
             raise ValueError(
                 f"{name} is on {parameter.device}, x on {x.device}; move one, as in gate.to({str(x.device)!r})"

@@ -200,7 +200,7 @@ def _is_same_key(key: str, full: str) -> bool:
 
 def _attach(host: nn.Module, name: str, gate: nn.Module, layout: Layout, loading: _Loading) -> InsertedGate:
     _detach(host, name)
-    parameter = next(host.parameters(), None)
+    parameter = checks.first_parameter(host)
     if parameter is not None and parameter.is_floating_point():
         gate.to(device=parameter.device, dtype=parameter.dtype)
     gate.train(host.training)
