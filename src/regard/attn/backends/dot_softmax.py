@@ -14,6 +14,7 @@ from regard.attn.terms.normalizer import Normalizer, Softmax, WithNullSlot
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
 from regard.common import checks
+from regard.kernels.torch_versions import kernel_heads
 
 
 def _softmax_of(normalize: Normalizer) -> Normalizer:
@@ -124,7 +125,8 @@ def kernel_inputs(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
         return q, k, v
     heads = call.batch[-1] if call.batch else 1
     kv_heads = _heads(k) if _heads(k) == _heads(v) else heads
-    return as_four_axes(q, call, heads), as_four_axes(k, call, kv_heads), as_four_axes(v, call, kv_heads)
+    q = as_four_axes(q, call, heads)
+    return q, *kernel_heads(q, as_four_axes(k, call, kv_heads), as_four_axes(v, call, kv_heads))
 
 
 def kernel_mask(call: AttentionCall) -> Tensor:  # "b h q k", any of the first two axes 1

@@ -1,0 +1,38 @@
+"""Each version of torch that is supported gets what it can run; `make test-torch` runs the core tests with others."""
+
+import pytest
+import torch
+from torch import nn
+
+import regard
+from regard.common import checks
+from regard.kernels import torch_versions
+
+
+def test_versions_are_compared_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for installed in ("2.9.0", "2.10.1+cpu", "2.15.0a0+git1a2b3c4", "3.0.0"):
+        monkeypatch.setattr(torch, "__version__", installed)
+        assert torch_versions.at_least("2.9")
+    for installed in ("2.6.0+cu124", "2.8.1"):
+        monkeypatch.setattr(torch, "__version__", installed)
+        assert not torch_versions.at_least("2.9")
+
+
+@pytest.mark.parametrize("mask", [None, regard.Causal()], ids=["none", "causal"])
+def test_shared_heads_of_an_old_torch_are_repeated(mask: regard.Mask | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    q = torch.randn(2, 6, 7, 8, requires_grad=True)
+    k, v = torch.randn(2, 3, 7, 8, requires_grad=True), torch.randn(2, 3, 7, 5, requires_grad=True)
+    forced = regard.Attention(mask=mask, backend="eager")(q, k, v)
+    gradients = torch.autograd.grad(forced.square().sum(), (q, k, v))
+    monkeypatch.setattr(torch_versions, "SHARES_HEADS_ON_CPU", False)
+    seen = torch_versions.kernel_heads(q, k, v)
+    assert [t.shape[1] for t in seen] == [6, 6]
+    out = regard.attention(q, k, v, mask=mask)
+    torch.testing.assert_close(out, forced)
+    torch.testing.assert_close(torch.autograd.grad(out.square().sum(), (q, k, v)), gradients)
+
+
+def test_first_parameter() -> None:
+    layer = nn.Sequential(nn.ReLU(), nn.Linear(2, 3))
+    assert checks.first_parameter(layer) is layer[1].weight
+    assert checks.first_parameter(layer[0]) is None
