@@ -17,7 +17,12 @@ QUICK := tests/test_bad_input.py tests/test_for_each.py tests/test_house.py test
 	tests/recording/capture tests/tasks/test_base.py tests/tasks/translate/test_task.py tests/cli/parsing tests/data/text \
 	tests/decoding tests/metrics tests/common tests/training/test_config.py tests/training/test_state.py tests/docs
 
-.PHONY: help demo quick test test-all check fuzz stress bench docs licences openapi sanitize setup clean
+# `make test-torch` tests the core with another torch than the pinned one, in an environment of its own.
+TORCH ?= 2.6.0
+TORCH_VENV := .venv-torch-$(TORCH)
+CORE := tests/attn tests/gates tests/interop tests/kernels tests/losses tests/recording
+
+.PHONY: help demo quick test test-all test-torch check fuzz stress bench docs licences openapi sanitize setup clean
 .DELETE_ON_ERROR:
 # Two pips must not write into one environment at the same time.
 .NOTPARALLEL:
@@ -27,6 +32,7 @@ help:
 	@echo "make quick      laws, house rules and units of the packages that change most (at most 90 seconds)"
 	@echo "make test       make check, make docs, and all tests but those left to make test-all (at most nine minutes)"
 	@echo "make test-all   all tests, the long ones too, with whole products and more random cases (long)"
+	@echo "make test-torch TORCH=2.6.0   the core tests with that torch, in $(TORCH_VENV) (downloads CUDA libraries on Linux)"
 	@echo "make check      formatting, lint, types, import order of the packages"
 	@echo "make fuzz       compare 2000 random attentions with explicit loops, on every backend (about a minute)"
 	@echo "make stress     damage 500 run folders, read 600 hostile files and kill two trainings 50 times (about four minutes)"
@@ -53,6 +59,10 @@ test: .venv/.test
 
 test-all: .venv/.test
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --whole --hypothesis-profile search
+
+test-torch: $(TORCH_VENV)/.test
+	@echo "pytest: $(JOBS) processes, torch $(TORCH)"
+	@$(TORCH_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(CORE)
 
 check: .venv/.check
 	@echo "ruff: format" && $(BIN)/ruff format --quiet --check .
@@ -87,7 +97,7 @@ licences: .venv/.dev
 setup: .venv/.dev
 
 clean:
-	rm -rf .venv build dist site src/*.egg-info demo-output src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf .venv .venv-torch-* build dist site src/*.egg-info demo-output src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
@@ -113,6 +123,15 @@ clean:
 	@$(PIP) --no-build-isolation -e ".[$(EXTRAS)]"
 	@$(if $(PEERS),$(PIP) --no-deps -r $(PEERS))
 	@touch $@ $(COVERS)
+
+# PyPI has no builds of torch without CUDA for Linux. torch 2.6 pins sympy to an older version.
+$(TORCH_VENV)/.test: $(REQUIREMENTS)
+	@echo "setup: torch $(TORCH) and regard[test] in $(TORCH_VENV) (on Linux with CUDA libraries: about 3 GB to download, 6 GB on disk)"
+	@$(PYTHON) -m venv $(TORCH_VENV)
+	@grep -vE '^(torch|sympy)==' constraints.txt > $(TORCH_VENV)/constraints.txt
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(TORCH_VENV)/bin/python -m pip install -qq -c $(TORCH_VENV)/constraints.txt \
+		torch==$(TORCH) -e ".[test]"
+	@touch $@
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
