@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ from regard.cli.main import main
 from regard.models.responding.flat import FlatResponder
 from regard.tasks.respond.data import DialogueReader, history_batch
 from regard.tasks.respond.decoder import PretrainedDecoder
-from regard.tasks.respond.options import Respond
+from regard.tasks.respond.options import DecoderOptions, Respond
 
 SMALL = ["--turns", "2", "--words", "9", "--batch", "256", "--threads", "1", "--device", "cpu", "--warmup", "1"]
 STEPS = ["--validate-every", "2"]
@@ -114,6 +114,14 @@ def test_the_first_logits_are_those_of_transformers(tmp_path: Path) -> None:
     assert again.facts == decoder.facts
     assert again.tokenizer.encode(turns) == encoded
     assert again.tokenizer.special == decoder.tokenizer.special
+
+
+def test_the_default_turns_fit_the_decoder(folder: Path) -> None:
+    run = language_model(folder, folder / "gpt2", "--heads", "2", "--tokens", "bpe", "--vocabulary", "300")
+    context = cast(DecoderOptions, Respond.of(decoder=run).model).run_context
+    assert context is not None
+    assert Respond.of(decoder=run, words=9).longest <= context < Respond.of(decoder=run, words=9, turns=12).longest
+    assert Respond.of(decoder=run.parent / "none", train="d.tsv").turns == 5
 
 
 def test_wrong_decoders_are_one_sentence(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,17 @@ class DecoderOptions(ModelOptions):
     decoder: Path = option(metavar="FOLDER")
     """A run of language-model, or a GPT-2 or Llama in transformers' layout; only a new run reads it."""
 
+    @property
+    def run_context(self) -> int | None:
+        """The tokens that a run of language-model reads at once; None for other folders, and for those without it."""
+        from regard.training.run_folder import RECORD, RunRecord
+
+        folder = Path(self.decoder)
+        if not (folder / RECORD).is_file():
+            return None
+        record = RunRecord.read(folder)
+        return record.options.get("segment") if record.task == "language-model" else None
+
 
 @dataclass(frozen=True)
 class EvaluateReplies(EvaluateTextFile):
@@ -242,7 +253,8 @@ class Respond(DialogueConfig):
     vocabulary: int = at_least(1)
     """The largest number of different tokens."""
     turns: int = at_least(1)
-    """The turns before a reply that the model reads; earlier ones are left out."""
+    """The turns before a reply that the model reads; earlier ones are left out. Not typed, they are fewer if a run
+    that --decoder names reads less at once."""
     words: int = at_least(1)
     """The tokens of a turn that the model reads, the last ones, and the most that a reply has."""
     replies: Literal["all", "second"] = left_open()
@@ -264,7 +276,11 @@ class Respond(DialogueConfig):
     """Tokens per batch, of the turns before the replies and of the replies each, padding included, at most."""
 
     def __post_init__(self) -> None:
+        are_turns_open = self.turns is None
         super().__post_init__()
+        if are_turns_open and isinstance(self.model, DecoderOptions) and (context := self.model.run_context):
+            # a default is no reason to refuse a decoder that reads less at once
+            object.__setattr__(self, "turns", max(min(self.turns, context // (self.words + 1) - 1), 1))
         if self.smoothing and getattr(self.model, "output", None) == "pointer-generator":
             raise ValueError(
                 f"smoothing={self.smoothing} is for output='softmax', and copied tokens are not smoothed; leave it out"
