@@ -141,14 +141,14 @@ def relation() -> list[Panel]:
 def shapes() -> list[Panel]:
     """Weights of channels, of positions, and of both, for one digit."""
     channels = weights_of("se", SHOWN[0])[:, 0, 0].view(4, 6)
-    panels = [
-        image(SHOWN[0]),
-        stretched(channels, f"se: {CHANNELS} channels"),
-        stretched(weights_of("spatial", SHOWN[0])[0], "spatial: 64 positions"),
-    ]
     both = weights_of("simam", SHOWN[0])
-    tiles = both[:6].view(2, 3, 8, 8).transpose(1, 2).reshape(16, 24)
-    return [*panels, stretched(tiles, "simam: 6 channels × 64 positions")]
+    return [
+        image(SHOWN[0]),
+        Panel(channels, f"se: {CHANNELS} channels, six per row", [f"{6 * row}" for row in range(4)],
+              [f"+{column}" for column in range(6)], stretch=True),
+        stretched(weights_of("spatial", SHOWN[0])[0], "spatial: 64 positions"),
+        *(stretched(both[channel], f"simam: channel {channel}") for channel in range(5)),
+    ]  # fmt: skip
 
 
 def cbam() -> list[Panel]:
