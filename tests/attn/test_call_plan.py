@@ -81,3 +81,22 @@ def test_inputs_that_have_no_signature_are_refused_by_the_checks() -> None:
     nested = torch.nested.nested_tensor([q[0], q[1, :, :4]])
     with pytest.raises(TypeError, match="must be a padded tensor, got a nested one"):
         regard.attention(nested, nested, mask=mask)
+
+
+@torch.no_grad()
+def test_keys_that_another_score_projected_are_refused_with_a_plan_too() -> None:
+    q, layers = torch.randn(2, 4, 5, 3), [regard.Attention(regard.Additive(3, 3, hidden)) for hidden in (6, 7)]
+    cache = layers[0].project_kv(q)
+    layers[0](q, cache)
+    with pytest.raises(ValueError, match=r"cached keys \(2, 4, 5, 6\) are not as wide as the queries \(2, 4, 5, 7\)"):
+        layers[1](q, cache)
+
+
+def test_a_plan_does_not_wait_for_the_values_of_a_device() -> None:
+    q, mask = torch.randn(2, 4, 5, 3), regard.Lengths(torch.tensor([5, 3]))
+    want = regard.attention(q, regard.KVCache(q, q), mask=mask)
+    with (
+        mock.patch.object(call_plan, "values_are_readable", return_value=False),
+        mock.patch.object(regard.KVCache, "finite", property(lambda cache: pytest.fail("it reads the cache"))),
+    ):
+        torch.testing.assert_close(regard.attention(q, regard.KVCache(q, q), mask=mask), want)

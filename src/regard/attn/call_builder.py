@@ -70,11 +70,8 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
             total = _keys_per_sample(mask, positions or default_positions(q.shape[-2], count, q.device), len(batch) + 2)
     queries = score.queries(q if bias is None else bias.content(q))
     keys = k if is_cached else score.keys(k)
-    if is_cached and score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
-        raise ValueError(
-            f"the cached keys {checks.shape(keys)} are not as wide as the queries {checks.shape(queries)} "
-            f"of {score!r}; project them with project_kv of the layer that reads them"
-        )
+    if is_cached:
+        check_cached_width(score, queries, keys)
     if is_autocasting(q):
         dtype = torch.get_autocast_dtype(q.device.type)
         queries, keys, v = queries.to(dtype), keys.to(dtype) if keys.is_floating_point() else keys, v.to(dtype)
@@ -82,6 +79,15 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
     return AttentionCall(
         q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, total, positions
     ), nonfinite_rows
+
+
+def check_cached_width(score: Score, queries: Tensor, keys: Tensor) -> None:
+    """Raises if keys that another score projected are not as wide as the queries."""
+    if score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            f"the cached keys {checks.shape(keys)} are not as wide as the queries {checks.shape(queries)} "
+            f"of {score!r}; project them with project_kv of the layer that reads them"
+        )
 
 
 def _warn_of_empty_rows(mask: Mask, queries: int, keys: int) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attn.backends import choose
 from regard.attn.call import NOTHING, AttentionCall, AttentionInputs, Terms
-from regard.attn.call_builder import build_call
+from regard.attn.call_builder import build_call, check_cached_width
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import hide_nonfinite
 from regard.attn.terms.bias import ALiBi
@@ -18,7 +18,7 @@ from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Additive, Bilinear, Concat, Dot, NormedAdditive
 from regard.common import checks
-from regard.kernels.dispatch import choose_route, is_autocasting
+from regard.kernels.dispatch import choose_route, is_autocasting, values_are_readable
 
 # terms that decide nothing but by their class, unless they have parameters
 _DECIDED_BY_CLASS = frozenset({Dot, ALiBi, Softmax, Sparsemax, Entmax, Sigmoid, WeightedSum, type(None)})
@@ -120,7 +120,7 @@ def _follow(plan: CallPlan, inputs: AttentionInputs, terms: Terms) -> PreparedCa
     fitted, nonfinite_rows = None, None
     if plan.has_mask and inputs.mask is not None:
         fitted = as_mask(inputs.mask).fit(plan.batch, q.shape[-2], k.shape[-2], q.device)
-        is_finite = isinstance(inputs.k, KVCache) and inputs.k.finite
+        is_finite = isinstance(inputs.k, KVCache) and values_are_readable(q) and inputs.k.finite
         q, k, v, nonfinite_rows = hide_nonfinite(q, k, v, fitted, None, plan.batch, is_finite)
     if bias is not None:
         assert isinstance(bias, ALiBi)
@@ -130,7 +130,10 @@ def _follow(plan: CallPlan, inputs: AttentionInputs, terms: Terms) -> PreparedCa
         is_cached = isinstance(inputs.k, KVCache)
         score.check(q, None if is_cached else k)
         checks.same_dtype_and_device(score, q)
-        queries, keys = score.operands(score.queries(q), k if is_cached else score.keys(k))
+        queries, keys = score.queries(q), k if is_cached else score.keys(k)
+        if is_cached:
+            check_cached_width(score, queries, keys)
+        queries, keys = score.operands(queries, keys)
     call = AttentionCall(
         q,
         queries,
