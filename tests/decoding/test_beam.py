@@ -154,6 +154,28 @@ def test_there_are_no_more_sentences_than_can_be_said() -> None:
     assert sum(torch.tensor(found.log_prob).exp() for found in founds) == pytest.approx(1)
 
 
+class UnmovedState(Standing):
+    def reorder(self, index: Tensor) -> Standing:
+        raise AssertionError("the order did not change")
+
+
+def test_a_beam_of_one_does_not_copy_its_state() -> None:
+    toy = Toy.random(7, 1)
+    place, lengths = toy.init_state(SENTENCES)
+    beam(toy, UnmovedState(place, lengths), bos=BOS, eos=EOS, limits=torch.tensor(LIMITS), size=1)
+
+
+class WeightlessToy(Toy):
+    def step(self, tokens: Tensor, state: Standing, weights: bool = False) -> Step:
+        assert not weights
+        return super().step(tokens, state)
+
+
+def test_weights_are_requested_only_for_coverage() -> None:
+    toy = Toy.random(7, 1)
+    assert go(beam, WeightlessToy(toy.logits, toy.energies), SENTENCES, LIMITS) == go(beam, toy, SENTENCES, LIMITS)
+
+
 def test_padding_of_the_source_is_not_to_be_covered() -> None:
     toy = Toy.random(5, 10)
     (alone,) = search(toy, [3], [6], 1.0, 0.4, size=3)[0]

@@ -2,6 +2,7 @@
 
 import json
 import os
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,11 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda f: edit(f, architectures=[]),
         r'names no architecture; write "architectures": \["…"\] into it, with one of BertModel, ',
     ),
+    "an architecture that is no text": (
+        "BertModel",
+        lambda f: edit(f, architectures=[["BertModel"]]),
+        r"names the architecture \['BertModel'\], and regard loads",
+    ),
     "a missing entry": (
         "BertModel",
         lambda f: edit(f, hidden_size=None),
@@ -347,6 +353,16 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda f: edit(f, n_layer=1),
         "has n_layer=1, and the weights beside it have 2 layers, up to transformer.h.1; restore the config.json",
     ),
+    "layers that no file has": (
+        "BertModel",
+        lambda f: edit(f, num_hidden_layers=10**8),
+        "has num_hidden_layers=100000000, and the weights beside it have 2 layers, up to bert.encoder.layer.1",
+    ),
+    "layers of a decoder that no file has": (
+        "MarianMTModel",
+        lambda f: edit(f, decoder_layers=10**9),
+        "has decoder_layers=1000000000, and the weights beside it have 1 layers, up to model.decoder.layers.0",
+    ),
     "positions that no memory has": (
         "MarianMTModel",
         lambda f: edit(f, max_position_embeddings=10**15),
@@ -362,6 +378,11 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda f: edit(f, rms_norm_eps=-1.0),
         "rms_norm_eps of .*config.json must be 0 or more, got -1.0; correct the file",
     ),
+    "an eps that is no number": (
+        "BertModel",
+        lambda f: edit(f, layer_norm_eps=float("nan")),
+        "layer_norm_eps of .*config.json must be a finite number, got nan; correct the file",
+    ),
     "a number beyond floating point": (
         "BertModel",
         lambda f: edit(f, layer_norm_eps=10**400),
@@ -371,6 +392,11 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "BertModel",
         lambda f: (f / "model.safetensors").write_text(POINTER),
         "model.safetensors is a pointer of Git LFS instead of the file itself; run `git lfs pull` where it was cloned",
+    ),
+    "a config that is a pointer of Git LFS": (
+        "BertModel",
+        lambda f: (f / "config.json").write_text(POINTER),
+        "config.json is a pointer of Git LFS instead of the file itself",
     ),
     "tables that differ": (
         "GPT2LMHeadModel",
@@ -407,7 +433,22 @@ BROKEN |= {
         lambda f: pickled(f, {"weight": torch.zeros(2), "more": Runs()}),
         r"holds the Python object \S*exec, and unpickling it could run code; .*save its tensors as safetensors",
     ),
+    "a pickle that holds a namespace": (
+        "BertModel",
+        lambda f: pickled(f, {"weight": torch.zeros(2), "more": Namespace(a=1)}),
+        "holds the Python object argparse.Namespace, and unpickling it could run code",
+    ),
     "a pickle of no tensors": ("BertModel", lambda f: pickled(f, {"a": 1}), "must hold a dict of tensors by name"),
+    "a pickle with numbers for names": (
+        "BertModel",
+        lambda f: pickled(f, {1: torch.zeros(2)}),
+        "a dict of tensors by name",
+    ),
+    "a file that is no pickle": (
+        "BertModel",
+        lambda f: (pickled(f, {}), (f / "pytorch_model.bin").write_bytes(b"nothing")),
+        "pytorch_model.bin holds more than tensors, and unpickling it could run code; .*save its tensors as",
+    ),
     **{
         f"a pickle with {kind}": (
             "GPT2LMHeadModel",
