@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 import pytest
 
 import regard
+from regard.attacks import TEXT_ATTACKS
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.construct import construct
 from regard.common.options.fields import at_least, bounded, inner_share, left_open, positive, share
 from regard.tasks.base import ModelOptions, NoOptions, TaskConfig
 from regard.tasks.registry import TASKS
+from regard.tasks.shared.text_options import AttackTexts
 
 # classes that several tasks build with sizes of their own, and the task, or the paper, whose defaults they have
 SHARED = {"BERT": "Devlin et al. 2019", "GPT2": "language-model"}
@@ -158,6 +160,42 @@ def test_texts_become_paths() -> None:
     assert numbers.files == (Path("b"),)
 
 
+def option_classes() -> set[type]:
+    """The options of all tasks and of their models, and those of their verbs."""
+    parts = [
+        [each, *each.models.values(), each.Predict, each.Evaluate, each.Serve, each.Attack] for each in TASKS.values()
+    ]
+    return {kind for part in parts for kind in part} - {NoOptions}
+
+
+def required_fields(options: Any) -> dict[str, str]:
+    """A value for each field without a default, and for the word that an attack on a translator needs."""
+    names = [each.name for each in fields(options) if each.default is MISSING is each.default_factory]
+    return dict.fromkeys([*names, *({"target_word"} & {each.name for each in fields(options)})], "x")
+
+
+def test_an_open_option_becomes_the_number_that_its_help_states() -> None:
+    checked, lines = 0, []
+    for options in option_classes():
+        resolved = options(**required_fields(options))
+        for item in fields(options):
+            stated, value = item.metadata.get("open"), getattr(resolved, item.name)
+            if isinstance(stated, int | float) and value is not None:
+                checked += 1
+                if value != stated:
+                    lines.append(f"{options.__name__}.{item.name} is {value}, and its help says {stated}")
+    for name, attack in TEXT_ATTACKS.items():
+        parameters = inspect.signature(attack).parameters
+        for item in fields(AttackTexts):
+            stated = item.metadata.get("open")
+            if item.name in parameters and isinstance(stated, int):
+                checked += 1
+                if parameters[item.name].default != stated:
+                    lines.append(f"{name} has {item.name}={parameters[item.name].default}, and its help says {stated}")
+    assert not lines, "\n".join(lines)
+    assert checked > 12
+
+
 # the first number beyond each bound
 BEYOND = {
     "minimum": lambda limit: limit - 1,
@@ -168,25 +206,17 @@ BEYOND = {
 
 
 def test_every_option_refuses_a_number_beside_its_bounds() -> None:
-    parts = [
-        [each, *each.models.values(), each.Predict, each.Evaluate, each.Serve, each.Attack] for each in TASKS.values()
-    ]
     checked, lines = 0, []
-    for options in {kind for part in parts for kind in part} - {NoOptions}:
+    for options in option_classes():
         for item in fields(options):
             for key, limit in item.metadata.items():
                 if key not in BEYOND or limit is None:
                     continue
                 value = BEYOND[key](limit)
                 checked += 1
-                required = {
-                    each.name: "x" for each in fields(options) if each.default is MISSING is each.default_factory
-                }
+                typed = (value,) * len(item.default) if isinstance(item.default, tuple) else value
                 try:
-                    options(
-                        **required
-                        | {item.name: (value,) * len(item.default) if isinstance(item.default, tuple) else value}
-                    )
+                    options(**required_fields(options) | {item.name: typed})
                 except ValueError as error:
                     # an option of another environment is refused whatever its number
                     sentences = (f"{item.name} must be ", f"{item.name}={value} belongs to ")

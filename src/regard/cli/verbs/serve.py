@@ -15,11 +15,11 @@ from regard.cli.run_options import parse_with_runs
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, flag, option, positional, positive
 from regard.common.wording import plural
+from regard.inference.limits import Limits
 from regard.serve.access import check_origin, check_token
 from regard.tasks.registry import describe
 
 if TYPE_CHECKING:
-    from regard.inference.limits import Limits
     from regard.serve.served_model import ServedModel
     from regard.tasks.base import TaskConfig
 
@@ -56,15 +56,15 @@ class ServeOptions(CheckedOptions):
     token_file: Path | None = option(None, metavar="FILE")
     """A file with the token, which no process list shows."""
 
-    batch: int = at_least(1, 64)
+    batch: int = at_least(1, Limits.batch)
     """Inputs that the model answers at once, at most."""
-    waiting: int = at_least(1, 512)
+    waiting: int = at_least(1, Limits.waiting)
     """Inputs that may wait; further requests get status 429."""
-    seconds: float = positive(30.0)
+    seconds: float = positive(Limits.seconds)
     """The time limit of an answer (503), waiting included."""
-    arrival: float = positive(10.0)
+    arrival: float = positive(Limits.arrival)
     """The time limit for a request to arrive (408)."""
-    texts: int = at_least(1, 32)
+    texts: int = at_least(1, Limits.texts)
     """Inputs per request, at most."""
 
     log: bool = flag()
@@ -153,7 +153,6 @@ def _read_token(options: ServeOptions) -> str | None:
 
 def _limits(options: ServeOptions, task_options: Any) -> "Limits":
     """The limits that were typed, or that the task gives; otherwise the defaults of Limits."""
-    from regard.inference.limits import Limits
 
     names = [item.name for item in fields(Limits)]
     values = {name: getattr(task_options, name, getattr(options, name, None)) for name in names}

@@ -10,6 +10,7 @@ from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, bounded, left_open, option, positive, random_seed, resolve, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
+from regard.inference.limits import Limits
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import PRETRAINING, RECALL, EvaluateTextFiles, RecallOptions, TokenizedTextConfig
 
@@ -161,9 +162,9 @@ class ServeLanguageModel:
 
     tokens: int = left_open("1,000")
     """Tokens per generated text, at most."""
-    characters: int = left_open("4,000")
+    characters: int = left_open(f"{Limits.characters:,}")
     """Characters per prompt, at most."""
-    body: int = left_open("1,000,000")
+    body: int = left_open(f"{Limits.body:,}")
     """Bytes per request, at most."""
 
 

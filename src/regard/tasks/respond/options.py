@@ -12,6 +12,7 @@ from regard.common.options.construct import construct
 from regard.common.options.fields import at_least, bounded, left_open, length_exponent, option, positive, share
 from regard.common.position_names import PositionName
 from regard.inference.evaluation import EXAMPLES
+from regard.inference.limits import Limits
 from regard.tasks.base import Budget, ModelOptions
 from regard.tasks.shared.text_options import COSINE, DialogueConfig, EvaluateTextFile, SearchOptions
 
@@ -173,11 +174,11 @@ class RequestReplies:
 class ServeDialogues:
     """Limits of `regard serve` for response generation."""
 
-    characters: int = left_open("4,000")
+    characters: int = left_open(f"{Limits.characters:,}")
     """Characters per dialogue, at most."""
     beam: int = left_open(10)
     """Hypotheses that a request may ask for, at most."""
-    body: int = left_open("1,000,000")
+    body: int = left_open(f"{Limits.body:,}")
     """Bytes per request, at most."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from regard.common.options.checks import CheckedOptions, check_radius
 from regard.common.options.fields import at_least, left_open, option
 from regard.inference.evaluation import EXAMPLES
+from regard.inference.limits import Limits
 from regard.tasks.base import ModelOptions, TaskConfig
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class PredictImageClasses(CheckedOptions):
 class ServeImages(CheckedOptions):
     """Limits of `regard serve` for images."""
 
-    pixels: int | None = left_open("16,000,000", minimum=1)
+    pixels: int | None = left_open(f"{Limits.pixels:,}", minimum=1)
     """Pixels of all images of a request, at most; read from the first bytes of each file, before it is decoded."""
     body: int = at_least(1, 8_000_000)
     """Bytes per request, at most."""

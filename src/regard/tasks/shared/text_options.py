@@ -23,6 +23,7 @@ from regard.common.options.fields import (
     resolve,
 )
 from regard.data.spreadsheets.label_columns import TextColumns
+from regard.inference.limits import Limits
 from regard.tasks.base import TaskConfig
 
 if TYPE_CHECKING:
@@ -252,9 +253,9 @@ class EvaluateSearch(CheckedOptions):
 class ServeTextInputs:
     """Limits of `regard serve` for predictors of texts."""
 
-    characters: int = left_open("4,000")
+    characters: int = left_open(f"{Limits.characters:,}")
     """Characters per text, at most."""
-    body: int = left_open("1,000,000")
+    body: int = left_open(f"{Limits.body:,}")
     """Bytes per request, at most."""
 
 

@@ -20,6 +20,7 @@ from regard.common.options.fields import (
     share,
 )
 from regard.inference.evaluation import EXAMPLES
+from regard.inference.limits import Limits
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import COSINE, EvaluateSearch, check_learnable
 
@@ -31,7 +32,7 @@ _MASK_FRAMES, _MASK_BANDS = 20, 8
 
 @dataclass(frozen=True)
 class ListenerOptions(ModelOptions):
-    """Options that all models have."""
+    """Options of every model that transcribes."""
 
     attention: str = left_open()
     """A mechanism by name (see `regard list`)."""
@@ -135,7 +136,7 @@ class PredictTranscripts(CheckedOptions):
 class ServeSounds(CheckedOptions):
     """Limits of `regard serve` for sound."""
 
-    sound: float = left_open("60", minimum=1)
+    sound: float = left_open(f"{Limits.sound:g}", minimum=1)
     """Seconds of all sounds of a request, at most."""
     body: int = at_least(1, 8_000_000)
     """Bytes per request, at most."""

@@ -11,6 +11,7 @@ from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_split, dashed
 from regard.common.options.fields import at_least, left_open, length_exponent, option, random_seed, resolve, share
 from regard.inference.evaluation import EXAMPLES
+from regard.inference.limits import Limits
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
 from regard.tasks.shared.text_options import AttackTextFiles, SearchOptions
 from regard.tasks.translate.model_options import (
@@ -120,13 +121,13 @@ class PredictTranslations(SearchOptions):
 class ServeTexts:
     """Limits of `regard serve` for texts."""
 
-    characters: int = left_open("4,000")
+    characters: int = left_open(f"{Limits.characters:,}")
     """Characters per text, at most."""
     tokens: int = left_open("as many as in training")
     """Tokens per text, at most."""
     beam: int = left_open(10)
     """Hypotheses that a request may ask for, at most."""
-    body: int = left_open("1,000,000")
+    body: int = left_open(f"{Limits.body:,}")
     """Bytes per request, at most."""
 
 
