@@ -97,10 +97,10 @@ class Victim:
         logits = _logits_of(self._logits(x))
         self.is_stochastic = not torch.equal(before, _random_state(x.device))
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(x) or logits.shape[1] < 2:
-            got = checks.shape(logits) if isinstance(logits, Tensor) else type(logits).__name__
+            received = checks.shape(logits) if isinstance(logits, Tensor) else type(logits).__name__
             raise ValueError(
-                f"the model must return logits of two classes or more, ({len(x)}, classes), got {got}; wrap it in a "
-                "module that returns them"
+                f"the model must return logits of two classes or more, ({len(x)}, classes), got {received}; wrap it in "
+                "a module that returns them"
             )
         if self._highest_label >= logits.shape[1]:
             raise ValueError(

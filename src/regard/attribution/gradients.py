@@ -80,7 +80,7 @@ class _Path:
 
 
 def _path_gradients(explained: ExplainedLogit, at: Tensor) -> _Path:  # "m"
-    parts = [_batch_gradients(explained, some) for some in at.split(max(_TOKENS // len(explained.tokens), 1))]
+    parts = [_batch_gradients(explained, points) for points in at.split(max(_TOKENS // len(explained.tokens), 1))]
     return _Path(torch.cat([part.outputs for part in parts]), torch.cat([part.products for part in parts]))
 
 

@@ -77,9 +77,9 @@ class ChatSession:
         if text.startswith("/") and not text.startswith("//"):
             self._command(text)
         elif text.startswith(SYSTEM) and self.conversation.speaker is None:
-            if not (heard := text.removeprefix(SYSTEM).strip()):
+            if not (turn := text.removeprefix(SYSTEM).strip()):
                 raise ValueError(f"{SYSTEM} alone is no turn; type what the system says behind it")
-            self.conversation.hear(_plain(heard))
+            self.conversation.hear(_plain(turn))
         else:
             self._say(_plain(text.removeprefix("/")) if text.startswith("//") else _plain(text))
 

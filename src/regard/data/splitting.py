@@ -91,21 +91,21 @@ def held_out(
     key = str(seed).encode()
     pairs = ((_content_hash(each, key), _content_hash(_spelling(each), key)) for each in contents)
     hashes = np.fromiter(pairs, np.dtype((np.uint64, 2)))
-    _, which, sizes = np.unique(hashes[:, 1], return_inverse=True, return_counts=True)
+    _, group_of, sizes = np.unique(hashes[:, 1], return_inverse=True, return_counts=True)
     # copies have the place of the spelling that comes first
     places = np.full(len(sizes), np.iinfo(np.uint64).max)
-    np.minimum.at(places, which, hashes[:, 0])
+    np.minimum.at(places, group_of, hashes[:, 0])
     order = np.argsort(places)
-    which, sizes = np.argsort(order)[which], sizes[order]
+    group_of, sizes = np.argsort(order)[group_of], sizes[order]
     strata = np.zeros(len(sizes), np.int64)
     if labels is not None:
         strata[:] = np.iinfo(np.int64).max
-        np.minimum.at(strata, which, labels)
+        np.minimum.at(strata, group_of, labels)
     is_chosen = np.zeros(len(sizes), bool)
     for stratum in np.unique(strata).tolist():
         members = np.flatnonzero(strata == stratum)
         is_chosen[members[_choose(sizes[members], share, least)]] = True
-    return is_chosen[which]
+    return is_chosen[group_of]
 
 
 def _choose(sizes: NDArray[np.int64], share: float, least: int) -> list[int]:

@@ -39,8 +39,8 @@ def measured_properties(task: Task[Any, Any], predictor: Predictor[Any, Any], ru
         "selectivity, %": [],
         "true features, %": [],
     }
-    for given, truth in _inputs(task, predictor, run):
-        _, recording = predict_recorded(predictor, [given])
+    for example, truth in _inputs(task, predictor, run):
+        _, recording = predict_recorded(predictor, [example])
         for recorded_map in recording:
             if KINDS[recorded_map.kind].has_entropy and len(recorded_map.shape) > 3 and recorded_map.shape[-3] > 1:
                 heads = diversity(recorded_map)
@@ -56,7 +56,7 @@ def measured_properties(task: Task[Any, Any], predictor: Predictor[Any, Any], ru
 def _inputs(task: Task[Any, Any], predictor: Predictor[Any, Any], run: Path) -> list[tuple[Any, Tensor | None]]:
     """Held-out inputs with their true features; one without, where the data do not know these."""
     known: list[tuple[Any, Tensor | None]] = [
-        (given, torch.as_tensor(truth)) for given, truth in task.known_features(predictor, _COUNT)
+        (example, torch.as_tensor(truth)) for example, truth in task.known_features(predictor, _COUNT)
     ]
     if known:
         return known

@@ -71,7 +71,7 @@ class Predictor(ABC, Generic[Input, Output]):
         sampled for an input is sampled by its number.
         """
 
-    def stream_text(self, given: Input, options: Any = None) -> "Generator[str, None, Output] | None":
+    def stream_text(self, example: Input, options: Any = None) -> "Generator[str, None, Output] | None":
         """The text of an output in pieces, each as soon as it is known, and then the output; None if the text is known
         only when all of it is.
         """
@@ -122,21 +122,21 @@ class Predictor(ABC, Generic[Input, Output]):
     def check_attends(self, what: str) -> None:
         """Raises, before anything is computed, if the model has no attention; `what` is the option that needs it."""
 
-    def label(self, recording: Recording, given: Input, output: Output) -> Recording:
+    def label(self, recording: Recording, example: Input, output: Output) -> Recording:
         """The recording of one input with the names of its rows and columns, and with facts about the input."""
         return recording
 
-    def alignment(self, given: Input, output: Output) -> TextAlignment | None:
+    def alignment(self, example: Input, output: Output) -> TextAlignment | None:
         """The attention of each target token to the source tokens; None if the model does not map text to text."""
         return None
 
-    def image(self, given: Input) -> Tensor | None:  # -> "h w 3"
+    def image(self, example: Input) -> Tensor | None:  # -> "h w 3"
         """The image under the attention maps of an input; None if the input is no image."""
         return None
 
-    def draw(self, recording: Recording, given: Input, output: Output, path: Path) -> Path:
+    def draw(self, recording: Recording, example: Input, output: Output, path: Path) -> Path:
         """The attention behind one output as a figure or a page."""
-        image = self.image(given)
+        image = self.image(example)
         over = image if image is not None and any(item.grid is not None for item in recording) else None
         return show(recording, image=over).save(path)
 

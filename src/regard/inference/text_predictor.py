@@ -52,14 +52,14 @@ class TextPredictor(Predictor[str, Output]):
         about = {**recording.about, "text": text, "said": said.replace("\t", ", "), **axes}
         return replace(recording, queries=tuple(queries), keys=tuple(keys), about=about)
 
-    def draw(self, recording: Recording, given: str, output: Output, path: Path) -> Path:
+    def draw(self, recording: Recording, example: str, output: Output, path: Path) -> Path:
         if path.suffix not in SUFFIXES:
             return show(recording).save(path)
-        return self.draw_figure(recording, given, output, path)
+        return self.draw_figure(recording, example, output, path)
 
-    def draw_figure(self, recording: Recording, given: str, output: Output, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: Output, path: Path) -> Path:
         """The attention behind one output as a figure."""
-        return super().draw(recording, given, output, path)
+        return super().draw(recording, example, output, path)
 
     # Services
 

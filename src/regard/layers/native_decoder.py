@@ -137,10 +137,12 @@ def _holds(cache: KVCache, x: Tensor, shape: tuple[int, ...]) -> bool:
 
 def stack_caches(caches: Sequence[KVCache | None]) -> KVCache | None:  # "b h m d" -> "b l h m d"
     """The caches of all layers in one; None before the first step."""
-    some = [cache for cache in caches if cache is not None]
-    if not some:
+    present = [cache for cache in caches if cache is not None]
+    if not present:
         return None
-    return KVCache(torch.stack([cache.keys for cache in some], 1), torch.stack([cache.values for cache in some], 1))
+    return KVCache(
+        torch.stack([cache.keys for cache in present], 1), torch.stack([cache.values for cache in present], 1)
+    )
 
 
 def encode_position(x: Tensor, place: nn.Module, position: int) -> Tensor:  # "b n d" -> "b n d"

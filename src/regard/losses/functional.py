@@ -63,8 +63,8 @@ def info_nce(
     right = torch.arange(len(a), device=a.device)
     # the greatest score is 0, so that no temperature makes two of them infinite
     shifted = ((each - each.detach().amax(-1, keepdim=True)) / temperature for each in (scores, scores.t()))
-    there, back = (F.cross_entropy(each, right, reduction="none") for each in shifted)
-    return ((there + back) / 2).to(a.dtype)
+    forward, backward = (F.cross_entropy(each, right, reduction="none") for each in shifted)
+    return ((forward + backward) / 2).to(a.dtype)
 
 
 def doubly_stochastic(weights: Tensor, keep: Tensor | None = None) -> Tensor:  # "b t s", "b t" -> "b"

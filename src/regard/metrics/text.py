@@ -106,12 +106,12 @@ def per(predictions: Sequence[str], answers: Answers) -> float:
     return _percent(edits, length)
 
 
-def distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """The fewest insertions, deletions and replacements that turn one into the other  (Levenshtein 1966)."""
-    row = list(range(len(other) + 1))
-    for n, a in enumerate(one, 1):
+def distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """The fewest insertions, deletions and replacements that turn the first into the second  (Levenshtein 1966)."""
+    row = list(range(len(second) + 1))
+    for n, a in enumerate(first, 1):
         diagonal, row[0] = row[0], n
-        for m, b in enumerate(other, 1):
+        for m, b in enumerate(second, 1):
             diagonal, row[m] = row[m], min(row[m] + 1, row[m - 1] + 1, diagonal + (a != b))
     return row[-1]
 

@@ -47,10 +47,10 @@ def settle(
 ) -> list[dict[str, Any]]:
     """The JSON of each output, rounded, as that of its input alone; `predict` is rarely called, with one input."""
     settled = []
-    for given, output in zip(inputs, outputs, strict=True):
+    for example, output in zip(inputs, outputs, strict=True):
         written = write(output)
         if margin(output) <= NOISE or not is_clear(written):
-            (alone,) = predict([given])
+            (alone,) = predict([example])
             written = write(alone)
         settled.append(rounded(written))
     return settled

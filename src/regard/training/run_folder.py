@@ -92,8 +92,8 @@ class RunRecord:
     def read(run: Path) -> "RunRecord":
         path = run / RECORD
         if not run.is_dir():
-            what = f"{run} is a file, no run" if run.exists() else f"there is no run {run}"
-            raise FileNotFoundError(f"{what}; name the folder of a training")
+            problem = f"{run} is a file, no run" if run.exists() else f"there is no run {run}"
+            raise FileNotFoundError(f"{problem}; name the folder of a training")
         if not path.exists():
             # a comparison leaves a folder of runs
             inside = sorted(str(record.parent) for record in run.glob(f"*/{RECORD}"))

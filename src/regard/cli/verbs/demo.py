@@ -84,12 +84,12 @@ def _score(translator: "Translator", test: "Pairs") -> None:
     languages = [source.partition(":")[0] for source in test.source]
     translations = [best.text for best, *_ in translator.translate(test.source)]
     right = [translation == target for translation, target in zip(translations, test.target, strict=True)]
-    every = Counter(languages)
+    totals = Counter(languages)
     wrong = Counter(language for language, good in zip(languages, right, strict=True) if not good)
     share = f"{100 * sum(right) / len(right):.2f} %"
-    print(f"\nExactly right: {share} of {len(right):,} unseen dates in {len(every)} languages.")
+    print(f"\nExactly right: {share} of {len(right):,} unseen dates in {len(totals)} languages.")
     if wrong:
-        worst = sorted(wrong, key=lambda language: (-wrong[language] / every[language], language))[:5]
-        shares = ", ".join(f"{name} {100 * (1 - wrong[name] / every[name]):.1f} %" for name in worst)
+        worst = sorted(wrong, key=lambda language: (-wrong[language] / totals[language], language))[:5]
+        shares = ", ".join(f"{name} {100 * (1 - wrong[name] / totals[name]):.1f} %" for name in worst)
         print(f"The hardest languages: {shares}.")
     sys.stdout.flush()

@@ -87,7 +87,7 @@ def _print_predictions(predictor: Any, options: Any, config: TaskConfig, task_op
     for arguments in input_chunks(options, config):
         inputs = [predictor.read(argument) for argument in arguments]
         session.check(first + len(inputs))
-        streams = [] if options.json else [predictor.stream_text(given, task_options) for given in inputs]
+        streams = [] if options.json else [predictor.stream_text(example, task_options) for example in inputs]
         if pieces := [each for each in streams if each is not None]:
             outputs = [_print_pieces(*each) for each in zip(arguments, pieces, strict=True)]
             session.add(inputs, outputs, first)

@@ -81,12 +81,12 @@ def splits(seed: int = 0, train: int = 6_000, valid: int = 600, test: int = 1_20
     check_counts(train=train, valid=valid, test=test)
     days = [FIRST + timedelta(days=n) for n in np.random.default_rng(seed).permutation(DAYS).tolist()]
     parts = ((days[2_000:], train, 1), (days[1_000:2_000], valid, 2), (days[:1_000], test, 3))
-    made = []
+    sentences = []
     for pool, count, part in parts:
         rng = np.random.default_rng([seed, part])
         early = [day for day in pool if day.day <= 12]
-        made.append([_text(rng, (pool, early), part) for _ in range(count)])
-    return TaggedSplits(*made)
+        sentences.append([_text(rng, (pool, early), part) for _ in range(count)])
+    return TaggedSplits(*sentences)
 
 
 def _text(rng: np.random.Generator, days: _Days, part: int) -> TaggedSentence:

@@ -110,18 +110,18 @@ class Timetable:
 def splits(seed: int = 0, train: int = 6_000, valid: int = 150, test: int = 500) -> SpanQuestionSplits:
     """Questions about this many tables each; no train goes to a town in two of the splits. Pure in its arguments."""
     check_counts(100, train=train, valid=valid, test=test)
-    made = {}
+    splits_by_name = {}
     for n, (name, count) in enumerate((("train", train), ("valid", valid), ("test", test))):
         rng = np.random.default_rng([seed, n])
         questions: dict[str, SpanQuestion] = {}
         passages: set[str] = set()
         while len(passages) < count:
-            asked = dialogue(timetable(PARTS[name], rng), rng, f"{name}-{len(passages)}")
-            if asked[0].passage not in passages:
-                passages.add(asked[0].passage)
-                questions |= {question.id: question for question in asked}
-        made[name] = SpanQuestions(tuple(questions.values()))
-    return SpanQuestionSplits(**made)
+            dialogue_questions = dialogue(timetable(PARTS[name], rng), rng, f"{name}-{len(passages)}")
+            if dialogue_questions[0].passage not in passages:
+                passages.add(dialogue_questions[0].passage)
+                questions |= {question.id: question for question in dialogue_questions}
+        splits_by_name[name] = SpanQuestions(tuple(questions.values()))
+    return SpanQuestionSplits(**splits_by_name)
 
 
 @cache

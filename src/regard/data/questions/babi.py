@@ -97,9 +97,10 @@ def parse_babi(lines: Iterable[str], name: str, max_length: int | None = None) -
 def _numbered(text: str, place: str) -> tuple[int, str]:
     match = _NUMBERED.fullmatch(text.rstrip("\r\n"))
     if match is None:
-        what = "is JSON" if text.lstrip()[:1] in ("{", "[") else "has no number and sentence"
+        problem = "is JSON" if text.lstrip()[:1] in ("{", "[") else "has no number and sentence"
         raise ValueError(
-            f"{place} the line {what}, got {shortened(text)}; a line of bAbI is such as: 1 Mary moved to the bathroom."
+            f"{place} the line {problem}, got {shortened(text)}; a line of bAbI is such as: 1 Mary moved to the "
+            "bathroom."
         )
     return int(match[1]), match[2]
 
@@ -192,10 +193,10 @@ def task_files(paths: Sequence[Path], part: str) -> dict[str, Path]:
     for path in paths:
         files = [path]
         if path.is_dir():
-            every = [file for file in path.iterdir() if _SUFFIX.search(file.name).group()]  # type: ignore[union-attr]
-            files = [file for file in every if _SUFFIX.sub("", file.name).endswith(f"_{part}")]
+            known_files = [file for file in path.iterdir() if _SUFFIX.search(file.name).group()]  # type: ignore[union-attr]
+            files = [file for file in known_files if _SUFFIX.sub("", file.name).endswith(f"_{part}")]
             if not files:
-                files = [file for file in every if not _SUFFIX.sub("", file.name).endswith(_PARTS)]
+                files = [file for file in known_files if not _SUFFIX.sub("", file.name).endswith(_PARTS)]
             if not files:
                 raise ValueError(
                     f"{path} has no file of bAbI, such as qa1_{part}.txt or qa1_{part}.txt.gz; name another folder, or "

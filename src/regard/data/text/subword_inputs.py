@@ -51,14 +51,14 @@ class SubwordEncoder:
     def inputs(self, sentences: Sequence[Sequence[str]], dropped: NDArray[np.bool_] | None = None) -> SubwordInputs:
         """The tensors of sentences; `dropped` marks words, in their order, whose sub-words are masked."""
         encoded = self.tokenizer.encode_words(sentences)
-        made = self.inputs_of([(each.ids, each.words) for each in encoded], sentences)
+        inputs = self.inputs_of([(each.ids, each.words) for each in encoded], sentences)
         if dropped is None:
-            return made
-        longest = made.firsts.shape[1]
+            return inputs
+        longest = inputs.firsts.shape[1]
         masked = np.zeros((len(sentences), longest + 1), np.bool_)
-        masked[:, :longest][np.arange(longest) < made.lengths.numpy()[:, None]] = dropped
-        is_masked = torch.from_numpy(np.take_along_axis(masked, made.word_ids.numpy(), 1))
-        return made._replace(tokens=made.tokens.masked_fill(is_masked, self.tokenizer.dropped))
+        masked[:, :longest][np.arange(longest) < inputs.lengths.numpy()[:, None]] = dropped
+        is_masked = torch.from_numpy(np.take_along_axis(masked, inputs.word_ids.numpy(), 1))
+        return inputs._replace(tokens=inputs.tokens.masked_fill(is_masked, self.tokenizer.dropped))
 
     def inputs_of(
         self, rows: Sequence[tuple[Sequence[int], Sequence[int | None]]], sentences: Sequence[Sequence[str]]

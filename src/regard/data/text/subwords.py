@@ -249,15 +249,15 @@ def _frame_of(library: "Library") -> Frame:
     """The tokens that the template of a tokenizer puts around a text and around two."""
     # any text: that of a token of the vocabulary has at least one sub-word
     text = next((piece for piece in sorted(library.get_vocab()) if piece.isalnum()), "a")
-    one, two = library.encode(text), library.encode(text, text)
-    inside = [n for n, sequence in enumerate(one.sequence_ids) if sequence == 0] or [0, -1]
-    begin, end = one.ids[: inside[0]], one.ids[inside[-1] + 1 :]
-    firsts = [n for n, sequence in enumerate(two.sequence_ids) if sequence == 0]
-    seconds = [n for n, sequence in enumerate(two.sequence_ids) if sequence == 1]
+    single, pair = library.encode(text), library.encode(text, text)
+    inside = [n for n, sequence in enumerate(single.sequence_ids) if sequence == 0] or [0, -1]
+    begin, end = single.ids[: inside[0]], single.ids[inside[-1] + 1 :]
+    firsts = [n for n, sequence in enumerate(pair.sequence_ids) if sequence == 0]
+    seconds = [n for n, sequence in enumerate(pair.sequence_ids) if sequence == 1]
     if not firsts or not seconds:
         return Frame(tuple(begin), tuple(end), tuple(end), tuple(end))
-    middle, last = two.ids[firsts[-1] + 1 : seconds[0]], two.ids[seconds[-1] + 1 :]
-    return Frame(tuple(begin), tuple(end), tuple(middle), tuple(last), two.type_ids[seconds[0]])
+    middle, last = pair.ids[firsts[-1] + 1 : seconds[0]], pair.ids[seconds[-1] + 1 :]
+    return Frame(tuple(begin), tuple(end), tuple(middle), tuple(last), pair.type_ids[seconds[0]])
 
 
 @final

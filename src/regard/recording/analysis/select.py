@@ -61,8 +61,8 @@ def select_heads(recorded_map: RecordedMap, index: Index) -> RecordedMap:
         indices = []
         for head in [index] if isinstance(index, int) else index:
             if head not in recorded:
-                there = ", ".join(map(str, recorded))
-                raise IndexError(f"heads={head} was not recorded of {recorded_map.name!r}; there are {there}")
+                numbers = ", ".join(map(str, recorded))
+                raise IndexError(f"heads={head} was not recorded of {recorded_map.name!r}; there are {numbers}")
             indices.append(recorded.index(head))
     return replace(
         recorded_map,

@@ -193,8 +193,8 @@ class AgentPredictor(Predictor[int, Episode]):
         names = [self.environment.name_action(action) for action in episode.actions]
         return [f"{name}, sends {sent}" if sent else name for name, sent in zip(names, bits, strict=True)]
 
-    def label(self, recording: Recording, given: int, output: Episode) -> Recording:
-        about = {**recording.about, "text": f"episode {given}", "said": self.text(output), "queries": "moves"}
+    def label(self, recording: Recording, example: int, output: Episode) -> Recording:
+        about = {**recording.about, "text": f"episode {example}", "said": self.text(output), "queries": "moves"}
         keys = None
         if isinstance(self.model.encode, FeatureMap) and len(recording) == len(output):
             # one map with a row per move, in place of one per move
@@ -274,5 +274,5 @@ class AgentPredictor(Predictor[int, Episode]):
         end = "" if episode.terminated else ", then cut off"
         return self.view(recording, episode), f"return {episode.total:.3f} in {len(episode)} moves{end}"
 
-    def draw(self, recording: Recording, given: int, output: Episode, path: Path) -> Path:
+    def draw(self, recording: Recording, example: int, output: Episode, path: Path) -> Path:
         return self.view(recording, output).save(path)

@@ -135,10 +135,10 @@ class AgentProblem(TrainingProblem[Agent, GameBatch]):
                 spread=config.model.noise,
             )
             self.segment = batch.segment
-        every = self.held.advantages[batch.all_rows]
+        batch_advantages = self.held.advantages[batch.all_rows]
         device = next(model.parameters()).device
         held = self.held.select(batch.rows, device)
-        advantages = (held.advantages - every.mean().to(device)) / (every.std().to(device) + 1e-8)
+        advantages = (held.advantages - batch_advantages.mean().to(device)) / (batch_advantages.std().to(device) + 1e-8)
         hard = is_hard(model)
         output = model(held.inputs, held.memory, held.places if hard else None)
         place_read = output.place_read if hard else None

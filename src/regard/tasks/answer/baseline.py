@@ -21,8 +21,10 @@ _MOST = 8000
 def fit_baselines(encoders: Sequence[StoryEncoder], questions: Sequence[Sequence[Question]]) -> nn.Module:
     """A bag of words per network, the same for the same questions."""
     model = _build(encoders)
-    for layer, encoder, every in zip(model, encoders, questions, strict=True):
-        chosen = [every[n] for n in range(0, len(every), max(1, -(-len(every) // _MOST)))]
+    for layer, encoder, network_questions in zip(model, encoders, questions, strict=True):
+        chosen = [
+            network_questions[n] for n in range(0, len(network_questions), max(1, -(-len(network_questions) // _MOST)))
+        ]
         labels = np.array([encoder.numbers[question.answer] for question in chosen], np.int64)
         weights, bias = fit_logistic(_counts(encoder, chosen), labels, len(encoder.answers))
         layer.load_state_dict({"weight": weights.mT.contiguous(), "bias": bias})

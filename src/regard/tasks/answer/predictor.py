@@ -210,7 +210,7 @@ class AnswerPredictor(TextPredictor[StoryAnswer]):
 
     # The attention behind an answer
 
-    def label(self, recording: Recording, given: str, output: StoryAnswer) -> Recording:
+    def label(self, recording: Recording, example: str, output: StoryAnswer) -> Recording:
         """One row per hop, one column per sentence, the oldest first; sentences that support the answer are marked."""
         keys = tuple(
             f"{n + 1} {sentence}{_MARK if n in output.support else ''}"
@@ -223,13 +223,13 @@ class AnswerPredictor(TextPredictor[StoryAnswer]):
             joined = derive("hops", hops[0].kind, DenseMap(rows), hops, "hops")
             recording = replace(recording, maps=(joined,))
         said = self.text(output).partition("\t")[0]
-        return self.labelled(recording, given, said, queries, keys, {"keys": "sentences", "queries": "hops"})
+        return self.labelled(recording, example, said, queries, keys, {"keys": "sentences", "queries": "hops"})
 
-    def draw_figure(self, recording: Recording, given: str, output: StoryAnswer, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: StoryAnswer, path: Path) -> Path:
         """One row per sentence, one column per hop; sentences that support the answer are marked."""
         if recording.keys is None:
             return show(recording).save(path)
-        _, question = self._parse(given)
+        _, question = self._parse(example)
         best, share = output.probabilities[0]
         said = f"{question.question} {best} {100 * share:.1f} %"
         return draw_recording(replace(recording, about={**recording.about, "said": said}), path, what="hops")

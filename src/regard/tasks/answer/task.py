@@ -116,8 +116,8 @@ class AnswerProblem(TrainingProblem[AnswerNetworks, StoryBatch]):
                 continue
             inputs, targets = part
             logits = network(inputs, linear=batch.linear).logits.float()  # "r b a"
-            every = targets.repeat(len(logits))
-            total = total + F.cross_entropy(logits.flatten(0, 1), every, reduction="sum") / len(logits)
+            repeated = targets.repeat(len(logits))
+            total = total + F.cross_entropy(logits.flatten(0, 1), repeated, reduction="sum") / len(logits)
             right = right + (logits.argmax(-1) == targets).float().mean(0).sum()
         return Loss(total, self.num_terms(batch), {"accuracy": 100.0 * right})
 
@@ -279,18 +279,18 @@ class AnswerTask(Task[Answer, AnswerPredictor]):
     ) -> list[TaskScore]:
         baselines = read_baselines(folder, predictor.encoders)
         rows = []
-        for name, every in questions.items():
+        for name, task_questions in questions.items():
             number = predictor.facts.network(name)
             encoder, frequent = predictor.encoders[number], predictor.facts.frequent[predictor.facts.tasks.index(name)]
-            error = _error([answer.best for answer in answers[name]], every)
-            bag, last, usual = _baseline_errors(baselines[number], encoder, every, frequent).values()
+            error = _error([answer.best for answer in answers[name]], task_questions)
+            bag, last, usual = _baseline_errors(baselines[number], encoder, task_questions, frequent).values()
             hits = [
                 answer.strongest in question.support
-                for question, answer in zip(every, answers[name], strict=True)
+                for question, answer in zip(task_questions, answers[name], strict=True)
                 if question.support
             ]
             support = 100.0 * float(np.mean(hits)) if hits else None
-            rows.append(TaskScore(name, len(every), error, bag, last, usual, support))
+            rows.append(TaskScore(name, len(task_questions), error, bag, last, usual, support))
         return rows
 
     def _questions(

@@ -161,8 +161,8 @@ class Captioner(ImagePredictor[ImageCaptions]):
                     alignments.append(TokenAlignment(self.tokenizer.pieces(tokens), rows[: len(tokens)]))
         return alignments
 
-    def label(self, recording: Recording, given: ImageInput, output: ImageCaptions) -> Recording:
-        recording = super().label(recording, given, output)
+    def label(self, recording: Recording, example: ImageInput, output: ImageCaptions) -> Recording:
+        recording = super().label(recording, example, output)
         return recording.with_labels([token.removeprefix("▁") for token in output.tokens], [])
 
     @property
@@ -179,7 +179,7 @@ class Captioner(ImagePredictor[ImageCaptions]):
 
     def _stack(self, inputs: Sequence[ImageInput]) -> NDArray[np.uint8]:  # -> "n h w c"
         shape = (0, self.stats.height, self.stats.width, self.stats.channels)
-        return np.stack([given.pixels for given in inputs]) if inputs else np.zeros(shape, np.uint8)
+        return np.stack([example.pixels for example in inputs]) if inputs else np.zeros(shape, np.uint8)
 
     def _tensor(self, pixels: NDArray[np.uint8]) -> Tensor:
         return image_tensor(pixels, self.stats).to(self.device, self.dtype)

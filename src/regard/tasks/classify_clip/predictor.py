@@ -119,14 +119,14 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
                 raise ValueError(f"line {int(line[2]) if line else 0} of {path} holds no signal; name another line")
             signal = chosen[0].values
         if signal.ndim != 2 or signal.shape[1] != self.facts.channels:
-            what = "pictures" if signal.ndim != 2 else plural(signal.shape[1], "channel")
+            content = "pictures" if signal.ndim != 2 else plural(signal.shape[1], "channel")
             read = plural(self.facts.channels, "channel")
-            raise ValueError(f"{path} has {what}, and this run reads signals of {read}; name another file")
+            raise ValueError(f"{path} has {content}, and this run reads signals of {read}; name another file")
         return signal
 
     def tensors(self, inputs: Sequence[ClipInput]) -> tuple[Tensor, Tensor]:  # -> "b t …", "b"
         """The clips as the model reads them, and their lengths."""
-        x, lengths = pad([given.clip for given in inputs], self.facts)
+        x, lengths = pad([example.clip for example in inputs], self.facts)
         return x.to(self.device, self.dtype), lengths.to(self.device)
 
     # Outputs
@@ -149,8 +149,8 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
                 outputs = [replace(each, growing=self._growing(of)) for each, of in zip(outputs, inputs, strict=True)]
         return outputs
 
-    def _growing(self, given: ClipInput) -> Ranking:
-        return [self._ranked(row)[0] for row in self.model.growing(self.tensors([given])[0])]
+    def _growing(self, example: ClipInput) -> Ranking:
+        return [self._ranked(row)[0] for row in self.model.growing(self.tensors([example])[0])]
 
     def _ranked(self, logits: Tensor) -> Ranking:  # "k"
         return ranked_classes(self.facts.classes, logits.cpu().double().softmax(-1).numpy())
@@ -209,23 +209,23 @@ class ClipClassifier(Predictor[ClipInput, ClipClassification]):
     def margin(self, output: ClipClassification) -> float:
         return ranking_margin([probability for _, probability in output.classes], len(output.classes))
 
-    def label(self, recording: Recording, given: ClipInput, output: ClipClassification) -> Recording:
+    def label(self, recording: Recording, example: ClipInput, output: ClipClassification) -> Recording:
         about = {"said": self.summary(output), "keys": "samples" if self.facts.size is None else "frames"}
-        return replace(recording, about={**recording.about, "clip": given.name, **about})
+        return replace(recording, about={**recording.about, "clip": example.name, **about})
 
-    def draw(self, recording: Recording, given: ClipInput, output: ClipClassification, path: Path) -> Path:
+    def draw(self, recording: Recording, example: ClipInput, output: ClipClassification, path: Path) -> Path:
         """A strip of frames, or the curve of a signal, with the attention over time and places.
 
         A model whose attention is over neither, such as a gate over channels, has the figure of its recording.
         """
-        maps = clip_maps(recording, self.model, len(given.clip), self.facts.size)
-        title = f"{given.name or 'clip'}: {self.summary(output)}"
+        maps = clip_maps(recording, self.model, len(example.clip), self.facts.size)
+        title = f"{example.name or 'clip'}: {self.summary(output)}"
         notes = [] if maps.verified else ["UNVERIFIED: the model may have computed with other weights"]
         if self.facts.size is None and maps.steps is not None:
-            return draw_signal(given.clip, maps.steps, path, title, notes=notes)
+            return draw_signal(example.clip, maps.steps, path, title, notes=notes)
         if maps.steps is None and maps.places is None:
-            return super().draw(recording, given, output, path)
-        return draw_strip(given.clip, path, title, steps=maps.steps, places=maps.places, notes=notes)
+            return super().draw(recording, example, output, path)
+        return draw_strip(example.clip, path, title, steps=maps.steps, places=maps.places, notes=notes)
 
     def blank(self) -> ClipInput:
         """Two steps without content."""

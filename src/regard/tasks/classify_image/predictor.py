@@ -28,6 +28,6 @@ class ImageClassifier(ImageClassPredictor):
     def classify(self, x: Tensor) -> tuple[Tensor, Sequence[GlimpsePath]]:
         return self.model(x), [()] * len(x)
 
-    def label(self, recording: Recording, given: ImageInput, output: ImageClassification) -> Recording:
-        recording = super().label(recording, given, output)
+    def label(self, recording: Recording, example: ImageInput, output: ImageClassification) -> Recording:
+        recording = super().label(recording, example, output)
         return replace(recording, about={**recording.about, **self.map_axes})

@@ -154,15 +154,15 @@ class ClassifyTextPredictor(TextClassPredictor):
                     shares[n] = _sentence_shares(output, row, texts[n]).cpu()
         return shares
 
-    def label(self, recording: Recording, given: str, output: TextClasses) -> Recording:
+    def label(self, recording: Recording, example: str, output: TextClasses) -> Recording:
         """Rows are hops, the document and its sentences, or the tokens of an encoder; columns are tokens."""
-        (sentences,) = sentences_of(self.tokenizer, [given], self.max_length)
-        keys = self._token_names(given, sentences, output.is_empty)
+        (sentences,) = sentences_of(self.tokenizer, [example], self.max_length)
+        keys = self._token_names(example, sentences, output.is_empty)
         hops = max((item.shape[-2] for item in recording), default=0)
         queries = keys if self.model.queries_are_tokens else tuple(f"hop {n + 1}" for n in range(hops))
         if self.model.reads_sentences:
             recording, queries = _whole_document(recording, [len(sentence) for sentence in sentences])
-        return self.labelled(recording, given, self.said(output), queries, keys, {"keys": "tokens"})
+        return self.labelled(recording, example, self.said(output), queries, keys, {"keys": "tokens"})
 
     def _token_names(self, text: str, sentences: Sentences, is_empty: bool) -> tuple[str, ...]:
         if is_empty or isinstance(self.tokenizer, SubwordTokenizer):
@@ -170,9 +170,13 @@ class ClassifyTextPredictor(TextClassPredictor):
         else:
             pieces = [*map(self.tokenizer.pieces_of, split_sentences(text))]
         # the last sentence that is read may be cut off
-        return tuple(piece for ids, some in zip(sentences, pieces, strict=False) for piece in some[: len(ids)])
+        return tuple(
+            piece
+            for ids, sentence_pieces in zip(sentences, pieces, strict=False)
+            for piece in sentence_pieces[: len(ids)]
+        )
 
-    def draw_figure(self, recording: Recording, given: str, output: TextClasses, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: TextClasses, path: Path) -> Path:
         """The text tinted by its attention, once per hop or head."""
         if self.model.queries_are_tokens:
             # the last layer, whose states are pooled

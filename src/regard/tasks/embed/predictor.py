@@ -189,11 +189,11 @@ class EmbedPredictor(TextPredictor[TextVector]):
 
     # The attention behind a vector
 
-    def label(self, recording: Recording, given: str, output: TextVector) -> Recording:
+    def label(self, recording: Recording, example: str, output: TextVector) -> Recording:
         """Rows and columns are the tokens of the text."""
-        (encoded,) = self.encode([given])
+        (encoded,) = self.encode([example])
         pieces = self.tokenizer.pieces(encoded.ids)
-        return self.labelled(recording, given, self.summary(output), pieces, pieces, {"keys": "tokens"})
+        return self.labelled(recording, example, self.summary(output), pieces, pieces, {"keys": "tokens"})
 
     # Services
 

@@ -177,9 +177,9 @@ class GenerateEndpoint(ModelEndpoint):
             except ValueError as error:
                 raise RequestError(422, str(error)) from error
         names = {item.name for item in fields(GenerateText)}
-        given = {name: getattr(body, name) for name in names} | {"stop": tuple(body.stop)}
+        options = {name: getattr(body, name) for name in names} | {"stop": tuple(body.stop)}
         try:
-            return GenerateRequest(texts, GenerateText(**given), body.stream)
+            return GenerateRequest(texts, GenerateText(**options), body.stream)
         except ValueError as error:
             raise option_error(error) from error
 

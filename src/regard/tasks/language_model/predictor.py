@@ -211,10 +211,10 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
 
     # The context of each token
 
-    def label(self, recording: Recording, given: str, output: GeneratedTexts) -> Recording:
+    def label(self, recording: Recording, example: str, output: GeneratedTexts) -> Recording:
         """Rows are tokens and columns those before them; the text is the prompt with its first continuation."""
         pieces = tuple(self.tokenizer.pieces(self.tokens_read(output)))
-        about = {**recording.about, "text": given, "said": output.continuations[0].text, "keys": "tokens"}
+        about = {**recording.about, "text": example, "said": output.continuations[0].text, "keys": "tokens"}
         return replace(recording, queries=pieces, keys=pieces, about=about)
 
     # Services

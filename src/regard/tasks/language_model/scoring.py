@@ -33,12 +33,12 @@ def windows(length: int, window: int, stride: int) -> list[tuple[int, int, int]]
 
     The first window scores all its tokens, the others their last `stride`; the last one ends with the text.
     """
-    found, first = [], 0
+    spans, first = [], 0
     while first < length - 1:
         end = min(window if not first else first + stride, length - 1)
-        found.append((max(end - window, 0), first, end))
+        spans.append((max(end - window, 0), first, end))
         first = end
-    return found
+    return spans
 
 
 @torch.no_grad()
@@ -72,8 +72,8 @@ def score_tokens(
             end += len(nll)
             done(end)
     losses, contexts = (np.concatenate(each) for each in zip(*parts, strict=True))
-    own = positions_in_documents(documents[None, 1:-1])[0].cpu().numpy() + 1
-    return TokenScores(losses, np.minimum(contexts, own))
+    in_document = positions_in_documents(documents[None, 1:-1])[0].cpu().numpy() + 1
+    return TokenScores(losses, np.minimum(contexts, in_document))
 
 
 # −log p of successive tokens, and how many tokens of its segment or window stand before each

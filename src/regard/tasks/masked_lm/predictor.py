@@ -180,10 +180,10 @@ class MaskedLMPredictor(TextPredictor[FilledText]):
 
     # The attention behind a guess
 
-    def label(self, recording: Recording, given: str, output: FilledText) -> Recording:
+    def label(self, recording: Recording, example: str, output: FilledText) -> Recording:
         """Rows and columns are the tokens of the text."""
         pieces = self.texts.pieces(output.encoded.tokens)
-        return self.labelled(recording, given, self.text(output), pieces, pieces, {"keys": "tokens"})
+        return self.labelled(recording, example, self.text(output), pieces, pieces, {"keys": "tokens"})
 
     # Services
 

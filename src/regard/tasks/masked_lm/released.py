@@ -52,16 +52,16 @@ def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateTextFiles,
 
     with eval_mode(predictor.model):
         _, seconds = timed(guess, len(rows), progress)
-    right, found, nats = np.concatenate(targets), np.concatenate(guesses), np.concatenate(nll)
+    right, predicted, nats = np.concatenate(targets), np.concatenate(guesses), np.concatenate(nll)
     common = int(np.bincount(np.concatenate(rows)[np.isin(np.concatenate(rows), candidates)]).argmax())
     baseline = accuracy(np.full_like(right, common), right)
     notes = [
         f"{100 * _SHARE:g} % of the tokens are masked, in rows of {predictor.longest} tokens",
         f"the most frequent token of this text, {texts.pieces([common])[0]!r}, is right in {baseline:.2f} %",
     ]
-    pieces = zip(texts.pieces(right.tolist()), texts.pieces(found.tolist()), strict=True)
+    pieces = zip(texts.pieces(right.tolist()), texts.pieces(predicted.tolist()), strict=True)
     return Evaluation(
-        {"accuracy": accuracy(found, right), "nll": float(nats.mean())},
+        {"accuracy": accuracy(predicted, right), "nll": float(nats.mean())},
         len(right),
         "masked tokens",
         " ".join(map(str, options.test)),
@@ -69,7 +69,7 @@ def evaluate_masked_lm(predictor: MaskedLMPredictor, options: EvaluateTextFiles,
         [f"{token}\t{guess}" for token, guess in pieces],
         notes=notes,
         facts={"mask_share": _SHARE, "most_frequent": baseline},
-        intervals={"accuracy": accuracy_interval(found, right), "nll": nats_interval(nats)},
+        intervals={"accuracy": accuracy_interval(predicted, right), "nll": nats_interval(nats)},
     )
 
 

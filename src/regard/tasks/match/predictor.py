@@ -135,16 +135,16 @@ class MatchPredictor(TextClassPredictor):
 
     # The attention behind a class
 
-    def label(self, recording: Recording, given: str, output: TextClasses) -> Recording:
+    def label(self, recording: Recording, example: str, output: TextClasses) -> Recording:
         """Rows and columns are the tokens of both texts, one behind the other."""
-        (tokens,) = self._tokens([given])
+        (tokens,) = self._tokens([example])
         named = joined_recording(recording, *self.reader.names(tokens))
-        first, second = parse_pair(given, self.max_length)
+        first, second = parse_pair(example, self.max_length)
         return replace(named, about={**named.about, "text": f"{first}\n{second}", "said": self.said(output)})
 
-    def draw_figure(self, recording: Recording, given: str, output: TextClasses, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: TextClasses, path: Path) -> Path:
         """Both texts on the left and on the right, with lines from every token to those of the other text."""
-        (tokens,) = self._tokens([given])
+        (tokens,) = self._tokens([example])
         first, second = self.reader.names(tokens)
         if second:
             recording = numbered_texts(recording, len(first), len(second))

@@ -114,15 +114,15 @@ class ReadPredictor(TextPredictor[ReadOutput]):
         return [output for output in outputs if output is not None]
 
     def _output(
-        self, asked: SpanQuestion, worded: WordedQuestion, spans: list[list[int]], logs: list[float], count: int
+        self, question: SpanQuestion, worded: WordedQuestion, spans: list[list[int]], logs: list[float], count: int
     ) -> ReadOutput:
         shares = [math.exp(value) for value in logs]
         answers: list[PredictedAnswer] = []
         for (first, last), share in list(zip(spans, shares, strict=True))[: max(count, 2)]:
             if share > 0 or not answers:
                 start, end = worded.passage.place(first, last)
-                answers.append(PredictedAnswer(asked.passage[start:end], start, end, (first, last + 1), share))
-        return ReadOutput(asked, tuple(answers), count, ranking_margin(shares, len(answers)))
+                answers.append(PredictedAnswer(question.passage[start:end], start, end, (first, last + 1), share))
+        return ReadOutput(question, tuple(answers), count, ranking_margin(shares, len(answers)))
 
     def _batches(
         self, questions: Sequence[WordedQuestion], done: Callable[[int], object] | None
@@ -133,8 +133,8 @@ class ReadPredictor(TextPredictor[ReadOutput]):
                 yield index, self._scores([questions[n] for n in index])
 
     def _scores(self, questions: Sequence[WordedQuestion]) -> SpanLogits:
-        passages, asked = to_inputs(questions, self.encoder)
-        return self.model(passages.to(self.device), asked.to(self.device))
+        passages, question_inputs = to_inputs(questions, self.encoder)
+        return self.model(passages.to(self.device), question_inputs.to(self.device))
 
     def text(self, output: ReadOutput) -> str:
         def said(answer: PredictedAnswer) -> str:
@@ -193,16 +193,16 @@ class ReadPredictor(TextPredictor[ReadOutput]):
 
     # The attention behind an answer
 
-    def label(self, recording: Recording, given: str, output: ReadOutput) -> Recording:
+    def label(self, recording: Recording, example: str, output: ReadOutput) -> Recording:
         """Rows are the words of the passage, columns those of the question; reversed maps are the way back."""
         (worded,) = split_questions([output.asked], self.config.num_turns)
         first, end = output.best.words
         axes = {"queries": "passage", "keys": "question", "answer": f"words {first + 1} to {end} of the passage"}
         maps = tuple(replace(item, is_reversed=_is_way_back(item)) for item in recording)
         recording = replace(recording, maps=maps)
-        return self.labelled(recording, given, self.text(output), worded.passage.words, worded.question, axes)
+        return self.labelled(recording, example, self.text(output), worded.passage.words, worded.question, axes)
 
-    def draw_figure(self, recording: Recording, given: str, output: ReadOutput, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: ReadOutput, path: Path) -> Path:
         """The passage with its answer, tinted by the question's attention, and the question by that of the answer."""
         return flow_figure(recording, path, span=output.best.words)
 

@@ -240,6 +240,6 @@ def _turn_notes(texts: Sequence[str], questions: Sequence[SpanQuestion]) -> list
 
 
 def _sample(question: SpanQuestion, output: ReadOutput) -> str:
-    said, right = output.best.text, question.answers[0].text
-    wrong = "" if exact_match(said, [answer.text for answer in question.answers]) else f"   right: {right}"
-    return " ".join(f"{question.question} → {said}{wrong}".split())
+    predicted, right = output.best.text, question.answers[0].text
+    wrong = "" if exact_match(predicted, [answer.text for answer in question.answers]) else f"   right: {right}"
+    return " ".join(f"{question.question} → {predicted}{wrong}".split())

@@ -253,15 +253,15 @@ class RespondPredictor(StreamingPredictor[GeneratedReplies]):
         words = ((),) * encoded.num_dropped + tuple(joined_words(tokens))
         return ChatAnswer(output.best.text, words, notes=tuple(notes))
 
-    def label(self, recording: Recording, given: str, output: GeneratedReplies) -> Recording:
+    def label(self, recording: Recording, example: str, output: GeneratedReplies) -> Recording:
         """Rows are the tokens of the reply, columns those of all turns: a map over words, and one over turns."""
         queries = self.tokenizer.pieces(output.best.with_eos or [output.best.eos])
         turns = [self.tokenizer.pieces(turn) for turn in output.encoded.turns]
-        about = {"text": given, "said": output.best.text, "queries": "reply", "keys": "dialogue"}
+        about = {"text": example, "said": output.best.text, "queries": "reply", "keys": "dialogue"}
         labelled = label_dialogue(recording, queries, turns)
         return replace(labelled, about={**recording.about, **about})
 
-    def draw_figure(self, recording: Recording, given: str, output: GeneratedReplies, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: GeneratedReplies, path: Path) -> Path:
         """The map over words; a page has the others too."""
         return draw_recording(recording, path, what="map", layer=0)
 

@@ -41,8 +41,8 @@ class SelectorOptions(ModelOptions):
             )
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
-        own = () if self.encoder is None else ("embedding",)
-        return super().resolved({name: value for name, value in defaults.items() if name not in own})
+        excluded = () if self.encoder is None else ("embedding",)
+        return super().resolved({name: value for name, value in defaults.items() if name not in excluded})
 
 
 @dataclass(frozen=True)

@@ -146,9 +146,9 @@ class SelectResponsePredictor(TextPredictor[RankedResponses]):
 
     # The attention behind a choice
 
-    def label(self, recording: Recording, given: str, output: RankedResponses) -> Recording:
+    def label(self, recording: Recording, example: str, output: RankedResponses) -> Recording:
         """One map per turn: its words attend to the best candidate; rows are the words of all turns."""
-        group = self._parse(given)
+        group = self._parse(example)
         # the maps of the best candidate are shown: one row of one of the batches
         best = group.candidates.index(output.candidates[0][0])
         batch, row = divmod(best, self.batch)
@@ -174,9 +174,9 @@ class SelectResponsePredictor(TextPredictor[RankedResponses]):
             maps.append(derive("all turns", "cross", DenseMap(rows), [item], "turns"))
         recording = replace(recording, maps=tuple(maps))
         said, keys = self.text(replace(output, top=1)), self.reader.names(response)
-        return self.labelled(recording, given, said, names, keys, {"queries": "turns", "keys": "response"})
+        return self.labelled(recording, example, said, names, keys, {"queries": "turns", "keys": "response"})
 
-    def draw_figure(self, recording: Recording, given: str, output: RankedResponses, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: RankedResponses, path: Path) -> Path:
         """The maps of all turns below each other."""
         rows = torch.cat([item.weights.dense() for item in recording], dim=-2)
         whole = derive("turns", "cross", DenseMap(rows), list(recording), "all turns")

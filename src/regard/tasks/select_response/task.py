@@ -184,8 +184,8 @@ class SelectResponseTask(Task[SelectResponse, SelectResponsePredictor]):
 
     def predictor(self, folder: Path) -> SelectResponsePredictor:
         encoder = None if self.config.model.encoder is None else PretrainedEncoder.of_run(folder)
-        given = self.config, DialogueFacts.read(folder), encoder
-        return predictor_of(self.config, build(*given), turn_reader(*given))
+        parts = self.config, DialogueFacts.read(folder), encoder
+        return predictor_of(self.config, build(*parts), turn_reader(*parts))
 
     def example(self, folder: Path) -> str:
         group = groups_of(self.config, read(self.config).valid)[0]

@@ -108,8 +108,8 @@ def class_evaluation(
 
 def class_sample(name: str, data: LabelledExamples, probabilities: NDArray[np.float64], n: int) -> str:  # "n k"
     """The likeliest class of example n, which is called `name`, and the right one."""
-    said, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
-    return f"{name} → {corrected(said, right)}"
+    predicted, right = (data.classes[k] for k in (int(probabilities[n].argmax()), int(data.labels[n])))
+    return f"{name} → {corrected(predicted, right)}"
 
 
 def known_rows(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:  # "n" -> "m"

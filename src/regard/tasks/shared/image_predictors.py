@@ -64,7 +64,7 @@ class ImagePredictor(Predictor[ImageInput, Output]):
 
     def tensor(self, inputs: Sequence[ImageInput]) -> Tensor:  # -> "b c h w"
         """The images as the model reads them."""
-        return image_tensor(np.stack([given.pixels for given in inputs]), self.stats).to(self.device, self.dtype)
+        return image_tensor(np.stack([example.pixels for example in inputs]), self.stats).to(self.device, self.dtype)
 
     def loss(self, inputs: Sequence[ImageInput], targets: Sequence[Any]) -> Tensor:  # -> "b"
         return self.tensor_loss(self.tensor(inputs), targets)
@@ -77,13 +77,13 @@ class ImagePredictor(Predictor[ImageInput, Output]):
     def summary(self, output: Output) -> str:
         """The output in a few words, for the facts of a recording."""
 
-    def image(self, given: ImageInput) -> Tensor:  # -> "h w 3"
-        return torch.from_numpy(given.picture())
+    def image(self, example: ImageInput) -> Tensor:  # -> "h w 3"
+        return torch.from_numpy(example.picture())
 
-    def label(self, recording: Recording, given: ImageInput, output: Output) -> Recording:
-        about = {PIXELS: pixel_size(given.picture()), "said": self.summary(output)}
-        if given.path is not None:
-            about = {"picture": given.path.name, **about}
+    def label(self, recording: Recording, example: ImageInput, output: Output) -> Recording:
+        about = {PIXELS: pixel_size(example.picture()), "said": self.summary(output)}
+        if example.path is not None:
+            about = {"picture": example.path.name, **about}
         return replace(recording, about={**recording.about, **about})
 
     def blank(self) -> ImageInput:
@@ -143,7 +143,7 @@ class ImageClassPredictor(ImagePredictor[ImageClassification]):
 
     def bounded_inputs(self, inputs: Sequence[ImageInput]) -> Tensor:  # -> "b c h w"
         """The pixels of the images, from 0 to 1."""
-        return pixel_tensor(np.stack([given.pixels for given in inputs]))
+        return pixel_tensor(np.stack([example.pixels for example in inputs]))
 
     def bounded_logits(self, x: Tensor) -> Tensor:  # "b c h w" -> "b k"
         """The logits of pixels from 0 to 1; a model that samples its attention samples here, too."""

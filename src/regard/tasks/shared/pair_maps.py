@@ -81,8 +81,8 @@ def block_map(
 def _block_matrix(blocks: Mapping[tuple[int, int], AttentionMap], sizes: Sequence[int]) -> Tensor:  # -> "*b n n"
     starts = [0, *accumulate(sizes)]
     dense = {places: block.dense() for places, block in blocks.items()}
-    some = next(iter(dense.values()))
-    whole: Tensor = some.new_zeros(*some.shape[:-2], starts[-1], starts[-1])
+    first = next(iter(dense.values()))
+    whole: Tensor = first.new_zeros(*first.shape[:-2], starts[-1], starts[-1])
     for (i, j), weights in dense.items():
         whole[..., starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = weights
     return whole

@@ -349,7 +349,7 @@ class TagPredictor(TextPredictor[TagOutput]):
     def attends(self) -> bool:
         return self.model.attends and getattr(self.model, "attention", True) is not None
 
-    def label(self, recording: Recording, given: str, output: TagOutput) -> Recording:
+    def label(self, recording: Recording, example: str, output: TagOutput) -> Recording:
         """Rows are words with their tags and probabilities, columns are words; of an encoder both are sub-words."""
         rows = [
             word if tag == OUTSIDE else f"{word} {tag} {100 * share:.0f} %"
@@ -361,9 +361,9 @@ class TagPredictor(TextPredictor[TagOutput]):
             keys, noun = self.encoder.tokenizer.pieces(encoded.ids), "tokens"
             named = dict(zip(encoded.firsts, rows, strict=False))
             rows = [named.get(place, piece) for place, piece in enumerate(keys)]
-        return self.labelled(recording, given, self.text(output), rows, keys, {"keys": noun})
+        return self.labelled(recording, example, self.text(output), rows, keys, {"keys": noun})
 
-    def draw_figure(self, recording: Recording, given: str, output: TagOutput, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: TagOutput, path: Path) -> Path:
         """The attention of every word, beside its tag and the probability of it."""
         return draw_recording(recording, path, what="map", layer=len(recording) - 1)
 

@@ -192,7 +192,7 @@ class TrackPredictor(ConversationPredictor[TrackOutput]):
 
     # The attention behind a state
 
-    def label(self, recording: Recording, given: str, output: TrackOutput) -> Recording:
+    def label(self, recording: Recording, example: str, output: TrackOutput) -> Recording:
         """Rows are slots with the values that turns give them, and requests; columns the words of all turns.
 
         If no turn gives any, the rows are all slots, with the mean over their values, and say that none is set.
@@ -200,7 +200,7 @@ class TrackPredictor(ConversationPredictor[TrackOutput]):
         The map "words" has the words of the user that the value attends to, "matches" those that name it, each with the
         same weight, and "acts" the words of the system that name acts.
         """
-        turns = self.encoder.encode(parse_conversation(given))
+        turns = self.encoder.encode(parse_conversation(example))
         keys = [word for turn in turns for word in (*turn.system, *turn.user)]
         starts, rows = _starts(turns), _rows(output, self.candidates)
         words, matches, acts = (torch.zeros(len(rows), len(keys)) for _ in range(3))
@@ -232,9 +232,9 @@ class TrackPredictor(ConversationPredictor[TrackOutput]):
         ]
         recording = replace(recording, maps=tuple(maps))
         axes = {"queries": "slots", "keys": "words"}
-        return self.labelled(recording, given, self.text(output), queries, keys, axes)
+        return self.labelled(recording, example, self.text(output), queries, keys, axes)
 
-    def draw_figure(self, recording: Recording, given: str, output: TrackOutput, path: Path) -> Path:
+    def draw_figure(self, recording: Recording, example: str, output: TrackOutput, path: Path) -> Path:
         """The mean of the weights of words, matches and acts."""
         both = derive("words, matches and acts", "cross", DenseMap(_mean_of(list(recording))), list(recording), "mean")
         return draw_recording(replace(recording, maps=(both,)), path, what="map", layer=0)

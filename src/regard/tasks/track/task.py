@@ -182,8 +182,8 @@ class TrackTask(Task[Track, TrackPredictor]):
     def predictor(self, folder: Path) -> TrackPredictor:
         is_pretrained = isinstance(self.config.model, EncoderOptions)
         encoder = PretrainedEncoder.of_run(folder) if is_pretrained else None
-        given = self.config, TrackingFacts.read(folder), encoder
-        return TrackPredictor(build(*given), turn_encoder(*given))
+        parts = self.config, TrackingFacts.read(folder), encoder
+        return TrackPredictor(build(*parts), turn_encoder(*parts))
 
     def example(self, folder: Path) -> str:
         return write_conversation(read(self.config).valid[0])
@@ -293,6 +293,9 @@ def _written(state: dict[str, str]) -> str:
 
 
 def _sample(dialogue: TrackedDialogue, labels: Sequence[TurnLabels]) -> str:
-    got, want = _written(states(labels)[-1]) or "no slots", _written(dict(dialogue.turns[-1].state)) or "no slots"
+    predicted, reference = (
+        _written(states(labels)[-1]) or "no slots",
+        _written(dict(dialogue.turns[-1].state)) or "no slots",
+    )
     text = clipped(dialogue.turns[-1].user, 80)
-    return f"{text} → {got}" + ("" if got == want else f"   right: {want}")
+    return f"{text} → {predicted}" + ("" if predicted == reference else f"   right: {reference}")

@@ -93,14 +93,14 @@ class TurnEncoder:
         return words
 
     def _acts(self, turn: TrackedTurn, number: int) -> list[SystemMention]:
-        found = self.finder.acts(turn.system)
-        acts = turn.acts if self.acts == "labels" else tuple(found)
+        recognized = self.finder.acts(turn.system)
+        acts = turn.acts if self.acts == "labels" else tuple(recognized)
         of_slots: dict[str, list[SystemAct]] = {}
         for act in acts:
             of_slots.setdefault(act.slot, []).append(act)
         return [
             SystemMention(
-                act, of_slots[act.slot].index(act), of_slots[act.slot][::-1].index(act), number, found.get(act)
+                act, of_slots[act.slot].index(act), of_slots[act.slot][::-1].index(act), number, recognized.get(act)
             )
             for act in acts
             if act.slot in self.names
@@ -125,13 +125,13 @@ class TurnEncoder:
             if rng is not None:
                 dropped = np.concatenate(
                     [
-                        _dropped(len(text), found, rng, word_dropout, value_dropout)
-                        for text, found in zip(read, mentions, strict=True)
+                        _dropped(len(text), row_mentions, rng, word_dropout, value_dropout)
+                        for text, row_mentions in zip(read, mentions, strict=True)
                     ]
                 )
             topics = np.zeros((len(turns), max(map(len, read)), names), np.float32)
-            for row, found in enumerate(mentions):
-                for each in found:
+            for row, row_mentions in enumerate(mentions):
+                for each in row_mentions:
                     topics[row, each.start : each.end, self.names[each.slot]] = 1
             lengths = torch.tensor([len(text) for text in texts])
             sides.append(TurnWords(self.words.inputs(read, dropped), lengths, torch.from_numpy(topics)))

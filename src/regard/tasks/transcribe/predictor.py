@@ -93,14 +93,14 @@ class Transcriber(Predictor[SoundInput, Transcript]):
     ) -> list[Transcript]:
         options = PredictTranscripts() if options is None else options
         if options.online:
-            outputs = [self._transcript(list(self.listen(given.sound)), given.sound) for given in inputs]
+            outputs = [self._transcript(list(self.listen(example.sound)), example.sound) for example in inputs]
         else:
             search = Greedy() if options.beam == 1 else Beam(options.beam, nbest=options.top)
-            transcripts = self.transcribe([given.sound for given in inputs], search)
+            transcripts = self.transcribe([example.sound for example in inputs], search)
             outputs = [Transcript(texts, self.tokenizer.pieces(texts[0].with_eos)) for texts in transcripts]
         if observe is not nullcontext:
             with observe():
-                self.align([given.sound for given in inputs], [output.best for output in outputs])
+                self.align([example.sound for example in inputs], [output.best for output in outputs])
         return outputs
 
     @torch.no_grad()
@@ -148,7 +148,7 @@ class Transcriber(Predictor[SoundInput, Transcript]):
 
     def loss(self, inputs: Sequence[SoundInput], targets: Sequence[str]) -> Tensor:  # -> "b"
         """−log p(transcript | sound)."""
-        source = self.tensor([given.sound for given in inputs])
+        source = self.tensor([example.sound for example in inputs])
         with eval_mode(self.model):
             return forced_nll(self.model, source, self.tokenizer.encode(targets))
 
@@ -165,15 +165,15 @@ class Transcriber(Predictor[SoundInput, Transcript]):
         """Whether the model can write while it listens."""
         return isinstance(self.model, ListenAttendSpell) and not self.model.encoder.bidirectional
 
-    def stream_text(self, given: SoundInput, options: Any = None) -> Generator[str, None, Transcript] | None:
-        return self._letters(given) if options is not None and options.online else None
+    def stream_text(self, example: SoundInput, options: Any = None) -> Generator[str, None, Transcript] | None:
+        return self._letters(example) if options is not None and options.online else None
 
-    def _letters(self, given: SoundInput) -> Generator[str, None, Transcript]:
+    def _letters(self, example: SoundInput) -> Generator[str, None, Transcript]:
         tokens = []
-        for heard in self.listen(given.sound):
-            tokens.append(heard)
-            yield self.tokenizer.decode([heard.token])
-        return self._transcript(tokens, given.sound)
+        for token in self.listen(example.sound):
+            tokens.append(token)
+            yield self.tokenizer.decode([token.token])
+        return self._transcript(tokens, example.sound)
 
     def listen(self, sound: Sound) -> Iterator[HeardToken]:
         """The tokens of a sound that comes in chunks, as from a microphone, each as soon as it is heard."""
@@ -186,24 +186,24 @@ class Transcriber(Predictor[SoundInput, Transcript]):
                 count = bands.frames(min(end, len(sound.samples)))
                 if count == start:
                     continue
-                heard = sound.samples[start * bands.hop : (count - 1) * bands.hop + bands.window]
-                x = self.features.frames(heard).to(self.device, self.dtype)
+                chunk = sound.samples[start * bands.hop : (count - 1) * bands.hop + bands.window]
+                x = self.features.frames(chunk).to(self.device, self.dtype)
                 tokens, state = listen(
                     self.model, x, state, eos=EOS, limit=limit, forbidden=(PAD, BOS, UNK), is_last=count == frames
                 )
                 yield from tokens
                 start = count
 
-    def seconds_heard(self, heard: HeardToken, sound: Sound) -> float:
+    def seconds_heard(self, token: HeardToken, sound: Sound) -> float:
         """The seconds of sound that a token needed: up to the last frame of the state where the attention stopped."""
-        if heard.position is None:
+        if token.position is None:
             return sound.seconds
-        return min((heard.position + 1) * self.seconds_per_state - HOP + WINDOW, sound.seconds)
+        return min((token.position + 1) * self.seconds_per_state - HOP + WINDOW, sound.seconds)
 
     def _transcript(self, tokens: Sequence[HeardToken], sound: Sound) -> Transcript:
-        ids = tuple(heard.token for heard in tokens)
+        ids = tuple(token.token for token in tokens)
         text = GeneratedText(self.tokenizer.decode(ids), ids, 0.0, 0.0, False)
-        times = [self.seconds_heard(heard, sound) for heard in tokens]
+        times = [self.seconds_heard(token, sound) for token in tokens]
         return Transcript([text], self.tokenizer.pieces(ids), times)
 
     @property
@@ -229,20 +229,20 @@ class Transcriber(Predictor[SoundInput, Transcript]):
                     alignments.append(TokenAlignment(self.tokenizer.pieces(tokens), rows[: len(tokens), :count], names))
         return alignments
 
-    def draw(self, recording: Recording, given: SoundInput, output: Transcript, path: Path) -> Path:
-        (alignment,) = self.align([given.sound], [output.best])
+    def draw(self, recording: Recording, example: SoundInput, output: Transcript, path: Path) -> Path:
+        (alignment,) = self.align([example.sound], [output.best])
         return draw_alignment(
-            self.features.frames(given.sound.samples),
+            self.features.frames(example.sound.samples),
             alignment.weights,
             alignment.target,
             path,
-            seconds=given.sound.seconds,
+            seconds=example.sound.seconds,
             highest=self.features.bands.rate / 2,
             title=output.best.text,
         )
 
-    def label(self, recording: Recording, given: SoundInput, output: Transcript) -> Recording:
-        lengths = torch.tensor([self.features.bands.frames(len(given.sound.samples))])
+    def label(self, recording: Recording, example: SoundInput, output: Transcript) -> Recording:
+        lengths = torch.tensor([self.features.bands.frames(len(example.sound.samples))])
         count = int(self.model.encoded_lengths(lengths))
         names = [f"{n * self.seconds_per_state:.2f} s" for n in range(count)]
         return recording.with_labels(output.tokens, names)

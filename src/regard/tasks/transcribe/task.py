@@ -240,7 +240,7 @@ def error_rates(
 
 
 def listening_delays(transcriber: Transcriber, speech: Speech, rate: int) -> np.ndarray:  # -> "letters"
-    """Milliseconds from the end of each letter to its writing, of utterances that are heard right.
+    """Milliseconds from the end of each letter to its writing, of utterances that are transcribed right.
 
     Empty if the ends of letters are not known.
     """
@@ -251,8 +251,8 @@ def listening_delays(transcriber: Transcriber, speech: Speech, rate: int) -> np.
             break
         sound = speech.sound(n, rate)
         tokens = list(transcriber.listen(sound))
-        if transcriber.tokenizer.decode(heard.token for heard in tokens) == speech.texts[n]:
-            times = [transcriber.seconds_heard(heard, sound) for heard in tokens]
+        if transcriber.tokenizer.decode(token.token for token in tokens) == speech.texts[n]:
+            times = [transcriber.seconds_heard(token, sound) for token in tokens]
             delays += [1000 * (seconds - end) for seconds, end in zip(times, ends, strict=True)]
     return np.array(delays)
 

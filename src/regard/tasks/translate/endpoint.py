@@ -267,13 +267,13 @@ class TranslateEndpoint(ModelEndpoint):
 
     def _search(self, body: TranslateBody) -> Search:
         """The search of a request; options that mean nothing to it are refused as on the command line."""
-        given = {name: getattr(body, name) for name in (*_SEARCHED, *_SAMPLED) if name in body.model_fields_set}
+        options = {name: getattr(body, name) for name in (*_SEARCHED, *_SAMPLED) if name in body.model_fields_set}
         if not body.sample:
-            given["beam"] = body.beam
+            options["beam"] = body.beam
             if body.nbest > body.beam:
                 raise RequestError(422, f"nbest={body.nbest} exceeds beam={body.beam}; raise beam")
         try:
-            return PredictTranslations(**given, nbest=body.nbest, sample=body.sample).search
+            return PredictTranslations(**options, nbest=body.nbest, sample=body.sample).search
         except ValueError as error:
             raise option_error(error) from error
 

@@ -76,11 +76,11 @@ class ExplainedWords:
         written = torch.tensor([self._written[n] for n in steps])
         index = written[None, :, None].expand(len(tokens), -1, 1)
         total = logits.logsumexp(-1)
-        own = logits.gather(-1, index).squeeze(-1) - total  # "b m"
-        other = logits.scatter(-1, index, -torch.inf).logsumexp(-1) - total
-        before = own.cumsum(1) - own
+        log_p = logits.gather(-1, index).squeeze(-1) - total  # "b m"
+        log_p_others = logits.scatter(-1, index, -torch.inf).logsumexp(-1) - total
+        before = log_p.cumsum(1) - log_p
         # another token at a step, and the explained ones at all steps before it, exclude each other
-        return log_odds(own.sum(1), (before + other).unbind(1))
+        return log_odds(log_p.sum(1), (before + log_p_others).unbind(1))
 
     def vector_places(self, tokens: Sequence[TokenInput]) -> list[Tensor]:  # -> "n 3" each
         cells = [[(0, row, column) for column in range(len(each))] for row, each in enumerate(tokens)]

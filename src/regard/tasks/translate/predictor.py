@@ -325,18 +325,18 @@ class Translator(Predictor[str, Translation]):
         assert weights is not None
         return weights.cpu()
 
-    def alignment(self, given: str, output: Translation) -> TextAlignment | None:
+    def alignment(self, example: str, output: Translation) -> TextAlignment | None:
         if self.has_memory:
             return None
-        (aligned,) = self.align([given], [output.best])
-        texts = given, output.best.text or "(nothing)"
+        (aligned,) = self.align([example], [output.best])
+        texts = example, output.best.text or "(nothing)"
         return TextAlignment(aligned.source, aligned.target, aligned.weights, texts, self.hard)
 
-    def label(self, recording: Recording, given: str, output: Translation) -> Recording:
+    def label(self, recording: Recording, example: str, output: Translation) -> Recording:
         tokenizer, target = self.vocabularies.source, self.vocabularies.target
-        source = [*tokenizer.pieces_of(given), *tokenizer.pieces([tokenizer.special.eos])]
+        source = [*tokenizer.pieces_of(example), *tokenizer.pieces([tokenizer.special.eos])]
         pieces = target.pieces(output.best.with_eos)
-        about = {**recording.about, "text": given, "translation": output.best.text}
+        about = {**recording.about, "text": example, "translation": output.best.text}
         if self.has_memory:
             # every token of both sides is a step
             return replace(recording, about=about).with_labels([*source, *pieces])

@@ -21,8 +21,10 @@ def flow_figure(recording: Recording, path: str | Path, *, span: tuple[int, int]
     The recording has the passage as its queries and the question as its keys: its first map is from the passage to the
     question, its first reversed map the way back. Heads are averaged, and so are the words of the question.
     """
-    there, back = (next((item for item in recording if item.is_reversed == is_back), None) for is_back in (False, True))
-    if there is None or back is None or recording.queries is None or recording.keys is None:
+    forward, backward = (
+        next((item for item in recording if item.is_reversed == is_back), None) for is_back in (False, True)
+    )
+    if forward is None or backward is None or recording.queries is None or recording.keys is None:
         raise ValueError(
             "this figure needs a map from the passage to the question, a reversed one and their words; record all "
             "layers of a reader"
@@ -36,15 +38,15 @@ def flow_figure(recording: Recording, path: str | Path, *, span: tuple[int, int]
             f"this figure shows at most {_MAX_TOKENS} tokens, got a passage of {len(passage)} words and a question of "
             f"{len(question)}; write a page, .html, instead"
         )
-    of_question, of_passage = _mean(back).mean(0), _mean(there)
+    of_question, of_passage = _mean(backward).mean(0), _mean(forward)
     paragraphs = [TintedParagraph("question → passage, the answer framed", passage, of_question, range(*span))]
     paragraphs += [
         TintedParagraph(f"passage → question: {passage[n]}", question, of_passage[n]) for n in range(first, end)
     ]
-    unverified = selection.unverified_suffix(there) or selection.unverified_suffix(back)
+    unverified = selection.unverified_suffix(forward) or selection.unverified_suffix(backward)
     notes = [f"said: {recording.about['said']}" if "said" in recording.about else ""]
     notes += ["dark: none, bright: the greatest weight of each paragraph"]
-    return draw_paragraphs(paragraphs, path, selection.display_name(there) + unverified, notes)
+    return draw_paragraphs(paragraphs, path, selection.display_name(forward) + unverified, notes)
 
 
 def _mean(recorded_map: RecordedMap) -> Tensor:  # -> "q k"
