@@ -45,10 +45,18 @@ class CaptionDecoderOptions(ModelOptions):
         resolve(self, _OF_ATTENTION[self.attention])
 
 
+@dataclass(frozen=True)
 class AnnotationEncoderOptions(GatedOptions):
     """Options of a model whose encoder is convolutional."""
 
     part_classes: ClassVar[tuple[str, ...]] = ("regard.models.show_attend_tell.encoder:AnnotationEncoder",)
+
+    annotation: int = at_least(1, 64)
+    """The width of an annotation vector, which describes one patch."""
+    channels: int = at_least(1, 32)
+    """Channels of the encoder's first layer; the second has twice as many."""
+    gate: str | None = None
+    """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
 
     def build(self, image_channels: int, vocabulary: int) -> Any:
         from regard.models.show_attend_tell.encoder import AnnotationEncoder
@@ -60,17 +68,10 @@ class AnnotationEncoderOptions(GatedOptions):
 class ShowAttendTellOptions(AnnotationEncoderOptions, CaptionDecoderOptions):
     """A convolutional encoder, and a decoder that attends to patches for every word."""
 
-    annotation: int = at_least(1, 64)
-    """The width of an annotation vector, which describes one patch."""
-    channels: int = at_least(1, 32)
-    """Channels of the encoder's first layer; the second has twice as many."""
-    gate: str | None = None
-    """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
-
 
 @dataclass(frozen=True)
-class ConvCaptionOptions(AnnotationEncoderOptions):
-    """A convolutional encoder, and a convolutional decoder that attends to patches in every layer."""
+class ConvDecoderOptions(ModelOptions):
+    """A convolutional decoder that attends to patches in every layer."""
 
     model_class: ClassVar[str] = "regard.models.conv.captioner:ConvCaptioner"
 
@@ -88,17 +89,16 @@ class ConvCaptionOptions(AnnotationEncoderOptions):
     """In training the gradient of the encoder's outputs is multiplied by this."""
     dropout: float = share(0.0)
     """The share of embeddings, and of the inputs of layers, that dropout sets to zero in training."""
-    annotation: int = at_least(1, 64)
-    """The width of an annotation vector, which describes one patch."""
-    channels: int = at_least(1, 32)
-    """Channels of the encoder's first layer; the second has twice as many."""
-    gate: str | None = None
-    """The gate on the map of the encoder's second layer, a name of `regard list gates`; if left out, none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_learnable(self.attention)
         resolve(self, {"encoder_gradient": 1 / (2 * self.layers)})
+
+
+@dataclass(frozen=True)
+class ConvCaptionOptions(AnnotationEncoderOptions, ConvDecoderOptions):
+    """A convolutional encoder, and a convolutional decoder that attends to patches in every layer."""
 
 
 @dataclass(frozen=True)
