@@ -88,7 +88,7 @@ class Faithfulness:
 
     @property
     def sentence(self) -> str:
-        """How far the attention of the model explains this output, in words."""
+        """The extent to which the attention of the model explains this output, in words."""
         return _verdict(self)
 
     def to_json(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _parts(module: nn.Module) -> list[tuple[Term, object]]:
 
 
 def documentation(module: nn.Module) -> str:
-    """What the docstrings of the terms say after their formulas."""
+    """The texts of the terms' docstrings behind their formulas."""
     parts = {term.role: part for term, part in _parts(module) if term.code not in _COMMON}
     later = [(inspect.getdoc(type(part)) or "").partition("\n\n")[2] for part in parts.values()]
     return "\n\n".join(text for text in later if text)

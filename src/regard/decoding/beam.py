@@ -289,7 +289,7 @@ class FinishedHypotheses:
     def add(
         self, rows: Tensor, score: Tensor, log_prob: Tensor, t: int, slot: Tensor, token: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Those of "r m" compete whose log p is not minus infinity; of equals the earlier one stays ahead. Returns the
+        """Adds hypotheses "r m" whose log p is not minus infinity; of equals the earlier one stays ahead. Returns the
         decisions of the ranking."""
         self.is_empty = False
         self.score, self.log_prob = self.score.to(score.dtype), self.log_prob.to(score.dtype)

@@ -59,7 +59,7 @@ Search = Greedy | Beam | NormalizedBeam | Sampling
 
 
 def num_hypotheses(search: Search) -> int:
-    """How many hypotheses per sentence a search follows."""
+    """The number of hypotheses per sentence that a search follows."""
     if isinstance(search, Beam | NormalizedBeam):
         return search.size
     return search.count if isinstance(search, Sampling) else 1

@@ -19,7 +19,7 @@ _BITS = 52  # bits of the uniform numbers: half a unit more is still a double
 
 @dataclass(frozen=True)
 class TokenSampler:
-    """How the tokens of a text are sampled; `sample` says what each number does."""
+    """The options by which the tokens of a text are sampled; `sample` describes each number."""
 
     temperature: float = 1.0
     top_k: int | None = None

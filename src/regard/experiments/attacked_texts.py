@@ -68,7 +68,7 @@ class AttackedTexts(AttackedRun):
         ]
 
     def _outcome(self, n: int) -> str:
-        """What the attack made of one text."""
+        """The text that the attack made of another, or that it broke none."""
         reading = self._readings[n]
         if self.result.was_broken[n]:
             return f"wrong before the attack: {self.texts[n]}\n  {reading.before}"

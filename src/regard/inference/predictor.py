@@ -90,7 +90,7 @@ class Predictor(ABC, Generic[Input, Output]):
         """The output as values of JSON."""
 
     def margin(self, output: Output) -> float:
-        """How close the closest decision behind the output came to another, relative to the size of its scores: where
+        """The distance of the closest decision behind the output to another, relative to the size of its scores: where
         it is within the noise of float32, the output may depend on the other inputs. Infinite: nothing was decided."""
         return math.inf
 
@@ -111,8 +111,7 @@ class Predictor(ABC, Generic[Input, Output]):
 
     @property
     def explains(self) -> Literal["class", "part"] | None:
-        """What `regard.attribute` explains: the class of an input, a part of the output, such as a tag or a word, or
-        nothing."""
+        """The output that `regard.attribute` explains: a class, a part of the output such as a tag, or neither."""
         if isinstance(self, StructuredPredictor):
             return "part"
         return "class" if isinstance(self, EmbeddedClassifier | PictureClassifier) else None

@@ -93,7 +93,7 @@ def word_places(encoder: WordEncoder, text: str, splitter: WordSplitter = split_
 
 
 def parts_in(text: str, parts: Sequence[str]) -> list[int]:
-    """Where each part of a text begins in it, one behind the other."""
+    """The beginnings of the parts of a text in it, one behind the other."""
     starts, end = [], 0
     for part in parts:
         starts.append(text.index(part, end))
@@ -102,7 +102,7 @@ def parts_in(text: str, parts: Sequence[str]) -> list[int]:
 
 
 def _piece_spans(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """Where each piece of a tokenizer without places stands; one that does not stand there has an empty place."""
+    """The places of the pieces of a tokenizer without places; a piece that the text does not hold has an empty one."""
     spans, end = [], 0
     for piece in pieces:
         written = piece.lstrip("".join(_BEGINS))

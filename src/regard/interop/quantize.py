@@ -118,7 +118,7 @@ def is_quantized(model: nn.Module) -> bool:
 
 
 def kernel_sentence(model: nn.Module) -> str:
-    """Which kernel multiplies the 8-bit weights of a model where it is now, and why no other."""
+    """The kernel that multiplies the 8-bit weights of a model where it is now, and the reason against others."""
     reason = _torch_reason(model)
     if reason is None:
         return f"native 8-bit products run, on {instruction_set()}"
@@ -171,7 +171,7 @@ def _is_conv1d(module: nn.Module) -> bool:
 
 
 def _reason(module: Any) -> str | None:
-    """Why a layer cannot have 8-bit weights; None if it can."""
+    """The reason that a layer cannot have 8-bit weights; None if it can."""
     if type(module) not in (nn.Linear, nn.Embedding) and not _is_conv1d(module):
         return f"{type(module).__name__} is another class than nn.Linear"
     if module._forward_hooks or module._forward_pre_hooks or "forward" in module.__dict__:

@@ -211,7 +211,7 @@ class CausalStack(nn.Module):
 
     @property
     def _left(self) -> int | None:
-        """How many keys before its own a step attends to; None: all."""
+        """The number of keys before its own that a step attends to; None: all."""
         if not self.memory:
             return None
         return self.memory - 1 if self.same_length else self.memory

@@ -83,7 +83,7 @@ def _pairs(predictions: ArrayLike, references: ArrayLike) -> tuple[NDArray[np.ge
 
 
 def _confusion(predicted: NDArray[np.generic], right: NDArray[np.generic]) -> NDArray[np.int64]:  # -> "k k"
-    """How many examples of each reference (row) have each prediction (column)."""
+    """The counts of examples by reference (row) and prediction (column)."""
     classes, numbers = np.unique(np.concatenate([right, predicted]), return_inverse=True)
     count = len(classes)
     cells = numbers[: len(right)] * count + numbers[len(right) :]

@@ -14,7 +14,7 @@ def distinct(texts: Sequence[Sequence[str]], n: int) -> float:
 
 
 def most_common_share(texts: Sequence[str]) -> tuple[float, str]:
-    """How many of the texts are the most common one, in percent, and that text."""
+    """The share of the texts that are the most common one, in percent, and that text."""
     if not texts:
         raise ValueError("texts must be one text or more, got none; generate some first")
     text, count = Counter(texts).most_common(1)[0]

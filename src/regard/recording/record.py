@@ -20,7 +20,7 @@ from regard.recording.recording import Recording
 from regard.recording.recurrent_gates import GateCapture
 
 KEEP = ("qk", "weights")
-# how the warning of a recording without maps begins
+# the beginning of the warning about a recording without maps
 NO_ATTENTION = "record found no attention"
 
 

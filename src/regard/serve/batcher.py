@@ -17,7 +17,7 @@ from regard.serve.errors import STOPPING, RequestError
 from regard.serve.http.metrics import ModelMetrics
 
 _log = logging.getLogger("regard.serve")
-# how long a batch may wait for more requests, as a share of the time that the last batch took
+# the longest wait of a batch for more requests, as a share of the time that the last batch took
 _MAX_WAIT_SHARE = 0.25
 FAILED = "the model failed, and the service ends; see its log"
 

@@ -20,7 +20,7 @@ WEIGHT_DECIMALS = 7
 
 
 class Precision(NamedTuple):
-    """How a number is rounded: to this many decimals and significant digits; its batch changes it by at most `noise`
+    """The rounding of a number, to this many decimals and significant digits; its batch changes it by at most `noise`
     times the sum of its size and `floor`."""
 
     decimals: int

@@ -100,7 +100,7 @@ class TaskConfig(ABC):
     content: ClassVar[str] = "files"  # the plural of what files of one's own hold
     file_options: ClassVar[tuple[str, ...]] = ()  # options that mean nothing without --train
     usage: ClassVar[str] = "predict {run}"  # a command that uses a trained run
-    # what `regard chat` shows beside each turn: a reply, the state of the dialogue, or None for a task without chat
+    # the output of `regard chat` beside each turn: a reply, the state of the dialogue, or None for a task without chat
     chats: ClassVar[Literal["reply", "state"] | None] = None
     is_served: ClassVar[bool] = False  # whether `regard serve` takes it; its predictor's endpoint has the path
     # Further options of `regard evaluate`, `regard attack`, `regard predict` and `regard serve`

@@ -28,7 +28,7 @@ from regard.tasks.translate.released import evaluate_translator, released_transl
 
 @dataclass(frozen=True)
 class ReleasedTask:
-    """How the released models of a task are used; those without `evaluate` cannot be scored on files."""
+    """The uses of the released models of a task; without `evaluate` they cannot be scored on files."""
 
     predictor: Callable[[PretrainedModel], Predictor[Any, Any]]
     # takes the predictor, the options of `regard evaluate`, which name files, and the progress

@@ -209,7 +209,7 @@ class _Trainer:
             self._estimate_steps()
         if step and (self.clock.validate or step % self.training.validate_every == 0):
             yield from self._validate()
-        # what was estimated is saved at once: a run that is killed afterwards goes on with it
+        # the estimate is saved at once: a run that is killed afterwards goes on with it
         if self.clock.estimate or step % self.training.save_every == 0:
             yield from self._save()
         self.clock = ClockRequests()

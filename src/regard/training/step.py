@@ -101,7 +101,7 @@ class Stepper:
         self.sum_names: list[str] | None = None
 
     def load(self, planned: Sequence[Any]) -> list[tuple[Any, int]]:
-        """This process's rows of the batches, and the number of losses in each."""
+        """The rows of the batches for this process, and the number of losses in each."""
         batches = [self._load_rows(item) for item in planned]
         return [
             (batch, 0 if batch is None or isinstance(batch, BorrowedBatch) else self.problem.num_terms(batch))

@@ -17,7 +17,7 @@ from regard.viz.plots import alignment_figure
 from regard.viz.plots.figure_file import SUFFIXES
 from regard.viz.text import fonts, labels, terminal
 
-# how far rounding may take weights in low precision out of [0, 1]
+# the distance out of [0, 1] to which rounding may take weights in low precision
 _ROUNDING = 1e-2
 # weights of a page: 53 MB in base64
 _MAX_PAGE_WEIGHTS = 10_000_000

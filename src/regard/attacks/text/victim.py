@@ -72,7 +72,7 @@ class TextVictim:
 
 
 def _rows(embedded: Sequence[int], tokens: Sequence[int]) -> list[int]:
-    """Where the tokens of a text stand among those that the model embedded, which begin, end and pad it as well."""
+    """The places of a text's tokens among those that the model embedded, which begin, end and pad it as well."""
     rows, row = [], 0
     for token in tokens:
         row = embedded.index(token, row)

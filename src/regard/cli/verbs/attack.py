@@ -17,7 +17,7 @@ from regard.experiments.attackable_tasks import attackable_tasks, choose_attack
 ImageAttackName = Literal["fgsm", "pgd", "mi-fgsm", "apgd-ce", "apgd-dlr", "square", "worst"]
 AttackName = Literal[ImageAttackName, "hotflip", "triggers", "characters"]
 _FIGURES = (".png", ".svg", ".pdf")
-# how an attack that broke no input may break some
+# ways to break an input for an attack that broke none
 _WAYS_OUT = {"image": "raise --eps", "text": "allow more changes, or a larger --k"}
 
 

@@ -32,7 +32,7 @@ _LEAD = 4
 
 @dataclass(frozen=True)
 class RecallSizes:
-    """How far back answers stand, nearest <= n <= distance, equally often; the pairs of a string, and its distractors.
+    """Sizes of strings: the n places back to the answer, nearest <= n <= distance, pairs of keys, and distractors.
 
     All strings have the same length, whatever their n.
     """

@@ -87,7 +87,7 @@ class World:
         self.changes[person].append(n)
         self.changes[other].append(n)
         self.gifts.append((person, thing, other, n))
-        # who gives meets who receives, so both are at the same place
+        # the giver meets the receiver, so both are at the same place
         place, at = self.place(person)
         if place is not None:
             self._locate(thing, place, (n, at))

@@ -198,7 +198,7 @@ def _utf16_lines(file: BufferedReader | gzip.GzipFile) -> Iterator[bytes]:
             f"{file.name}: begins as UTF-16 does, and is not ({error.reason}); save it as UTF-8"
         ) from error
     finally:
-        # who opened the file closes it
+        # the caller, which opened the file, closes it
         text.detach()
 
 

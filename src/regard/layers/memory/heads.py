@@ -21,7 +21,7 @@ _EMPTY = 1e-6
 
 
 class Address(NamedTuple):
-    """Where h heads go: "*b h …" each."""
+    """The addresses of h heads: "*b h …" each."""
 
     key: Tensor  # "*b h w"
     strength: Tensor  # "*b h", β ≥ 0, how much the similarity to the key decides

@@ -17,7 +17,7 @@ from regard.models.acting.places_memory import FeatureMap, PlaceRead, PlacesMemo
 from regard.models.acting.policy import POLICIES, Policy
 
 NO_MEMORY, GTRXL, MESSAGE, DECISION = "none", "gtrxl", "message", "decision-transformer"
-# how a picture is read: as a whole, or by attention to its places
+# ways to read a picture: as a whole, or by attention to its places
 PLACES = ("none", "soft", "hard")
 
 

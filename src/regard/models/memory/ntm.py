@@ -113,7 +113,7 @@ class NTM(EncoderDecoder):
 
     @property
     def attends(self) -> bool:
-        """It reads its memory, not the positions of the source."""
+        """False: the model reads its memory, not the positions of the source."""
         return False
 
     def encode(self, source: Tensor, lengths: Tensor) -> NTMState:  # "b s", "b"

@@ -34,7 +34,7 @@ class NormalizedImages(nn.Module):
 
 @dataclass(frozen=True)
 class ImageProcessor:
-    """How images become the input of a model."""
+    """The steps from images to the input of a model."""
 
     resample: str  # the filter
     scale: float  # factor of values from 0 to 1

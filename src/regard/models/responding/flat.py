@@ -36,7 +36,7 @@ class FlatHistory(NamedTuple):
 
     @property
     def is_inside(self) -> Tensor:  # bool "b s"
-        """Which tokens are no padding."""
+        """The tokens that are no padding."""
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.counts.unsqueeze(-1)
 
 
@@ -238,7 +238,7 @@ class FlatResponder(Responder):
         return _FlatOutput(stack, tokens, owners, joined)
 
     def _near(self, turns: Tensor, others: Tensor) -> Tensor | None:  # "b q", "b k" -> bool "b q k"
-        """Which tokens are within the window, by the numbers of their turns; None: all are."""
+        """The tokens within the window, by the numbers of their turns; None: all of them."""
         if self.turn_window is None:
             return None
         return (turns.unsqueeze(-1) - others.unsqueeze(-2)).abs() <= self.turn_window

@@ -28,7 +28,7 @@ class History(NamedTuple):
 
     @property
     def is_inside(self) -> Tensor:  # bool "b m w"
-        """Which tokens are no padding."""
+        """The tokens that are no padding."""
         return inside_lengths(self.lengths, self.tokens.shape[2])
 
     def check(self) -> None:
@@ -93,5 +93,5 @@ class Responder(nn.Module, ABC):
 
 
 def is_predicted(target: Tensor, lengths: Tensor) -> Tensor:  # "b t+1", "b" -> bool "b t"
-    """Which tokens behind BOS are no padding, which may be the token that ends a turn."""
+    """The tokens behind BOS that are no padding, which may be the token that ends a turn."""
     return inside_lengths(lengths, target.shape[1] - 1)

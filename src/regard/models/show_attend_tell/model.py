@@ -39,7 +39,7 @@ def _salient_score(query: int, key: int) -> Additive:
     return score
 
 
-# how a patch is read: all by their weights, or one that is sampled (in evaluation the most probable)
+# ways to read patches: all by their weights, or one that is sampled (in evaluation the most probable)
 ATTENTIONS: dict[str, Factory] = {
     "soft": lambda query, key: Attention(_salient_score(query, key)),
     "hard": lambda query, key: Attention(_salient_score(query, key), read=Sample()),

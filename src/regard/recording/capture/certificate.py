@@ -9,9 +9,9 @@ from torch import Tensor
 from regard.attn.maps.attention_map import AttentionMap
 from regard.kernels.dispatch import autocast_disabled
 
-# how many rows are checked, the first and the last among them
+# rows that are checked, the first and the last among them
 ROWS = 32
-# how many weights are compared at a time
+# weights that are compared at a time
 _CHUNK = 1 << 22
 # ε: the relative rounding error of a kernel's sums; twice that of one number in half types, whose sums are made in
 # float32
@@ -125,7 +125,7 @@ def is_dropout_of(after: Tensor, before: Tensor) -> bool:
 
 
 def _distance_to_nearest(weights: Tensor, values: Tensor, output: Tensor) -> float:
-    """How far the result of a hard read is from the nearest value with a weight; from zero, where no key has one."""
+    """The distance of a hard read's result from the nearest value with a weight; from zero, where no key has one."""
     worst = output.new_zeros(())
     for n in range(weights.shape[-2]):
         gap = (values - output[..., n : n + 1, :]).abs().amax(-1)

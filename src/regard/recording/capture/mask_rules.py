@@ -86,7 +86,7 @@ def find_rule(allowed: Tensor, least: int = LARGE) -> MaskRule | None:  # bool "
 
 
 def _reach(distance: Tensor, cut: Tensor, right: int | None) -> tuple[int | None, int | None]:
-    """How far the rows reach that end before the padding (`cut`): one number for all of them, or no limit."""
+    """The reach of the rows that end before the padding (`cut`): one number for all of them, or no limit."""
     reaches = distance[cut]
     if reaches.numel() == 0:
         return 0, None

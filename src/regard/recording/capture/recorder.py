@@ -56,7 +56,7 @@ class CapturedCall:
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """Which captured calls are recorded, and how."""
+    """The captured calls that are recorded, and the form of their maps."""
 
     layers: Sequence[str] | None
     heads: Sequence[int] | None

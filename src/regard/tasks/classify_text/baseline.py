@@ -27,7 +27,7 @@ def fit_baseline(texts: Sequence[Sentences], labels: NDArray[np.int64], vocabula
 
 
 def _counts(model: BagOfWords, texts: Sequence[Sentences]) -> Tensor:  # -> "n f", sparse
-    """How often each text has each token and each bucket of pairs."""
+    """The counts of each token and each bucket of pairs in each text."""
     rows, columns = [], []
     for start in range(0, len(texts), _BATCH):
         tokens, lengths = pad(texts[start : start + _BATCH], by_sentence=False)

@@ -25,7 +25,7 @@ _RATIO_SCALE = 2.0
 def token_counts(
     texts: Sequence[Sentences], labels: NDArray[np.int64], vocabulary: int, classes: int
 ) -> NDArray[np.float64]:  # -> "k v"
-    """How often the texts of each class have each token."""
+    """The counts of each token in the texts of each class."""
     counts = np.zeros((classes, vocabulary))
     for text, label in zip(texts, labels.tolist(), strict=True):
         counts[label] += np.bincount(list(chain.from_iterable(text)), minlength=vocabulary)

@@ -81,7 +81,7 @@ class LanguageModelPredictor(Predictor[str, GeneratedTexts]):
         outputs = [self.output(text, [*islice(continuations, options.count)]) for text in inputs]
         if observe is not nullcontext:
             with observe(), torch.no_grad(), eval_mode(self.model):
-                # what was read and written, once more: a pass in which every token attends to those before it
+                # the text that was read and written, once more: a pass in which every token attends to those before it
                 for output in outputs:
                     self.model.hidden_states(torch.tensor([self.tokens_read(output)], device=self.device))
         return outputs

@@ -17,7 +17,7 @@ _POSITIONS = ("n_positions", "max_position_embeddings")
 
 
 def released_language_model(loaded: PretrainedModel) -> LanguageModelPredictor:
-    """It reads as many tokens at once as the model has positions, and refuses longer prompts."""
+    """The predictor reads as many tokens at once as the model has positions, and refuses longer prompts."""
     assert isinstance(loaded.model, LanguageModel)
     config = read_generation_config(loaded.config)
     ends = _ids(config, "eos_token_id")

@@ -25,7 +25,7 @@ _SHARE, _SEED = 0.15, 15
 
 
 def released_masked_lm(loaded: PretrainedModel) -> MaskedLMPredictor:
-    """It guesses tokens of text alone; the probabilities are among all tokens, as the model has them."""
+    """The predictor guesses tokens of text alone; the probabilities are among all tokens, as the model has them."""
     assert isinstance(loaded.model, BERTMaskedLM)
     texts = ReleasedMaskedTexts(PretrainedSubwords(load_tokenizer(loaded.config)))
     return MaskedLMPredictor(loaded.model, texts, longest=loaded.model.encoder.positions.longest)

@@ -27,7 +27,7 @@ class PairModelOptions(ModelOptions):
 
     @property
     def keeps_words(self) -> str | None:
-        """Why the model drops no words in training; None if it does."""
+        """The reason that the model drops no words in training; None if it drops some."""
         has_encoder = getattr(self, "encoder", None) is not None
         return "a pretrained encoder reads tokens of its own" if has_encoder else None
 

@@ -188,7 +188,7 @@ class ReplyBatch(TensorBatch):
 
     @property
     def is_token(self) -> Tensor:  # bool "b t"
-        """Which of the predicted tokens are no padding."""
+        """The predicted tokens that are no padding."""
         return is_predicted(self.target, self.lengths)
 
     @property

@@ -13,7 +13,7 @@ from regard.tasks.respond.data import EncodedReply
 
 
 def count_tokens(replies: Sequence[EncodedReply], vocabulary: int) -> list[int]:
-    """How often each token occurs in the replies."""
+    """The counts of tokens in the replies."""
     tokens = np.fromiter((token for reply in replies for token in reply.tokens), np.int64)
     return np.bincount(tokens, minlength=vocabulary).tolist()
 
@@ -41,7 +41,7 @@ def reply_scores(texts: Sequence[str]) -> ReplyVariety:
 
 
 class NamedValues(NamedTuple):
-    """How many replies name the right values, of those whose values follow from the dialogue."""
+    """The number of replies that name the right values, of those whose values follow from the dialogue."""
 
     num_right: int
     num_scored: int

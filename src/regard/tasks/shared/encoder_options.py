@@ -18,7 +18,7 @@ IMAGE_ENCODER_FILES = ("encoder.json",)
 
 @dataclass(frozen=True)
 class FineTuningOptions(ModelOptions):
-    """How a pretrained encoder and new layers above it are trained together."""
+    """The options by which a pretrained encoder and new layers above it are trained together."""
 
     read_by_task: ClassVar[tuple[str, ...]] = ("encoder", "freeze", "attention", "levels")
     training_only: ClassVar[tuple[str, ...]] = ("dropout", "freeze", "layer_decay", "head_rate")

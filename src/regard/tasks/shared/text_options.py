@@ -170,7 +170,7 @@ class PredictTextClasses(CheckedOptions):
 
 @dataclass(frozen=True)
 class SearchOptions(CheckedOptions):
-    """How texts are generated: by greedy search, by a beam, or by samples of the model."""
+    """The method that generates texts: greedy search, a beam, or samples of the model."""
 
     default_beam: ClassVar[int] = 5
     # options of a search and of sampling, with their defaults; the others mean nothing to it
@@ -399,7 +399,7 @@ def check_learnable(attention: str | None) -> None:
 
 @dataclass(frozen=True)
 class RecallOptions:
-    """How far back the answers of `--data recall` stand, and among what."""
+    """The distance of the answers of `--data recall`, and the tokens among which they stand."""
 
     recall_defaults: ClassVar[dict[str, int]] = {"distance": 16, "keys": 1, "distractors": 0}
 

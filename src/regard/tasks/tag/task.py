@@ -57,7 +57,7 @@ class TagProblem(BatchedByLength[Tagger, TagBatch]):
         return [*self.stray, *super().warnings()]
 
     def closing_notes(self) -> Sequence[str]:
-        """How `regard predict` will split text, and the number of training sentences that it would split otherwise."""
+        """The way in which `regard predict` splits text, and the number of training sentences split otherwise."""
         split = self.vocabulary.splitter(self.config.words)
         how = {"file": f"{self.vocabulary.affixes}, as in the training file", "spaces": "at spaces"}
         notes = [f"Text to tag is split {how.get(self.config.words, 'at spaces and punctuation')}."]

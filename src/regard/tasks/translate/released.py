@@ -14,7 +14,7 @@ from regard.tasks.translate.vocabularies import Vocabularies
 
 
 def released_translator(loaded: PretrainedModel) -> Translator:
-    """It translates by the rules of transformers' `generate`, with the largest length that the folder names."""
+    """The translator follows the rules of transformers' `generate`, with the largest length that the folder names."""
     tokenizer, model = loaded.load_tokenizer(), loaded.model
     assert isinstance(tokenizer, MarianTokenizer)
     assert isinstance(model, Transformer)

@@ -16,7 +16,7 @@ from regard.recording.recorded_map import HARD, KINDS, RecordedMap
 from regard.recording.recording import Recording
 from regard.viz.text import labels
 
-# how far below zero rounding may take a weight in low precision
+# the distance below zero to which rounding may take a weight in low precision
 _ROUNDING = 1e-2
 # rows that an entropy is averaged over, evenly spaced
 ENTROPY_ROWS = 64

@@ -267,7 +267,7 @@ def _binary(data: bytes, is_final: bool) -> _Answer:
     return data, "application/octet-stream", is_final
 
 
-# how many numbers follow the first word of a path
+# the count of numbers behind the first word of a path
 _ROUTES = {"facts": 1, "thumb": 1, "mask": 1, "tile": 4, "row": 2}
 
 

@@ -25,7 +25,7 @@ _MAX_SAMPLE_ROWS = 1024
 _MAX_SAMPLE_WEIGHTS = 1 << 22
 # weights per block of rows: 8 MB, beside the working memory of the computation
 _MAX_BLOCK_WEIGHTS = 1 << 21
-# how far outside [0, 1] rounding may take a weight
+# the distance out of [0, 1] to which rounding may take a weight
 _ROUNDING = 1e-3
 
 Bytes = NDArray[np.uint8]
