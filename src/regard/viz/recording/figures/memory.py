@@ -37,7 +37,7 @@ def memory_figure(recording: Recording, path: str | Path, *, sample: int = 0, he
     ]
     cells = [selected.cells(_MAX_CELLS).T for selected in heads]
     used = _used_locations(cells, heads)
-    return _draw(recording, heads, [each if used is None else each[used] for each in cells], used, path)
+    return _draw(heads, [each if used is None else each[used] for each in cells], used, path)
 
 
 def _used_locations(cells: Sequence[Tensor], heads: Sequence[SelectedMap]) -> list[int] | None:
@@ -61,7 +61,6 @@ def _used_locations(cells: Sequence[Tensor], heads: Sequence[SelectedMap]) -> li
 
 
 def _draw(
-    recording: Recording,
     heads: Sequence[SelectedMap],
     cells: Sequence[Tensor],
     used: list[int] | None,
