@@ -48,6 +48,11 @@ def test_segments_are_the_whole_and_memory_is_a_value(name: str) -> None:
     torch.testing.assert_close(torch.cat(states, 1), whole)
 
 
+def test_memory_has_no_gradient() -> None:
+    memory = built(recurrent()).hidden_states(texts()).memory
+    assert not any(part.requires_grad for part in (*memory.cells, memory.outputs))
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
