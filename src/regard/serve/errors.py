@@ -40,8 +40,3 @@ _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or fal
 def kind(value: object) -> str:
     """The JSON type of a value, in words."""
     return "null" if value is None else _KINDS[type(value)]
-
-
-def shorten(text: str) -> str:
-    """A word of a request, at most 40 characters long, for an error sentence."""
-    return text if len(text) <= 40 else text[:39] + "…"

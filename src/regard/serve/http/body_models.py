@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 from regard.common.suggestions import known
-from regard.serve.errors import RequestError, kind, missing_library, shorten
+from regard.common.wording import clipped
+from regard.serve.errors import RequestError, kind, missing_library
 from regard.serve.http.body_rules import Rule
 
 try:
@@ -150,7 +151,7 @@ def _sentence(model: type[BaseModel], error: Any) -> str:
 def unknown(noun: str, name: str, names: Iterable[str]) -> str:
     """The sentence about a name that is not one of `names`."""
     try:
-        known(noun, shorten(name), names)
+        known(noun, clipped(name, 40), names)
     except ValueError as error:
         return str(error)
     raise AssertionError(f"{name} is known")

@@ -11,7 +11,8 @@ import re
 from collections.abc import Collection
 from typing import NoReturn
 
-from regard.serve.errors import RequestError, kind, shorten
+from regard.common.wording import shortened
+from regard.serve.errors import RequestError, kind
 from regard.serve.http.body_models import unknown
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
@@ -112,7 +113,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def repeated(name: str) -> RequestError:
-    return RequestError(400, f"{shorten(name)!r} is given twice; give it once")
+    return RequestError(400, f"{shortened(name, 40)} is given twice; give it once")
 
 
 _DECODER = json.JSONDecoder(parse_float=_number, parse_constant=_constant, object_pairs_hook=_object)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from regard.common.wording import clipped, plural
+from regard.common.wording import clipped, corrected, plural
 from regard.data.text.special_tokens import SPECIAL
 from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
@@ -298,4 +298,4 @@ def _sample(dialogue: TrackedDialogue, labels: Sequence[TurnLabels]) -> str:
         _written(dict(dialogue.turns[-1].state)) or "no slots",
     )
     text = clipped(dialogue.turns[-1].user, 80)
-    return f"{text} → {predicted}" + ("" if predicted == reference else f"   right: {reference}")
+    return f"{text} → {corrected(predicted, reference)}"

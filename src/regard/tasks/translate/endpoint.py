@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from regard.common.wording import shortened
 from regard.decoding.margins import NOISE
 from regard.decoding.search import Sampling, Search, search_score
 from regard.inference.endpoint import Schema
 from regard.inference.limits import Limits
-from regard.serve.errors import RequestError, shorten
+from regard.serve.errors import RequestError
 from regard.serve.http.body_models import AnswerModel, Field, with_rules
 from regard.serve.http.body_rules import at_most_field, at_most_product, either, excluding
 from regard.serve.http.text_body import TextBody, limited_texts
@@ -232,7 +233,8 @@ class TranslateEndpoint(ModelEndpoint):
         named = body.checked(self.limits)
         if not re.fullmatch(_LANGUAGE, body.language, re.ASCII):
             raise RequestError(
-                422, f"language must be a code such as en or deu, got {shorten(body.language)!r}; leave it out for en"
+                422,
+                f"language must be a code such as en or deu, got {shortened(body.language, 40)}; leave it out for en",
             )
         if "language" in body.model_fields_set and body.split != "sentences":
             raise RequestError(422, 'language is an option of "split": "sentences"; leave it out, or add this one')
