@@ -19,6 +19,7 @@ from pathlib import Path
 import draw
 import draw_gates
 import draw_history
+import draw_networks
 import drawing
 import screenshot
 from text_sizes import text_faults
@@ -195,6 +196,8 @@ def _catalogue() -> dict[str, Source]:
     add(["history.png"], "docs/draw_history.py", lambda places: print(draw_history.draw(places.out)))
     for guide, names in GUIDES.items():
         add([f"{name}.png" for name in names], f"examples of docs/guides/{guide}.md", from_guide(guide))
+    for name in draw_networks.NETWORKS:
+        add([f"{name}.svg"], "docs/draw_networks.py", network(name))
     from benchmarks.claims.catalogue import CLAIMS
 
     for name in CLAIMS:
@@ -211,6 +214,10 @@ def _catalogue() -> dict[str, Source]:
     for name, text in ELSEWHERE.items():
         add([name], text, None)
     return found
+
+
+def network(name: str) -> Callable[[Places], None]:
+    return lambda places: draw_networks.draw(name, places.out)
 
 
 def claim_figure(name: str) -> Callable[[Places], None]:
