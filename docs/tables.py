@@ -15,6 +15,7 @@ So does a page of mechanisms or gates without a catalogue name: its `group`, and
 import argparse
 import functools
 import inspect
+import json
 import os
 import re
 import sys
@@ -233,13 +234,45 @@ def namespaces() -> Iterator[str]:
         yield row(kind, purpose, f"`regard.{space}`", listed + words)
 
 
+# the work per pair of query and key, of projected queries and keys of width d
+COSTS = {
+    "unnormalized": "d products",
+    "location": "one number of a table of positions",
+    "uniform": "none",
+    "linear": "none: φ(k) vᵀ is summed once",
+    "additive": "d tanh",
+    "concat": "d tanh",
+    "cosine": "d products, and the norms once",
+}
+WIDTH = 64  # of the parameters in the table of scores
+
+
+def scores() -> Iterator[str]:
+    """The alignment functions side by side; times are those of a claim, for the scores that it measures."""
+    from regard.cli.mechanism_docs import distinctive_term, learned_names
+
+    claim = json.loads((ROOT / "benchmarks/results/claims/learned-scores.json").read_text(encoding="utf-8"))
+    times = {point["series"]: point["values"] for point in claim["points"] if point["panel"] == "time"}
+    yield from (row("name", "formula", "learned", f"parameters, d = {WIDTH}", "work per pair", "ms"), "|---" * 6 + "|")
+    for name in mechanisms.GROUPS["score"]:
+        module = regard.mechanism(name, WIDTH)
+        learned = ", ".join(f"`{part}`" for part in learned_names(module)) or "nothing"
+        count = sum(weight.numel() for weight in module.parameters())
+        measured = f"{sum(times[name]) / len(times[name]):.1f}" if name in times else "–"
+        formula = distinctive_term(module).formula.replace("|", "\\|").removesuffix(".")
+        yield row(f"`{name}`", formula, learned, f"{count:,}", COSTS.get(name, "d products"), measured)
+
+
 # {file: {list: its lines}}
 LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     "mkdocs.yml": {"pages": navigation},
     "docs/index.md": {"guides": guides},
     "docs/applications.md": {"applications": applications, "tasks": tasks},
     "docs/guides/choose.md": {"kinds": namespaces},
-    "docs/mechanisms/index.md": {"mechanisms": lambda: page_rows(MECHANISM_PAGES(), "term")},
+    "docs/mechanisms/index.md": {
+        "mechanisms": lambda: page_rows(MECHANISM_PAGES(), "term"),
+        "scores": scores,
+    },
     "docs/gates/index.md": {"gates": lambda: page_rows(GATE_PAGES(), "weights over")},
     "docs/reference/models.md": {"models": models},
     "docs/reference/attention.md": {"layers": reference("layers")},

@@ -16,7 +16,7 @@ _VOCABULARY = 64
 _WARMUP = 3
 
 
-def _cpu(calls: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
+def cpu_times(calls: Mapping[str, Callable[[], object]], repeat: int) -> dict[str, float]:
     """The median of the CPU milliseconds of each call, in turn so that a busy machine slows all alike."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for n in range(_WARMUP + repeat):
@@ -55,13 +55,13 @@ def durations(seed: int, settings: Settings) -> Iterator[Number]:
     for length in settings["lengths"]:
         x = torch.randn(1, length, width, requires_grad=True)
         calls = {name: _training(layer, x) for name, layer in layers.items()}
-        for name, milliseconds in _cpu(calls, settings["repeat"]).items():
+        for name, milliseconds in cpu_times(calls, settings["repeat"]).items():
             yield Number("training", name, length, milliseconds)
     for length in settings["behind"]:
         tokens = torch.randint(_VOCABULARY, (1, length))
         with torch.no_grad():
             steps = {name: _decoding(model, tokens) for name, model in models.items()}
-            for name, milliseconds in _cpu(steps, 4 * settings["repeat"]).items():
+            for name, milliseconds in cpu_times(steps, 4 * settings["repeat"]).items():
                 yield Number("decoding", name, length, milliseconds)
 
 
