@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.attn.backends.cases import CASES, Case, close, resolved, tensors
+from tests.attn.backends.cases import CASES, Case, Sizes, close, resolved, tensors
 from torch import Tensor
 
 import regard
@@ -102,3 +102,24 @@ def test_the_length_of_each_sample_survives_the_cut() -> None:
     assert call.slice(slice(0, 2), slice(0, 4)).total.flatten().tolist() == [3, 7]
     assert select(call, 0, [1]).total.flatten().tolist() == [7]
     assert resolved(*tensors(), mask=mask).total == 7
+
+
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        regard.normalizers.WithNullSlot(score=torch.tensor([0.0, 1.0, 3.0]).reshape(3, 1, 1)),
+        regard.normalizers.WithNullSlot(score=torch.zeros(3, 1, 1, requires_grad=True) + 1.0),
+        regard.normalizers.WithNullSlot(regard.Softmax(regard.Learnable(0.5, heads=3))),
+    ],
+    ids=["tensor", "computed", "inside"],
+)
+def test_numbers_per_head_are_cut_with_the_heads(normalize: Normalizer) -> None:
+    q, k, v = tensors(Sizes(b=2, h=3, q=5, k=5, d=3, v=3))
+    terms = {"normalize": normalize, "mask": regard.Lengths([4, 2])}
+    seen = regard.attend(q, k, v, **terms, need=regard.Need(map=True, weights=True))
+    close(seen.map.pick(slice(0, 2), slice(1, 3)).dense(), seen.weights[:, 1:3], "some heads")
+    close(seen.map.pick(1, 2).dense(), seen.weights[1, 2], "a head")
+    # heads are the only leading axis, each with its own length
+    q, k, v, mask = q[0], k[0], v[0], regard.Lengths([5, 3, 0])
+    want = regard.attention(q, k, v, normalize=normalize, mask=mask, backend="eager")
+    close(regard.attention(q, k, v, normalize=normalize, mask=mask, backend="blocked"), want, "blocked")

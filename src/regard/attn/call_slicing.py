@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall
+from regard.attn.call_tensors import put_tensors, take_tensors
 from regard.attn.terms.bias import Bias, TensorBias
 from regard.attn.terms.mask import Mask, Rows
 from regard.attn.terms.normalizer import Normalizer
@@ -144,18 +145,18 @@ class _SelectedHeads(Bias):
 
 
 def _restrict_to_heads(normalize: Normalizer, heads: int, index: Tensor) -> Normalizer:
-    """The normalizer with only the per-head parameters of the selected heads."""
-    per_head = [name for name, p in normalize.named_parameters() if p.shape == (heads, 1, 1) and heads > 1]
-    if not per_head:
+    """The normalizer with only the numbers per head of the selected heads."""
+    template, tensors = take_tensors(normalize)
+    if not any(_is_per_head(t, heads) for t in tensors):
         return normalize
-    restricted = copy.deepcopy(normalize)
-    for name in per_head:
-        setattr(
-            restricted,
-            name,
-            torch.nn.Parameter(restricted.get_parameter(name).index_select(0, index), requires_grad=False),
-        )
+    selected = [t.index_select(0, index) if _is_per_head(t, heads) else t for t in tensors]
+    restricted: Normalizer = put_tensors(template, selected)
     return restricted
+
+
+def _is_per_head(t: Tensor, heads: int) -> bool:
+    """Whether a tensor of a normalizer has one number per head."""
+    return heads > 1 and t.shape == (heads, 1, 1)
 
 
 def snapshot_mask(mask: Mask, copy_tensor: CopyTensor) -> Mask:
