@@ -83,6 +83,12 @@ def test_tokens_before_the_grid_are_named_with_their_share(tmp_path: Path) -> No
     assert "all 14 queries on average" in said(draw_recording(recording, tmp_path / "a.svg", what="overlay"))
 
 
+def test_the_only_channel_of_a_gate_is_no_mean(tmp_path: Path) -> None:
+    gate = RecordedMap("gate", "gate", DenseMap(torch.rand(1, 1, 1, 12)), certificate=0.0, grid=(3, 4))
+    text = said(draw_recording(Recording((gate,)), tmp_path / "a.svg", what="overlay"))
+    assert "gate · its only channel" in text
+
+
 @pytest.mark.parametrize("blend", [None, "nearest", "bilinear"])
 def test_cells_are_sharp_or_blended(blend: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caught = Caught(monkeypatch)

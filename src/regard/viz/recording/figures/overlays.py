@@ -113,8 +113,9 @@ def overlay_figure(recording: Recording, path: str | Path, *, sample: int = 0, l
     if recorded_map.kind == "gate" and float(cells.min()) < scale.high:
         # all weights of a gate may lie near one: the scale begins at the least, so that they differ visibly
         scale = replace(scale, low=float(cells.min()))
-    rows = KINDS[recorded_map.kind].rows
-    query_label = f"all {q} {rows} on average" if row is None else selected.query_label(row)
+    kind = KINDS[recorded_map.kind]
+    average = f"all {q} {kind.rows} on average" if q > 1 else f"its only {kind.row}"
+    query_label = average if row is None else selected.query_label(row)
     title = f"{selected.title} · {query_label}{selection.unverified_suffix(recorded_map)}"
     size = image_inches((height, width), pixels, _LARGE)
     verification = selection.verification_label(recorded_map)
