@@ -1,6 +1,7 @@
 """Half types, far places and extreme parameters do not cost more digits than the type has."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -232,3 +233,12 @@ def test_a_query_of_nan_leaves_the_distances_of_others_exact(power: int) -> None
     q[:, :, -1] = torch.nan
     got = regard.attention(q, k, score=regard.Distance(power))
     torch.testing.assert_close(got[:, :, :-1].double(), want[:, :, :-1], rtol=1e-6, atol=0.0)
+
+
+def test_a_float32_bias_of_float64_queries() -> None:
+    """torch's kernel for CPUs adds other numbers to float64 scores, from some number of keys on."""
+    q, k = torch.randn(1, 1, 3, 8, dtype=torch.float64), torch.randn(1, 1, 700, 8, dtype=torch.float64)
+    bias = torch.randn(1, 1, 3, 700)
+    want = torch.softmax(q @ k.mT / math.sqrt(8) + bias, -1) @ k
+    for leaf in (q, q.clone().requires_grad_()):
+        torch.testing.assert_close(regard.attention(leaf, k, bias=bias).detach(), want)

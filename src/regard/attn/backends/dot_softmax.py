@@ -136,8 +136,10 @@ def kernel_mask(call: AttentionCall) -> Tensor:  # "b h q k", any of the first t
         assert allowed is not None
         return as_four_axes(allowed, call, _heads(allowed))
     bias = call.bias(call.q, *call.positions(), call.total)
-    if bias.dtype != call.queries.dtype and not (available(bias) and bias.dtype == torch.float32):
-        bias = bias.to(call.queries.dtype)  # only the kernel for CPUs adds a float32 bias to scores of half types
+    is_half = call.queries.dtype in (torch.float16, torch.bfloat16)
+    if bias.dtype != call.queries.dtype and not (is_half and available(bias) and bias.dtype == torch.float32):
+        # only the kernel for CPUs adds a float32 bias to scores of half types; to float64 it adds other numbers
+        bias = bias.to(call.queries.dtype)
     bias = bias if temperature(call) == 1.0 else bias / temperature(call)
     bias = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
     return as_four_axes(bias, call, _heads(bias))
