@@ -36,3 +36,18 @@ def test_first_parameter() -> None:
     layer = nn.Sequential(nn.ReLU(), nn.Linear(2, 3))
     assert checks.first_parameter(layer) is layer[1].weight
     assert checks.first_parameter(layer[0]) is None
+
+
+def test_biases_of_an_old_torch_have_strides_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    bias = torch.randn(2, 7, 7, 3).permute(0, 3, 1, 2)
+    monkeypatch.setattr(torch_versions, "READS_STRIDES_ON_CPU", False)
+    contiguous = torch_versions.kernel_bias(bias)
+    assert contiguous.stride(-1) == 1
+    assert torch.equal(contiguous, bias)
+    assert torch_versions.kernel_bias(contiguous) is contiguous
+
+
+def test_functions_under_vmap_may_index() -> None:
+    numbers = torch.randn(5)
+    with torch_versions.indexing_under_vmap():
+        assert torch.equal(torch.vmap(lambda i: numbers[i])(torch.tensor([4, 2])), numbers[[4, 2]])

@@ -76,7 +76,8 @@ def quantize_matrix(weight: Tensor, is_float: bool = False) -> Int8Matrix:  # "f
     scale = torch.where(scale < 1e-30, torch.zeros_like(scale), scale)
     divided = weight / torch.where(scale > 0, scale, torch.ones_like(scale)).unsqueeze(-1)
     rounded = torch.where(scale.unsqueeze(-1) > 0, divided.round().clamp(-_MOST, _MOST), torch.zeros_like(divided))
-    bytes_ = F.pad((rounded + _ZERO).to(torch.uint8), (0, -d % QUAD, 0, -f % PANEL), value=_ZERO)
+    bytes_ = torch.full((f + -f % PANEL, d + -d % QUAD), _ZERO, dtype=torch.uint8, device=weight.device)
+    bytes_[:f, :d] = rounded + _ZERO
     packed = bytes_.view(len(bytes_) // PANEL, PANEL, bytes_.shape[1] // QUAD, QUAD).transpose(1, 2).contiguous()
     return Int8Matrix(packed, scale, d, is_float)
 

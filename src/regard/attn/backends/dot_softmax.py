@@ -14,7 +14,7 @@ from regard.attn.terms.normalizer import Normalizer, Softmax, WithNullSlot
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
 from regard.common import checks
-from regard.kernels.torch_versions import kernel_heads
+from regard.kernels.torch_versions import kernel_bias, kernel_heads
 
 
 def _softmax_of(normalize: Normalizer) -> Normalizer:
@@ -142,7 +142,7 @@ def kernel_mask(call: AttentionCall) -> Tensor:  # "b h q k", any of the first t
         bias = bias.to(call.queries.dtype)
     bias = bias if temperature(call) == 1.0 else bias / temperature(call)
     bias = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
-    return as_four_axes(bias, call, _heads(bias))
+    return kernel_bias(as_four_axes(bias, call, _heads(bias)))
 
 
 def to_attended(call: AttentionCall, out: Tensor, lse: Tensor | None) -> Attended:

@@ -11,6 +11,7 @@ from regard.attn.call_slicing import CopyTensor
 from regard.attn.maps.attention_map import AttentionMap, SnapshotMap
 from regard.attn.terms.normalizer import Softmax
 from regard.kernels.dispatch import autocast_disabled
+from regard.kernels.torch_versions import indexing_under_vmap
 from regard.recording.capture.cache_positions import cached_keys
 from regard.recording.capture.recorder import CapturedCall
 from regard.recording.capture.sdpa import attention_kind
@@ -132,7 +133,12 @@ def _vectorized(mod: Callable[..., Tensor], first: tuple[int | None, ...]) -> Ca
         axes: list[int | None] = [None] * 4
         axes[axis] = 0
         mod = torch.vmap(mod, in_dims=(*scores, *axes))
-    return mod
+
+    def mapped(*arguments: Tensor) -> Tensor:
+        with indexing_under_vmap():
+            return mod(*arguments)
+
+    return mapped
 
 
 def capture(mode: "CaptureMode", func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

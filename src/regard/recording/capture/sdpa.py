@@ -70,9 +70,9 @@ def position(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> int:
     queries, keys = q.shape[-2], k.shape[-2]
     if causal or queries >= keys:
         return 0
+    mask = None if mask is None else mask_rules.materialize(mask, q.device)
     if mask is None or mask.shape[-1] == 1:
         return keys - queries
-    mask = mask_rules.materialize(mask, q.device)
     last = mask[..., -1, :].detach().reshape(-1, keys)
     allowed = last if last.dtype == torch.bool else last > torch.finfo(last.dtype).min / 2
     positions = allowed.any(0).nonzero()
