@@ -189,7 +189,7 @@ def test_vmap_and_plain_operations_agree(name: str) -> None:
 @pytest.mark.parametrize("name", ["se", "simam", "eca", "cbam"])
 def test_export(name: str) -> None:
     module, x = seeded_gate(name).eval(), a_map()
-    exported = torch.export.export(module, (x,))
+    exported = torch.export.export(module, (x,), strict=False)
     torch.testing.assert_close(exported.module()(x), module(x))
 
 

@@ -270,7 +270,7 @@ def test_compiled_and_exported(net: Net) -> None:
     insert(net, "cbam", after=["stem", "layer1"], example=X)
     want = net(X)
     torch.testing.assert_close(torch.compile(net, fullgraph=True, backend="aot_eager")(X), want)
-    torch.testing.assert_close(torch.export.export(net, (X,)).module()(X), want)
+    torch.testing.assert_close(torch.export.export(net, (X,), strict=False).module()(X), want)
 
 
 @for_each(

@@ -81,7 +81,7 @@ def test_exported(name: str) -> None:
             return CALLS[name](a, b, w, v)
 
     inputs = [x.detach() for x in problem()]
-    program = torch.export.export(Module(), tuple(inputs))
+    program = torch.export.export(Module(), tuple(inputs), strict=False)
     assert any("regard" in str(node.target) for node in program.graph.nodes)
     torch.testing.assert_close(program.module()(*inputs), CALLS[name](*inputs))
 

@@ -65,6 +65,8 @@ def prepare_call(inputs: AttentionInputs, terms: Terms, backend: str | None) -> 
 def _signature(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Hashable | None:
     """Types, shapes and modes of a call in eager mode; None if anything else may decide."""
     q, mask = inputs.q, inputs.mask
+    if torch.compiler.is_compiling():
+        return None
     if inputs.positions is not None or inputs.need is not NOTHING or terms.dropout:
         return None
     cache = inputs.k if isinstance(inputs.k, KVCache) else None

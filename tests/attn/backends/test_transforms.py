@@ -73,7 +73,7 @@ def test_compiled_by_the_code_generator_equals_plain() -> None:
 def test_exported_equals_plain(name: str) -> None:
     program = PROGRAMS[name]().eval()
     x, lengths = torch.randn(2, T, DIM), torch.tensor([3, 5])
-    exported = torch.export.export(program, (x, lengths)).module()
+    exported = torch.export.export(program, (x, lengths), strict=False).module()
     close(exported(x, lengths), program(x, lengths), name, rtol=1e-5, atol=1e-6)
 
 
