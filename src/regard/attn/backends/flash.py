@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from regard.attn.backends import dot_softmax
-from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, spans
+from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, reached_share, spans
 from regard.attn.backends._flash_cpu import Flash, available, float_mask
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.call_tensors import take_tensors
 
 # queries per span
 _ROWS = 64
-# below this many weights the whole matrix is faster than its parts
-_SMALL = 1 << 20
+# below this many weights the whole matrix is faster than its parts; fewer where a bias need not be computed for most
+_SMALL, _SMALL_BIASED = 1 << 20, 1 << 18
 # a bias of more numbers than this is computed block by block
 _LARGE_BIAS = 1 << 24
 
@@ -46,7 +46,8 @@ def skip_reason(call: AttentionCall) -> str | None:
     is_large = call.bias is not None and call.weights() > _LARGE_BIAS
     if not is_sparse and not is_large and not call.need.lse:
         return "one kernel computes it whole: no block is known to be masked"
-    if call.weights() < _SMALL:
+    is_mostly_skipped = call.bias is not None and reached_share(call) <= 0.5
+    if call.weights() < (_SMALL_BIASED if is_mostly_skipped else _SMALL):
         return f"only {call.weights()} weights: the whole matrix is faster than its parts"
     return None
 
