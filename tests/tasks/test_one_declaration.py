@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -18,6 +19,7 @@ from regard.common.options.fields import at_least, bounded, inner_share, left_op
 from regard.tasks.base import ModelOptions, NoOptions, TaskConfig
 from regard.tasks.registry import TASKS
 from regard.tasks.shared.text_options import AttackTexts
+from regard.training.config import TrainingConfig
 
 # classes that several tasks build with sizes of their own, and the task, or the paper, whose defaults they have
 SHARED = {"BERT": "Devlin et al. 2019", "GPT2": "language-model"}
@@ -161,15 +163,17 @@ def test_texts_become_paths() -> None:
 
 
 def option_classes() -> set[type]:
-    """The options of all tasks and of their models, and those of their verbs."""
+    """The options of a training, of all tasks and of their models, and those of their verbs."""
     parts = [
         [each, *each.models.values(), each.Predict, each.Evaluate, each.Serve, each.Attack] for each in TASKS.values()
     ]
-    return {kind for part in parts for kind in part} - {NoOptions}
+    return {TrainingConfig, *(kind for part in parts for kind in part)} - {NoOptions}
 
 
-def required_fields(options: Any) -> dict[str, str]:
-    """A value for each field without a default, and for the word that an attack on a translator needs."""
+def required_fields(options: Any) -> dict[str, Any]:
+    """A value for each field without a default, for the word that an attack needs, and for the end of a training."""
+    if options is TrainingConfig:
+        return {"steps": 1}
     names = [each.name for each in fields(options) if each.default is MISSING is each.default_factory]
     return dict.fromkeys([*names, *({"target_word"} & {each.name for each in fields(options)})], "x")
 
@@ -205,19 +209,17 @@ BEYOND = {
 }
 
 
-def test_every_option_refuses_a_number_beside_its_bounds() -> None:
+def test_every_option_refuses_nan_and_a_number_beside_its_bounds() -> None:
     checked, lines = 0, []
     for options in option_classes():
         for item in fields(options):
-            for key, limit in item.metadata.items():
-                if key not in BEYOND or limit is None:
-                    continue
-                value = BEYOND[key](limit)
+            bounds = {key: limit for key, limit in item.metadata.items() if key in BEYOND and limit is not None}
+            for value in [*(BEYOND[key](limit) for key, limit in bounds.items()), *([math.nan] if bounds else [])]:
                 checked += 1
                 typed = (value,) * len(item.default) if isinstance(item.default, tuple) else value
                 try:
                     options(**required_fields(options) | {item.name: typed})
-                except ValueError as error:
+                except (ValueError, TypeError) as error:
                     # an option of another environment is refused whatever its number
                     sentences = (f"{item.name} must be ", f"{item.name}={value} belongs to ")
                     if not str(error).lstrip("-").replace("-", "_").startswith(sentences):
