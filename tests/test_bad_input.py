@@ -65,6 +65,8 @@ def twice() -> None:
 # what is raised, and the sentence, with … for what stands between its parts -> a call that raises it
 BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
     TypeError: {
+        "x must be a tensor, got list; wrap it in torch.as_tensor": lambda: regard.positions.HalfWave(6)([[1.0] * 6]),
+        "x must be a floating tensor, got torch.int64": lambda: regard.Sinusoidal(4)(Q.long()),
         "q must be a tensor … list … torch.as_tensor": call([1.0], K),
         "k must be a tensor … int": call(Q, 3),
         "v must be a tensor … str": call(Q, K, "v"),
@@ -237,6 +239,8 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "x must be 6 wide … (2, 3, 4)": lambda: regard.Sinusoidal(6)(Q),
         "x must be 6 wide … Rotary(6": lambda: regard.Rotary(6)(Q),
         "x must be 6 wide … LearnedPositions(9, 6)": lambda: regard.positions.LearnedPositions(9, 6)(Q),
+        "start must be 0 or more, got -1": lambda: regard.positions.HalfWave(4)(Q, start=-1),
+        "positions must have one entry per row of x, 3, got (2)": lambda: regard.Rotary(4)(Q, torch.arange(2)),
         "length is missing: HalfWave(6) has no greatest position; pass encoding(positions, length=…)": lambda: (
             regard.positions.HalfWave(6).encoding(torch.arange(3))
         ),

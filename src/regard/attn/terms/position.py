@@ -24,7 +24,13 @@ def default_positions(queries: int, keys: int, device: torch.device) -> Position
 
 def _positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tensor:  # "*b n d", "*b n" -> "*b n"
     if positions is None:
+        if start < 0:
+            raise ValueError(f"start must be 0 or more, got {start}; it is the position of the first row of x")
         return torch.arange(start, start + x.shape[-2], device=x.device)
+    if positions.shape[-1] not in (1, x.shape[-2]):
+        raise ValueError(
+            f"positions must have one entry per row of x, {x.shape[-2]}, got {checks.shape(positions)}; give that many"
+        )
     # the leading axes are the first axes of x: one row of positions per sample serves all heads
     return insert_head_axes(positions.unsqueeze(-2), x.ndim).squeeze(-2)
 
@@ -46,6 +52,7 @@ class Sinusoidal(nn.Module):
         return torch.stack([sines, cosines], dim=-1).flatten(-2)
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
+        checks.floating("x", x)
         checks.width("x", x, self.dim, self)
         return x + self.encoding(_positions_or_range(x, positions, start)).to(x.dtype)
 
@@ -93,6 +100,7 @@ class HalfWave(nn.Module):
     def forward(
         self, x: Tensor, positions: Tensor | None = None, *, start: int = 0, length: int | None = None
     ) -> Tensor:
+        checks.floating("x", x)
         checks.width("x", x, self.dim, self)
         p = _positions_or_range(x, positions, start)
         length = self.longest if length is None else length
@@ -123,6 +131,7 @@ class LearnedPositions(nn.Module):
         self.table = nn.Embedding(length, dim)
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
+        checks.floating("x", x)
         checks.width(
             "x",
             x,
@@ -182,6 +191,7 @@ class Rotary(nn.Module):
         self.dim, self.base, self.pairs, self.scaling = dim, base, pairs, scaling
 
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
+        checks.floating("x", x)
         checks.width("x", x, self.dim, self)
         p = _positions_or_range(x, positions, start)
         rates = self.base ** (-torch.arange(0, self.dim, 2, device=x.device, dtype=torch.float32) / self.dim)
