@@ -39,6 +39,7 @@ class Sizes(CheckedOptions):
     rate: float = positive(1.0)
     filters: tuple[int, int] = at_least(1, (16, 16))
     rates: tuple[float, ...] | None = share((0.5,))
+    joint: bool = False
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,8 @@ class Sizes(CheckedOptions):
         ({"filters": (1, True)}, "filters must be a tuple of 2 whole numbers, got (1, True)"),
         ({"filters": (1, 2.0)}, "filters must be a tuple of 2 whole numbers, got (1, 2.0)"),
         ({"filters": [0, 1]}, "filters must be 1 or more, got (0, 1)"),
+        ({"joint": "yes"}, "joint must be True or False, got 'yes'; write one of them, such as joint=True"),
+        ({"joint": 1}, "joint must be True or False, got 1; write one of them"),
         ({"rates": ("0.1",)}, "rates must be a tuple of numbers, got ('0.1',); try rates=(0.5,)"),
         ({"rates": [1.0]}, "rates must be 0 or more and below 1, got (1.0,)"),
     ],

@@ -58,6 +58,9 @@ def _check_type(options: Any, item: "Field[Any]") -> None:
         number_class, noun = _NUMBERS[hint]
         if isinstance(value, bool) or not isinstance(value, number_class):
             raise TypeError(f"{name} must be {noun}, got {value!r}; write it in digits, such as {name}=1")
+    elif hint in (bool, bool | None):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}; write one of them, such as {name}=True")
     else:
         for part in (hint, *get_args(hint)):
             if get_origin(part) is tuple and get_args(part)[0] in _NUMBERS:
