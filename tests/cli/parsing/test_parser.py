@@ -263,6 +263,8 @@ def test_what_a_section_requires() -> None:
         "--log-every 1 --log_every=2": "--log-every is given twice; give it once",
         "--steps abc": "--steps must be a whole number, got 'abc'; write it in digits, such as 10",
         "--steps=1e3": "--steps must be a whole number, got '1e3'; write it in digits, such as 1000",
+        "--steps 1e30": "--steps must be a whole number, got '1e30'; write it in digits, such as 10",
+        "--tensorboard": "--tensorboard needs True or False behind it; write --tensorboard True",
         "--steps inf": "--steps must be a whole number, got 'inf'; write it in digits, such as 10",
         "--lr --steps 3": "--lr needs a number behind it; a value that begins with a dash is typed --lr=-…",
         "--out -x": "--out needs a value behind it; a value that begins with a dash is typed --out=-…",

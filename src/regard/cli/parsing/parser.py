@@ -171,7 +171,9 @@ def _check_count(option: Option, texts: Sequence[str]) -> None:
     if len(texts) < least:
         if least > 1:
             raise ValueError(f"{flag} needs {least} values, each {kind}, got {len(texts)}; give {least}")
-        raise ValueError(f"{flag} needs {kind} behind it; a value that begins with a dash is typed {flag}=-…")
+        is_bool = option.kind is bool
+        way_out = f"write {flag} True" if is_bool else f"a value that begins with a dash is typed {flag}=-…"
+        raise ValueError(f"{flag} needs {kind} behind it; {way_out}")
     if option.count == 0 and texts:
         raise ValueError(f"{flag} stands alone, got {flag}={texts[0]}; leave the value out")
 
@@ -210,7 +212,8 @@ def _value(option: Option, text: str) -> Any:
 def _digits(text: str) -> str:
     """The nearest whole number in digits, or 10 if the text is no number."""
     with contextlib.suppress(ValueError, OverflowError):
-        return str(int(float(text)))
+        if abs(whole := int(float(text))) < 1 << 53:  # a larger float is not the number that was typed
+            return str(whole)
     return "10"
 
 
