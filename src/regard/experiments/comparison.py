@@ -102,10 +102,13 @@ def compare(
     return write_results(base, out, training, attack, eps, properties=properties, report=report)
 
 
+_MAX_SEEDS = 1000  # a greater number is a mistake: its runs would take weeks
+
+
 def with_seeds(variants: Mapping[str, TaskConfig], seeds: int) -> dict[str, TaskConfig]:
     """Every variant with this many seeds, NAME@SEED; the same variants if there is one seed."""
-    if seeds < 1:
-        raise ValueError(f"seeds must be 1 or more, got {seeds}; try seeds=5")
+    if not 1 <= seeds <= _MAX_SEEDS:
+        raise ValueError(f"seeds must be from 1 to {_MAX_SEEDS}, got {seeds}; try seeds=5")
     if seeds == 1:
         return dict(variants)
     return {
@@ -126,6 +129,8 @@ def check(variants: Mapping[str, TaskConfig]) -> None:
 
 def holds_comparison(out: Path, base: TaskConfig, training: TrainingConfig) -> bool:
     """Whether the folder holds a comparison with these options; raises if it holds another one, or a run."""
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"out={str(out)!r} is a file, and a comparison is a folder; take another name")
     if (out / RECORD).exists():
         raise FileExistsError(f"out={str(out)!r} is the folder of a run; name another for the comparison")
     path = out / _CONFIG

@@ -93,6 +93,10 @@ def test_every_trainable_mechanism_can_be_compared() -> None:
         "--attention dot,entmax --positions t5,shaw --model transformer": "--attention and --positions both name "
         "several values; vary one, and give the other one value",
         "--positions t5,shaw": "--positions t5 belongs to --model transformer or conv, not to seq2seq; leave it out or",
+        "--lr 0.1,0.2": "--lr 0.1,0.2 names several values, and all trainings of a comparison have the same; give it "
+        "one, and vary --attention, or another option of the task or its model",
+        "--dropout 0.1,0.3,0.10": "--dropout names 0.1 and 0.10, which are the same; name each once",
+        "--attention dot --seeds 99999999999999999999": "--seeds must be from 1 to 1000, got 99999999999999999999",
         "--heads 1,2 --width 8,16": "--heads and --width both name several values; vary one",
         "--data dates,reverse --attention dot,entmax": "--data is given twice",
         "--model transformer --positions t5,shav": "unknown --positions 'shav'; did you mean 'shaw'",
@@ -101,6 +105,13 @@ def test_every_trainable_mechanism_can_be_compared() -> None:
 def test_bad_variants_raise_before_any_training(words: str, sentence: str, refused: Refused, tmp_path: Path) -> None:
     assert sentence in refused(*COMPARE, "--data", "reverse", *words.split(), "--out", tmp_path / "out", "--steps", 1)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_of_a_comparison_is_no_file(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    words = ("--data", "reverse", "--attention", "dot", "--out", tmp_path / "out", "--steps", 1)
+    sentence = f"--out {tmp_path / 'out'} is a file, and a comparison is a folder; take another name"
+    assert refused(*COMPARE, *words) == sentence
 
 
 def test_heads_of_a_transformer() -> None:

@@ -85,7 +85,7 @@ def test_several_seeds_make_an_interval(tmp_path: Path, capfd: pytest.CaptureFix
     [
         (
             ["compare", "classify-image", "--gate", "se", "--seeds", "0"],
-            "--seeds must be 1 or more, got 0; try --seeds 5",
+            "--seeds must be from 1 to 1000, got 0; try --seeds 5",
         ),
         (
             ["compare", "classify-image", "--gate", "se", "--attack-eps", "0.2"],

@@ -98,6 +98,10 @@ def split_variants(config: type[TaskConfig], args: Sequence[str]) -> tuple[Any, 
     if name == usual:
         return options, base, dict(base.variants(split_values(usual, typed)))
     variants = {value: _parsed(config, _with_value(args, name, value))[1] for value in values}
+    for value, variant in variants.items():
+        first = next(other for other in values if variants[other] == variant)
+        if first != value:
+            raise ValueError(f"{dashed(name)} names {first} and {value}, which are the same; name each once")
     if typed is not None:
         base, variants = _fixed(base, typed), {value: _fixed(variant, typed) for value, variant in variants.items()}
     return options, base, variants
@@ -114,6 +118,12 @@ def _several_values(config: type[TaskConfig], args: Sequence[str]) -> tuple[str,
         flags = " and ".join(map(dashed, varied))
         raise ValueError(f"{flags} both name several values; vary one, and give the other one value")
     if not varied and dashed(config.varies) not in typed:
+        for option in section_options(sections):
+            if _is_name_or_number(option) and "," in (text := typed.get(option.flag, "")):
+                raise ValueError(
+                    f"{option.flag} {text} names several values, and all trainings of a comparison have the same; "
+                    f"give it one, and vary {dashed(config.varies)}, or another option of the task or its model"
+                )
         raise ValueError(
             f"nothing to compare; name the values of {dashed(config.varies)}, or of another option of the task or its "
             "model, separated by commas"
@@ -124,8 +134,11 @@ def _several_values(config: type[TaskConfig], args: Sequence[str]) -> tuple[str,
 
 def _takes_several(option: Option) -> bool:
     """Whether an option has one value, a name or a number; all variants have the data and the seeds in common."""
-    is_name_or_number = bool(option.choices) or option.kind in (int, float, bool)
-    return is_name_or_number and option.count == 1 and option.name not in ("data", "seed")
+    return _is_name_or_number(option) and option.name not in ("data", "seed")
+
+
+def _is_name_or_number(option: Option) -> bool:
+    return option.count == 1 and (bool(option.choices) or option.kind in (int, float, bool))
 
 
 def _with_value(args: Sequence[str], name: str, value: str | None) -> list[str]:
