@@ -211,3 +211,16 @@ def test_a_read_of_ones_own_draws_the_same_again() -> None:
     out = regard.attention(q, k, v, read=Thinned(), backend="blocked").sum()
     (slope,) = torch.autograd.grad(out, v)
     close((slope * v).sum(), out.detach(), "linear in v")
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (0, 3, 5, 4), (2, 3, 0, 4)], ids=["masked", "no sample", "no key"])
+def test_the_gradients_of_no_block_are_zeros(shape: tuple[int, ...]) -> None:
+    q, k, v = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in ((*shape[:2], 5, 4), shape, shape))
+    bias = torch.randn(3, 5, shape[2], dtype=torch.float64, requires_grad=True)
+    mask = regard.Lengths([0] * shape[0])
+    for backend in ("eager", "blocked"):
+        out = regard.attention(q, k, v, bias=bias, mask=mask, backend=backend)
+        slopes = torch.autograd.grad(out.sum(), (q, k, v, bias), create_graph=True)
+        assert all(slope.eq(0).all() for slope in slopes)
+        seconds = torch.autograd.grad(sum(slope.square().sum() for slope in slopes), (q, k, v, bias))
+        assert all(second.eq(0).all() for second in seconds)

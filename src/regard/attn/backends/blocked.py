@@ -110,6 +110,10 @@ class _Recomputed(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         template, block_spans, seed = ctx.rest
         tensors = ctx.saved_tensors
+        if not block_spans:  # zeros with a graph, as the equation gives them
+            everything = tensors[0].new_ones((), dtype=torch.bool)
+            zeros = [t.masked_fill(everything, 0.0) if t.requires_grad else None for t in tensors]
+            return (None, None, None, None, *zeros)
         create_graph = torch.is_grad_enabled()
         totals: list[Tensor | None] = [None] * len(tensors)
         for number, span in enumerate(block_spans):
