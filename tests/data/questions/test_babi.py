@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from regard.data.questions.babi import (
     task_files,
     task_name,
     words_of,
-    write_babi,
 )
 
 TWO = """1 Mary moved to the bathroom.
@@ -27,6 +27,16 @@ TWO = """1 Mary moved to the bathroom.
 1 Wolves are afraid of mice.
 2 What is Emily afraid of?\tmouse
 """
+
+
+def write_babi(questions: Sequence[Question], path: Path) -> None:
+    """Writes questions, each with its own story, in the format of bAbI."""
+    lines = []
+    for each in questions:
+        lines += [f"{n} {sentence}" for n, sentence in enumerate(each.sentences, 1)]
+        support = " ".join(str(n + 1) for n in each.support)
+        lines.append(f"{len(each.sentences) + 1} {each.question}\t{each.answer}\t{support}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def test_questions_have_the_sentences_before_them_and_their_support(tmp_path: Path) -> None:

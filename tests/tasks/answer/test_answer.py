@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.data.questions.test_babi import write_babi
 
 import regard
 from regard.cli.main import main
-from regard.data.questions.babi import Question, parse_babi, write_babi
+from regard.data.questions.babi import Question, parse_babi
 from regard.inference.predictor import labelled_recording
 from regard.tasks.answer.baseline import last_named
 from regard.tasks.answer.data import EncodedQuestions, StoryEncoder, insert_empty, plan_questions, read

@@ -30,7 +30,6 @@ LOCALES = {
 }
 # days come first as often as months, so that the order cannot be guessed
 _ORDERS, _SHARES = tuple(LOCALES), (0.45, 0.45, 0.1)
-LABELS = ("DAY", "MONTH", "YEAR", "WHOLE", "DECIMAL", "CURRENCY", "PERCENT")
 FIRST, DAYS = date(1990, 1, 1), 20_000
 _CURRENCIES = ("USD", "EUR", "GBP", "JPY", "CHF", "BRL", "KRW", "INR", "MXN", "SEK", "ZAR", "PLN")
 

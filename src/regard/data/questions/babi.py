@@ -167,16 +167,6 @@ def parse_story(text: str, max_length: int | None = None) -> Question:
     return Question(tuple(sentences), *last)
 
 
-def write_babi(questions: Sequence[Question], path: Path) -> None:
-    """Writes questions, each with its own story, in the format of bAbI."""
-    lines = []
-    for each in questions:
-        lines += [f"{n} {sentence}" for n, sentence in enumerate(each.sentences, 1)]
-        support = " ".join(str(n + 1) for n in each.support)
-        lines.append(f"{len(each.sentences) + 1} {each.question}\t{each.answer}\t{support}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def task_name(path: Path) -> str:
     """The name of the task of a file: qa1_train.txt.gz is of qa1."""
     name = _SUFFIX.sub("", path.name)
