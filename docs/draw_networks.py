@@ -50,12 +50,13 @@ class Drawing:
         thickness = "" if weight is None else f' stroke-width="{0.6 + 6 * weight:g}"'
         self.shapes.append(f'<path class="{kind}"{thickness} d="M{x:g} {y:g}L{u:g} {v:g}"/>')
 
-    def loop(self, x: float, y: float, text: str) -> None:
-        """An arrow from a box to itself."""
-        right, top = x + _SIZE[0] / 2, y - 10
-        path = f"M{right:g} {top:g}C{right + 40:g} {top - 18:g} {right + 40:g} {top + 38:g} {right:g} {top + 20:g}"
+    def loop(self, x: float, y: float, text: str, side: int = 1) -> None:
+        """An arrow from a box to itself, on its right side, or on its left with side −1."""
+        edge, top = x + side * _SIZE[0] / 2, y - 10
+        far = edge + side * 40
+        path = f"M{edge:g} {top:g}C{far:g} {top - 18:g} {far:g} {top + 38:g} {edge:g} {top + 20:g}"
         self.shapes.append(f'<path class="way" d="{path}"/>')
-        self.note(right + 38, y + 5, text)
+        self.note(edge + 38 if side > 0 else edge - 54, y + 5, text)
 
     def note(self, x: float, y: float, text: str) -> None:
         self.shapes.append(f'<text class="note" x="{x:g}" y="{y:g}">{escape(text)}</text>')
@@ -143,6 +144,26 @@ def encoder_decoder() -> Drawing:
     return drawing
 
 
+def folded() -> Drawing:
+    drawing = Drawing(
+        500,
+        225,
+        "The same encoder and decoder as they are built: one layer each, which is an input of its own next value",
+    )
+    drawing.box(110, 110, "hₜ")
+    _column(drawing, 110, "xₜ", "")
+    drawing.loop(110, 110, "W", side=-1)
+    drawing.box(250, 110, "c", "read")
+    drawing.arrow((110, 110), (250, 110))
+    drawing.box(390, 110, "sₜ")
+    drawing.arrow((250, 110), (390, 110))
+    _column(drawing, 390, "yₜ₋₁", "yₜ")
+    drawing.loop(390, 110, "W′")
+    drawing.note(156, 98, "last")
+    drawing.note(296, 98, "first")
+    return drawing
+
+
 def attention() -> Drawing:
     drawing = Drawing(
         860, 320, "With attention, the context c of the second step is a weighted sum of all encoder states"
@@ -172,6 +193,7 @@ NETWORKS: dict[str, Callable[[], Drawing]] = {
     "networks-recurrent": recurrent,
     "networks-unrolled": unrolled,
     "networks-encoder-decoder": encoder_decoder,
+    "networks-folded": folded,
     "networks-attention": attention,
 }
 
