@@ -44,3 +44,11 @@ def no_double_backward(subject: str, instead: str) -> Callable[[Callable[..., An
 
 
 no_recurrent_double_backward = no_double_backward("recurrent layers have", "build the model of nn.GRU and nn.LSTM")
+
+
+def zero_gradients(*tensors: Tensor | None) -> list[Tensor | None]:
+    """The gradients of tensors that decide nothing: zeros with a graph; None for a tensor that needs none."""
+    return [
+        t.masked_fill(t.new_ones((), dtype=torch.bool), 0.0) if t is not None and t.requires_grad else None
+        for t in tensors
+    ]

@@ -224,3 +224,12 @@ def test_the_gradients_of_no_block_are_zeros(shape: tuple[int, ...]) -> None:
         assert all(slope.eq(0).all() for slope in slopes)
         seconds = torch.autograd.grad(sum(slope.square().sum() for slope in slopes), (q, k, v, bias))
         assert all(second.eq(0).all() for second in seconds)
+
+
+def test_second_derivatives_of_no_block_are_zeros_on_flash() -> None:
+    q, k, v = (torch.randn(2, 3, n, 4, dtype=torch.float64, requires_grad=True) for n in (5, 7, 7))
+    for normalize in (regard.Softmax(), regard.normalizers.WithNullSlot(score=regard.Learnable(0.5))):
+        out = regard.attention(q, k, v, mask=Lengths([0, 0]), normalize=normalize, backend="flash")
+        slopes = torch.autograd.grad(out.sum(), (q, k, v), create_graph=True)
+        seconds = torch.autograd.grad(sum(slope.square().sum() for slope in slopes), (q, k, v))
+        assert all(slope.eq(0).all() for slope in (*slopes, *seconds))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.call_tensors import put_tensors
-from regard.kernels.second_derivatives import differentiable_gradients
+from regard.kernels.second_derivatives import differentiable_gradients, zero_gradients
 
 _FORWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _BACKWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
@@ -119,6 +119,8 @@ class Flash(torch.autograd.Function):
         q, k, v, sink, out, lse, *tensors = ctx.saved_tensors
         spans, template, scale, causal = ctx.rest
         added, no_gradients = put_tensors(template, tensors), (None,) * (4 + len(tensors))
+        if not spans:
+            return (*zero_gradients(q, k, v, sink), *no_gradients)
         if torch.is_grad_enabled():
             equation = functools.partial(_equation, spans=spans, added=added, scale=scale, causal=causal)
             inputs = (q, k, v) if sink is None else (q, k, v, sink)

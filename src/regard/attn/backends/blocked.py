@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, reached_share, spans
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.call_tensors import put_tensors, take_tensors
+from regard.kernels.second_derivatives import zero_gradients
 
 # queries per span under a mask and without one, fewer where they have more weights than this
 _ROWS, _ROWS_UNMASKED, _WEIGHTS = 128, 512, 1 << 22
@@ -110,10 +111,8 @@ class _Recomputed(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         template, block_spans, seed = ctx.rest
         tensors = ctx.saved_tensors
-        if not block_spans:  # zeros with a graph, as the equation gives them
-            everything = tensors[0].new_ones((), dtype=torch.bool)
-            zeros = [t.masked_fill(everything, 0.0) if t.requires_grad else None for t in tensors]
-            return (None, None, None, None, *zeros)
+        if not block_spans:
+            return (None, None, None, None, *zero_gradients(*tensors))
         create_graph = torch.is_grad_enabled()
         totals: list[Tensor | None] = [None] * len(tensors)
         for number, span in enumerate(block_spans):
