@@ -32,7 +32,7 @@ class AttentionModule(nn.Module, ABC):
     ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
         if refused:
             foreign_arguments.refuse_arguments(type(self).__name__, refused)
-        return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions)).out
+        return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, NOTHING)).out
 
     def attend(
         self,

@@ -51,7 +51,7 @@ def attention(
             return out
     bias, mask = split_score_mask(mask, bias, q, k, v)
     terms = Terms.with_defaults(score, bias, normalize, read, dropout)
-    return attend_inputs(AttentionInputs(q, k, v, mask, positions), terms, backend).out
+    return attend_inputs(AttentionInputs(q, k, v, mask, positions, NOTHING), terms, backend).out
 
 
 def attend(

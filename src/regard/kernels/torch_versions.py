@@ -16,7 +16,7 @@ def at_least(version: str) -> bool:
 # before, the flash attention kernel for CPUs reads wrong memory for heads that share keys
 SHARES_HEADS_ON_CPU = at_least("2.9")
 # before, that kernel reads the last axis of an added tensor as if its stride were 1 or 0
-READS_STRIDES_ON_CPU = at_least("2.9")
+READS_STRIDES_ON_CPU = at_least("2.8")
 # before, a mapped number as an index is read by .item(), which torch.vmap refuses
 INDEXES_UNDER_VMAP = at_least("2.9")
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import Attention, MultiHead
+from regard.kernels.torch_versions import at_least
 
 DIM, HEADS, T = 12, 3, 5
 
@@ -47,8 +48,23 @@ def outcome(program: nn.Module, x: Tensor, lengths: Tensor) -> list[Tensor]:
     return [out.detach(), *torch.autograd.grad(loss, [x, *program.parameters()])]
 
 
-@for_each("name", PROGRAMS, share=0.5)
+# Dynamo of torch 2.8 and older traces no mask that is joined by & and no repr, and hides the sentence of an error
+TRACES_OBJECTS = pytest.mark.skipif(not at_least("2.9"), reason="torch 2.9 is the first whose Dynamo traces objects")
+JOINED = [name for name, program in PROGRAMS.items() if program().causal]
+
+
+@for_each("name", [name for name in PROGRAMS if name not in JOINED], share=0.5)
 def test_compiled_equals_plain(name: str) -> None:
+    compiled_equals_plain(name)
+
+
+@TRACES_OBJECTS
+@for_each("name", JOINED, share=0.5)
+def test_compiled_with_joined_masks_equals_plain(name: str) -> None:
+    compiled_equals_plain(name)
+
+
+def compiled_equals_plain(name: str) -> None:
     program = PROGRAMS[name]()
     x, lengths = torch.randn(2, T, DIM), torch.tensor([3, 5])
     want = outcome(program, x, lengths)
@@ -59,6 +75,7 @@ def test_compiled_equals_plain(name: str) -> None:
 
 
 # the C++ compiler takes long
+@TRACES_OBJECTS
 @pytest.mark.whole
 def test_compiled_by_the_code_generator_equals_plain() -> None:
     program = PROGRAMS["rotary"]()
@@ -165,6 +182,7 @@ MASKED = {
 }
 
 
+@TRACES_OBJECTS
 @for_each("name", MASKED, share=0.5)
 def test_compiled_whole_under_masks_that_blocks_would_follow(name: str) -> None:
     terms = MASKED[name]()
@@ -187,6 +205,7 @@ def test_compiled_whole_under_masks_that_blocks_would_follow(name: str) -> None:
         close(got, want, name, rtol=1e-4, atol=1e-5)
 
 
+@TRACES_OBJECTS
 def test_blocked_refuses_to_be_compiled() -> None:
     layer = Attention(backend="blocked")
     torch._dynamo.reset()

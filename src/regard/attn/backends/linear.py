@@ -27,7 +27,7 @@ def _leaves(mask: Mask | None) -> list[Mask]:
 def unsupported_reason(call: AttentionCall) -> str | None:
     if call.score.comparison != "dot":
         return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
-    if not isinstance(call.normalize, Sum | Identity):
+    if not isinstance(call.normalize, (Sum, Identity)):
         return f"only sums can be factored, {type(call.normalize).__name__} needs the whole row"
     if not isinstance(call.read, WeightedSum):
         return f"it only computes weighted sums, {type(call.read).__name__} selects one key"

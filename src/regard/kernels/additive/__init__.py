@@ -151,7 +151,7 @@ def _restore_shape(x: Tensor, inputs: _Inputs, dtype: torch.dtype) -> Tensor:
 
 
 def _choose_implementation(inputs: _Inputs, native: bool | None) -> Implementation:
-    route = choose_route(*inputs[:5])
+    route = choose_route(inputs.a, inputs.b, inputs.w, inputs.v, inputs.allowed)
     if route != "direct":
         return route
     if resolve_native(native, inputs.a, inputs.w):
