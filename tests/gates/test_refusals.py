@@ -89,7 +89,12 @@ REFUSALS: list[tuple[Callable[[], object], str]] = [
     (lambda: gate("external:d=4", 8), "the gate 'external' takes no options, got 'external:d=4'; leave them out"),
     (
         lambda: gate("se:reduction=x", 8),
-        "reduction of 'se:reduction=x': a whole number of at least 1 is needed, got 'x'; try 4",
+        "reduction of 'se:reduction=x': a whole number of at least 1, of at most 9 digits, is needed, got 'x'; try 4",
+    ),
+    (
+        lambda: gate("eca:kernel=10000000001", 8),
+        "kernel of 'eca:kernel=10000000001': a whole number of at least 1, of at most 9 digits, is needed, got"
+        " '10000000001'; try 4",
     ),
     (lambda: gate("simam:lam=x", 8), "lam of 'simam:lam=x': a number is needed, got 'x'; try 0.1"),
     (

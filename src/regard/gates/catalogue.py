@@ -148,9 +148,15 @@ def _reader(annotation: Any) -> Callable[[str], Any] | None:
     return next((_READERS[kind] for kind in types if kind in _READERS), None)
 
 
+# torch takes no size of more than 19 digits, and no memory holds one of more than these
+_MOST_DIGITS = 9
+
+
 def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"a whole number of at least 1 is needed, got {text!r}; try 4")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
+        raise ValueError(
+            f"a whole number of at least 1, of at most {_MOST_DIGITS} digits, is needed, got {text!r}; try 4"
+        )
     return int(text)
 
 
