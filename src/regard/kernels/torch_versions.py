@@ -17,8 +17,8 @@ def at_least(version: str) -> bool:
 SHARES_HEADS_ON_CPU = at_least("2.9")
 # before, that kernel reads the last axis of an added tensor as if its stride were 1 or 0
 READS_STRIDES_ON_CPU = at_least("2.8")
-# before, a mapped number as an index is read by .item(), which torch.vmap refuses
-INDEXES_UNDER_VMAP = at_least("2.9")
+# torch 2.9 and older, maybe up to 2.12: a mapped number as an index is read by .item(), which torch.vmap refuses
+INDEXES_UNDER_VMAP = at_least("2.13")
 
 
 def kernel_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:  # "b h q d", "b g k d", "b g k v"
