@@ -1,5 +1,8 @@
 """Each version of torch that is supported gets what it can run; `make test-torch` runs the core tests with others."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -16,6 +19,14 @@ def test_versions_are_compared_by_number(monkeypatch: pytest.MonkeyPatch) -> Non
     for installed in ("2.6.0+cu124", "2.8.1"):
         monkeypatch.setattr(torch, "__version__", installed)
         assert not torch_versions.at_least("2.9")
+
+
+def test_the_oldest_version_is_that_of_the_requirements() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (requirement,) = [line for line in project["dependencies"] if line.startswith("torch")]
+    oldest = requirement.removeprefix("torch>=").split(",")[0]
+    assert f"regard supports, {oldest} and newer" in (torch_versions.__doc__ or "")
+    assert torch_versions.at_least(oldest)
 
 
 @pytest.mark.parametrize("mask", [None, regard.Causal()], ids=["none", "causal"])
@@ -47,7 +58,11 @@ def test_biases_of_an_old_torch_have_strides_that_it_reads(monkeypatch: pytest.M
     assert torch_versions.kernel_bias(contiguous) is contiguous
 
 
-def test_functions_under_vmap_may_index() -> None:
-    numbers = torch.randn(5)
-    with torch_versions.indexing_under_vmap():
-        assert torch.equal(torch.vmap(lambda i: numbers[i])(torch.tensor([4, 2])), numbers[[4, 2]])
+def test_functions_under_vmap_may_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, index = torch.randn(5), torch.tensor([4, 2])
+    want = numbers[index]
+    for is_new in (torch_versions.INDEXES_UNDER_VMAP, False):
+        monkeypatch.setattr(torch_versions, "INDEXES_UNDER_VMAP", is_new)
+        with torch_versions.indexing_under_vmap():
+            got = torch.vmap(lambda i: numbers[i])(index)
+        assert torch.equal(got, want)
