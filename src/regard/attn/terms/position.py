@@ -24,8 +24,6 @@ def default_positions(queries: int, keys: int, device: torch.device) -> Position
 
 def _positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tensor:  # "*b n d", "*b n" -> "*b n"
     if positions is None:
-        if start < 0:
-            raise ValueError(f"start must be 0 or more, got {start}; it is the position of the first row of x")
         return torch.arange(start, start + x.shape[-2], device=x.device)
     if positions.shape[-1] not in (1, x.shape[-2]):
         raise ValueError(
@@ -33,6 +31,13 @@ def _positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tens
         )
     # the leading axes are the first axes of x: one row of positions per sample serves all heads
     return insert_head_axes(positions.unsqueeze(-2), x.ndim).squeeze(-2)
+
+
+def _counted_positions(x: Tensor, positions: Tensor | None, start: int) -> Tensor:  # "*b n d", "*b n" -> "*b n"
+    """Positions of an encoding that counts from 0; of rotations only differences matter, which may begin below."""
+    if start < 0:
+        raise ValueError(f"start must be 0 or more, got {start}; it is the position of the first row of x")
+    return _positions_or_range(x, positions, start)
 
 
 class Sinusoidal(nn.Module):
@@ -102,7 +107,7 @@ class HalfWave(nn.Module):
     ) -> Tensor:
         checks.floating("x", x)
         checks.width("x", x, self.dim, self)
-        p = _positions_or_range(x, positions, start)
+        p = _counted_positions(x, positions, start)
         length = self.longest if length is None else length
         total = start + x.shape[-2] if length is None else length
         sine, cosine = _half_waves(p, total, x.dtype)
@@ -144,7 +149,7 @@ class LearnedPositions(nn.Module):
                 f"but LearnedPositions has {self.table.num_embeddings} positions; "
                 f"shorten x or build LearnedPositions({start + x.shape[-2]}, {self.table.embedding_dim})"
             )
-        return x + self.table(_positions_or_range(x, positions, start))
+        return x + self.table(_counted_positions(x, positions, start))
 
 
 class RotaryScaling(NamedTuple):
