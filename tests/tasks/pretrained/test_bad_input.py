@@ -87,7 +87,7 @@ FOLDERS: dict[str, list[tuple[Spoil, str]]] = {
         (processing(resample=9), "has resample=9, and the filters are "),
         (processing(resample=[2]), "has resample=[2], and the filters are "),
         (processing(image_mean=[0.5]), "must be 3 numbers, one per channel, got [0.5]; correct it"),
-        (processing(rescale_factor="much"), "must be a number, got 'much'; correct it"),
+        (processing(rescale_factor="much"), "must be a number, got 'much'; correct the file"),
         (processing(image_std=[0, 1, 1]), "has image_std=[0, 1, 1], and none of it may be 0; correct it"),
         (
             lambda folder: edit(folder, id2label=dict.fromkeys("01237", "cat"), num_labels=5),

@@ -64,7 +64,9 @@ class Bahdanau(AttentionDecoder):
     def teacher_force(self, y: Tensor, encoded: EncoderOutput, lengths: Tensor, need: Need = NOTHING) -> DecoderOutput:
         memory, cells = stepwise.project_kv(self.attention, encoded.outputs), self.bridge(encoded.summary)
         attention_state, cell = self._initial_attention_state(memory), self.stack.steps(y)
-        need, states, attentions = self._need(need.weights), list[Tensor](), list[Attended]()
+        need = self._need(need.weights)
+        states: list[Tensor] = []
+        attentions: list[Attended] = []
         for t in range(y.shape[1]):
             query = cells[-1][0].unsqueeze(1)
             attended, attention_state = self._attend_step(query, memory, lengths, attention_state, need)
@@ -160,7 +162,8 @@ class Luong(AttentionDecoder):
         readout: nn.Module | DeferredGradLinear = self.readout
         if is_plain_linear(self.readout):
             readout = DeferredGradLinear(self.readout.weight, self.readout.bias)
-        states, attentions = list[Tensor](), list[Attended]()
+        states: list[Tensor] = []
+        attentions: list[Attended] = []
         for t in range(y.shape[1]):
             s, cells = cell.step(t, a, cells)
             attended, attention_state = self._attend_step(s.unsqueeze(1), memory, lengths, attention_state, need)

@@ -75,7 +75,9 @@ class CaptionDecoder(AttentionDecoder):
         is_sampling = self._is_sampling()
         is_mixed = torch.rand(len(y), 1, 1, device=y.device) < self.expected if is_sampling and self.expected else None
         step_need = self._need(need.weights or is_mixed is not None)
-        states, contexts, attentions = list[Tensor](), list[Tensor](), list[Attended]()
+        states: list[Tensor] = []
+        contexts: list[Tensor] = []
+        attentions: list[Attended] = []
         for t in range(y.shape[1]):
             previous = cells[-1][0].unsqueeze(1)
             attended, attention_state = self._attend_step(previous, memory, lengths, attention_state, step_need)

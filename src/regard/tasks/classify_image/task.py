@@ -77,7 +77,8 @@ class ClassifyImageProblem(ImageProblem[nn.Module]):
         return class_loss(model(batch.x), batch.labels, self.config.smoothing)
 
     def validate(self, model: nn.Module) -> ValidationResult:
-        scores, warnings = image_scores(model, self.valid, self.stats), list[str]()
+        scores = image_scores(model, self.valid, self.stats)
+        warnings: list[str] = []
         if self.adversary is not None:
             robust, warnings = robust_scores(model, self.valid, self.stats, self.adversary, self.config.seed)
             scores |= robust
