@@ -78,6 +78,8 @@ def test_every_trainable_mechanism_can_be_compared() -> None:
     ("words", "sentence"),
     {
         "": "nothing to compare; name the values of --attention, or of another option of the task",
+        "--decoder": "--decoder needs a value behind it",
+        "--decoder fixed luong": "regard compare translate takes no words beside its options, got 1; give",
         "--attention dot,co-attention": "co-attention cannot be compared:",
         "--attention dot,bidaf": "bidaf cannot be compared:",
         "--attention dot,hard-argmax": "--attention hard-argmax cannot be learned, since no gradient goes through its "

@@ -124,6 +124,7 @@ def _several_values(config: type[TaskConfig], args: Sequence[str]) -> tuple[str,
                     f"{option.flag} {text} names several values, and all trainings of a comparison have the same; "
                     f"give it one, and vary {dashed(config.varies)}, or another option of the task or its model"
                 )
+        _parsed(config, args)  # words that are wrong in themselves have a sentence of their own
         raise ValueError(
             f"nothing to compare; name the values of {dashed(config.varies)}, or of another option of the task or its "
             "model, separated by commas"
