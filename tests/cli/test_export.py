@@ -38,7 +38,7 @@ def test_a_model_is_written_with_its_tokenizer(
 def test_errors(refused: Refused, released: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for options, sentence in (
-        ([], "--to is missing: regard export --to FORMAT; regard export --help lists the options"),
+        ([], "--to is missing: regard export --to FORMAT RUN FOLDER; regard export --help lists the options"),
         (["--to", "transformers"], "is in transformers' layout already; copy the folder"),
         (["--to", "ctranslate2"], "is not an empty folder; name a new one"),
     ):

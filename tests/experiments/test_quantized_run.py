@@ -94,7 +94,10 @@ def test_layers_that_lose_too_much_stay(
 def test_errors(run: Path, quantized: Path, tmp_path: Path, refused: Refused) -> None:
     untrained = "has 8-bit weights, which cannot be trained; take the run that it was made from"
     for words, sentence in (
-        (["quantize", run], "--out is missing: regard quantize --out FOLDER; regard quantize --help lists the options"),
+        (
+            ["quantize", run],
+            "--out is missing: regard quantize --out FOLDER RUN; regard quantize --help lists the options",
+        ),
         (["quantize", run, "--out", quantized], "holds a run already; name a new folder"),
         (["quantize", run, "--out", run.parent], "is not empty; take a new folder"),
         (["quantize", quantized, "--out", tmp_path / "new"], "has 8-bit weights already; name the run that"),

@@ -1,5 +1,6 @@
 """compare: the same model with several values of one option, each trained in a process of its own; and their table."""
 
+import contextlib
 import json
 import signal
 import statistics
@@ -24,6 +25,7 @@ from regard.training import checkpoint
 from regard.training.config import TrainingConfig
 from regard.training.run_folder import BEST, METRICS, RECORD, RunRecord, config_tables, first_difference, write_config
 from regard.training.runtime import peak_memory
+from regard.training.runtime.signals import terminable
 from regard.training.step import Diverged
 from regard.viz.plots.curve import curve
 
@@ -67,11 +69,12 @@ class Comparison:
     config: TaskConfig
     training: TrainingConfig
     runs: tuple[ComparedRun, ...]
+    varied: str = "trained"
     files: tuple[Path, ...] = ()
 
     def table(self) -> str:
         """A table in Markdown with one row per variant: of several seeds the means and 95 % intervals."""
-        return _table(self.runs, self.config, self.training)
+        return _table(self.runs, self.config, self.training, self.varied)
 
 
 def compare(
@@ -80,6 +83,7 @@ def compare(
     out: Path,
     *,
     base: TaskConfig | None = None,
+    varied: str = "trained",
     attack: str | None = None,
     eps: float | None = None,
     properties: bool = False,
@@ -87,9 +91,10 @@ def compare(
 ) -> Comparison:
     """Trains the variants, each in a process of its own, into folders of their names in `out`.
 
-    `base`, the first variant if it is None, names the comparison in the table and in the folder. A folder that holds a
-    comparison with the same options is continued: runs that are finished stay. `attack` and `eps` add the accuracy
-    under an attack to the scores, `properties` measures of the attention. `report` receives lines about the progress.
+    `base`, the first variant if it is None, names the comparison in the table and in the folder; `varied`, such as
+    "decoder", stands above the names of the variants. A folder that holds a comparison with the same options is
+    continued: runs that are finished stay. `attack` and `eps` add the accuracy under an attack to the scores,
+    `properties` measures of the attention. `report` receives lines about the progress.
     """
     base = next(iter(variants.values())) if base is None else base
     is_new = not holds_comparison(out, base, training)
@@ -97,9 +102,17 @@ def compare(
     if is_new:
         out.mkdir(parents=True, exist_ok=True)
         write_config(out / _CONFIG, base, training)
-    for name, config in variants.items():
-        _train(name, config, training, out, report)
-    return write_results(base, out, training, attack, eps, properties=properties, report=report)
+    try:
+        for name, config in variants.items():
+            _train(name, config, training, out, report)
+    except TrainingFailed:
+        if is_new and not any(out.glob(f"*/{RECORD}")):  # refused before its first step: the folder holds nothing
+            (out / _CONFIG).unlink()
+            (out / _RESULTS).unlink()
+            with contextlib.suppress(OSError):
+                out.rmdir()
+        raise
+    return write_results(base, out, training, attack, eps, varied=varied, properties=properties, report=report)
 
 
 _MAX_SEEDS = 1000  # a greater number is a mistake: its runs would take weeks
@@ -154,13 +167,12 @@ def _train(name: str, config: TaskConfig, training: TrainingConfig, out: Path, r
     if results.get(name, {}).get("done"):
         report(f"{name} is trained already")
         return
-    folder = out / name
+    folder, path = out / name, out / f"{name}.options.toml"
     report(name)
     if (folder / RECORD).exists():
         trusted = [word for module in config.modules(config.to_json()) for word in ("--trust-module", module)]
         options = ["--resume", str(folder), *trusted]
     else:
-        path = out / f"{name}.options.toml"
         write_config(path, config, training)
         options = [config.name, "--config", str(path), "--out", str(folder)]
     code = _process(["train", *options])
@@ -168,6 +180,8 @@ def _train(name: str, config: TaskConfig, training: TrainingConfig, out: Path, r
     result = {"done": diverged or code == 0, "diverged": diverged, "peak_bytes": peak_memory.read(folder)}
     _write(out, {**results, name: result})
     if code and not diverged:
+        if not (folder / RECORD).exists():
+            path.unlink(missing_ok=True)
         raise TrainingFailed(name, code)
 
 
@@ -175,7 +189,7 @@ def _process(args: list[str]) -> int:
     """The exit code of a command in a process of its own."""
     # -P: no file of the working directory is imported instead of a library
     child = subprocess.Popen([sys.executable, "-P", "-m", "regard", *args], stdout=sys.stderr.fileno())
-    while True:
+    with terminable():
         try:
             return child.wait()
         except KeyboardInterrupt:
@@ -191,6 +205,7 @@ def write_results(
     attack: str | None = None,
     eps: float | None = None,
     *,
+    varied: str = "trained",
     properties: bool = False,
     report: Report = silent,
 ) -> Comparison:
@@ -205,7 +220,7 @@ def write_results(
     metric, higher = base.metric, base.metrics[base.metric]
     runs.sort(key=lambda run: run.scores.get(metric, -np.inf if higher else np.inf), reverse=higher)
     _write(out, {run.name: asdict(run) for run in runs})
-    comparison = Comparison(base, training, tuple(runs))
+    comparison = Comparison(base, training, tuple(runs), varied)
     atomic_files.write_atomically(out / _TABLE, [comparison.table().encode()])
     # only the first of several seeds: the figure has one line per variant
     drawn = {name.partition("@")[0]: points for name, points in reversed(curves.items()) if points}
@@ -281,12 +296,12 @@ def student(count: int) -> float:
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-def _table(runs: Sequence[ComparedRun], config: TaskConfig, training: TrainingConfig) -> str:
+def _table(runs: Sequence[ComparedRun], config: TaskConfig, training: TrainingConfig, varied: str) -> str:
     metric = config.metric
     groups = _groups(runs, metric, config.metrics[metric])
     scores = [_score_texts(group) for group in groups]
     names = list(dict.fromkeys([metric, *(name for texts in scores for name in texts)]))
-    head = ["trained", *names, f"{config.unit}/s", "parameters", "peak memory", "time", "steps"]
+    head = [varied, *names, f"{config.unit}/s", "parameters", "peak memory", "time", "steps"]
     body = [
         _cells(group, [texts.get(name, "–") for name in names]) for group, texts in zip(groups, scores, strict=True)
     ]

@@ -1,6 +1,7 @@
 """regard compare: trainings, here in this process; a table, a plot, and resuming."""
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -40,7 +41,8 @@ def test_a_table_a_plot_and_the_same_command_again(
     assert "seq2seq on pairs.tsv, 2 steps each; the best validation, by bleu" in table
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
     assert (
-        " | ".join(rows[0]) == "trained | bleu | chrf | nll | target tokens/s | parameters | peak memory | time | steps"
+        " | ".join(rows[0])
+        == "attention | bleu | chrf | nll | target tokens/s | parameters | peak memory | time | steps"
     )
     assert {row[0] for row in rows[2:]} == {"dot", "none"}
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
@@ -177,7 +179,7 @@ def test_a_baseline_is_a_row_of_the_table(
 
 def variants_of(task: str, *words: str) -> tuple[TaskConfig, dict[str, TaskConfig]]:
     """The task without the varied option, and its variants."""
-    _, base, variants = split_variants(TASKS[task], words)
+    _, _, base, variants = split_variants(TASKS[task], words)
     return base, variants
 
 
@@ -226,6 +228,28 @@ def test_a_training_that_ends_early_is_reported(
     ran = regard(*COMPARE, "--train", pairs, *TINY, "--steps", 2, "--attention", "dot,none", "--out", tmp_path / "out")
     assert ran.code == code
     assert ran.err.splitlines()[-1].startswith(f"regard: {sentence}")
+    assert not (tmp_path / "out").exists()  # no training has begun
+
+
+def test_a_signal_ends_the_training_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    received: list[int] = []
+
+    class Training:
+        """Its parent gets a SIGTERM while it waits for the end."""
+
+        def __init__(self, *args: Any, **options: Any) -> None: ...
+
+        def wait(self) -> int:
+            if not received:
+                signal.raise_signal(signal.SIGTERM)
+            return 130
+
+        def send_signal(self, number: int) -> None:
+            received.append(number)
+
+    monkeypatch.setattr("subprocess.Popen", Training)
+    assert comparison._process(["train", "nothing"]) == 130
+    assert received == [signal.SIGTERM]
 
 
 @for_each(("content", "cause"), [("{", ""), ("[]", "it must be results by name"), ("[" * 100_000, "")], ids=len)

@@ -79,7 +79,8 @@ def parse(
             target = model_arguments if option.model else owner
             target[option.name] = values.get(option.name, source.get(option.name))
         elif option.required and option.model in ("", model):
-            usage = f"{prog} {option.flag} {option.metavar(None)}"
+            needed = [other.metavar(None) for other in table if other.positional and other.required]
+            usage = " ".join([prog, option.flag, option.metavar(None), *needed])
             raise ValueError(f"{option.flag} is missing: {usage}; {prog} --help lists the options")
     if model and (model_arguments or "model" in values or "model" in defaults or named["model"].required):
         arguments[key]["model"] = models[model](**model_arguments)

@@ -89,14 +89,14 @@ def options_of(config: type[TaskConfig]) -> type[CompareOptions]:
     )
 
 
-def split_variants(config: type[TaskConfig], args: Sequence[str]) -> tuple[Any, TaskConfig, dict[str, TaskConfig]]:
-    """The options of the command, the task without the option that has several values, and its variants by value."""
+def split_variants(config: type[TaskConfig], args: Sequence[str]) -> tuple[Any, str, TaskConfig, dict[str, TaskConfig]]:
+    """The options of the command, the option with several values, the task without it, and its variants by value."""
     usual, (name, values) = config.varies, _several_values(config, args)
     words = args if name == usual else _with_value(args, name, values[0] if name == _MODEL else None)
     options, base = _parsed(config, words)
     typed = getattr(options, usual)
     if name == usual:
-        return options, base, dict(base.variants(split_values(usual, typed)))
+        return options, name, base, dict(base.variants(split_values(usual, typed)))
     variants = {value: _parsed(config, _with_value(args, name, value))[1] for value in values}
     for value, variant in variants.items():
         first = next(other for other in values if variants[other] == variant)
@@ -104,7 +104,7 @@ def split_variants(config: type[TaskConfig], args: Sequence[str]) -> tuple[Any, 
             raise ValueError(f"{dashed(name)} names {first} and {value}, which are the same; name each once")
     if typed is not None:
         base, variants = _fixed(base, typed), {value: _fixed(variant, typed) for value, variant in variants.items()}
-    return options, base, variants
+    return options, name, base, variants
 
 
 def _several_values(config: type[TaskConfig], args: Sequence[str]) -> tuple[str, list[str]]:
@@ -175,7 +175,7 @@ def run(args: Sequence[str]) -> int:
     config = TASKS[name]
     if asks_for_help(args):
         parse_task(options_of(config), f"regard compare {name}", config, args[1:])
-    options, base, variants = split_variants(config, args[1:])
+    options, varied, base, variants = split_variants(config, args[1:])
     out = Path("runs") / f"compare-{name}" if options.out is None else options.out
     _check_attack(options.attack, name)
     training, end = training_config(options.training, base)
@@ -194,6 +194,7 @@ def run(args: Sequence[str]) -> int:
             training,
             out,
             base=base,
+            varied=varied.replace("_", " "),
             attack=options.attack,
             eps=options.attack_eps,
             properties=options.properties,
