@@ -37,7 +37,7 @@ help:
 	@echo "make fuzz       compare 2000 random attentions with explicit loops, on every backend (about a minute)"
 	@echo "make stress     damage 500 run folders, read 600 hostile files and kill two trainings 50 times (about four minutes)"
 	@echo "make bench      compare the speed with other libraries on this machine"
-	@echo "make docs       build the documentation into site/"
+	@echo "make docs       build the documentation into site/, and check its links and pictures"
 	@echo "make licences   print the licences of all packages per extra; fail on the GPL in extras for users"
 	@echo "make openapi    let schemathesis send 200 requests per operation to the service (some minutes)"
 	@echo "make sanitize   run the tests of the native kernels under AddressSanitizer and UndefinedBehaviorSanitizer"
@@ -84,6 +84,7 @@ bench: .venv/.bench
 
 docs: .venv/.docs
 	@echo "mkdocs: site/" && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "links: site/" && $(BIN)/python docs/check_site.py
 
 openapi: .venv/.test
 	@$(BIN)/python -m tests.serve.openapi

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.docs.pages import PAGES, ROOT
+from tests.docs.pages import PAGES, ROOT, script
 from tests.for_each import for_each
 
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs/guides").glob("*.md"))}
@@ -29,6 +29,12 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{page.name} links to {found['file']}, which is not there"
         if found["place"] and target.suffix == ".md":
             assert found["place"] in places(target.read_text(encoding="utf-8")), f"{found[0]} in {page.name}"
+    check_site = script("check_site")
+    for address in re.findall(r"\]\((https://[^)\s]+)\)", outside_code):
+        if target := check_site.repository_file(address, check_site.repository_address() or "https://none"):
+            assert target.exists(), f"{page.name} links to {address}, and the repository has no such file"
+            if target.suffix == ".md" and "#" in address:
+                assert address.partition("#")[2] in places(target.read_text(encoding="utf-8")), address
 
 
 def test_readme_is_short_and_links_to_the_index() -> None:
