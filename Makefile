@@ -98,7 +98,7 @@ licences: .venv/.dev
 setup: .venv/.dev
 
 clean:
-	rm -rf .venv .venv-torch-* build dist site src/*.egg-info demo-output src/regard/kernels/*.so .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf .venv .venv-torch-* build dist site src/*.egg-info demo-output src/regard/kernels/_native.* .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -33,7 +32,7 @@ def build(folder: Path) -> Path:
     for extension in extensions():
         # the last option counts: optimised as in a release, the compiler takes minutes
         options = [*extension.extra_compile_args, *FLAGS, "-O1", "-g", "-fPIC", "-shared"]
-        library = source / f"{extension.name.replace('.', '/')}{EXTENSION_SUFFIXES[0]}"
+        library = source / f"{extension.name.replace('.', '/')}.so"
         command = ["gcc", *options, *extension.sources, "-o", library, *extension.extra_link_args]
         subprocess.run(command, cwd=ROOT, check=True)
     return source

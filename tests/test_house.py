@@ -153,7 +153,7 @@ def test_numbers_are_doubled_where_every_machine_can() -> None:
 
 def copy_sources(tree: Path) -> Path:
     """A folder with the files that a wheel is built from."""
-    ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__", "*.egg-info")
+    ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "src", tree / "src", ignore=ignored)
     for name in [
         "pyproject.toml",
@@ -177,21 +177,37 @@ def test_builds_without_a_compiler(tmp_path: Path) -> None:
         "import sys; out = sys.argv[1]; from setuptools.build_meta import *; build_wheel(out); build_sdist(out)",
         out,
         cwd=tree,
-        CC="/bin/false",
+        PATH="",
     )
 
-    with zipfile.ZipFile(next(out.glob("*.whl"))) as wheel:
+    with zipfile.ZipFile(out / f"regard-{regard.__version__}-py3-none-any.whl") as wheel:
         carried = wheel.namelist()
+        metadata = wheel.read(f"regard-{regard.__version__}.dist-info/METADATA").decode()
         wheel.extractall(tmp_path / "installed")
     assert "regard/py.typed" in carried
-    assert not [name for name in carried if name.endswith((".so", ".pyd", ".c", ".h"))]
+    assert not [name for name in carried if name.endswith((".so", ".dll", ".dylib", ".c", ".h"))]
+    # the page on PyPI has no other files to link to
+    assert not re.findall(r"\]\((?!https://|#).*?\)", metadata.split("```")[0])
 
     with tarfile.open(next(out.glob("*.tar.gz"))) as archive:
         shipped = {Path(name).name for name in archive.getnames()}
     assert {path.name for path in (tree / "src").rglob("*.[ch]")} <= shipped
+    assert not [name for name in shipped if name.startswith("test_")]
 
     place = python("import regard; print(regard.__file__)", PYTHONPATH=str(tmp_path / "installed"))
     assert Path(place).is_relative_to(tmp_path)
+
+
+def test_a_compiler_that_fails_is_not_passed_over(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path)]
+    for setting, sentence in {
+        "CC": "error: the C compiler failed on the native kernels: .*; REGARD_NATIVE=none builds regard without",
+        "REGARD_NATIVE": "REGARD_NATIVE must be required, unchecked or none, or not be set, got '/bin/false'",
+    }.items():
+        environment = {**os.environ, setting: "/bin/false"}
+        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert ran.returncode == 1
+        assert re.search(sentence, ran.stderr)
 
 
 def test_the_packages_of_the_page_are_those_of_the_linter() -> None:

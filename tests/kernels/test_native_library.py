@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ def test_without_a_library_one_sentence_tells_why(tmp_path: Path) -> None:
 
 
 def test_a_broken_library_is_named(tmp_path: Path) -> None:
-    name = f"_native{EXTENSION_SUFFIXES[0]}"
+    name = native_library.NAME
     (tmp_path / name).write_bytes(b"not a library")
     why = native_library.load_library(tmp_path)
     assert why.startswith(f"no native kernels: {name} does not load (")

@@ -5,6 +5,7 @@ releases the interpreter lock. ``LEVEL`` bounds the instruction set (0 baseline,
 """
 
 import ctypes
+import sys
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor
 
 ABI = 10
 LEVEL = 2
+NAME = "_native" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 
 
 class Buffer(NamedTuple):
@@ -117,9 +119,8 @@ _BUFFERS = {
 
 def load_library(folder: Path) -> ctypes.CDLL | str:
     """The library in `folder`, or the sentence that says why there is none."""
-    paths = [
-        path for suffix in (*EXTENSION_SUFFIXES, ".dylib", ".dll") if (path := folder / f"_native{suffix}").is_file()
-    ]
+    names = (NAME, f"_native{EXTENSION_SUFFIXES[0]}")
+    paths = [path for name in names if (path := folder / name).is_file()]
     if not paths:
         return "no native kernels: the package was built without a C compiler; install one and reinstall regard"
     try:
