@@ -15,6 +15,7 @@ from regard.cli.main import _ALIASES, VERBS, _options, main, sentence
 from regard.cli.parsing.option_names import with_cli_option_names
 from regard.cli.run_options import load
 from regard.cli.verbs.aliases import ALIASES
+from regard.kernels import native_library
 from regard.tasks.translate.options import Translate
 
 # packages whose import takes a tenth of a second or more
@@ -52,7 +53,12 @@ def test_nothing_typed_is_help_and_an_error(regard: Regard) -> None:
 
 
 def test_version(regard: Regard) -> None:
-    assert regard("--version") == (0, f"regard {package.__version__}\n", "")
+    ran = regard("--version")
+    assert (ran.code, ran.err) == (0, "")
+    first, second = ran.out.splitlines()
+    assert first.startswith(f"regard {package.__version__}, Python 3.")
+    assert first.endswith(f"torch {torch.__version__}")
+    assert second == native_library.unavailable_reason() or f": {native_library.instruction_set()}, " in second
 
 
 @for_each(

@@ -96,15 +96,28 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  it lasts as long as the process
 
 
+def _versions() -> str:
+    """The lines that a report of an error needs."""
+    import torch
+
+    from regard.kernels import native_library
+
+    library = native_library.library()
+    native = library and f"native kernels: {native_library.instruction_set()}, {library._name}"
+    python = ".".join(map(str, sys.version_info[:3]))
+    versions = f"regard {__version__}, Python {python}, torch {torch.__version__}"
+    return f"{versions}\n{native or native_library.unavailable_reason()}"
+
+
 def _run(words: list[str]) -> int:
     if words[:1] == ["--version"]:
-        print(f"regard {__version__}")
+        print(_versions())
         return 0
     about = (
         "Attention for PyTorch: train models with any mechanism, and see their attention.\n\n"
         "`regard VERB --help` lists the options of a verb. With any verb, --debug shows the traceback of an error,\n"
         "and --trust-module MODULE imports a module that a run of yours needs, which opening a run never does.\n"
-        "regard --version prints the version."
+        "regard --version prints the versions of regard and torch, and the instruction set of the native kernels."
     )
     verb = choose("regard", "VERB", VERBS, words, about)
     if verb is None:
