@@ -4,6 +4,7 @@ The ratio is computed within each repetition, so that a slow phase of the machin
 """
 
 import gc
+import random
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -130,14 +131,14 @@ def measure(
         loops = {name: loops for name, (_, loops) in warm.items()}
         del warm
         seconds: dict[str, list[float]] = {name: [] for name in calls}
-        names = list(calls)
+        names, order = list(calls), random.Random(0)
         start = time.perf_counter()
         for done in range(effort.repeat):
             if done >= effort.least and time.perf_counter() - start > effort.budget:
                 break
             effort.say(f"{threads} thread{'s' * (threads > 1)}, repetition {done + 1} of {effort.repeat}")
-            # the first call changes from repetition to repetition
-            for name in names[done % len(names) :] + names[: done % len(names)]:
+            # in another order in every repetition: a call takes longer behind one that used much memory
+            for name in order.sample(names, len(names)):
                 seconds[name].append(_block(calls[name], loops[name], clock))
     return Timed(seconds, threads)
 
