@@ -127,7 +127,11 @@ def biased(effort: Effort) -> Iterator[Row]:
         def attend(
             backend: str | None, rows: int = 0, terms: dict[str, Any] = terms, leaves: Any = (q, k, v)
         ) -> Tensor:
-            with mock.patch.object(BACKENDS[backend or "flash"], "_ROWS", rows) if rows else nullcontext():
+            module, setting = (
+                BACKENDS[backend or "flash"],
+                ("_ROWS", rows) if backend == "flash" else ("_rows", lambda _: rows),
+            )
+            with mock.patch.object(module, *setting) if rows else nullcontext():
                 return regard.attention(*leaves, **terms, backend=backend)
 
         computations: dict[str, Callable[[], Tensor]] = {"chosen": functools.partial(attend, None)}

@@ -60,10 +60,12 @@ def loop_reason(call: AttentionCall) -> str | None:
     return "there are no queries" if call.q.shape[-2] == 0 else None
 
 
-def reached_share(call: AttentionCall) -> float:
-    """The greatest share of the keys that a query may attend to, as far as the kind of the mask bounds it."""
+def reached_share(call: AttentionCall, rows: int = 1) -> float:
+    """The greatest share of the keys that so many consecutive queries may attend to, as far as the kind of the mask
+    bounds it.
+    """
     reach = None if call.mask is None else call.mask.reach
-    return 1.0 if reach is None else min(1.0, reach / max(call.keys.shape[-2], 1))
+    return 1.0 if reach is None else min(1.0, (reach + rows - 1) / max(call.keys.shape[-2], 1))
 
 
 def describe_blocks(call: AttentionCall, rows: int) -> str:

@@ -3,6 +3,7 @@
 It skips what a mask empties. It serves every normalizer, comparison, read and trained bias, in linear memory.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,12 @@ from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.call_tensors import put_tensors, take_tensors
 from regard.kernels.second_derivatives import zero_gradients
 
-# queries per span under a mask and without one, fewer where they have more weights than this
+# the most queries per span under a mask, those without one, and the most weights of a span
 _ROWS, _ROWS_UNMASKED, _WEIGHTS = 128, 512, 1 << 22
-# below this many weights the whole matrix is faster than its parts; more where parts are computed again in backward,
-# and are no small share of it
+# weights that take as long as a span takes beside its own, on a CPU and where every operation is a launch; backward
+# computes the spans again, each at twice the cost, and their weights at this much of those of the whole matrix
+_SPAN_WEIGHTS, _SPAN_WEIGHTS_LAUNCHED, _RECOMPUTED = 40_000, 160_000, 1.5
+# from this many weights on the whole matrix takes too much memory, whatever is masked; more where it is kept anyway
 _SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 22
 
 
@@ -26,16 +29,29 @@ def unsupported_reason(call: AttentionCall) -> str | None:
 
 
 def skip_reason(call: AttentionCall) -> str | None:
-    is_recomputed = torch.is_grad_enabled() and call.queries.requires_grad and reached_share(call) > 0.25
-    if call.weights() < (_SMALL_RECOMPUTED if is_recomputed else _SMALL):
-        return f"only {call.weights()} weights: the whole matrix is faster than its parts"
-    return None
+    weights, rows, is_recomputed = call.weights(), _rows(call), _is_recomputed(call)
+    if weights >= (_SMALL_RECOMPUTED if is_recomputed else _SMALL):
+        return None
+    spans_weights = weights * reached_share(call, rows) * (_RECOMPUTED if is_recomputed else 1.0)
+    if spans_weights + _span_weights(call) * call.q.shape[-2] / rows < weights:
+        return None
+    return f"only {weights} weights: the whole matrix is faster than its parts"
+
+
+def _is_recomputed(call: AttentionCall) -> bool:
+    return torch.is_grad_enabled() and call.queries.requires_grad
+
+
+def _span_weights(call: AttentionCall) -> int:
+    """The weights that take as long as a span takes beside its own."""
+    return (_SPAN_WEIGHTS if call.q.device.type == "cpu" else _SPAN_WEIGHTS_LAUNCHED) << _is_recomputed(call)
 
 
 def _rows(call: AttentionCall) -> int:
-    """The number of queries per span."""
+    """The number of queries per span: as many as leave the masked weights at its end as dear as the span itself."""
     weights_per_query = max(int(call.weights() * reached_share(call)) // max(call.q.shape[-2], 1), 1)
-    rows = _ROWS_UNMASKED if call.mask is None else _ROWS
+    heads = max(math.prod(call.batch[1:]), 1)
+    rows = _ROWS_UNMASKED if call.mask is None else min(_ROWS, math.isqrt(_span_weights(call) // heads))
     return max(16, min(rows, _WEIGHTS // weights_per_query))
 
 
