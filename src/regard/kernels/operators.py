@@ -1,9 +1,30 @@
-"""What custom operators have in common: shapes without values, and a gradient that is another operator."""
+"""What custom operators have in common: their declaration, and a gradient that is another operator.
+
+Imported when one of them traces its first call: registration takes milliseconds that `import regard` must not spend.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from regard.kernels.native_library import resolve_native
+
+
+def operator(name: str, schema: str, compute: Callable[..., Any], shapes: Callable[..., Any]) -> Any:
+    """The operator regard::name. Its last argument is `native`, which `compute` gets as whether the call runs native:
+    decided by its floating tensors when it runs, not when it is traced. `shapes` returns results without values.
+    """
+
+    def run(*arguments: Any) -> Any:
+        *inputs, native = arguments
+        floats = [t for t in inputs if isinstance(t, Tensor) and t.is_floating_point()]
+        return compute(*inputs, resolve_native(native, *floats))
+
+    declared = torch.library.custom_op(f"regard::{name}", run, mutates_args=(), schema=schema)
+    declared.register_fake(shapes)
+    return declared
 
 
 def like_inputs(*places: int) -> Callable[..., tuple[Tensor, ...]]:
@@ -12,7 +33,7 @@ def like_inputs(*places: int) -> Callable[..., tuple[Tensor, ...]]:
 
 
 def register_gradient(
-    operator: Any, backward: Callable[..., tuple[Any, ...]], kept: int, outputs: slice, places: tuple[int, ...]
+    forward: Any, backward: Callable[..., tuple[Any, ...]], kept: int, outputs: slice, places: tuple[int, ...]
 ) -> None:
     """Makes backward(*its first `kept` arguments, *its `outputs`, *gradients, its last argument) the gradient of an
     operator: the gradients of its arguments at `places`. The last argument is no tensor.
@@ -29,4 +50,4 @@ def register_gradient(
             gradients[place] = value
         return tuple(gradients)
 
-    operator.register_autograd(gradient, setup_context=save)
+    forward.register_autograd(gradient, setup_context=save)

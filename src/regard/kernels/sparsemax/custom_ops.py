@@ -5,27 +5,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.kernels.native_library import resolve_native
+from regard.kernels.operators import operator
 from regard.kernels.sparsemax import compute, plain
-from regard.kernels.sparsemax.autograd import alpha_gradient, threshold_gradient
+from regard.kernels.sparsemax.autograd import EntmaxFunction, threshold_gradient
 
-
-@torch.library.custom_op("regard::sparse", mutates_args=())
-def sparse(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None) -> tuple[Tensor, Tensor]:
-    return compute.sparse_forward(scores, allowed, squared, resolve_native(native, scores))
-
-
-@sparse.register_fake
-def _(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None) -> tuple[Tensor, Tensor]:
-    return scores.new_empty(scores.shape), scores.new_empty(scores.shape[:-1])
-
-
-@torch.library.custom_op("regard::sparse_backward", mutates_args=())
-def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool | None) -> Tensor:
-    return compute.sparse_backward(weights, grad, squared, resolve_native(native, weights))
-
-
-sparse_backward.register_fake(lambda weights, *_: weights.new_empty(weights.shape))
+sparse = operator(
+    "sparse",
+    "(Tensor scores, Tensor? allowed, bool squared, bool? native) -> (Tensor, Tensor)",
+    compute.sparse_forward,
+    lambda scores, *_: (scores.new_empty(scores.shape), scores.new_empty(scores.shape[:-1])),
+)
+sparse_backward = operator(
+    "sparse_backward",
+    "(Tensor weights, Tensor grad, bool squared, bool? native) -> Tensor",
+    compute.sparse_backward,
+    lambda weights, *_: weights.new_empty(weights.shape),
+)
 
 
 @torch.library.custom_op("regard::entmax", mutates_args=())
@@ -55,11 +50,5 @@ def _save_entmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.shape = inputs[0].shape
 
 
-def _entmax_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    weights, alpha = ctx.saved_tensors
-    grad_alpha = alpha_gradient(weights, alpha, grad) if ctx.needs_input_grad[1] else None
-    return plain.project(plain.slopes(weights, alpha), grad).sum_to_size(ctx.shape), grad_alpha, None
-
-
 sparse.register_autograd(_sparse_gradient, setup_context=_save_sparse)
-entmax.register_autograd(_entmax_gradient, setup_context=_save_entmax)
+entmax.register_autograd(EntmaxFunction.backward, setup_context=_save_entmax)
