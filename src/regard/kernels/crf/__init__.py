@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.kernels.crf import viterbi_path
 from regard.kernels.crf.autograd import NllFunction
-from regard.kernels.crf.plain import plain_nll
+from regard.kernels.crf.plain import Chain, plain_nll
 from regard.kernels.dispatch import choose_route
 from regard.kernels.native_library import resolve_native
 
@@ -33,18 +33,18 @@ def nll(
     emissions: Tensor, tags: Tensor | None, mask: Tensor | None, potentials: Potentials, native: bool | None = None
 ) -> Tensor:  # "b t k", "b t", "b t" -> "b"
     """log Z − score(tags), or log Z without tags; 0 for an empty sequence, -inf for log Z where no path is allowed."""
-    match choose_route(emissions, tags, mask, *potentials):
+    chain = Chain(emissions, tags, mask, *potentials)
+    match choose_route(*chain):
         case "plain":
-            return plain_nll(emissions, tags, mask, *potentials)
+            return plain_nll(*chain)
         case "operator":
             from regard.kernels.crf import custom_ops
 
-            return custom_ops.nll(emissions, tags, mask, *potentials, native)[0]
+            return custom_ops.nll(*chain, native)[0]
         case _:
             # torch.no_grad is not visible inside a Function
-            need_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (emissions, *potentials))
-            runs_native = resolve_native(native, emissions, *potentials)
-            return NllFunction.apply(emissions, tags, mask, *potentials, runs_native, need_grad)
+            need_grad = torch.is_grad_enabled() and any(t.requires_grad for t in chain.floats)
+            return NllFunction.apply(resolve_native(native, *chain.floats), need_grad, *chain)
 
 
 def marginals(emissions: Tensor, mask: Tensor | None, potentials: Potentials) -> Tensor:  # "b t k", "b t" -> "b t k"
@@ -65,4 +65,4 @@ def viterbi(
 ) -> tuple[Tensor, Tensor]:  # "b t k", "b t" -> "b t", "b"
     """The best path of every sequence, its kept positions first and then -1, and its score: -inf if none is allowed."""
     native = resolve_native(native, emissions, *potentials)
-    return viterbi_path.viterbi(emissions, mask, *potentials, native)
+    return viterbi_path.viterbi(Chain(emissions, None, mask, *potentials), native)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.kernels.crf.plain import compact, path_scores, plain_nll
+from regard.kernels.crf.plain import Chain, compact, path_scores, plain_nll
 from regard.kernels.native_library import call_kernel
 
 SCALED, LOGS = 0, 1  # how a sequence was computed; the native kernel has further states
@@ -33,60 +33,41 @@ def room(k: int) -> int:
     return -(-k // 16) * 16
 
 
-def forward(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    native: bool,
-    need_grad: bool = True,
-) -> tuple[Tensor, Messages]:  # "b", and the messages
+def forward(chain: Chain, native: bool, need_grad: bool = True) -> tuple[Tensor, Messages]:  # "b", and the messages
     """log Z − score(tags), or log Z without tags."""
-    b, t, k = emissions.shape
     if not native:
-        return _torch_forward(emissions, tags, mask, transitions, start, end, need_grad)
+        return _torch_forward(chain, need_grad)
+    emissions, (b, t, k) = chain.emissions, chain.emissions.shape
     messages = Messages(
         emissions.new_empty(b, t, room(k)),
         emissions.new_empty(b, t, room(k)),
         emissions.new_empty(b, dtype=torch.uint8),
     )
-    out, inputs = emissions.new_empty(b), contiguous(emissions, tags, mask, transitions, start, end)
-    call_kernel("regard_crf", emissions, b, t, k, *inputs, *messages, out)
+    out = emissions.new_empty(b)
+    call_kernel("regard_crf", emissions, b, t, k, *contiguous(chain), *messages, out)
     return out, messages
 
 
 def backward(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    messages: Messages,
-    grad: Tensor,
-    native: bool,
+    chain: Chain, messages: Messages, grad: Tensor, native: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # "b t k", "k k", "k", "k"
     """The gradients of the emissions, the transitions, the start and the end, for a gradient "b" of the result."""
     if not native:
-        return _torch_backward(emissions, tags, mask, transitions, start, end, messages, grad)
-    b, t, k = emissions.shape
+        return _torch_backward(chain, messages, grad)
+    emissions, (b, t, k) = chain.emissions, chain.emissions.shape
     # sums of fixed blocks of sequences, so that the result does not depend on the number of threads
     block = max(1, -(-b // 16))
     of_emissions, of_pairs = emissions.new_empty(b, t, k), emissions.new_empty(-(-b // block), k + 2, k)
-    inputs, grad = contiguous(emissions, tags, mask, transitions, start, end), grad.contiguous()
+    inputs, grad = contiguous(chain), grad.contiguous()
     call_kernel("regard_crf_backward", emissions, b, t, k, block, *inputs, *messages, grad, of_emissions, of_pairs)
     sums = of_pairs.sum(0)
     return of_emissions, sums[:k], sums[k], sums[k + 1]
 
 
-def contiguous(
-    emissions: Tensor, tags: Tensor | None, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
-    tags = None if tags is None else tags.to(torch.int64).contiguous()
-    mask = None if mask is None else mask.contiguous()
-    return emissions.contiguous(), tags, mask, transitions.contiguous(), start.contiguous(), end.contiguous()
+def contiguous(chain: Chain) -> Chain:
+    """The tensors as the native kernels read them."""
+    tags = None if chain.tags is None else chain.tags.to(torch.int64)
+    return Chain(*(None if t is None else t.contiguous() for t in chain._replace(tags=tags)))  # type: ignore[arg-type]
 
 
 class _Scores(NamedTuple):
@@ -110,29 +91,21 @@ def _exponentials(scores: Tensor, axis: int | None) -> _Scores:
     return _Scores(difference.exp_(), top, -float(least), has_holes)
 
 
-def _torch_forward(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    need_grad: bool,
-) -> tuple[Tensor, Messages]:
-    scores = (transitions, start, end)
+def _torch_forward(chain: Chain, need_grad: bool) -> tuple[Tensor, Messages]:
+    emissions, transitions, start, end = chain.floats
     state = torch.full((len(emissions),), SCALED, dtype=torch.uint8, device=emissions.device)
     nothing = emissions.new_empty(*emissions.shape[:2], 0)
     if emissions.numel() == 0:
         return emissions.new_zeros(len(emissions)), Messages(nothing, nothing, state)
-    kept, gold, lengths, _ = compact_if_needed(emissions, tags, mask)
-    scaled = _scaled(kept, lengths, *scores, need_grad)
+    kept, gold, lengths, _ = compact_if_needed(*chain[:3])
+    scaled = _scaled(kept, lengths, transitions, start, end, need_grad)
     if scaled is None and kept.dtype == torch.float32 and kept.device.type != "mps":
         scaled = _scaled(kept.double(), lengths, transitions.double(), start.double(), end.double(), need_grad)
     if scaled is None:
-        return plain_nll(emissions, tags, mask, *scores), Messages(nothing, nothing, state.fill_(LOGS))
+        return plain_nll(*chain), Messages(nothing, nothing, state.fill_(LOGS))
     out, alpha, w = scaled[0].to(emissions.dtype), *scaled[1:]
     if gold is not None:
-        out = out - path_scores(kept, gold, lengths, *scores)
+        out = out - path_scores(kept, gold, lengths, transitions, start, end)
     return out, Messages(nothing if alpha is None else alpha, nothing if w is None else w, state)
 
 
@@ -212,26 +185,18 @@ def _shares_are_safe(states: Tensor, lengths: Tensor, least: float) -> bool:
     return not bool(((share < least) & (share > 0) & inside.view(len(states), 1, -1, 1)).any())
 
 
-def _torch_backward(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    messages: Messages,
-    grad: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _torch_backward(chain: Chain, messages: Messages, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    emissions, transitions, start, end = chain.floats
     if emissions.numel() == 0:
-        return tuple(torch.zeros_like(x) for x in (emissions, transitions, start, end))  # type: ignore[return-value]
+        return tuple(torch.zeros_like(x) for x in chain.floats)  # type: ignore[return-value]
     if bool((messages.state == LOGS).any()):
         with torch.enable_grad():
-            inputs = [x.detach().requires_grad_() for x in (emissions, transitions, start, end)]
-            out = plain_nll(inputs[0], tags, mask, *inputs[1:])
+            inputs = [x.detach().requires_grad_() for x in chain.floats]
+            out = plain_nll(inputs[0], chain.tags, chain.mask, *inputs[1:])
         # a sequence of one position has no transition
         return torch.autograd.grad(out, inputs, grad, materialize_grads=True)  # type: ignore[return-value]
     b, t, k = emissions.shape
-    _, gold, lengths, order = compact_if_needed(emissions, tags, mask)
+    _, gold, lengths, order = compact_if_needed(*chain[:3])
     alpha, w = messages.alpha[..., :k], messages.other[..., :k]
     dtype, grad = alpha.dtype, grad.to(alpha.dtype)
     pairs = _exponentials(transitions.to(dtype), None).values

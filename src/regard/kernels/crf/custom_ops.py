@@ -7,22 +7,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.kernels.crf import compute
-from regard.kernels.native_library import resolve_native
-from regard.kernels.operators import like_inputs, register_gradient
+from regard.kernels.crf.plain import Chain
+from regard.kernels.operators import like_inputs, operator, register_gradient
+
+_CHAIN = "Tensor emissions, Tensor? tags, Tensor? mask, Tensor transitions, Tensor start, Tensor end"
+_FOUR = "(Tensor, Tensor, Tensor, Tensor)"
 
 
-@torch.library.custom_op("regard::crf_nll", mutates_args=())
-def nll(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    native: bool | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    runs_native = resolve_native(native, emissions, transitions, start, end)
-    out, (alpha, other, state) = compute.forward(emissions, tags, mask, transitions, start, end, runs_native)
+def _nll(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    *inputs, runs_native = arguments
+    emissions = inputs[0]
+    out, (alpha, other, state) = compute.forward(Chain(*inputs), runs_native)
     if runs_native:
         return out, alpha, other, state
     if alpha.dtype != emissions.dtype:
@@ -34,45 +29,28 @@ def nll(
     return out, F.pad(alpha, pad).contiguous(), F.pad(other, pad).contiguous(), state
 
 
-@nll.register_fake
-def _(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    native: bool | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _nll_shapes(emissions: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     b, t, k = emissions.shape
     row = emissions.new_empty(b, t, compute.room(k))
     return emissions.new_empty(b), row, torch.empty_like(row), emissions.new_empty(b, dtype=torch.uint8)
 
 
-@torch.library.custom_op("regard::crf_nll_backward", mutates_args=())
-def nll_backward(
-    emissions: Tensor,
-    tags: Tensor | None,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    alpha: Tensor,
-    other: Tensor,
-    state: Tensor,
-    grad: Tensor,
-    native: bool | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    runs_native = resolve_native(native, emissions, transitions, start, end)
-    chain = (emissions, tags, mask, transitions, start, end, compute.Messages(alpha, other, state))
-    emission_grad, *others = compute.backward(*chain, grad, runs_native)
+def _nll_backward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    chain, messages, (grad, runs_native) = Chain(*arguments[:6]), compute.Messages(*arguments[6:9]), arguments[9:]
+    emission_grad, *others = compute.backward(chain, messages, grad, runs_native)
     return emission_grad.contiguous(), others[0].clone(), others[1].clone(), others[2].clone()
 
 
-nll_backward.register_fake(like_inputs(0, 3, 4, 5))
+nll = operator("crf_nll", f"({_CHAIN}, bool? native) -> {_FOUR}", _nll, _nll_shapes)
+nll_backward = operator(
+    "crf_nll_backward",
+    f"({_CHAIN}, Tensor alpha, Tensor other, Tensor state, Tensor grad, bool? native) -> {_FOUR}",
+    _nll_backward,
+    like_inputs(0, 3, 4, 5),
+)
 
 
-def _gradient(*arguments: Any) -> tuple[Tensor, ...]:
+def _gradient(*arguments: Any) -> Any:
     """`nll_backward`; the messages, which `nll` returns beside its result, have no gradient."""
     *saved, grad, _, _, _, native = arguments
     return nll_backward(*saved, grad, native)

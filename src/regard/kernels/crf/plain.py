@@ -3,11 +3,29 @@
 Slower than the scaled form, and exact for scores of any size.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 # stands for -inf: its differences are finite, so no derivative is NaN, and exp of them is 0
 _NEVER = -1e30
+
+
+class Chain(NamedTuple):
+    """Emissions of sequences with the scores of their tags; transitions[i, j] is the score of tag j after tag i."""
+
+    emissions: Tensor  # "b t k"
+    tags: Tensor | None  # "b t"
+    mask: Tensor | None  # bool "b t"
+    transitions: Tensor  # "k k"
+    start: Tensor  # "k"
+    end: Tensor  # "k"
+
+    @property
+    def floats(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Its tensors that may have a gradient."""
+        return self.emissions, self.transitions, self.start, self.end
 
 
 def compact(

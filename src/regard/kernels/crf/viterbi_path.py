@@ -7,31 +7,29 @@ import torch
 from torch import Tensor
 
 from regard.kernels.crf.compute import compact_if_needed, contiguous
+from regard.kernels.crf.plain import Chain
 from regard.kernels.native_library import call_kernel
 
 
-def viterbi(
-    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor, native: bool
-) -> tuple[Tensor, Tensor]:  # "b t", "b"
+def viterbi(chain: Chain, native: bool) -> tuple[Tensor, Tensor]:  # "b t", "b"
     """The path of the largest score, -1 behind its end, and that score."""
-    b, t, k = emissions.shape
     if not native:
-        return _torch_viterbi(emissions, mask, transitions, start, end)
-    path, score = emissions.new_empty(b, t, dtype=torch.int64), emissions.new_empty(b)
-    emissions, _, mask, transitions, start, end = contiguous(emissions, None, mask, transitions, start, end)
-    call_kernel("regard_viterbi", score, b, t, k, emissions, mask, transitions, start, end, path, score)
+        return _torch_viterbi(chain)
+    b, t, k = chain.emissions.shape
+    path, score = chain.emissions.new_empty(b, t, dtype=torch.int64), chain.emissions.new_empty(b)
+    emissions, _, *rest = contiguous(chain)
+    call_kernel("regard_viterbi", score, b, t, k, emissions, *rest, path, score)
     return path, score
 
 
-def _torch_viterbi(
-    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor
-) -> tuple[Tensor, Tensor]:
+def _torch_viterbi(chain: Chain) -> tuple[Tensor, Tensor]:
     """Largest scores forward; pointers only for the tags of the best path, on the way back."""
+    emissions, transitions, start, end = chain.floats
     b, t, k = emissions.shape
     path = torch.full((b, t), -1, device=emissions.device)
     if t == 0 or b == 0:
         return path, emissions.new_zeros(b)
-    kept, _, lengths, _ = compact_if_needed(emissions, None, mask)
+    kept, _, lengths, _ = compact_if_needed(emissions, None, chain.mask)
     rows = kept.transpose(0, 1).contiguous().unbind(0)
     deltas, pairs = [rows[0] + start], transitions.mT.contiguous()  # to from
     for row in rows[1:]:
