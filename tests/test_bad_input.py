@@ -114,7 +114,6 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "Window has no argument causal; leave it out: Window(left) is causal": lambda: regard.Window(64, causal=True),
         "got 'sparse'; try alpha=1.5": lambda: regard.Entmax("sparse"),
         "got 'additive'; write score=Additive(...)": call(score="additive"),
-        "explain is for tensors, got a MultiHead; call layer.explain(...)": lambda: regard.explain(MultiHead(8, 2), Q),
         "ids must be an integer … ids.long()": lambda: regard.Documents(t(2, 5)),
         "ids must be an integer tensor … list": lambda: regard.Documents([0, 1]),
         "queries must be an integer … queries.long()": lambda: regard.Documents(t(2, 5).long(), t(2, 3)),

@@ -16,6 +16,8 @@ from torch import nn
 import regard
 from regard.attn import fused_heads, native_heads, stepwise
 from regard.attn.backends import BACKENDS, fused
+from regard.layers import native_decoder
+from regard.models.transfer import text_embedder
 
 DIM, HEADS = 12, 3
 
@@ -36,7 +38,9 @@ def probe() -> Iterator[list[str]]:
 
     places: list[tuple[ModuleType, str, str]] = [(backend, "run", name) for name, backend in BACKENDS.items()]
     places += [(fused, "plain_attention", "fused"), (fused_heads, "self_attention", "layer")]
-    places += [(native_heads, "step", "step")]
+    places += [(native_heads, "step", "step"), (native_decoder, "decoder_step", "decoder")]
+    places += [(native_decoder, "encode", "encoder"), (native_decoder, "stack_step", "stack")]
+    places += [(text_embedder, "packed_layers", "packed")]
     patches = [mock.patch.object(place, name, watch(label, getattr(place, name))) for place, name, label in places]
     for patch in patches:
         patch.start()

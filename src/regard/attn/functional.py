@@ -1,7 +1,8 @@
 """attention, attend, explain: the equation as functions."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Never
+from typing import Any, Never, overload
 
 import torch
 from torch import Tensor, nn
@@ -87,12 +88,15 @@ def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) ->
         out = fused.plain_attention(q, k, v, terms.score, terms.normalize, terms.read, mask)
         if out is not None:
             return Attended(out)
-    attention_observer = observer.current_observer()
+    attention_observer = observer.observer_or_trace()
     if attention_observer is None:
         call, chosen, nonfinite_rows = prepare_call(inputs, terms, backend)
         if need is not NOTHING:
             _check_need(call)
         result = chosen.run(call)
+    elif isinstance(attention_observer, observer.Trace):
+        with attention_observer.explained(terms.score, explain_inputs(inputs, terms, backend)):
+            return attend_inputs(inputs, terms, backend)
     else:
         with attention_observer.muted():
             call, nonfinite_rows = build_call(inputs, terms)
@@ -125,7 +129,64 @@ def _observed_run(call: AttentionCall, backend: str | None, attention_observer: 
     return result
 
 
+@overload
+def explain(q: Callable[..., object], /, *arguments: Any, **keywords: Any) -> str: ...
+
+
+@overload
 def explain(
+    q: Tensor,
+    k: Tensor | KVCache,
+    v: Tensor | None = None,
+    *,
+    score: Score | None = None,
+    bias: Bias | Tensor | None = None,
+    mask: Mask | Tensor | None = None,
+    normalize: Normalizer | None = None,
+    read: Read | None = None,
+    dropout: float = 0.0,
+    positions: Positions | None = None,
+    backend: str | None = None,
+    need: Need = NOTHING,
+) -> str: ...
+
+
+def explain(q: Any, *arguments: Any, **keywords: Any) -> str:
+    """Names the backend that runs this call and gives, for every other backend, the reason why it does not.
+
+    A model, or a function such as `model.step`, is called once with the other arguments, as it is and with all that a
+    call changes; every attention in it is explained, and every path that computes several layers as one.
+    """
+    if callable(q):
+        return _explain_entries(q, trace_function(q, *arguments, **keywords))
+    return _explain_tensors(q, *arguments, **keywords)
+
+
+def trace_function(function: Callable[..., object], *arguments: Any, **keywords: Any) -> list[tuple[object, str]]:
+    """The explanations of the attentions in one call, in their order, each with its module."""
+    trace = observer.Trace()
+    before = observer.set_observer(trace)
+    try:
+        function(*arguments, **keywords)
+    finally:
+        observer.set_observer(before)
+    return trace.entries
+
+
+def _explain_entries(function: Callable[..., object], entries: list[tuple[object, str]]) -> str:
+    """Equal explanations once, behind the names of their modules."""
+    model = getattr(function, "__self__", function)
+    modules = model.named_modules() if isinstance(model, nn.Module) else ()
+    names = {id(module): name for name, module in modules}
+    owners: dict[str, dict[str, None]] = {}
+    for owner, text in entries:
+        # an attention without a module is known by its score
+        name = names.get(id(owner), "").removesuffix("score").removesuffix(".")
+        owners.setdefault(text, {})[name or type(model).__name__] = None
+    return "\n".join(f"{', '.join(each)}:\n{text}" for text, each in owners.items())
+
+
+def _explain_tensors(
     q: Tensor,
     k: Tensor | KVCache,
     v: Tensor | None = None,
@@ -141,14 +202,8 @@ def explain(
     need: Need = NOTHING,
     **refused: Never,
 ) -> str:
-    """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
     if refused:
         foreign_arguments.refuse_arguments("explain", refused)
-    if isinstance(q, nn.Module):
-        raise TypeError(
-            f"explain is for tensors, got a {type(q).__name__}; call layer.explain(...) of a layer of regard, with the "
-            "inputs of a call"
-        )
     bias, mask = split_score_mask(mask, bias, q, k, v)
     inputs = AttentionInputs(q, k, v, mask, positions, need)
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)

@@ -159,6 +159,10 @@ class MultiHead(AttentionModule):
         The same as `past = heads.project_kv(x, past=past)` and `heads(x, past)`. Without gradients, a single token per
         sequence on a CPU is computed by one native kernel. `positions` are those of x and of all keys.
         """
+        trace = observer.current_trace()
+        if trace is not None:
+            with trace.explained(self, self.explain_step(x, past, mask=mask, positions=positions)):
+                return self.step(x, past, mask=mask, positions=positions)
         stepped = native_heads.step(self, x, past, mask, positions) if type(self) is MultiHead else None
         if stepped is not None:
             return stepped
@@ -187,7 +191,10 @@ class MultiHead(AttentionModule):
         return self._explain_heads(inputs, path)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
-        attention_observer = observer.current_observer()
+        attention_observer = observer.observer_or_trace()
+        if isinstance(attention_observer, observer.Trace):
+            with attention_observer.explained(self, self.explain_inputs(inputs)):
+                return self.attend_inputs(inputs)
         if attention_observer is None:
             out = fused_heads.self_attention(self, inputs) if type(self) is MultiHead else None
             return self._attend_heads(inputs) if out is None else Attended(out)

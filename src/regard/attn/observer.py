@@ -1,4 +1,7 @@
-"""The interface of regard.record and regard.intervene, called wherever the equation runs; by default there is none."""
+"""The interface of regard.record and regard.intervene, called wherever the equation runs; by default there is none.
+
+A Trace of `explain` stands in its place while a function is explained; to all but the choices of a path it is none.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -73,15 +76,44 @@ class AttentionObserver(ABC):
         """
 
 
-_OBSERVER: ContextVar[AttentionObserver | None] = ContextVar("regard.observer", default=None)
+class Trace:
+    """The explanations of the attentions in one call of a function, in their order, each with its module."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[object, str]] = []
+
+    @contextmanager
+    def explained(self, owner: object, text: str) -> Iterator[None]:
+        """Adds the explanation of an attention that runs inside, where nothing is traced."""
+        self.entries.append((owner, text))
+        previous = set_observer(None)
+        try:
+            yield
+        finally:
+            set_observer(previous)
 
 
-def current_observer() -> AttentionObserver | None:
-    """The installed observer; None while compiling, because the compiled graph outlives the observer."""
+_OBSERVER: ContextVar[AttentionObserver | Trace | None] = ContextVar("regard.observer", default=None)
+
+
+def observer_or_trace() -> AttentionObserver | Trace | None:
+    """What is installed; None while compiling, because the compiled graph outlives it."""
     return None if torch.compiler.is_compiling() else _OBSERVER.get()
 
 
-def set_observer(observer: AttentionObserver | None) -> AttentionObserver | None:
+def current_observer() -> AttentionObserver | None:
+    """The installed observer; None while compiling."""
+    installed = observer_or_trace()
+    return None if isinstance(installed, Trace) else installed
+
+
+def current_trace() -> Trace | None:
+    """The trace of the function that is explained."""
+    installed = observer_or_trace()
+    return installed if isinstance(installed, Trace) else None
+
+
+def set_observer(observer: AttentionObserver | Trace | None) -> AttentionObserver | Trace | None:
     """Installs `observer` for this context and returns the previous one."""
     previous = _OBSERVER.get()
     _OBSERVER.set(observer)
@@ -91,7 +123,7 @@ def set_observer(observer: AttentionObserver | None) -> AttentionObserver | None
 @contextmanager
 def unobserved() -> Iterator[None]:
     """No observer inside: a layer that rounds differently while it is observed gives its usual result."""
-    if torch.compiler.is_compiling():  # nothing is observed, and a context variable cannot be traced
+    if current_observer() is None:
         yield
         return
     previous = set_observer(None)

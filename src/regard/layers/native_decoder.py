@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attn.backends import trace_path
 from regard.attn.kv_cache import KVCache
 from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
@@ -18,6 +19,7 @@ from regard.attn.native_heads import (
     has_plain_calls,
     is_plain_linear,
     is_plain_norm,
+    mode_reason,
 )
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.position import Sinusoidal
@@ -30,6 +32,13 @@ from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, S
 _MOST_TOKENS = 512
 # positions whose encodings are kept
 _LONGEST = 512
+
+_NOT_PLAIN = (
+    "a layer is more than linear layers, norms, a softmax of dot products and relu or gelu, drops activations, or has "
+    "hooks"
+)
+_UNFIT = "x is not of the width and the type of the weights, on a CPU"
+_UNFIT_CACHE = "a cache has positions, or is not of the shape and the type of the layers"
 
 
 def native_step(
@@ -45,21 +54,25 @@ def native_step(
 
     The hypotheses of a sentence share a cache; `paths` are the columns of each one's past and of itself, None: all.
     """
-    weights = derived((layers, norm), _weights) if can_step(x) else None
-    if weights is None or weights.gelu or not _fit(weights, x, lengths) or len(sources) != weights.layers:
+    weights = _batch_weights(layers, norm, x, lengths)
+    if isinstance(weights, DecoderWeights):
+        b, count, d = x.shape
+        width = d // weights.heads
+        if past is None:
+            nothing = x.new_empty(b, weights.layers, weights.heads, 0, width)
+            past = KVCache(nothing, nothing)
+        # all sources come from the same layers
+        source = (b, weights.heads, len(sources[0]), width)
+        is_held = _holds(past, x, (b, weights.layers, weights.heads, len(past), width)) and _holds(
+            sources[0], x, source
+        )
+        entries = [source.entry for source in sources]
+        if not is_held or None in entries or len(sources) != weights.layers:
+            weights = _UNFIT_CACHE
+    trace_path(layers, "decoder", weights, "the step of all layers in one native kernel")
+    if isinstance(weights, str):
         return None
-    b, count, d = x.shape
-    width = d // weights.heads
-    if past is None:
-        nothing = x.new_empty(b, weights.layers, weights.heads, 0, width)
-        past = KVCache(nothing, nothing)
-    # all sources come from the same layers
-    source = (b, weights.heads, len(sources[0]), width)
-    if not _holds(past, x, (b, weights.layers, weights.heads, len(past), width)) or not _holds(sources[0], x, source):
-        return None
-    entries = [source.entry for source in sources]
-    if None in entries:
-        return None
+    assert past is not None
     first, longer = len(past), past.reserve(count)
     assert longer.entry is not None
     out = decoder_step(
@@ -82,52 +95,74 @@ def native_stack_step(
 
     `allowed` marks the keys of the past, and behind them its own, that each sequence attends to; None: all.
     """
-    if x.ndim != 3 or x.shape[1] != 1 or not 0 < len(x) <= MOST_ROWS or not can_step(x):
+    plan = _stack_plan(layers, norm, x, pasts, allowed)
+    trace_path(layers, "stack", plan, "the step of all layers in one native kernel")
+    if isinstance(plan, str):
         return None
+    weights, caches = plan
+    longer = tuple(cache.reserve(1) for cache in caches)
+    entries = [cache.entry for cache in longer if cache.entry is not None]
+    kept = None if allowed is None else allowed.contiguous()
+    return stack_step(x.contiguous(), weights, entries, len(longer[0]), kept), longer
+
+
+def _stack_plan(
+    layers: nn.ModuleList, norm: nn.Module, x: Tensor, pasts: Sequence[KVCache | None], allowed: Tensor | None
+) -> tuple[DecoderWeights, list[KVCache]] | str:
+    """The weights and the caches of a step, or the reason why it is not computed by one kernel."""
+    if x.ndim != 3 or x.shape[1] != 1 or not 0 < len(x) <= MOST_ROWS:
+        return f"it takes one token of each of at most {MOST_ROWS} sequences, (b, 1, d)"
+    reason = mode_reason(x)
+    if reason is not None:
+        return reason
     weights = derived((layers, norm), _weights)
-    if weights is None or not has_kernel(stack_kernel(weights, allowed)):
-        return None
+    if weights is None or type(layers[0]) is not EncoderLayer:
+        return _NOT_PLAIN
+    if not has_kernel(stack_kernel(weights, allowed)):
+        return "the native library was built without its kernel"
     if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
-        return None
-    if len(pasts) != weights.layers or type(layers[0]) is not EncoderLayer:
-        return None
+        return _UNFIT
     shape = (len(x), weights.heads, 0 if pasts[0] is None else len(pasts[0]), weights.dim // weights.heads)
     empty = x.new_empty(shape) if pasts[0] is None else None
     caches = [KVCache(empty, empty) if past is None and empty is not None else past for past in pasts]
-    if any(cache is None or cache.positions is not None or not _holds(cache, x, shape) for cache in caches):
-        return None
-    if allowed is not None:
-        if allowed.dtype != torch.bool or allowed.device != x.device or allowed.shape != (len(x), shape[2] + 1):
-            return None
-        allowed = allowed.contiguous()
-    longer = [cache.reserve(1) for cache in caches if cache is not None]
-    entries = [cache.entry for cache in longer if cache.entry is not None]
-    if len(entries) != len(longer):
-        return None
-    return stack_step(x.contiguous(), weights, entries, shape[2] + 1, allowed), tuple(longer)
+    present = [cache for cache in caches if cache is not None and cache.positions is None and _holds(cache, x, shape)]
+    if len(present) != weights.layers or len(pasts) != weights.layers:
+        return _UNFIT_CACHE
+    keys = (len(x), shape[2] + 1)
+    if allowed is not None and (allowed.dtype != torch.bool or allowed.device != x.device or allowed.shape != keys):
+        return "the mask is not one of booleans, (b, keys)"
+    return weights, present
 
 
 def native_encode(
     layers: nn.ModuleList, norm: nn.Module, x: Tensor, lengths: Tensor
 ) -> Tensor | None:  # "b s d", "b" -> "b s d"
     """norm(h) of an encoder whose tokens attend to the first `lengths` of their sentence; None if it cannot run."""
-    if x.ndim != 3 or not 0 < len(x) * x.shape[1] <= _MOST_TOKENS or not can_step(x):
-        return None
+    if x.ndim != 3 or not 0 < len(x) * x.shape[1] <= _MOST_TOKENS:
+        weights: DecoderWeights | str = f"it takes 1 to {_MOST_TOKENS} tokens, (b, s, d)"
+    else:
+        weights = _batch_weights(layers, norm, x, lengths)
+    trace_path(layers, "encoder", weights, "all layers in one native kernel")
+    return None if isinstance(weights, str) else encode(x.contiguous(), weights, lengths.contiguous())
+
+
+def _batch_weights(
+    layers: nn.ModuleList, norm: nn.Module, x: Tensor, lengths: Tensor
+) -> DecoderWeights | str:  # "b n d", "b"
+    """The weights that the kernel reads beside these tokens and lengths, or the reason why it cannot."""
+    reason = mode_reason(x)
+    if reason is not None:
+        return reason
     weights = derived((layers, norm), _weights)
-    if weights is None or weights.gelu or not _fit(weights, x, lengths):
-        return None
-    return encode(x.contiguous(), weights, lengths.contiguous())
-
-
-def _fit(weights: DecoderWeights, x: Tensor, lengths: Tensor) -> bool:  # "b n d", "b"
-    """Whether the tokens and lengths are what the kernel reads beside these weights."""
-    return (
-        x.dtype == weights.dtype
-        and x.device.type == lengths.device.type == "cpu"
-        and x.shape[2] == weights.dim
-        and lengths.dtype == torch.long
-        and lengths.shape == x.shape[:1]
-    )
+    if weights is None:
+        return _NOT_PLAIN
+    if weights.gelu:
+        return "its kernel has relu, not gelu"
+    if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
+        return _UNFIT
+    if lengths.device.type != "cpu" or lengths.dtype != torch.long or lengths.shape != x.shape[:1]:
+        return "the lengths are not int64 on the CPU, one per sentence"
+    return weights
 
 
 def _holds(cache: KVCache, x: Tensor, shape: tuple[int, ...]) -> bool:

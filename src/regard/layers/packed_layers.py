@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attn.backends import trace_path
 from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
-from regard.attn.native_heads import can_step, dot_product_scale, has_plain_calls
+from regard.attn.native_heads import dot_product_scale, has_plain_calls, mode_reason
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.position import Rotary
 from regard.kernels.int8_linear import PANEL, Int8Matrix
@@ -76,10 +77,14 @@ def packed_layers(
     None if a layer is more than products, norms and softmaxes of dot products, or if gradients, hooks or a recording
     are wanted: then run the layers themselves. `weights` are those of `pack_layers`.
     """
-    if x.device.type != "cpu" or not can_step(x):
-        return None
-    plan = derived((layers,), _plan)
-    if plan is None or any(layer.norms[0].weight.dtype != x.dtype for layer in plan):
+    reason = mode_reason(x)
+    plan = derived((layers,), _plan) if reason is None else None
+    if reason is None and plan is None:
+        reason = "a layer is more than products, norms and softmaxes of dot products, drops activations, or has hooks"
+    elif plan is not None and (not x.is_cpu or any(layer.norms[0].weight.dtype != x.dtype for layer in plan)):
+        reason = "x is not of the type of the weights, on a CPU"
+    trace_path(layers, "packed", reason, "all layers on packed texts, with a native kernel per text")
+    if reason is not None or plan is None:
         return None
     for n, layer in enumerate(plan):
         _run(layer, _weights(layer) if weights is None else weights[n], x, lengths, positions)

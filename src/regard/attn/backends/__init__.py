@@ -2,6 +2,6 @@
 can is used.
 """
 
-from regard.attn.backends.choice import BACKENDS, LayerPath, choose, explain
+from regard.attn.backends.choice import BACKENDS, LayerPath, choose, explain, trace_path
 
-__all__ = ["BACKENDS", "LayerPath", "choose", "explain"]
+__all__ = ["BACKENDS", "LayerPath", "choose", "explain", "trace_path"]

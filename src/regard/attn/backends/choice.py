@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative
 from regard.attn.call import AttentionCall
+from regard.attn.observer import current_trace
 from regard.common import checks
 
 # backends in the order of preference on a CPU
@@ -52,6 +53,16 @@ class LayerPath(NamedTuple):
     reason: str | None  # the reason why it cannot run; None: it runs
     description: str
 
+    def __str__(self) -> str:
+        return f"  {self.name:8} " + (f"cannot: {self.reason}" if self.reason else f"runs: {self.description}")
+
+
+def trace_path(owner: object, name: str, plan: object, description: str) -> None:
+    """Explains a path of several layers, whose plan may be the reason why it cannot run, to the current trace."""
+    trace = current_trace()
+    if trace is not None:
+        trace.entries.append((owner, str(LayerPath(name, plan if isinstance(plan, str) else None, description))))
+
 
 def explain(call: AttentionCall, forced: str | None = None, path: LayerPath | None = None) -> str:
     """Names the backend or the path that runs and gives, for every other one, the reason. Reads shapes and types, never
@@ -61,7 +72,7 @@ def explain(call: AttentionCall, forced: str | None = None, path: LayerPath | No
     winner = next(name for name, backend in candidates.items() if backend is chosen)
     if path is not None:
         winner = winner if path.reason else path.name
-        lines.append(f"  {path.name:8} " + (f"cannot: {path.reason}" if path.reason else f"runs: {path.description}"))
+        lines.append(str(path))
     for name, backend in candidates.items():
         unsupported = backend.unsupported_reason(call)
         if name == winner:

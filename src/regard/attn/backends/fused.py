@@ -15,7 +15,7 @@ from regard.attn.call import DOT, MIX, SOFTMAX, Attended, AttentionCall
 from regard.attn.call_tensors import take_tensors
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import finite
-from regard.attn.observer import current_observer
+from regard.attn.observer import observer_or_trace
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, WithNullSlot
 from regard.attn.terms.read import Read
@@ -54,7 +54,7 @@ def plain_attention(
         return None
     if not q.is_floating_point() or q.device != k.device or q.device != v.device or 0 in shape:
         return None
-    if in_functorch_transform() or current_observer() is not None:
+    if in_functorch_transform() or observer_or_trace() is not None:
         return None
     scale: float | None = shape[-1] ** -0.5
     if score is not None or normalize is not None or read is not None:
