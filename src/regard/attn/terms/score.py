@@ -100,10 +100,17 @@ def dot(queries: Tensor, keys: Tensor, scale: float = 1.0) -> Tensor:  # "*b q c
     return (queries if scale == 1.0 else queries * scale) @ keys.transpose(-1, -2)
 
 
-class Dot(Score):
-    """scale · q·k, scale = 1/√d unless given  (Vaswani et al. 2017, eq. 1; scale=1.0 is Luong et al. 2015, dot)."""
+class DotScore(Score):
+    """scale · queries(q) · keys(k): the base class of all scores that kernels of dot products can run."""
 
     comparison = "dot"
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return dot(queries, keys, self.scale_of(queries.shape[-1]))
+
+
+class Dot(DotScore):
+    """scale · q·k, scale = 1/√d unless given  (Vaswani et al. 2017, eq. 1; scale=1.0 is Luong et al. 2015, dot)."""
 
     def __init__(self, scale: float | None = None) -> None:
         super().__init__()
@@ -114,9 +121,6 @@ class Dot(Score):
     def scale_of(self, width: int) -> float:
         return 1.0 / math.sqrt(max(width, 1)) if self.scale is None else self.scale
 
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return dot(queries, keys, self.scale_of(queries.shape[-1]))
-
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.same_width(q, k, "Dot")
 
@@ -124,10 +128,8 @@ class Dot(Score):
         return "" if self.scale is None else f"scale={self.scale:g}"
 
 
-class Bilinear(Score):
+class Bilinear(DotScore):
     """qᵀ W k  (Luong et al. 2015, general)."""
-
-    comparison = "dot"
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
@@ -141,9 +143,6 @@ class Bilinear(Score):
     def keys(self, k: Tensor) -> Tensor:
         return project(self.key, k)
 
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return dot(queries, keys)
-
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.key.out_features, self)
         checks.width("k", k, self.key.in_features, self)
@@ -152,10 +151,8 @@ class Bilinear(Score):
         return f"Bilinear({self.key.out_features}, {self.key.in_features})"
 
 
-class Cosine(Score):
+class Cosine(DotScore):
     """scale · q·k / (‖q‖ ‖k‖)  (Graves et al. 2014, content addressing; Liu et al. 2022 train the scale)."""
-
-    comparison = "dot"
 
     def __init__(self, scale: float | Learnable = 10.0) -> None:
         super().__init__()
@@ -174,9 +171,6 @@ class Cosine(Score):
     def scale_of(self, width: int) -> float:
         return 1.0 if self.scale is None else self.scale
 
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return dot(queries, keys, self.scale_of(queries.shape[-1]))
-
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.same_width(q, k, "Cosine")
 
@@ -191,10 +185,8 @@ def append_columns(t: Tensor, *extra: Tensor) -> Tensor:
     return torch.cat([t, *extra, *zeros], dim=-1)
 
 
-class Trilinear(Score):
+class Trilinear(DotScore):
     """w · [q; k; q∘k] = w₁·q + w₂·k + (w₃∘q)·k  (Seo et al. 2017, BiDAF), without a (q, k, 3d) tensor."""
-
-    comparison = "dot"
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -213,9 +205,6 @@ class Trilinear(Score):
         k = widen(k)
         column = (k * self.key).sum(-1, keepdim=True)
         return append_columns(k, torch.ones_like(column), column)
-
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return dot(queries, keys)
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.width("q", q, self.query.numel(), self)
@@ -241,15 +230,14 @@ def _energy(hidden: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(hidden).uniform_(-bound, bound))
 
 
-class Additive(TanhScore):
-    """v · tanh(W q + U k)  (Bahdanau et al. 2015, A.1.2); with `bias`, v · tanh(W q + U k + b)."""
+class _ProjectedTanhScore(TanhScore):
+    """energy · tanh(W q + U k + b), b only with `bias`."""
 
-    def __init__(self, query_dim: int, key_dim: int, hidden: int, *, bias: bool = False) -> None:
+    def __init__(self, query_dim: int, key_dim: int, hidden: int, *, bias: bool) -> None:
         super().__init__()
-        checks.positive_ints("Additive", query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        checks.positive_ints(type(self).__name__, query_dim=query_dim, key_dim=key_dim, hidden=hidden)
         self.query = nn.Linear(query_dim, hidden, bias=bias)
         self.key = nn.Linear(key_dim, hidden, bias=False)
-        self.energy = _energy(hidden)
 
     def queries(self, q: Tensor) -> Tensor:
         return project(self.query, q)
@@ -262,38 +250,31 @@ class Additive(TanhScore):
         checks.width("k", k, self.key.in_features, self)
 
     def __repr__(self) -> str:
-        bias = "" if self.query.bias is None else ", bias=True"
-        sizes = f"{self.query.in_features}, {self.key.in_features}, {self.query.out_features}"
-        return f"{type(self).__name__}({sizes}{bias})"
+        return f"{type(self).__name__}({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
 
 
-class NormedAdditive(TanhScore):
+class Additive(_ProjectedTanhScore):
+    """v · tanh(W q + U k)  (Bahdanau et al. 2015, A.1.2); with `bias`, v · tanh(W q + U k + b)."""
+
+    def __init__(self, query_dim: int, key_dim: int, hidden: int, *, bias: bool = False) -> None:
+        super().__init__(query_dim, key_dim, hidden, bias=bias)
+        self.energy = _energy(hidden)
+
+    def __repr__(self) -> str:
+        return super().__repr__() if self.query.bias is None else f"{super().__repr__()[:-1]}, bias=True)"
+
+
+class NormedAdditive(_ProjectedTanhScore):
     """g v/‖v‖ · tanh(W q + U k + b), g = 1/√hidden at first  (Raffel et al. 2017, weight-normalized)."""
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(query_dim, hidden)
-        self.key = nn.Linear(key_dim, hidden, bias=False)
+        super().__init__(query_dim, key_dim, hidden, bias=True)
         self.direction = nn.Parameter(torch.randn(hidden))
-        self.gain = nn.Parameter(torch.tensor(1.0 / math.sqrt(max(hidden, 1))))
+        self.gain = nn.Parameter(torch.tensor(1.0 / math.sqrt(hidden)))
 
     @property
     def energy(self) -> Tensor:  # type: ignore[override]
         return widen(self.gain) * F.normalize(widen(self.direction), dim=0)
-
-    def queries(self, q: Tensor) -> Tensor:
-        return project(self.query, q)
-
-    def keys(self, k: Tensor) -> Tensor:
-        return project(self.key, k)
-
-    def check(self, q: Tensor | None, k: Tensor | None) -> None:
-        checks.width("q", q, self.query.in_features, self)
-        if k is not None:
-            checks.width("k", k, self.key.in_features, self)
-
-    def __repr__(self) -> str:
-        return f"NormedAdditive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
 
 
 class Concat(TanhScore):
@@ -325,7 +306,7 @@ class Concat(TanhScore):
         return f"Concat({self.query_dim}, {self.key_dim}, {self.joined.out_features})"
 
 
-class LocationSensitive(TanhScore):
+class LocationSensitive(_ProjectedTanhScore):
     """v · tanh(W s + V h + U f + b), f = F ∗ [α_prev; Σα]  (Chorowski et al. 2015; Shen et al. 2018 add Σα).
 
     `at(keys, previous, cumulative)` adds U f to cached keys before a step. Without it the score is that of the first
@@ -333,25 +314,15 @@ class LocationSensitive(TanhScore):
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, filters: int = 32, width: int = 31) -> None:
-        super().__init__()
-        checks.positive_ints(
-            "LocationSensitive", query_dim=query_dim, key_dim=key_dim, hidden=hidden, filters=filters, width=width
-        )
+        super().__init__(query_dim, key_dim, hidden, bias=True)
+        checks.positive_ints("LocationSensitive", filters=filters, width=width)
         if width % 2 == 0:
             raise ValueError(
                 f"width must be odd for LocationSensitive, so that a filter has a middle, got {width}; try {width + 1}"
             )
-        self.query = nn.Linear(query_dim, hidden)
-        self.key = nn.Linear(key_dim, hidden, bias=False)
         self.filters = nn.Conv1d(2, filters, width, padding=width // 2, bias=False)
         self.location = nn.Linear(filters, hidden, bias=False)
         self.energy = _energy(hidden)
-
-    def queries(self, q: Tensor) -> Tensor:
-        return project(self.query, q)
-
-    def keys(self, k: Tensor) -> Tensor:
-        return project(self.key, k)
 
     def at(self, keys: Tensor, previous: Tensor, cumulative: Tensor) -> Tensor:  # "*b k c", "*b k", "*b k" -> "*b k c"
         """The cached keys as this step compares them."""
@@ -366,13 +337,6 @@ class LocationSensitive(TanhScore):
         return keys + F.linear(
             windows @ self.filters.weight.flatten(1).T.to(keys.dtype), self.location.weight.to(keys.dtype)
         )
-
-    def check(self, q: Tensor | None, k: Tensor | None) -> None:
-        checks.width("q", q, self.query.in_features, self)
-        checks.width("k", k, self.key.in_features, self)
-
-    def __repr__(self) -> str:
-        return f"LocationSensitive({self.query.in_features}, {self.key.in_features}, {self.query.out_features})"
 
 
 class Location(Score):
@@ -431,13 +395,11 @@ FEATURES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Kernel(Score):
+class Kernel(DotScore):
     """φ(q)·φ(k); with the normalizer Sum this is linear attention  (Katharopoulos et al. 2020, eq. 4).
 
     φ is a name of `FEATURES` or a function "*b n d" -> "*b n f" for which φ(q)·φ(k) is never negative.
     """
-
-    comparison = "dot"
 
     def __init__(self, feature: str | Callable[[Tensor], Tensor] = "elu") -> None:
         super().__init__()
@@ -445,18 +407,12 @@ class Kernel(Score):
             checks.known("feature", feature, FEATURES)
         self.feature = feature
 
-    def _map(self, x: Tensor) -> Tensor:
-        # a function of another author may have parameters of the half type
-        return FEATURES[self.feature](widen(x)) if isinstance(self.feature, str) else self.feature(x)
-
     def queries(self, q: Tensor) -> Tensor:
-        return self._map(q)
+        # a function of another author may have parameters of the half type
+        return FEATURES[self.feature](widen(q)) if isinstance(self.feature, str) else self.feature(q)
 
     def keys(self, k: Tensor) -> Tensor:
-        return self._map(k)
-
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return dot(queries, keys)
+        return self.queries(k)
 
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.same_width(q, k, "Kernel")

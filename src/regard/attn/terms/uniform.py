@@ -2,29 +2,20 @@
 
 from torch import Tensor
 
-from regard.attn.terms.score import Score, dot, widen
+from regard.attn.terms.score import DotScore, widen
 
 __all__ = ["Uniform"]
 
 
-class Uniform(Score):
+class Uniform(DotScore):
     """0 for every pair: a softmax gives all keys the same weight  (Wiegreffe and Pinter 2019, section 3.2).
 
     A model that is as good with it does not need what attention learns.
     """
 
-    comparison = "dot"
+    def queries(self, q: Tensor) -> Tensor:  # "*b n d" -> "*b n 1"
+        # a product, so that gradients, which are zero, have a way
+        return widen(q)[..., :1] * 0.0
 
-    def queries(self, q: Tensor) -> Tensor:
-        return _zero_column(q)
-
-    def keys(self, k: Tensor) -> Tensor:
-        return _zero_column(k)
-
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return dot(queries, keys)
-
-
-def _zero_column(t: Tensor) -> Tensor:  # "*b n d" -> "*b n 1"
-    # a product, so that gradients, which are zero, have a way
-    return widen(t)[..., :1] * 0.0
+    def keys(self, k: Tensor) -> Tensor:  # "*b n d" -> "*b n 1"
+        return self.queries(k)
