@@ -47,36 +47,11 @@ def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:  # "*b q k", "*b k v" ->
         return (weights.to(torch.float32) @ v.to(torch.float32)).to(v.dtype)
 
 
-def _chosen_weight(weights: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """The weight at `index`, and whether the row has any weight."""
-    weight = weights.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-    return weight, weights.sum(-1) > 0
-
-
-def _log_prob(weights: Tensor, index: Tensor) -> Tensor:
-    """log of the chosen weight relative to the row; zero, with zero gradient, for an empty row."""
-    weight, has_weight = _chosen_weight(weights, index)
-    share = weight / weights.sum(-1).masked_fill(~has_weight, 1.0)
-    return torch.where(has_weight, share, torch.ones_like(share)).log()
-
-
 def _gather(v: Tensor, index: Tensor, has_weight: Tensor) -> Tensor:  # "*b k v", "*b q" -> "*b q v"
     leading = torch.broadcast_shapes(v.shape[:-2], index.shape[:-1])
     rows = index.unsqueeze(-1).expand(*leading, -1, v.shape[-1])
     out = v.expand(*leading, -1, -1).gather(-2, rows)
     return torch.where(has_weight.unsqueeze(-1), out, torch.zeros_like(out))
-
-
-def _read_at(weights: Tensor, v: Tensor, index: Tensor) -> ReadResult:
-    """The value at `index`, with its log-probability."""
-    _, has_weight = _chosen_weight(weights, index)
-    return ReadResult(_gather(v, index, has_weight), index.masked_fill(~has_weight, -1), _log_prob(weights, index))
-
-
-def _read_nothing(weights: Tensor, v: Tensor) -> ReadResult:
-    """The result of a hard read without any keys."""
-    rows = weights.sum(-1)
-    return ReadResult(weighted_sum(weights, v), torch.full_like(rows, -1, dtype=torch.long), rows)
 
 
 @dataclass(frozen=True)
@@ -90,45 +65,53 @@ class WeightedSum(Read):
         return ReadResult(weighted_sum(weights, v))
 
 
+class _HardRead(Read):
+    """A read that selects one key, with the log-probability of that key."""
+
+    @abstractmethod
+    def select(self, weights: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
+        """The selected keys, "*b q", and the weights "*b q k" of the output; None: the values of these keys."""
+
+    def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
+        total = weights.sum(-1)
+        if not weights.shape[-1]:
+            return ReadResult(weighted_sum(weights, v), torch.full_like(total, -1, dtype=torch.long), total)
+        index, mixing = self.select(weights, generator)
+        has_weight = total > 0
+        share = weights.gather(-1, index.unsqueeze(-1)).squeeze(-1) / total.masked_fill(~has_weight, 1.0)
+        out = _gather(v, index, has_weight) if mixing is None else weighted_sum(mixing, v)
+        # log 1, with zero gradient, for an empty row
+        log_prob = torch.where(has_weight, share, torch.ones_like(share)).log()
+        return ReadResult(out, index.masked_fill(~has_weight, -1), log_prob)
+
+
 @dataclass(frozen=True)
-class Argmax(Read):
+class Argmax(_HardRead):
     """v at the greatest weight; gradients reach the weights only through log_prob."""
 
     is_stochastic = False
 
-    def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
-        return _read_at(weights, v, weights.argmax(-1)) if weights.shape[-1] else _read_nothing(weights, v)
+    def select(self, weights: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
+        return weights.argmax(-1), None
 
 
 @dataclass(frozen=True)
-class Sample(Read):
+class Sample(_HardRead):
     """v at j ~ w, with log w_j for REINFORCE  (Xu et al. 2015, hard attention; Williams 1992).
 
     In evaluation a layer reads at the greatest weight instead.
     """
 
-    def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
-        if not weights.shape[-1]:
-            return _read_nothing(weights, v)
-        noise = torch.empty_like(weights).exponential_(generator=generator)
+    def select(self, weights: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
         # the exponential race: argmax w/e is distributed as w, and needs no row to sum to one
-        return _read_at(weights, v, (weights.detach() / noise).argmax(-1))
+        return (weights.detach() / torch.empty_like(weights).exponential_(generator=generator)).argmax(-1), None
 
     def in_eval(self) -> Read:
         return Argmax()
 
 
-def _gumbel(weights: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """softmax((log w + g) / temperature) with Gumbel noise g; zero where w is zero."""
-    noise = -torch.empty_like(weights).exponential_(generator=generator).log()
-    is_positive = weights > 0
-    logits = torch.where(is_positive, weights, torch.ones_like(weights)).log() + noise
-    least = torch.finfo(weights.dtype).min
-    return torch.softmax((logits / temperature).masked_fill(~is_positive, least), dim=-1).masked_fill(~is_positive, 0.0)
-
-
 @dataclass(frozen=True)
-class Gumbel(Read):
+class Gumbel(_HardRead):
     """Σ_j softmax((log w + g)/T)_j v_j, g ~ Gumbel: a differentiable sample  (Jang et al. 2017; Maddison et al. 2017).
 
     In evaluation a layer reads at the greatest weight instead.
@@ -139,33 +122,28 @@ class Gumbel(Read):
     def __post_init__(self) -> None:
         checks.positive("temperature", self.temperature, "Gumbel")
 
-    def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
-        if not weights.shape[-1]:
-            return _read_nothing(weights, v)
-        relaxed = _gumbel(weights, self.temperature, generator)
-        hard_read = _read_at(weights, v, relaxed.argmax(-1))
-        return ReadResult(weighted_sum(relaxed, v), hard_read.key_index, hard_read.log_prob)
+    def select(self, weights: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
+        noise = -torch.empty_like(weights).exponential_(generator=generator).log()
+        is_positive = weights > 0
+        logits = (torch.where(is_positive, weights, torch.ones_like(weights)).log() + noise) / self.temperature
+        least = torch.finfo(weights.dtype).min
+        relaxed = torch.softmax(logits.masked_fill(~is_positive, least), dim=-1).masked_fill(~is_positive, 0.0)
+        return relaxed.argmax(-1), relaxed
 
     def in_eval(self) -> Read:
         return Argmax()
 
 
 @dataclass(frozen=True)
-class StraightThrough(Read):
+class StraightThrough(_HardRead):
     """v at the greatest weight, with the gradient of WeightedSum  (Bengio et al. 2013)."""
 
     is_stochastic = False
 
-    def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
-        if not weights.shape[-1]:
-            return _read_nothing(weights, v)
-        best = weights.argmax(-1)
-        hard_read = _read_at(weights, v, best)
-        _, has_weight = _chosen_weight(weights, best)
-        one_hot = torch.zeros_like(weights).scatter(-1, best.unsqueeze(-1), has_weight.unsqueeze(-1).to(weights.dtype))
-        return ReadResult(
-            weighted_sum(one_hot + weights - weights.detach(), v), hard_read.key_index, hard_read.log_prob
-        )
+    def select(self, weights: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
+        index, has_weight = weights.argmax(-1), weights.sum(-1, keepdim=True) > 0
+        one_hot = torch.zeros_like(weights).scatter(-1, index.unsqueeze(-1), has_weight.to(weights.dtype))
+        return index, one_hot + weights - weights.detach()
 
 
 def entropy(weights: Tensor) -> Tensor:  # "*b q k" -> "*b q"
