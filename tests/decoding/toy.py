@@ -54,7 +54,7 @@ class Toy:
         self.seen.append(tuple(tokens.shape))
         assert tokens.shape == state.place.shape
         place = (31 * state.place + 7 * tokens + 3) % PLACES
-        there = torch.arange(self.energies.shape[1]) < state.lengths[:, None, None]
+        there = torch.arange(self.energies.shape[1], device=tokens.device) < state.lengths[:, None, None]
         looked = self.energies[place].masked_fill(~there, -torch.inf).softmax(-1)
         return Step(self.logits[place], state._replace(place=place), looked if weights else None)
 
