@@ -40,12 +40,17 @@ def task_of(name: str) -> str:
 
 
 def write_files(folder: Path) -> None:
-    """An image of 8 by 8 random grey values, pairs of sentences, images with captions, and labelled texts."""
+    """All files that the cases name."""
     # tests.tasks.encoders imports transformers
     from tests.tasks.encoders import bert_folder, vit_encoder_folder
 
     bert_folder(folder / "bert")
     vit_encoder_folder(folder / "vit")
+    write_data(folder)
+
+
+def write_data(folder: Path) -> None:
+    """An image of 8 by 8 random grey values, pairs of sentences, images with captions, and labelled texts."""
     draw = np.random.default_rng(0)
     for name in ("random", *range(12)):
         Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(folder / f"{name}.png")

@@ -1,0 +1,215 @@
+"""Every mechanism, gate and layer on a pretended GPU, against the CPU; the tables have their reads and operations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.decoding.toy import BOS, EOS, PLACES, Standing, Toy
+from tests.gpu.comparison import Call, compare, run
+from tests.gpu.pretend_cuda import Observation
+from tests.gpu.tables import Table
+from torch import Tensor, nn
+
+import regard
+from regard import Need
+from regard.decoding.beam import beam
+from regard.losses.vocabulary import linear_cross_entropy
+
+Place = Callable[[Tensor], Tensor]
+Tables = dict[str, Table]
+
+# batch, queries, keys, width; and larger ones
+SIZES, LARGER = (3, 5, 7, 8), (5, 5, 11, 8)
+
+# of the sizes and of what places a tensor on the device
+MASKS: dict[str, Callable[[int, int, int, Place], Any]] = {
+    "no mask": lambda b, q, k, place: None,
+    "Causal": lambda b, q, k, place: regard.Causal(),
+    "Lengths": lambda b, q, k, place: regard.Lengths(place(torch.arange(b) % k + 1)),
+    "Lengths of a list": lambda b, q, k, place: regard.Lengths([n % k + 1 for n in range(b)]),
+    "Window & Lengths": lambda b, q, k, place: regard.Window(3, 2) & regard.Lengths(place(torch.arange(b) % k + 1)),
+    "Documents": lambda b, q, k, place: regard.Documents(place(torch.arange(b * k).view(b, k) // 3)),
+    "Prefix": lambda b, q, k, place: regard.Prefix(place(torch.arange(b) % k)),
+    "boolean tensor": lambda b, q, k, place: place(torch.arange(b * q * k).view(b, q, k) % 3 > 0),
+    "~Causal | Window": lambda b, q, k, place: ~regard.Causal() | regard.Window(2, 0),
+}
+
+
+def attention(sizes: tuple[int, ...] = SIZES, mask: str = "Causal", need: Need | None = None) -> Call:
+    """A call of a mechanism with a mask."""
+
+    def call(module: Any, place: Place) -> Any:
+        b, q, k, width = sizes
+        if mask == "Documents":  # of queries and keys alike
+            q = k
+        queries, keys = place(torch.randn(b, q, width)), place(torch.randn(b, k, width))
+        fitted = MASKS[mask](b, q, k, place)
+        return (
+            module(queries, keys, mask=fitted) if need is None else module.attend(queries, keys, mask=fitted, need=need)
+        )
+
+    return call
+
+
+def in_half(call: Call, dtype: torch.dtype | None) -> Call:
+    """The call under autocast, or in a half type."""
+
+    def halved(module: nn.Module, place: Place) -> Any:
+        if dtype is None:
+            with torch.autocast("cuda", torch.bfloat16):
+                return call(module, place)
+        return call(module.to(dtype), lambda t: place(t.to(dtype) if t.is_floating_point() else t))
+
+    return halved
+
+
+def mechanism(name: str) -> Callable[[], nn.Module]:
+    return lambda: regard.mechanism(name, SIZES[-1], SIZES[-1])
+
+
+def count(tables: Tables, name: str, observation: Observation, operations: bool = True) -> None:
+    """Compares with the tables."""
+    tables["reads"].compare({name: observation.reads.total()}, f"The lines that read: {dict(observation.reads)}")
+    if operations:
+        tables["operations"].compare({name: observation.operations})
+
+
+@pytest.mark.parametrize("name", regard.MECHANISMS)
+def test_a_mechanism_trains_and_evaluates(name: str, tables: Tables) -> None:
+    count(tables, f"{name}, training", compare(mechanism(name), attention()))
+    count(tables, f"{name}, evaluation", compare(mechanism(name), attention(mask="Lengths"), training=False))
+
+
+@pytest.mark.parametrize("name", regard.MECHANISMS)
+def test_a_mechanism_returns_what_is_asked_for(name: str, tables: Tables) -> None:
+    weights = compare(mechanism(name), attention(need=Need(weights=True, entropy=True)))
+    count(tables, f"{name}, weights", weights, operations=False)
+    lse = compare(mechanism(name), attention(mask="no mask", need=Need(lse=True)), training=False)
+    count(tables, f"{name}, lse", lse, operations=False)
+
+
+@pytest.mark.parametrize("name", regard.MECHANISMS)
+def test_a_mechanism_takes_half_types(name: str) -> None:
+    for dtype in (None, torch.float16):
+        torch.manual_seed(0)
+        half = run(mechanism(name)(), in_half(attention(), dtype), "cuda", training=True)
+        assert half.outputs
+        assert all(t.isfinite().all() for t in (*half.outputs, *half.gradients))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_mask_costs_the_same_for_more_samples_and_keys(mask: str, tables: Tables) -> None:
+    small = compare(mechanism("dot"), attention(mask=mask))
+    count(tables, f"dot, {mask}", small)
+    large = compare(mechanism("dot"), attention(LARGER, mask))
+    assert large == small
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", regard.MECHANISMS)
+def test_a_mechanism_takes_every_mask(name: str, mask: str) -> None:
+    compare(mechanism(name), attention(mask=mask))
+
+
+@pytest.mark.parametrize("name", regard.MECHANISMS)
+def test_a_mechanism_costs_the_same_for_more_samples_and_keys(name: str) -> None:
+    small, large = (compare(mechanism(name), attention(sizes), training=False) for sizes in (SIZES, LARGER))
+    assert large == small
+
+
+# recurrent: a row of an image is a step
+READS_ROWS = ("gated-cell", "attention-module")
+
+
+@pytest.mark.parametrize("name", regard.GATES)
+def test_a_gate_costs_the_same_for_more_samples_and_places(name: str, tables: Tables) -> None:
+    def call(batch: int, side: int) -> Call:
+        return lambda module, place: module(place(torch.randn(batch, 8, side, side)))
+
+    def build() -> nn.Module:
+        return regard.gate(name, 8)
+
+    training = compare(build, call(3, 9))
+    count(tables, f"{name}, training", training)
+    assert compare(build, call(5, 9 if name in READS_ROWS else 12)) == training
+    count(tables, f"{name}, evaluation", compare(build, call(3, 9), training=False))
+    half = run(build(), in_half(call(3, 9), None), "cuda", training=True)
+    assert all(t.isfinite().all() for t in half.outputs)
+
+
+def steps(heads: regard.MultiHead, place: Place) -> list[Tensor]:
+    """Two tokens, one after the other, and their keys."""
+    first, cache = heads.step(place(torch.randn(3, 1, 8)))
+    second, cache = heads.step(place(torch.randn(3, 1, 8)), cache)
+    return [first, second, cache.keys]
+
+
+def emissions(place: Place) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores of tags for five tokens of three sentences, the tags and which tokens there are."""
+    lengths = torch.tensor([5, 2, 4])
+    return place(torch.randn(3, 5, 4)), place(torch.randint(4, (3, 5))), place(torch.arange(5) < lengths[:, None])
+
+
+def beam_search(_: nn.Module, place: Place) -> Tensor:
+    """The scores of sentences of at most six tokens."""
+    toy = Toy(place(torch.randn(PLACES, 9)).detach(), place(torch.randn(PLACES, 5)).detach())
+    state = Standing(place(torch.tensor([[3], [5], [8]])), place(torch.tensor([5, 2, 3])))
+    found = beam(toy, state, bos=BOS, eos=EOS, limits=place(torch.tensor([6, 4, 6])), size=3)
+    return place(torch.tensor([hypotheses[0].score for hypotheses in found]))
+
+
+def recorded(heads: regard.MultiHead, place: Place) -> Tensor:
+    x = place(torch.randn(3, 5, 8))
+    with regard.record(heads) as recording:
+        heads(x)
+    return place(recording.maps[0].weights[:])
+
+
+def cross_entropy(layer: nn.Linear, place: Place) -> Tensor:
+    return linear_cross_entropy(place(torch.randn(6, 8)), layer.weight, place(torch.randint(9, (6,))))[0]
+
+
+def two_heads() -> list[regard.Attention]:
+    return [regard.Attention(), regard.Attention(normalize=regard.Sparsemax())]
+
+
+def eight_bit() -> nn.Module:
+    heads = regard.MultiHead(32, 2)
+    regard.quantize(heads)
+    return heads
+
+
+LAYERS: dict[str, tuple[Callable[[], nn.Module], Call]] = {
+    "MultiHead, itself": (lambda: regard.MultiHead(8, 2), lambda m, place: m(place(torch.randn(3, 5, 8)))),
+    "MultiHead, steps": (lambda: regard.MultiHead(8, 2, rotate=regard.Rotary(4)), steps),
+    "MultiHead, an attention per head": (lambda: regard.MultiHead(8, 2, attention=two_heads()), attention()),
+    "MultiHead, recorded": (lambda: regard.MultiHead(8, 2), recorded),
+    "MultiHead, 8-bit": (eight_bit, attention((3, 5, 7, 32))),
+    "Sinusoidal": (lambda: regard.Sinusoidal(8), lambda m, place: m(place(torch.randn(3, 5, 8)))),
+    "LearnedPositions": (
+        lambda: regard.positions.LearnedPositions(6, 8),
+        lambda m, place: m(place(torch.randn(3, 5, 8))),
+    ),
+    "CRF, loss": (lambda: regard.CRF(4), lambda m, place: m.loss(*emissions(place))),
+    "CRF, loss without mask": (lambda: regard.CRF(4), lambda m, place: m.loss(*emissions(place)[:2])),
+    "CRF, marginals": (lambda: regard.CRF(4), lambda m, place: m.marginals(*emissions(place)[::2])),
+    "CRF, path": (
+        lambda: regard.CRF(4),
+        lambda m, place: [place(torch.tensor(path)) for path in m.decode(*emissions(place)[::2])],
+    ),
+    "CRF, three paths": (
+        lambda: regard.CRF(4),
+        lambda m, place: [place(torch.tensor(paths[2].tags)) for paths in m.decode(*emissions(place)[::2], k=3)],
+    ),
+    "beam search": (nn.Identity, beam_search),
+    "cross-entropy": (lambda: nn.Linear(8, 9), cross_entropy),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_trains_and_evaluates(name: str, tables: Tables) -> None:
+    for mode in ("training", "evaluation"):
+        if not (mode == "training" and name in ("beam search", "MultiHead, 8-bit", "MultiHead, recorded")):
+            count(tables, f"{name}, {mode}", compare(*LAYERS[name], training=mode == "training"))

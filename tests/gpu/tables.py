@@ -1,0 +1,59 @@
+"""Checked-in numbers of calls on a pretended GPU, in text files that a pull request shows line by line."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+FOLDER = Path(__file__).with_name("pretended")
+WRITE = "write it with `python -m tests.gpu --write-tables`"
+
+
+class Table:
+    """A file with a name and a number per line. A number may only fall, and then the file says so; no line is zero."""
+
+    def __init__(self, path: Path, heading: str, is_written: bool) -> None:
+        self.path, self.heading, self.is_written = path, heading, is_written
+        self.rows: dict[str, int] = {}
+        self.seen: dict[str, int] = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            if line and not line.startswith("#"):
+                name, number = line.rsplit(maxsplit=1)
+                self.rows[name] = int(number)
+
+    def compare(self, numbers: Mapping[str, int], details: str = "") -> None:
+        """Raises if a number is not that of the file."""
+        self.seen.update(numbers)
+        if self.is_written:
+            return
+        changed = [(name, self.rows.get(name, 0), n) for name, n in numbers.items() if self.rows.get(name, 0) != n]
+        rose = [f"{name}: {after}, not {before}" for name, before, after in changed if after > before]
+        fell = [f"{name}: {after} instead of {before}" for name, before, after in changed if after < before]
+        if rose:
+            raise AssertionError(f"{self.path.name}: more than the table allows. {'; '.join(rose)}. {details}")
+        if fell:
+            raise AssertionError(f"{self.path.name}: fewer, which is good. {'; '.join(fell)}. Lower the table: {WRITE}")
+
+    def write(self) -> None:
+        """Replaces the numbers of the calls that ran; lines of others stay."""
+        rows = {name: number for name, number in {**self.rows, **self.seen}.items() if number}
+        width = max(map(len, rows), default=0)
+        heading = "".join(f"# {line}\n" for line in self.heading.splitlines())
+        self.path.write_text(
+            heading + "".join(f"{name:{width}}  {number:5}\n" for name, number in sorted(rows.items()))
+        )
+
+
+def read_tables(are_written: bool) -> dict[str, Table]:
+    """The tables by their names."""
+    return {
+        "reads": Table(
+            FOLDER / "reads.txt",
+            "Reads per call on a GPU: how often the host asks for a number, and waits for the GPU.\n"
+            "A call that is not here reads nothing. Numbers may only fall.",
+            are_written,
+        ),
+        "operations": Table(
+            FOLDER / "operations.txt",
+            "Operations per call on a GPU: launches of kernels, without views. Numbers may only fall.",
+            are_written,
+        ),
+    }
