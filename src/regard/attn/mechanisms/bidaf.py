@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
-from regard.attn.mechanisms.coattention import pair_scores
+from regard.attn.mechanisms.coattention import PairScores, pair_scores
 from regard.attn.mechanisms.explicit_weights import mix, no_values, read_by_weights, whole_mask
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Softmax
@@ -58,7 +58,7 @@ class AttentionFlow(nn.Module):
     ) -> Attended:
         """Like `forward`, and returns the results that `need` requests; weights are those over k, `flow` has both."""
         no_values(v, "AttentionFlow")
-        flow, read = self._flow(q, k, mask, back, positions, need)
+        flow, read = self._flow(q, pair_scores(self.score, q, k, mask, back, positions), need)
         return read._replace(out=flow.out)
 
     def flow(
@@ -71,18 +71,9 @@ class AttentionFlow(nn.Module):
         positions: Positions | None = None,
     ) -> Flow:
         """The output with the weights of both directions."""
-        return self._flow(q, k, mask, back, positions, NOTHING)[0]
+        return self._flow(q, pair_scores(self.score, q, k, mask, back, positions), NOTHING)[0]
 
-    def _flow(
-        self,
-        q: Tensor,
-        k: Tensor,
-        mask: Mask | Tensor | None,
-        back: Mask | Tensor | None,
-        positions: Positions | None,
-        need: Need,
-    ) -> tuple[Flow, Attended]:
-        pairs = pair_scores(self.score, q, k, mask, back, positions)
+    def _flow(self, q: Tensor, pairs: PairScores, need: Need) -> tuple[Flow, Attended]:
         softmax, scores, allowed = Softmax(), pairs.scores, whole_mask(pairs.q_to_k)
         weights = softmax.weights(scores, allowed)
         read = read_by_weights(pairs.q_to_k, weights, pairs.q_to_k_nonfinite, need, self)

@@ -8,19 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn.base import AttentionModule
-from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need
+from regard.attn.call import AttentionCall
 from regard.attn.kv_cache import KVCache
-from regard.attn.mechanisms.explicit_weights import (
-    build_bare_call,
-    check_one_step,
-    read_by_weights,
-    score_pairs,
-    whole_mask,
-)
-from regard.attn.terms.mask import Mask
+from regard.attn.mechanisms.explicit_weights import score_pairs, whole_mask
+from regard.attn.mechanisms.recurrent import RecurrentAttention
 from regard.attn.terms.normalizer import Softmax
-from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Score
 from regard.common import checks
 
@@ -93,7 +85,7 @@ class ExpectedStop(StopRule):
         return stop + log_passed + torch.logcumsumexp(state.clamp_min(least) - log_passed, dim=-1)
 
 
-class Monotonic(AttentionModule):
+class Monotonic(RecurrentAttention[Tensor]):
     """α_ij = p_ij q_ij, q_ij = (1 − p_{i,j−1}) q_{i,j−1} + α_{i−1,j}, p = σ(score + r)  (Raffel et al. 2017).
 
     From the last stop, a step moves on key by key and stops at j with probability p_ij; α is the expectation of the
@@ -101,7 +93,8 @@ class Monotonic(AttentionModule):
     keys that end at the stop  (MoChA, Chiu and Raffel 2018). In training, energies get Gaussian noise of deviation
     `noise`, which drives p to 0 and 1; `offset` is the initial value of r. In evaluation there is no noise, and `stop`
     decides where a step stops: `FirstStop()`, hard, by default; `ExpectedStop()` keeps the expectation. The state of
-    both is the logarithm of the last step's alignment, "*b k".
+    both is the logarithm of the last step's alignment, "*b k", at first that of a stop at the first key; a step past
+    the last key reads zeros, as do all later steps.
 
         cache = layer.project_kv(h);  state = layer.start(cache)
         attended, state = layer.step(s, cache, state)          "*b 1 d" -> "*b 1 v"
@@ -134,47 +127,26 @@ class Monotonic(AttentionModule):
         keys = [self.score.keys(k)] + ([] if self.chunk is None else [self.chunk.score.keys(k)])
         return KVCache(torch.cat(keys, dim=-1), k if v is None else v)
 
-    def start(self, memory: KVCache) -> Tensor:  # -> "*b k"
-        """The state before the first step: stopped at the first key."""
-        return _start(memory.values.shape[:-1], memory.values)
+    def first_state(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        # sums over the keys are long: float64 wherever the device has it
+        dtype = torch.float32 if like.device.type == "mps" else torch.float64
+        state = torch.full(shape, -math.inf, dtype=dtype, device=like.device)
+        state[..., :1] = 0.0
+        return state
 
-    def step(
-        self,
-        q: Tensor,
-        memory: KVCache,
-        state: Tensor,
-        *,
-        mask: Mask | Tensor | None = None,
-        positions: Positions | None = None,
-        need: Need = NOTHING,
-    ) -> tuple[Attended, Tensor]:  # "*b 1 d", "*b k" -> "*b 1 v"
-        """One step, and the state after it; a step past the last key reads zeros, as do all later steps."""
-        check_one_step(q)
-        call, nonfinite_rows = build_bare_call(q, memory, None, mask, positions)
-        energies, scores = self._energies(call, is_cached=True)
+    def run_steps(self, call: AttentionCall, is_cached: bool, state: Tensor) -> tuple[Tensor, Tensor]:
+        energies, scores = self._energies(call, is_cached)
         allowed = whole_mask(call)
-        state = self._after(energies.squeeze(-2), None if allowed is None else allowed.squeeze(-2), state)
-        weights = self._weights(state.exp().unsqueeze(-2), scores, allowed)
-        return read_by_weights(call, weights, nonfinite_rows, need, self), state
-
-    def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        """Computes all energies at once, then runs step after step."""
-        q, k, v, mask, positions, need = inputs
-        call, nonfinite_rows = build_bare_call(q, k, v, mask, positions)
-        energies, scores = self._energies(call, is_cached=isinstance(k, KVCache))
-        allowed = whole_mask(call)
-        state = _start((*call.batch, energies.shape[-1]), energies)
-        steps = [state.unsqueeze(-2)[..., :0, :]]
-        for n in range(q.shape[-2]):
-            state = self._after(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
-            steps.append(state.exp().unsqueeze(-2))
-        weights = self._weights(torch.cat(steps, dim=-2), scores, allowed)
-        return read_by_weights(call, weights, nonfinite_rows, need, self)
-
-    def _after(self, energies: Tensor, allowed: Tensor | None, state: Tensor) -> Tensor:  # "*b k" each
         # a hard stop has no gradient: training uses the expectation
         stop = ExpectedStop() if self.training else self.stop
-        return stop.after(energies, allowed, state)
+        steps = [state.unsqueeze(-2)[..., :0, :]]
+        for n in range(call.q.shape[-2]):
+            state = stop.after(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
+            steps.append(state.exp().unsqueeze(-2))
+        weights = torch.cat(steps[1:] or steps, dim=-2)
+        if self.chunk is not None and scores is not None:
+            weights = self.chunk.key_weights(weights, scores.to(weights.dtype), allowed)
+        return weights, state
 
     def _energies(self, call: AttentionCall, is_cached: bool) -> tuple[Tensor, Tensor | None]:  # "*b q k" both
         """The energy of stopping at each key, and the chunk's score of it."""
@@ -196,22 +168,5 @@ class Monotonic(AttentionModule):
             energies = energies + self.noise * torch.randn_like(energies)
         return energies, scores[0] if scores else None
 
-    def _weights(self, alignment: Tensor, scores: Tensor | None, allowed: Tensor | None) -> Tensor:
-        if self.chunk is None or scores is None:
-            return alignment
-        return self.chunk.key_weights(alignment, scores.to(alignment.dtype), allowed)
-
     def extra_repr(self) -> str:
         return f"noise={self.noise:g}, stop={self.stop}"
-
-
-def _state_dtype(t: Tensor) -> torch.dtype:
-    """sums over the keys are long: float64 wherever the device has it"""
-    return torch.float32 if t.device.type == "mps" else torch.float64
-
-
-def _start(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """log of an alignment that is one at the first key and zero elsewhere."""
-    state = torch.full(shape, -math.inf, dtype=_state_dtype(like), device=like.device)
-    state[..., :1] = 0.0
-    return state
