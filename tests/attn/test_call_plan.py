@@ -1,5 +1,7 @@
 """The second call of a signature follows the plan of the first: the same numbers, the same errors, no checks again."""
 
+import functools
+import random
 from contextlib import nullcontext
 from unittest import mock
 
@@ -100,3 +102,113 @@ def test_a_plan_does_not_wait_for_the_values_of_a_device() -> None:
         mock.patch.object(regard.KVCache, "finite", property(lambda cache: pytest.fail("it reads the cache"))),
     ):
         torch.testing.assert_close(regard.attention(q, regard.KVCache(q, q), mask=mask), want)
+
+
+def sparse(s: torch.Tensor) -> torch.Tensor:
+    """Sparsemax by sorting, as it is printed (Martins and Astudillo 2016, algorithm 1)."""
+    z = s.sort(-1, descending=True).values
+    above = z.cumsum(-1) - 1
+    size = (z * torch.arange(1, s.shape[-1] + 1) > above).sum(-1, keepdim=True)
+    return (s - above.gather(-1, size - 1) / size).clamp_min(0)
+
+
+def plain_equation(layer: regard.Attention, qkv: list[torch.Tensor], lengths: torch.Tensor | None) -> torch.Tensor:
+    """The layer in float64; a row that may attend to a number that is none is NaN, and one without a key is zero."""
+    q, k, v = (t.detach().double() for t in qkv)
+    n, m = q.shape[-2], k.shape[-2]
+    i, j = torch.arange(m - n, m)[:, None], torch.arange(m)
+    allowed = torch.ones(len(q), 1, n, m, dtype=torch.bool)
+    if layer.mask is not None:
+        allowed &= layer.mask.dense(torch.arange(m - n, m), j)
+    if lengths is not None:
+        allowed &= j < lengths[:, None, None, None]
+    broken = ~(torch.isfinite(k).all(-1) & torch.isfinite(v).all(-1))[..., None, :]
+    rows = (broken & allowed).any(-1, keepdim=True)
+    k, v = torch.nan_to_num(k, 0, 0, 0), torch.nan_to_num(v, 0, 0, 0)
+    s = q @ k.transpose(-1, -2) * layer.score.scale_of(q.shape[-1])
+    if layer.bias is not None:
+        s = s - layer.bias.slopes.double()[:, None, None] * (i - j).abs()
+    if isinstance(layer.normalize, regard.Softmax):
+        weights = torch.softmax((s / layer.normalize.temperature).masked_fill(~allowed, -1e300), -1)
+    else:
+        weights = sparse(s.masked_fill(~allowed, -1e6))
+    return ((weights * allowed) @ v).masked_fill(rows, torch.nan)
+
+
+@for_each("seed", range(4))
+def test_random_calls_with_changes_between_them(seed: int) -> None:
+    """Whatever changed since the call before, in place or not: the numbers of the equation, as without plans."""
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    pool = [[torch.randn(2, 4, n, 3) for n in (5, m, m)] for m in (5, 7)]
+    lengths = regard.Lengths(torch.tensor([5, 3]))
+    layers = [
+        regard.Attention(mask=mask, bias=bias, normalize=normalize).eval()
+        for mask in (None, regard.Causal(), regard.Window(2, 1))
+        for bias, normalize in ((None, None), (regard.ALiBi(4), None), (None, regard.Sparsemax()))
+    ]
+    kept = 0
+    with mock.patch.dict(call_plan._PLANS, clear=True):
+        for _ in range(150):
+            layer, qkv = draw.choice(layers), draw.choice(pool)
+            change, t = draw.randrange(24), draw.choice(qkv)
+            with torch.no_grad():
+                if change == 0:
+                    lengths.lengths.random_(0, 8)
+                elif change == 1:
+                    lengths = regard.Lengths([draw.randint(0, 5), 5])
+                elif change == 2:
+                    layer.score.scale = draw.choice([None, 0.5, -1.0])
+                elif change == 3 and isinstance(layer.normalize, regard.Softmax):
+                    layer.normalize.temperature = draw.choice([1.0, 0.5])
+                elif change == 4 and layer.bias is not None:
+                    layer.bias.slopes.mul_(-0.9)
+                elif change == 5 and layer.bias is not None:
+                    layer.bias.slopes = torch.rand(4)
+                elif change == 6:
+                    t[0, 0, -1] = draw.choice([torch.nan, torch.inf, 0.5])
+                elif change == 7:
+                    t.requires_grad_(not t.requires_grad)
+                elif change == 8:
+                    t.copy_(torch.randn(t.shape))
+                elif change == 9:
+                    dtype = draw.choice([torch.float32, torch.float64])
+                    qkv[:] = [t.detach().to(dtype) for t in qkv]
+                elif change == 10:
+                    qkv[:] = [t.detach().transpose(1, 2).contiguous().transpose(1, 2) for t in qkv]
+                elif change == 11 and layer.mask is not None:
+                    layer.mask = draw.choice([regard.Causal(), regard.Window(1, 0), regard.Window(1, None)])
+                elif change == 12 and layer.bias is None:
+                    layer.normalize = draw.choice([regard.Softmax(), regard.Sparsemax()])
+            qkv[0].data.nan_to_num_(0.5, 0.5, 0.5)  # rows of broken queries have a test of their own
+            mask = draw.choice([None, lengths])
+            mode = draw.choice([torch.no_grad, torch.enable_grad, torch.inference_mode])
+            call = functools.partial(layer, *qkv, mask=mask)
+            with mode():
+                got = call()
+                plans = call_plan._PLANS.copy()
+                kept += sum(plan.kept is not None for plan in plans.values())
+                call_plan._PLANS.clear()
+                fresh = call()
+                call_plan._PLANS.update(plans)
+            assert torch.equal(got.nan_to_num(7.0), fresh.nan_to_num(7.0))
+            assert got.requires_grad == fresh.requires_grad
+            if any(t.isinf().any() for t in qkv):  # what inf gives without a mask is left to torch
+                continue
+            want = plain_equation(layer, qkv, None if mask is None else mask.lengths)
+            torch.testing.assert_close(got.detach().double(), want, rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert kept > 100
+
+
+def test_hooks_of_a_bias_are_called() -> None:
+    q, layer, seen = torch.randn(2, 4, 5, 3), regard.Attention(bias=regard.ALiBi(4)), []
+    want = layer(q)
+    layer(q)
+    hook = layer.bias.register_forward_hook(lambda module, args, out: seen.append(1) or out * 0)
+    torch.testing.assert_close(layer(q), regard.attention(q, q))
+    hook.remove()
+    assert seen
+    assert torch.equal(layer(q), want)
+    with regard.record(layer) as recording:
+        layer(q)
+    assert len(recording) == 1

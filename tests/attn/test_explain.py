@@ -37,6 +37,7 @@ def probe() -> Iterator[list[str]]:
         return watched
 
     places: list[tuple[ModuleType, str, str]] = [(backend, "run", name) for name, backend in BACKENDS.items()]
+    places += [(backend, "run_kept", name) for name, backend in BACKENDS.items() if hasattr(backend, "run_kept")]
     places += [(fused, "plain_attention", "fused"), (fused_heads, "self_attention", "layer")]
     places += [(native_heads, "step", "step"), (native_decoder, "decoder_step", "decoder")]
     places += [(native_decoder, "encode", "encoder"), (native_decoder, "stack_step", "stack")]

@@ -1,8 +1,8 @@
 """Plans: what types and shapes decide about a call, its checks and its backend, is decided once and kept."""
 
 from collections.abc import Hashable
-from types import ModuleType
-from typing import NamedTuple
+from types import ModuleType, NoneType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from regard.attn.backends import choose
 from regard.attn.call import NOTHING, AttentionCall, AttentionInputs, Terms
 from regard.attn.call_builder import build_call, check_cached_width
 from regard.attn.kv_cache import KVCache
-from regard.attn.nonfinite import hide_nonfinite
+from regard.attn.nonfinite import finite, hide_nonfinite
 from regard.attn.terms.bias import ALiBi
 from regard.attn.terms.mask import And, BooleanMask, Causal, Lengths, Mask, Window, as_mask
 from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
@@ -20,8 +20,8 @@ from regard.attn.terms.score import Additive, Bilinear, Concat, Dot, NormedAddit
 from regard.common import checks
 from regard.kernels.dispatch import choose_route, is_autocasting, values_are_readable
 
-# terms that decide nothing but by their class, unless they have parameters
-_DECIDED_BY_CLASS = frozenset({Dot, ALiBi, Softmax, Sparsemax, Entmax, Sigmoid, WeightedSum, type(None)})
+# terms that decide nothing but by their class and the number below, unless they have parameters
+_DECIDED_BY_CLASS = frozenset({Dot, ALiBi, Softmax, Sparsemax, Entmax, Sigmoid, WeightedSum, NoneType})
 # scores that project; their parameters decide beside their class whether a gradient is to be computed
 _PROJECTING = frozenset({Additive, Bilinear, Concat, NormedAdditive})
 _MOST_PLANS = 512
@@ -34,6 +34,7 @@ class CallPlan(NamedTuple):
     batch: tuple[int, ...]
     group: int
     has_mask: bool  # False too if its mask hides nothing
+    kept: Any  # what `run_kept` of the backend needs; None: it has none
 
 
 _PLANS: dict[Hashable, CallPlan] = {}
@@ -47,9 +48,22 @@ class PreparedCall(NamedTuple):
     nonfinite_rows: Tensor | None
 
 
-def prepare_call(inputs: AttentionInputs, terms: Terms, backend: str | None) -> PreparedCall:
+def run_kept(signature: Hashable, inputs: AttentionInputs, terms: Terms) -> Tensor | None:
+    """The output of a small call whose backend has kept what its signature decides; None: it is to be prepared."""
+    plan = _PLANS.get(signature)
+    if plan is None or plan.kept is None:
+        return None
+    q, (k, v) = inputs.q, _keys_and_values(inputs)
+    if plan.has_mask and not finite(*((q, k) if v is k else (q, k, v))):
+        return None
+    out: Tensor | None = plan.backend.run_kept(plan.kept, q, k, v, inputs.mask, terms)
+    return out
+
+
+def prepare_call(
+    signature: Hashable | None, inputs: AttentionInputs, terms: Terms, backend: str | None
+) -> PreparedCall:
     """The call with its backend: by the plan of its signature, or checked and chosen anew."""
-    signature = _signature(inputs, terms, backend)
     plan = None if signature is None else _PLANS.get(signature)
     if plan is not None:
         return _follow(plan, inputs, terms)
@@ -58,22 +72,22 @@ def prepare_call(inputs: AttentionInputs, terms: Terms, backend: str | None) -> 
     if signature is not None and call.q.shape[-2] <= call.keys.shape[-2]:  # more queries than keys may be warned of
         if len(_PLANS) >= _MOST_PLANS:
             _PLANS.clear()
-        _PLANS[signature] = CallPlan(chosen, call.batch, call.group, call.mask is not None)
+        keep = getattr(chosen, "keep", None)
+        kept = None if keep is None or isinstance(inputs.k, KVCache) else keep(call)
+        _PLANS[signature] = CallPlan(chosen, call.batch, call.group, call.mask is not None, kept)
     return PreparedCall(call, chosen, nonfinite_rows)
 
 
-def _signature(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Hashable | None:
+def signature_of(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Hashable | None:
     """Types, shapes and modes of a call in eager mode; None if anything else may decide."""
-    q, mask = inputs.q, inputs.mask
-    if torch.compiler.is_compiling():
-        return None
-    if inputs.positions is not None or inputs.need is not NOTHING or terms.dropout:
+    q, mask, (score, bias, normalize, read, dropout) = inputs.q, inputs.mask, terms
+    if inputs.positions is not None or inputs.need is not NOTHING or dropout or torch.compiler.is_compiling():
         return None
     cache = inputs.k if isinstance(inputs.k, KVCache) else None
     if cache is not None and (inputs.v is not None or cache.positions is not None):
         return None
     k, v = _keys_and_values(inputs)
-    for term in terms[:4]:
+    for term in (score, bias, normalize, read):
         is_projecting = type(term) in _PROJECTING and not torch.is_grad_enabled()
         if not is_projecting and (type(term) not in _DECIDED_BY_CLASS or getattr(term, "_parameters", None)):
             return None
@@ -89,7 +103,12 @@ def _signature(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Ha
             return None
     grads = torch.is_grad_enabled() and (q.requires_grad, k.requires_grad, v.requires_grad)
     tensors = (q.shape, q.dtype, q.device, k.shape, k.dtype, k.device, v.shape, v.dtype, v.device)
-    return tensors, grads, cache is None, mask_signature, *map(type, terms[:4]), backend
+    kinds = (type(score), type(bias), type(normalize), type(read))
+    numbers = (
+        score.scale if type(score) is Dot else None,
+        normalize.temperature if type(normalize) is Softmax else None,
+    )
+    return tensors, grads, cache is None, mask_signature, kinds, numbers, backend
 
 
 def _keys_and_values(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:

@@ -11,11 +11,11 @@ from regard.attn import backends, foreign_arguments, observer
 from regard.attn.backends import fused
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms, split_score_mask
 from regard.attn.call_builder import build_call
-from regard.attn.call_plan import prepare_call
+from regard.attn.call_plan import prepare_call, run_kept, signature_of
 from regard.attn.kv_cache import KVCache
 from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.bias import Bias
-from regard.attn.terms.mask import Causal, Mask
+from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.read import Read
@@ -84,13 +84,17 @@ def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) ->
     """`attend` with its arguments in two values."""
     q, k, v, mask, positions, need = inputs
     is_plain = positions is None and need is NOTHING and terms.bias is None and backend is None
-    if is_plain and terms.dropout == 0.0 and (mask is None or type(mask) is Causal):
+    if is_plain and terms.dropout == 0.0:
         out = fused.plain_attention(q, k, v, terms.score, terms.normalize, terms.read, mask)
         if out is not None:
             return Attended(out)
     attention_observer = observer.observer_or_trace()
     if attention_observer is None:
-        call, chosen, nonfinite_rows = prepare_call(inputs, terms, backend)
+        signature = signature_of(inputs, terms, backend)
+        kept = None if signature is None else run_kept(signature, inputs, terms)
+        if kept is not None:
+            return Attended(kept)
+        call, chosen, nonfinite_rows = prepare_call(signature, inputs, terms, backend)
         if need is not NOTHING:
             _check_need(call)
         result = chosen.run(call)

@@ -1,8 +1,10 @@
 """Attention: the equation as a layer with fixed terms."""
 
+from typing import Any, Never
+
 from torch import Tensor
 
-from regard.attn.backends import LayerPath
+from regard.attn.backends import LayerPath, fused
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Terms, split_score_mask
 from regard.attn.functional import attend_inputs, explain_inputs
@@ -10,6 +12,7 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
+from regard.attn.terms.position import Positions
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
 from regard.common import checks
@@ -61,6 +64,25 @@ class Attention(AttentionModule):
         self.dropout = dropout
         self.backend = backend
 
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor | KVCache | None = None,
+        v: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        positions: Positions | None = None,
+        **refused: Never,
+    ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
+        terms: Any = self._modules
+        is_plain = mask is None and positions is None and terms.get("bias") is None and self.backend is None
+        if is_plain and not refused and not (self.training and self.dropout):
+            k = q if k is None else k
+            out = fused.plain_attention(q, k, v, terms["score"], terms["normalize"], self.read, self.mask)
+            if out is not None:
+                return out
+        return super().forward(q, k, v, mask=mask, positions=positions, **refused)
+
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
         """Projects the keys once, for many calls: `layer(q, cache)`."""
         checks.floating("k", k)
@@ -76,14 +98,16 @@ class Attention(AttentionModule):
     def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
         q, k, v, mask, positions, need = inputs
-        bias: Bias | Tensor | None = self.bias
+        terms: Any = self._modules  # past nn.Module.__getattr__, which takes as long as the rest
+        bias: Bias | Tensor | None = terms.get("bias")
         if mask is not None:
             bias, mask = split_score_mask(mask, bias, q, k, v)
         if self.mask is not None:
             mask = self.combine_masks(mask)
+        if mask is not inputs.mask:
+            inputs = AttentionInputs(q, k, v, mask, positions, need)
         read = self.read if self.training else self.read.in_eval()
-        terms = Terms(self.score, bias, self.normalize, read, self.dropout if self.training else 0.0)
-        return AttentionInputs(q, k, v, mask, positions, need), terms
+        return inputs, Terms(terms["score"], bias, terms["normalize"], read, self.dropout if self.training else 0.0)
 
     def combine_masks(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The mask of the layer and the mask of this call, combined."""

@@ -6,6 +6,7 @@ releases the interpreter lock. ``LEVEL`` bounds the instruction set (0 baseline,
 
 import ctypes
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -89,6 +90,7 @@ _LATER: dict[str, list[Any]] = {
         *(*_COMMON, *[_LONG] * 6, _DOUBLE, _INT, _INT64, _INT64, *[_ROWS] * 3),
         *(_REAL, _REAL, _ROWS, *[_REAL] * 3),
     ],
+    "regard_nonfinite": [_INT, _LONG, _ADDRESS],
     "regard_gelu": [*_COMMON, _LONG, *[_REAL] * 3],
     "regard_stack_step": [*_COMMON, *[_LONG] * 6, _INT, _INT, _DOUBLE, _DOUBLE, _ADDRESS, _ADDRESS, _REAL, _REAL],
     "regard_gapped_stack_step": [
@@ -190,6 +192,12 @@ def resolve_native(native: bool | None, *tensors: Tensor) -> bool:
     if native and reason is not None:
         raise RuntimeError(f"native=True is not possible: {reason}; native=None falls back to torch")
     return reason is None
+
+
+@cache
+def nonfinite_kernel() -> Callable[[bool, int, int], int] | None:
+    """Whether numbers, given by type, count and address, contain a NaN or inf; None: the library has no such kernel."""
+    return getattr(library(), "regard_nonfinite", None)
 
 
 def call_kernel(name: str, like: Tensor, *arguments: Tensor | float | None) -> None:

@@ -129,6 +129,21 @@ def kernel_inputs(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
     return q, *kernel_heads(q, as_four_axes(k, call, kv_heads), as_four_axes(v, call, kv_heads))
 
 
+def takes_inputs(call: AttentionCall) -> bool:
+    """Whether a kernel reads q, k and v themselves: of one dtype and width, with two equal leading axes, without score
+    parameters, and without a gradient to be computed.
+    """
+    q, k, v = call.q, call.keys, call.v
+    return (
+        type(call.score) is Dot
+        and len(call.batch) == 2
+        and q.shape[:-2] == k.shape[:-2] == v.shape[:-2] == call.batch
+        and q.shape[-1] == v.shape[-1]
+        and q.dtype == k.dtype == v.dtype
+        and not needs_grad(call)
+    )
+
+
 def kernel_mask(call: AttentionCall) -> Tensor:  # "b h q k", any of the first two axes 1
     """Bias and mask as the one tensor that the kernels add: boolean without a bias."""
     allowed = call.allowed()

@@ -5,19 +5,24 @@ counted from the upper left corner (used only where that is correct), a bias tha
 (refused).
 """
 
+from types import NoneType
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn.backends import dot_softmax
 from regard.attn.backends._flash_cpu import Flash, available, float_mask, whole_span
-from regard.attn.call import DOT, MIX, SOFTMAX, Attended, AttentionCall
+from regard.attn.call import DOT, MIX, SOFTMAX, Attended, AttentionCall, Terms
 from regard.attn.call_tensors import take_tensors
 from regard.attn.kv_cache import KVCache
+from regard.attn.module_snapshot import has_hooks
 from regard.attn.nonfinite import finite
 from regard.attn.observer import observer_or_trace
-from regard.attn.terms.mask import Mask
-from regard.attn.terms.normalizer import Normalizer, WithNullSlot
+from regard.attn.terms.bias import ALiBi, Bias
+from regard.attn.terms.mask import Causal, Mask, Window
+from regard.attn.terms.normalizer import Normalizer, Softmax, WithNullSlot
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
 from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorch_transform, is_autocasting
@@ -25,6 +30,10 @@ from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorc
 # a bias of more numbers than this should be computed block by block; off the CPU blocks are a loop of launches, so the
 # bound there is a gigabyte
 _DENSE, _DENSE_OFF_CPU = 1 << 24, 1 << 28
+# a bias of more numbers than this is computed at every call
+_KEPT = 1 << 14
+# the classes of normalizers and masks of a plain attention
+_SOFTMAX, _CORNER = (NoneType, Softmax), (NoneType, Causal)
 
 
 def plain_attention(
@@ -34,7 +43,7 @@ def plain_attention(
     score: Score | None = None,
     normalize: Normalizer | None = None,
     read: Read | None = None,
-    mask: Mask | None = None,
+    mask: Mask | Tensor | None = None,
 ) -> Tensor | None:
     """softmax(scale · q kᵀ) v without resolving a call, which takes longer than a small attention; None if it does not
     apply.
@@ -42,17 +51,21 @@ def plain_attention(
     Only for calls that need no check and no choice: one shape, one dtype, one device, no mask or a causal one, and
     terms that are the default ones or written out.
     """
+    if type(normalize) not in _SOFTMAX or type(mask) not in _CORNER:
+        return None
     cache = k if isinstance(k, KVCache) else None
     if cache is not None:
         if v is not None or cache.positions is not None:
             return None
         k, v = cache.keys, cache.values
+    elif v is None:
+        v = k
     if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor:
         return None
-    shape = q.shape
-    if k.shape != shape or v.shape != shape or q.dtype != k.dtype or q.dtype != v.dtype or len(shape) != 4:
+    shape, dtype, device = q.shape, q.dtype, q.device
+    if k.shape != shape or v.shape != shape or k.dtype != dtype or v.dtype != dtype or len(shape) != 4:
         return None
-    if not q.is_floating_point() or q.device != k.device or q.device != v.device or 0 in shape:
+    if not dtype.is_floating_point or device != k.device or device != v.device or 0 in shape:
         return None
     if in_functorch_transform() or observer_or_trace() is not None:
         return None
@@ -77,6 +90,38 @@ def plain_attention(
     if not needs_grad:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
     return Flash.apply(q, k, v, None, [whole_span(q, k)], None, scale, mask is not None)[0]
+
+
+class KeptBias(NamedTuple):
+    """The biases of a small call as one tensor, and the slopes that they are made of."""
+
+    slopes: list[float]
+    numbers: Tensor
+    scale: float
+
+
+def keep(call: AttentionCall) -> KeptBias | None:
+    """The biases of ALiBi, under no mask or one of positions, for later calls of the same signature."""
+    slopes = _slopes(call.bias)
+    if slopes is None or not isinstance(call.mask, Window | None) or call.weights() > _KEPT:
+        return None
+    if not call.q.is_cpu or not dot_softmax.takes_inputs(call):
+        return None
+    return KeptBias(slopes, dot_softmax.kernel_mask(call), dot_softmax.scale(call))
+
+
+def run_kept(kept: KeptBias, q: Tensor, k: Tensor, v: Tensor, mask: object, terms: Terms) -> Tensor | None:
+    if _slopes(terms.bias) != kept.slopes:
+        return None
+    return F.scaled_dot_product_attention(q, k, v, kept.numbers, scale=kept.scale)
+
+
+def _slopes(bias: Bias | Tensor | None) -> list[float] | None:
+    """The slopes if the bias is what they alone make."""
+    if type(bias) is not ALiBi or has_hooks(bias) or "forward" in bias.__dict__:
+        return None
+    slopes = bias.slopes
+    return slopes.tolist() if slopes.is_cpu and not slopes.requires_grad else None
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:

@@ -7,7 +7,7 @@ computes what it hides; this one never reads a padded key, and stops at the quer
 from torch import Tensor
 
 from regard.attn.backends import dot_softmax
-from regard.attn.call import Attended, AttentionCall
+from regard.attn.call import Attended, AttentionCall, Terms
 from regard.attn.terms.mask import And, Causal, Lengths, Mask, Not
 from regard.kernels import native_library
 from regard.kernels.dispatch import choose_route, has_values
@@ -53,6 +53,15 @@ def run(call: AttentionCall) -> Attended:
     return dot_softmax.to_attended(
         call, *padded_attention(q, k, v, spans, dot_softmax.scale(call), is_causal(call.mask))
     )
+
+
+def keep(call: AttentionCall) -> tuple[float, bool] | None:
+    """The scale and the causality of later calls of the same signature."""
+    return (dot_softmax.scale(call), is_causal(call.mask)) if dot_softmax.takes_inputs(call) else None
+
+
+def run_kept(kept: tuple[float, bool], q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, terms: Terms) -> Tensor:
+    return padded_attention(q, k, v, key_spans(mask, q.shape[0], k.shape[-2]), *kept)[0]
 
 
 def _parts(mask: Mask | None) -> list[Mask]:

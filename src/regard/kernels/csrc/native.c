@@ -6,7 +6,7 @@
  * instruction set; the widest one that the processor has is chosen at run time. Threads are started for one call and joined before it returns, so no state
  * outlives a call and a fork is safe. Results do not depend on the number of threads.
  *
- * Every exported function returns 0, or 1 if there was no memory.
+ * Every exported function that computes returns 0, or 1 if there was no memory.
  */
 #include <float.h>
 #include <math.h>
@@ -334,6 +334,16 @@ EXPORT int regard_abi(void) { return REGARD_ABI; }
 
 /* 0 baseline, 1 AVX2, 2 AVX-512; the compiler decides whether the baseline is vector code */
 EXPORT int regard_level(int most) { return widest(most); }
+
+/* 0 if none of the numbers has an exponent of ones, as NaN and the infinities have, 1 if one has */
+EXPORT int regard_nonfinite(int wide, i64 n, const void *numbers) {
+    int found = 0;
+    if (wide)
+        for (i64 i = 0; i < n; i++) found |= (~((const uint64_t *)numbers)[i] & 0x7ff0000000000000u) == 0;
+    else
+        for (i64 i = 0; i < n; i++) found |= (~((const uint32_t *)numbers)[i] & 0x7f800000u) == 0;
+    return found;
+}
 
 EXPORT int regard_additive_forward(int wide, int most, i64 threads, i64 n, i64 q, i64 k, i64 d, const void *a, i64 a_n, i64 a_q,
                                    const void *b, i64 b_n, i64 b_k, const void *w, const void *allowed, i64 m_n, i64 m_q,
