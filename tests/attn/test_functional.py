@@ -106,6 +106,8 @@ def test_attended_has_what_was_asked_for_and_nothing_else() -> None:
     for name in ("weights", "lse", "map", "entropy"):
         got = regard.attend(q, k, need=Need(**{name: True}))
         assert [f for f in got._fields if getattr(got, f) is not None] == ["out", name]
+    out, weights, *_ = regard.attend(q, k, need=Need(weights=True))
+    assert (out.shape, weights.shape) == ((2, 3, 4), (2, 3, 5))
     for name in ("log_prob", "key_index", "entropy", "weights"):
         got = regard.attend(q, k, read=regard.Sample(), need=Need(**{name: True}))
         assert [f for f in got._fields if getattr(got, f) is not None] == ["out", name]

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any, Never, Self
 
+import torch
 from torch import Tensor, nn
 
 from regard.attn import foreign_arguments
@@ -13,7 +14,10 @@ from regard.attn.terms.position import Positions
 
 
 class AttentionModule(nn.Module, ABC):
-    """out = layer(q, k, v); k=None means k = q, self-attention, and v=None means v = k."""
+    """out = layer(q, k, v); k=None means k = q, self-attention, and v=None means v = k.
+
+    Dropout and reads that sample take their random numbers from `generator`; None: torch's own.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # raised before Python complains of the missing arguments instead
@@ -28,11 +32,12 @@ class AttentionModule(nn.Module, ABC):
         *,
         mask: Mask | Tensor | None = None,
         positions: Positions | None = None,
+        generator: torch.Generator | None = None,
         **refused: Never,
     ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
         if refused:
             foreign_arguments.refuse_arguments(type(self).__name__, refused)
-        return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, NOTHING)).out
+        return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, NOTHING, generator)).out
 
     def attend(
         self,
@@ -43,12 +48,13 @@ class AttentionModule(nn.Module, ABC):
         mask: Mask | Tensor | None = None,
         positions: Positions | None = None,
         need: Need = NOTHING,
+        generator: torch.Generator | None = None,
         **refused: Never,
     ) -> Attended:
         """Like `forward`, and returns the results that `need` requests beside the output."""
         if refused:
             foreign_arguments.refuse_arguments(type(self).__name__, refused)
-        return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need))
+        return self.attend_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need, generator))
 
     def explain(
         self,
@@ -59,9 +65,10 @@ class AttentionModule(nn.Module, ABC):
         mask: Mask | Tensor | None = None,
         positions: Positions | None = None,
         need: Need = NOTHING,
+        generator: torch.Generator | None = None,
     ) -> str:
         """Names the backend that runs this call and gives, for every other backend, the reason why it does not."""
-        return self.explain_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need))
+        return self.explain_inputs(AttentionInputs(q, q if k is None else k, v, mask, positions, need, generator))
 
     @abstractmethod
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:

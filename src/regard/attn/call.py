@@ -47,7 +47,10 @@ class Need:
 
 
 class Attended(NamedTuple):
-    """The output and the requested results; fields that were not requested are None."""
+    """The output and the requested results; fields that were not requested are None.
+
+    A named tuple of all fields, in this order: `out, weights, *_ = attend(..., need=Need(weights=True))`.
+    """
 
     out: Tensor  # "*b q v"
     weights: Tensor | None = None  # "*b q k", before dropout
@@ -81,6 +84,7 @@ class AttentionInputs(NamedTuple):
     mask: Mask | Tensor | None = None
     positions: Positions | None = None  # None: the queries are the last keys
     need: Need = NOTHING
+    generator: torch.Generator | None = None  # of dropout and of reads that sample; None: torch's own
 
 
 class Terms(NamedTuple):
@@ -159,6 +163,7 @@ class AttentionCall:
     group: int  # number of query heads per key head
     total: int | Tensor  # number of keys of the whole call, or per sample, "*b 1 1": input of a bias
     explicit_positions: Positions | None  # None: the queries are the last keys
+    generator: torch.Generator | None = None  # of dropout and of a read that samples; None: torch's own
 
     def positions(self) -> Positions:
         if self.explicit_positions is not None:
@@ -233,7 +238,7 @@ def equation(
 
     `replacement` makes other weights of these and of the mask.
     """
-    need = call.need
+    need, generator = call.need, call.generator if generator is None else generator
     s = scores(call, compare)
     allowed = allowed_for(call, s)
     weights = call.normalize.weights(s, allowed)

@@ -24,11 +24,13 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
 
     Every attention runs this function. It is kept short because the checks can take longer than a small attention.
     """
-    q, k, v, mask, positions, need = inputs
+    q, k, v, mask, positions, need, generator = inputs
     score, bias, normalize, read, dropout = terms
     checks.instance_of("score", score, Score, "Dot()")
     checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
     checks.instance_of("read", read, Read, "WeightedSum()")
+    if generator is not None:
+        checks.instance_of("generator", generator, torch.Generator, "torch.Generator().manual_seed(0)")
     cache = k if isinstance(k, KVCache) else None
     is_cached = cache is not None
     if isinstance(k, KVCache):
@@ -77,7 +79,22 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
         queries, keys, v = queries.to(dtype), keys.to(dtype) if keys.is_floating_point() else keys, v.to(dtype)
     queries, keys = score.operands(queries, keys)
     return AttentionCall(
-        q, queries, keys, v, score, bias, mask, normalize, read, dropout, need, batch, group, total, positions
+        q,
+        queries,
+        keys,
+        v,
+        score,
+        bias,
+        mask,
+        normalize,
+        read,
+        dropout,
+        need,
+        batch,
+        group,
+        total,
+        positions,
+        generator,
     ), nonfinite_rows
 
 

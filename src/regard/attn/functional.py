@@ -35,6 +35,7 @@ def attention(
     read: Read | None = None,
     dropout: float = 0.0,
     positions: Positions | None = None,
+    generator: torch.Generator | None = None,
     backend: str | None = None,
     **refused: Never,
 ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
@@ -42,7 +43,8 @@ def attention(
 
     The defaults compute softmax(q kᵀ/√d) v. v=None means v = k. If k and v have fewer heads than q (axis -3), each of
     their heads serves a group of neighbouring heads of q. A mask of numbers is added to
-    the scores. Queries are the last of the keys, unless `positions=(i, j)` gives the positions of both.
+    the scores. Queries are the last of the keys, unless `positions=(i, j)` gives the positions of both. Dropout and
+    reads that sample take their random numbers from `generator`; None: torch's own.
     """
     if refused:
         foreign_arguments.refuse_arguments("attention", refused)
@@ -52,7 +54,7 @@ def attention(
             return out
     bias, mask = split_score_mask(mask, bias, q, k, v)
     terms = Terms.with_defaults(score, bias, normalize, read, dropout)
-    return attend_inputs(AttentionInputs(q, k, v, mask, positions, NOTHING), terms, backend).out
+    return attend_inputs(AttentionInputs(q, k, v, mask, positions, NOTHING, generator), terms, backend).out
 
 
 def attend(
@@ -67,6 +69,7 @@ def attend(
     read: Read | None = None,
     dropout: float = 0.0,
     positions: Positions | None = None,
+    generator: torch.Generator | None = None,
     backend: str | None = None,
     need: Need = NOTHING,
     **refused: Never,
@@ -76,13 +79,13 @@ def attend(
         foreign_arguments.refuse_arguments("attend", refused)
     checks.instance_of("need", need, Need, "Need(weights=True)")
     bias, mask = split_score_mask(mask, bias, q, k, v)
-    inputs = AttentionInputs(q, k, v, mask, positions, need)
+    inputs = AttentionInputs(q, k, v, mask, positions, need, generator)
     return attend_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 
 
 def attend_inputs(inputs: AttentionInputs, terms: Terms, backend: str | None) -> Attended:
     """`attend` with its arguments in two values."""
-    q, k, v, mask, positions, need = inputs
+    q, k, v, mask, positions, need, _ = inputs
     is_plain = positions is None and need is NOTHING and terms.bias is None and backend is None
     if is_plain and terms.dropout == 0.0:
         out = fused.plain_attention(q, k, v, terms.score, terms.normalize, terms.read, mask)
@@ -150,6 +153,7 @@ def explain(
     read: Read | None = None,
     dropout: float = 0.0,
     positions: Positions | None = None,
+    generator: torch.Generator | None = None,
     backend: str | None = None,
     need: Need = NOTHING,
 ) -> str: ...
@@ -202,6 +206,7 @@ def _explain_tensors(
     read: Read | None = None,
     dropout: float = 0.0,
     positions: Positions | None = None,
+    generator: torch.Generator | None = None,
     backend: str | None = None,
     need: Need = NOTHING,
     **refused: Never,
@@ -209,7 +214,7 @@ def _explain_tensors(
     if refused:
         foreign_arguments.refuse_arguments("explain", refused)
     bias, mask = split_score_mask(mask, bias, q, k, v)
-    inputs = AttentionInputs(q, k, v, mask, positions, need)
+    inputs = AttentionInputs(q, k, v, mask, positions, need, generator)
     return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
 
 

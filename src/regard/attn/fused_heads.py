@@ -48,7 +48,7 @@ def self_attention(heads: nn.Module, inputs: AttentionInputs) -> Tensor | None: 
 
 def _plan(heads: nn.Module, inputs: AttentionInputs) -> tuple[list[Tensor], float] | str:
     """The parameters and the factor on q·k, or the reason why the layer is not computed in one function."""
-    x, k, v, mask, positions, need = inputs
+    x, k, v, mask, positions, need, _ = inputs
     if not torch.is_grad_enabled():
         return "gradients are off"
     if k is not x or v is not None:

@@ -2,6 +2,7 @@
 
 from typing import Any, Never
 
+import torch
 from torch import Tensor
 
 from regard.attn.backends import LayerPath, fused
@@ -72,6 +73,7 @@ class Attention(AttentionModule):
         *,
         mask: Mask | Tensor | None = None,
         positions: Positions | None = None,
+        generator: torch.Generator | None = None,
         **refused: Never,
     ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
         terms: Any = self._modules
@@ -81,7 +83,7 @@ class Attention(AttentionModule):
             out = fused.plain_attention(q, k, v, terms["score"], terms["normalize"], self.read, self.mask)
             if out is not None:
                 return out
-        return super().forward(q, k, v, mask=mask, positions=positions, **refused)
+        return super().forward(q, k, v, mask=mask, positions=positions, generator=generator, **refused)
 
     def project_kv(self, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
         """Projects the keys once, for many calls: `layer(q, cache)`."""
@@ -97,7 +99,7 @@ class Attention(AttentionModule):
 
     def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
-        q, k, v, mask, positions, need = inputs
+        q, k, v, mask = inputs[:4]
         terms: Any = self._modules  # past nn.Module.__getattr__, which takes as long as the rest
         bias: Bias | Tensor | None = terms.get("bias")
         if mask is not None:
@@ -105,7 +107,7 @@ class Attention(AttentionModule):
         if self.mask is not None:
             mask = self.combine_masks(mask)
         if mask is not inputs.mask:
-            inputs = AttentionInputs(q, k, v, mask, positions, need)
+            inputs = AttentionInputs(q, k, v, mask, *inputs[4:])
         read = self.read if self.training else self.read.in_eval()
         return inputs, Terms(terms["score"], bias, terms["normalize"], read, self.dropout if self.training else 0.0)
 

@@ -28,7 +28,8 @@ class MultiHead(AttentionModule):
     With `kv_heads` below `heads`, each key head serves a group of neighbouring query heads (grouped, Ainslie et al.
     2023; 1 is multi-query, Shazeer 2019). `head_dim` is the width of queries and keys per head, d_k of the paper, and
     `head_value_dim` that of values, d_v: the same unless given. `attention` is one layer for all heads, or a list with
-    one per head. `rotate` rotates queries and keys by their positions.
+    one per head. `rotate` rotates queries and keys by their positions. A query that may attend to no key gives the bias
+    of W_O.
 
         heads(x)                      self-attention
         heads(x, source)              cross-attention
@@ -202,15 +203,17 @@ class MultiHead(AttentionModule):
             return self._attend_heads(inputs)
 
     def _attend_heads(self, inputs: AttentionInputs) -> Attended:
-        q, k, v, mask, positions, need = inputs
+        q, k, v, mask, positions, need, generator = inputs
         self._check(q, k, v)
         mask = _over_heads(mask, q)
         q, k, v, nan_rows = self._zero_nonfinite(q, k, v, mask, positions)
         queries, memory = self._project(q, k, v, positions)
         if isinstance(self.attention, Attention):
-            result = self.attention.attend(queries, memory, mask=mask, positions=positions, need=need)
+            result = self.attention.attend_inputs(
+                AttentionInputs(queries, memory, None, mask, positions, need, generator)
+            )
         else:
-            result = self._attend_per_head(queries, memory, mask, positions, need)
+            result = self._attend_per_head(queries, memory, mask, positions, need, generator)
         out = self.out(result.out.transpose(-2, -3).flatten(-2))
         if nan_rows is not None:  # NaN is filled in after the projection, so that its gradient does not see it
             result, out = (
@@ -223,15 +226,19 @@ class MultiHead(AttentionModule):
         return self._explain_heads(inputs, fused_heads.layer_path(self, inputs))
 
     def _explain_heads(self, inputs: AttentionInputs, path: LayerPath) -> str:
-        q, k, v, mask, positions, need = inputs
+        q, k, v, mask, positions, need, generator = inputs
         self._check(q, k, v)
         mask = _over_heads(mask, q)
         queries, memory = self._project(q, k, v, positions)
         if isinstance(self.attention, Attention):
-            return self.attention.explain_inputs(AttentionInputs(queries, memory, None, mask, positions, need), path)
+            return self.attention.explain_inputs(
+                AttentionInputs(queries, memory, None, mask, positions, need, generator), path
+            )
         return "\n".join(
             f"head {n}: "
-            + layer.explain(head_q, head_k, head_v, mask=_mask_of(mask, n, head_q.ndim), positions=positions, need=need)
+            + layer.explain_inputs(
+                AttentionInputs(head_q, head_k, head_v, _mask_of(mask, n, head_q.ndim), positions, need, generator)
+            )
             for n, (layer, head_q, head_k, head_v) in enumerate(self._per_head(queries, memory))
         )
 
@@ -341,13 +348,19 @@ class MultiHead(AttentionModule):
         ]
 
     def _attend_per_head(
-        self, queries: Tensor, memory: KVCache, mask: Mask | Tensor | None, positions: Positions | None, need: Need
+        self,
+        queries: Tensor,
+        memory: KVCache,
+        mask: Mask | Tensor | None,
+        positions: Positions | None,
+        need: Need,
+        generator: torch.Generator | None,
     ) -> Attended:
         """Runs each head with its own attention."""
         if positions is None and memory.positions is not None:
             positions = (memory.positions[..., len(memory) - queries.shape[-2] :], memory.positions)
         results = [
-            layer.attend(q, k, v, mask=_mask_of(mask, n, q.ndim), positions=positions, need=need)
+            layer.attend_inputs(AttentionInputs(q, k, v, _mask_of(mask, n, q.ndim), positions, need, generator))
             for n, (layer, q, k, v) in enumerate(self._per_head(queries, memory))
         ]
         fields: dict[str, Any] = {}

@@ -61,7 +61,10 @@ def describe(call: AttentionCall) -> str:
 
 def run(call: AttentionCall) -> Attended:
     block_spans = spans(call, _rows(call))
-    seed = int(torch.randint(1 << 62, ())) if call.dropout or call.read.is_stochastic else None
+    seed = None
+    if call.dropout or call.read.is_stochastic:
+        device = "cpu" if call.generator is None else call.generator.device
+        seed = int(torch.randint(1 << 62, (), generator=call.generator, device=device))
     q, queries, keys, v = call.q, call.queries, call.keys, call.v
     template, tensors = take_tensors(_replace_inputs(call, None, None, None, None))
     is_checked = torch.is_grad_enabled()

@@ -137,6 +137,8 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "with a mask or a bias it does not return lse"
     if call.need.lse and not (_has_no_dropout(call) and available(call.q) and not dot_softmax.needs_grad(call)):
         return "it returns lse only on a CPU, without dropout and without gradient"
+    if call.dropout and call.generator is not None:
+        return "its kernel samples dropout from torch's own generator, and takes no other"
     if call.dropout == 1.0:
         return "its kernel divides by the share of weights that dropout leaves, and none is left"
     if in_functorch_transform():

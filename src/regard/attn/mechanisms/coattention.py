@@ -100,7 +100,7 @@ class DynamicCoAttention(AttentionModule):
         self.both = both
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        q, k, v, mask, positions, need = inputs
+        q, k, v, mask, positions, need, _ = inputs
         no_values(v, "co-attention")
         if isinstance(k, KVCache):
             raise TypeError(

@@ -53,7 +53,7 @@ class Local(AttentionModule):
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
         if isinstance(self.place, Diagonal):
             return attend_inputs(self._in_window(inputs, self.place), self._terms, None)
-        q, k, v, mask, positions, need = inputs
+        q, k, v, mask, positions, need, _ = inputs
         i, j = _default_positions(q, k) if positions is None else positions
         call, nonfinite_rows = build_bare_call(q, k, v, mask, (i, j))
         allowed = whole_mask(call)

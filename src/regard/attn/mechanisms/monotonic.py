@@ -165,7 +165,7 @@ class Monotonic(RecurrentAttention[Tensor]):
         ]
         energies = energies + self.offset.to(energies.dtype)
         if self.training and self.noise:
-            energies = energies + self.noise * torch.randn_like(energies)
+            energies = energies + self.noise * torch.empty_like(energies).normal_(generator=call.generator)
         return energies, scores[0] if scores else None
 
     def extra_repr(self) -> str:

@@ -56,8 +56,9 @@ class RecurrentAttention(AttentionModule, Generic[State]):
         return read_by_weights(call, weights, nonfinite_rows, need, self), state
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        q, k, v, mask, positions, need = inputs
+        q, k, v, mask, positions, need, generator = inputs
         call, nonfinite_rows = build_bare_call(q, k, v, mask, positions)
+        call.generator = generator
         state = self.first_state((*call.batch, call.keys.shape[-2]), call.v)
         weights, _ = self.run_steps(call, isinstance(k, KVCache), state)
         return read_by_weights(call, weights, nonfinite_rows, need, self)
