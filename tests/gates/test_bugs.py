@@ -194,8 +194,8 @@ def test_ufo_divided_by_a_norm_of_zero() -> None:
         assert torch.autograd.grad(out.sum(), x)[0].isfinite().all()
 
 
-# the cell and the module read a map row by row, in order
-@pytest.mark.parametrize("name", [name for name in GATES if name not in ("gated-cell", "attention-module")])
+# the cell and the module read a map row by row, in order, and the frequencies of fca come axis by axis
+@pytest.mark.parametrize("name", [name for name in GATES if name not in ("gated-cell", "attention-module", "fca")])
 @pytest.mark.parametrize("space", [(3, 11), (11, 3)])
 def test_the_authors_bam_pooled_by_height_alone(name: str, space: tuple[int, int]) -> None:
     """So maps that are not square broke. A map turned on its side is weighed the same, turned."""
@@ -204,6 +204,8 @@ def test_the_authors_bam_pooled_by_height_alone(name: str, space: tuple[int, int
     with torch.no_grad():
         for p in turned:
             p.copy_((p + p.transpose(-1, -2)) / 2)
-        if name == "coordinate":
-            module.up[1].load_state_dict(module.up[0].state_dict())
+        parts = {"coordinate": "up", "strip-pooling": "strips", "triplet": "branches"}
+        if name in parts:  # the layers of the two axes
+            *_, first, second = getattr(module, parts[name])
+            second.load_state_dict(first.state_dict())
     torch.testing.assert_close(module(x.transpose(2, 3)), module(x).transpose(2, 3), rtol=1e-5, atol=1e-5)

@@ -29,9 +29,23 @@ VALUES = {
     "hidden": "3",
     "value": "3",
     "window": "3",
+    "frequencies": "2",
+    "codewords": "5",
+    "groups": "2",
+    "extent": "2",
+    "far": "5",
+    "features": "3",
+    "kernels": "3",
+    "radix": "3",
 }
-# other values where these are the default
-OTHERS = {("se", "bias"): "no"}
+# other values where these are the default, or change nothing below a least width
+OTHERS = {
+    ("se", "bias"): "no",
+    ("scse", "reduction"): "4",
+    ("large-kernel", "kernel"): "3",
+    ("selective-kernel", "reduction"): "1",
+    ("split", "reduction"): "1",
+}
 
 
 @for_each(("name", "option"), [(name, option) for name, factory in GATES.items() for option in factory.readers])
@@ -45,7 +59,7 @@ def test_every_option_changes_the_gate(name: str, option: str) -> None:
     assert type(plain) is type(varied)
     for module in (plain, varied):
         for parameter in module.parameters():
-            if parameter.ndim == 0:  # the residual scale of non-local, which starts at zero
+            if not parameter.any():  # starts at zero, as the residual scale of non-local does
                 nn.init.constant_(parameter, 0.7)
     assert not torch.allclose(plain(x), varied(x))
     assert regard.gate(text, 64, dims=3)(torch.randn(2, 64, 3, 2, 5)).shape == (2, 64, 3, 2, 5)

@@ -45,7 +45,8 @@ def weights(module: nn.Module, x: Tensor) -> Tensor:
 def test_properties_of_known_gates() -> None:
     """Properties are read from the modules: these are certain."""
     assert {"se", "eca", "spatial", "cbam", "bam", "coordinate", *READING, "simam", "max"} <= set(IN_PLACE)
-    assert not {"non-local", "external", "external-heads"} & set(IN_PLACE)
+    blocks = {"non-local", "dual", "offset", "global-context", "double", "selective-kernel", "split"}
+    assert set(GATES) - set(IN_PLACE) == {*blocks, "external", "external-heads"}
     assert {"gap", *GROUPS["every value, without parameters"]} == set(FREE)
 
 

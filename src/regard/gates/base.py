@@ -177,11 +177,20 @@ _CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = 
 
 
 def convolution(
-    dims: int, in_channels: int, out_channels: int, kernel: int, *, dilation: int = 1, bias: bool = True
+    dims: int,
+    in_channels: int,
+    out_channels: int,
+    kernel: int,
+    *,
+    dilation: int = 1,
+    groups: int = 1,
+    bias: bool = True,
 ) -> nn.Module:
     """A convolution over positions that keeps their number."""
     padding = dilation * (kernel - 1) // 2
-    return _CONVOLUTIONS[dims](in_channels, out_channels, kernel, padding=padding, dilation=dilation, bias=bias)
+    return _CONVOLUTIONS[dims](
+        in_channels, out_channels, kernel, padding=padding, dilation=dilation, groups=groups, bias=bias
+    )
 
 
 def flat(x: Tensor) -> Tensor:  # "b c *s" -> "b n c"

@@ -16,9 +16,13 @@ from torch import Tensor, nn
 
 from regard.attn.terms.normalizer import Entmax, Identity, Normalizer, Sigmoid, Softmax, Sparsemax
 from regard.common import checks
+from regard.gates.branches import SelectiveKernel, SplitAttention
 from regard.gates.channel import ECA, ChannelGate, GlobalAverage, SqueezeExcite
-from regard.gates.channel_spatial import BAM, CBAM, ContextGating, Coordinate
+from regard.gates.channel_spatial import BAM, CBAM, ConcurrentGate, ContextGating, Coordinate, Triplet
+from regard.gates.channel_statistics import FCA, GCT, SRM, ContextEncoding, GSoP
+from regard.gates.context_blocks import DoubleAttention, DualAttention, GlobalContext, OffsetAttention
 from regard.gates.external import ExternalBlock, MultiHeadExternal
+from regard.gates.local_context import GatherExcite, GroupEnhance, LargeKernel, StripPooling
 from regard.gates.non_local import NonLocal
 from regard.gates.parameter_free import MagnitudeSaliency, MaxSaliency, SimAM
 from regard.gates.reading_gates import CellGate, HeadsGate, ModuleGate, UnitsGate
@@ -29,22 +33,39 @@ __all__ = [
     "BAM",
     "CBAM",
     "ECA",
+    "FCA",
+    "GCT",
+    "SRM",
     "CellGate",
     "ChannelGate",
+    "ConcurrentGate",
+    "ContextEncoding",
     "ContextGating",
     "Coordinate",
+    "DoubleAttention",
+    "DualAttention",
     "ExternalBlock",
+    "GSoP",
+    "GatherExcite",
     "GlobalAverage",
+    "GlobalContext",
+    "GroupEnhance",
     "HeadsGate",
+    "LargeKernel",
     "MagnitudeSaliency",
     "MaxSaliency",
     "ModuleGate",
     "MultiHeadExternal",
     "NonLocal",
+    "OffsetAttention",
+    "SelectiveKernel",
     "SimAM",
     "Spatial",
     "SpatialGate",
+    "SplitAttention",
     "SqueezeExcite",
+    "StripPooling",
+    "Triplet",
     "UnitsGate",
 ]
 
@@ -55,9 +76,9 @@ class GateFactory(Protocol):
     def __call__(self, channels: int, dims: int = 2) -> nn.Module: ...
 
 
-def _heads(channels: int) -> int:
-    """Eight heads, or fewer if the channels do not split evenly over eight."""
-    return next(heads for heads in (8, 4, 2, 1) if channels % heads == 0)
+def _parts(channels: int) -> int:
+    """Eight heads or groups, or fewer if the channels do not split evenly over eight."""
+    return next(parts for parts in (8, 4, 2, 1) if channels % parts == 0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +86,7 @@ class CatalogueGate:
     """The factory of a class of gates; the other parameters of its constructor are options behind its name."""
 
     kind: Callable[..., nn.Module]
-    splits_channels: bool = False  # over as many heads as divide them, unless `heads` is given
+    splits_channels: str = ""  # the option that is a number of parts which divides the channels, unless it is given
 
     @property
     def readers(self) -> dict[str, Callable[[str], Any]]:
@@ -78,12 +99,12 @@ class CatalogueGate:
         parameters = signature(self.kind).parameters
         sizes = {"channels": channels, "dims": dims}
         if self.splits_channels:
-            options = {"heads": _heads(channels)} | options
+            options = {self.splits_channels: _parts(channels)} | options
         return self.kind(**{name: size for name, size in sizes.items() if name in parameters}, **options)
 
 
 def _external_heads(channels: int) -> nn.Module:
-    return ExternalBlock(channels, MultiHeadExternal(channels, _heads(channels)))
+    return ExternalBlock(channels, MultiHeadExternal(channels, _parts(channels)))
 
 
 # the values that have a weight each: {kind: {name: factory}}
@@ -93,6 +114,11 @@ GROUPS: dict[str, dict[str, CatalogueGate]] = {
         "se": CatalogueGate(SqueezeExcite),
         "eca": CatalogueGate(ECA),
         "channel": CatalogueGate(ChannelGate),
+        "gct": CatalogueGate(GCT),
+        "srm": CatalogueGate(SRM),
+        "fca": CatalogueGate(FCA),
+        "gsop": CatalogueGate(GSoP),
+        "context-encoding": CatalogueGate(ContextEncoding),
     },
     "positions": {
         "spatial": CatalogueGate(Spatial),
@@ -103,18 +129,34 @@ GROUPS: dict[str, dict[str, CatalogueGate]] = {
         "cbam": CatalogueGate(CBAM),
         "bam": CatalogueGate(BAM),
         "coordinate": CatalogueGate(Coordinate),
-        "gated-heads": CatalogueGate(HeadsGate, splits_channels=True),
+        "scse": CatalogueGate(ConcurrentGate),
+        "triplet": CatalogueGate(Triplet),
+        "strip-pooling": CatalogueGate(StripPooling),
+        "group-enhance": CatalogueGate(GroupEnhance, splits_channels="groups"),
+        "large-kernel": CatalogueGate(LargeKernel),
+        "gated-heads": CatalogueGate(HeadsGate, splits_channels="heads"),
         "gated-units": CatalogueGate(UnitsGate),
-        "gated-cell": CatalogueGate(CellGate, splits_channels=True),
+        "gated-cell": CatalogueGate(CellGate, splits_channels="heads"),
         "attention-module": CatalogueGate(ModuleGate),
     },
     "every value, without parameters": {
         "simam": CatalogueGate(SimAM),
         "max": CatalogueGate(partial(MaxSaliency, window=2)),
         "magnitude": CatalogueGate(MagnitudeSaliency),
+        "gather-excite": CatalogueGate(GatherExcite),
     },
     "pairs of positions": {
         "non-local": CatalogueGate(NonLocal),
+        "dual": CatalogueGate(DualAttention),
+        "offset": CatalogueGate(OffsetAttention),
+    },
+    "one context, or a few features, of all positions": {
+        "global-context": CatalogueGate(GlobalContext),
+        "double": CatalogueGate(DoubleAttention),
+    },
+    "branches": {
+        "selective-kernel": CatalogueGate(SelectiveKernel),
+        "split": CatalogueGate(SplitAttention),
     },
     "a memory and positions": {
         "external": CatalogueGate(ExternalBlock),

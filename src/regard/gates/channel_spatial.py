@@ -1,5 +1,5 @@
-"""Gates of channels and positions: at once (ContextGating), one after the other (CBAM), together (BAM), axis by axis
-(Coordinate).
+"""Gates of channels and positions: at once (ContextGating), one after the other (CBAM), together (BAM, ConcurrentGate),
+axis by axis (Coordinate), plane by plane (Triplet).
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from regard.common import checks
 from regard.gates.base import BatchNorm, Gate, check_odd, convolution, hidden_width, linear, scale_map, wide_sigmoid
-from regard.gates.channel import ChannelGate
-from regard.gates.spatial import SpatialGate
+from regard.gates.channel import ChannelGate, SqueezeExcite
+from regard.gates.spatial import Spatial, SpatialGate
 from regard.kernels import feature_maps
 
 
@@ -133,3 +133,36 @@ class Coordinate(Gate):
             if need_weights:
                 w = factor if w is None else w * factor
         return out, w
+
+
+class Triplet(Gate):
+    """w = mean of σ(BN(conv_k[max; mean over the axis])), axis by axis, channels too  (Misra et al. 2021).
+
+    Each of the three planes of an image's map, (height, width), (channels, width) and (height, channels), has a
+    SpatialGate, which sees the map with another axis in the place of the channels (eq. 3-5). `branches` has them.
+    """
+
+    def __init__(self, channels: int | None = None, kernel: int = 7, *, dims: int = 2) -> None:
+        super().__init__(channels, dims)
+        kernel = check_odd(kernel, "Triplet")
+        self.branches = nn.ModuleList(SpatialGate(kernel, dims=dims) for _ in range(dims + 1))
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        w = torch.zeros_like(x)
+        for axis, branch in enumerate(self.branches, 1):
+            assert isinstance(branch, SpatialGate)
+            w = w + branch.weights(x.transpose(1, axis)).transpose(1, axis) / len(self.branches)
+        return x * w, w if need_weights else None
+
+
+class ConcurrentGate(Gate):
+    """w = w_channel + w_position: SqueezeExcite and Spatial side by side  (Roy et al. 2018, scSE, eq. 5)."""
+
+    def __init__(self, channels: int, reduction: int = 2) -> None:
+        super().__init__(channels)
+        self.channel = SqueezeExcite(channels, reduction)
+        self.spatial = Spatial(channels)
+
+    def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        w = self.channel.weights(x) + self.spatial.weights(x)
+        return x * w, w if need_weights else None
