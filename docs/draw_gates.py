@@ -61,6 +61,7 @@ MADE: dict[str, Callable[[], nn.Module]] = {
     "se": lambda: regard.gates.SqueezeExcite(CHANNELS, 4),
     "cbam": lambda: regard.gates.CBAM(CHANNELS, 4),
     "bam": lambda: regard.gates.BAM(CHANNELS, 4),
+    "fca": lambda: regard.gates.FCA(CHANNELS, 4),
 }
 
 
@@ -174,15 +175,49 @@ def saliency() -> list[Panel]:
 
 
 @torch.no_grad()
-def non_local() -> list[Panel]:
-    net = trained("non-local")
-    features = net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1])
-    got = net.gate.attend(features, need=regard.Need(weights=True))
-    panels = [image(SHOWN[0])]
+def read_weights(name: str, which: int) -> Tensor:
+    """What a block that adds what it reads returns for a digit: "1 q k", or "c 1 m" of its branches."""
+    net = trained(name)
+    return net.gate.attend(net.before(digits()[0][which : which + 1]), need=regard.Need(weights=True)).weights[0]
+
+
+def of_queries(name: str) -> list[Panel]:
+    """The weights of three positions over all positions."""
+    weights, panels = read_weights(name, SHOWN[0])[0], [image(SHOWN[0])]
     for row, column in ((1, 4), (4, 4), (6, 3)):
-        weights = got.weights[0, 0, row * 8 + column].view(8, 8)
-        panels.append(stretched(weights, f"query at row {row}, column {column}"))
+        panels.append(stretched(weights[row * 8 + column].view(8, 8), f"query at row {row}, column {column}"))
     return panels
+
+
+@torch.no_grad()
+def dual() -> list[Panel]:
+    net = trained("dual")
+    with regard.record(net.gate) as recording:
+        net.gate(net.before(digits()[0][SHOWN[0] : SHOWN[0] + 1]))
+    return [*of_queries("dual")[:2], stretched(recording[1].weights.dense()[0, 0], "channels × channels")]
+
+
+def global_context() -> list[Panel]:
+    panels = []
+    for which in SHOWN:
+        weights = read_weights("global-context", which)[0]
+        panels += [image(which), stretched(weights.view(8, 8), "weights of the context")]
+    return panels
+
+
+def double() -> list[Panel]:
+    weights = read_weights("double", SHOWN[0])[0]
+    used = weights.std(0).topk(3).indices.tolist()
+    return [image(SHOWN[0])] + [stretched(weights[:, m].view(8, 8), f"feature {m}") for m in used]
+
+
+@torch.no_grad()
+def selective_kernel() -> list[Panel]:
+    net, (images, labels) = trained("selective-kernel"), digits()
+    shares = net.gate.attend(net.before(images[1500:]), need=regard.Need(weights=True)).weights[:, :, 0, 0]
+    rows = torch.stack([shares[labels[1500:] == digit].mean(0) for digit in range(10)])
+    title = f"share of the kernel without dilation: {CHANNELS} channels, by digit"
+    return [Panel(rows, title, [str(digit) for digit in range(10)], stretch=True)]
 
 
 @torch.no_grad()
@@ -259,7 +294,12 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "cbam": cbam,
     "saliency": saliency,
     "external": external,
-    "non-local": non_local,
+    "non-local": lambda: of_queries("non-local"),
+    "offset": lambda: of_queries("offset"),
+    "dual": dual,
+    "global-context": global_context,
+    "double": double,
+    "selective-kernel": selective_kernel,
     "csra": csra,
     "gated-cell": gated_cell,
     "attention-module": attention_module,
