@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.bad_masks import BAD as BAD_MASKS
 from tests.for_each import for_each
 
 import regard
@@ -351,7 +352,9 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
 }
 
 
-CASES = [(kind, sentence, act) for kind, cases in BAD.items() for sentence, act in cases.items()]
+CASES = [
+    (kind, sentence, act) for bad in (BAD, BAD_MASKS) for kind, cases in bad.items() for sentence, act in cases.items()
+]
 
 
 @for_each(("kind", "sentence", "act"), CASES, ids=[sentence for _, sentence, _ in CASES])

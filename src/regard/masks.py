@@ -1,3 +1,4 @@
 """Masks: which keys each query may attend to."""
 
+from regard.attn.terms.edges import *
 from regard.attn.terms.mask import *

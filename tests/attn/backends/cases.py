@@ -93,6 +93,7 @@ MASKS: dict[str, Callable[[Sizes], regard.Mask | Tensor | None]] = {
     "prefixes": lambda s: regard.Prefix(torch.arange(s.b) * 4),
     "lengths": lambda s: regard.Lengths(_lengths(s)),
     "documents": lambda s: regard.Documents(_ids(s)),
+    "edges": lambda s: regard.masks.Edges(torch.randint(0, s.k, (2, 3 * s.k)) if s.k else torch.zeros(2, 0).long()),
     "given": lambda s: regard.BooleanMask(_given(s)),
     "tensor": lambda s: torch.rand(s.b, 1, 1, s.k) < 0.7,
     "causal-lengths": lambda s: regard.Causal() & regard.Lengths(_lengths(s)),

@@ -71,6 +71,7 @@ MANY = {
     "packed": lambda: Documents(torch.stack([torch.arange(T) // 140, torch.arange(T) // 300])),
     "lengths": lambda: Lengths(torch.tensor([650, 90])),
     "prefixes": lambda: Prefix(torch.tensor([300, 0])) & Lengths(torch.tensor([700, 333])),
+    "edges": lambda: regard.masks.Edges(torch.arange(4 * T).view(2, -1) % T // 3) | Window(0, 0),
     "either": lambda: Window(3, 3) | Lengths(torch.tensor([20, 0])),
     "not": lambda: ~Window(200, 200) & Causal(),
     "given": lambda: BooleanMask(torch.rand(2, 1, 1, T, generator=torch.Generator().manual_seed(0)) < 0.5) & Causal(),

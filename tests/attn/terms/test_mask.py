@@ -11,6 +11,7 @@ import regard
 from regard import BooleanMask, Causal, Documents, Lengths, Mask, Prefix, Window
 from regard.attn.backends._block_plan import spans
 from regard.attn.terms.tiles import insert_head_axes, tiles
+from regard.masks import Edges
 
 B, H = 2, 3
 CPU = torch.device("cpu")
@@ -36,6 +37,7 @@ def leaves(q: int, k: int) -> st.SearchStrategy[Mask]:
         seeds.map(lambda n: Lengths((drawn(n, B) * (k + 1)).long())),
         seeds.map(lambda n: Documents((drawn(n, B, k) * 3).long(), (drawn(n + 1, B, q) * 3).long())),
         seeds.map(lambda n: Documents((drawn(n, k) * 3).long().sort().values, (drawn(n + 1, q) * 3).long())),
+        seeds.map(lambda n: Edges((drawn(n, 2, n % 23) * min(q, k)).long())),
         seeds.map(lambda n: BooleanMask(drawn(n, B, H, q, k) < 0.6)),
         seeds.map(lambda n: BooleanMask(drawn(n, B, 1, 1, k) < 0.8)),
         seeds.map(lambda n: BooleanMask(drawn(n, 1, H, q, 1) < 0.8)),
@@ -160,6 +162,8 @@ def test_leading_axes_are_the_first_axes_of_the_batch(kind: type[Mask], lead: tu
         (Lengths(torch.tensor([2, 5])), lambda b, i, j: j < [2, 5][b]),
         (Causal() & Lengths(torch.tensor([2, 5])), lambda b, i, j: j <= i and j < [2, 5][b]),
         (~Causal() | Window(0, 0), lambda b, i, j: j >= i),
+        (Edges(torch.tensor([[0, 5, 2, 0], [4, 3, 0, 4]])), lambda b, i, j: (j, i) in {(0, 4), (5, 3), (2, 0)}),
+        (Edges(torch.zeros(2, 0, dtype=torch.long)), lambda b, i, j: False),
     ],
     ids=lambda x: repr(x) if isinstance(x, Mask) else "",
 )
