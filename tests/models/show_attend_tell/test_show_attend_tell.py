@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import regard
 from regard.attn.call import Need
 from regard.attn.layer import Attention
-from regard.attn.terms.read import Read, ReadResult, Sample, _read_at
+from regard.attn.terms.read import Read, Sample
 from regard.attn.terms.score import Additive
 from regard.decoding.beam import beam
 from regard.decoding.greedy import greedy
@@ -153,12 +153,12 @@ class Forced(Sample):
 
     places: "itertools.cycle[int]"
 
-    def read(self, weights: Tensor, v: Tensor, generator: torch.Generator | None = None) -> ReadResult:
+    def select(self, weights: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor | None]:
         # the probe of its width has one place
         at = next(self.places) if weights.shape[-1] > 1 else 0
-        return _read_at(weights, v, torch.full(weights.shape[:-1], at))
+        return torch.full(weights.shape[:-1], at), None
 
-    def settled(self) -> Read:
+    def in_eval(self) -> Read:
         return self
 
 
