@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
@@ -69,13 +70,18 @@ __all__ = [
     "CoAttention",
     "Diagonal",
     "KeyValue",
+    "L2QKNorm",
+    "LayerQKNorm",
     "Local",
     "LocationAttention",
     "MemoryHop",
     "Monotonic",
     "MultiHead",
     "Pool",
+    "QKNorm",
+    "RMSQKNorm",
     "SetDistance",
+    "WholeRMSQKNorm",
 ]
 
 Factory = Callable[[int, int], nn.Module]

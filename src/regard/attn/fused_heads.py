@@ -69,7 +69,10 @@ def _plan(heads: nn.Module, inputs: AttentionInputs) -> tuple[list[Tensor], floa
     if mask is not None and scale is not None and scale <= 0:
         return "the scale is not positive, as torch's causal kernel needs it"
     if scale is None:
-        return "the heads are more than a softmax of dot products, rotate, share keys, or have a mask or dropout"
+        return (
+            "the heads are more than a softmax of dot products, normalize queries and keys, rotate, share keys, or "
+            "have a mask or dropout"
+        )
     return parameters, scale
 
 
@@ -94,9 +97,9 @@ def _parameters(heads: nn.Module, x: Tensor) -> list[Tensor] | None:
 def _scale(heads: nn.Module) -> float | None:
     """The factor on q·k; None if the heads are more than a softmax of dot products, or share keys."""
     attention = heads.attention
-    if heads.rotate is not None or heads.heads != heads.kv_heads or not isinstance(attention, nn.Module):
+    if heads.rotate is not None or heads.qk_norm is not None or not isinstance(attention, nn.Module):
         return None
-    if heads.head_value_dim != heads.head_dim:
+    if heads.heads != heads.kv_heads or heads.head_value_dim != heads.head_dim:
         return None
     scale = dot_product_scale(attention, heads.head_dim)
     return scale if scale is not None and attention.mask is None else None

@@ -12,6 +12,7 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.call_builder import check_positions
 from regard.attn.functional import set_rows_nan
+from regard.attn.heads.qk_norm import QKNorm
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.nonfinite import finite, zero_nonfinite
@@ -28,8 +29,8 @@ class MultiHead(AttentionModule):
     With `kv_heads` below `heads`, each key head serves a group of neighbouring query heads (grouped, Ainslie et al.
     2023; 1 is multi-query, Shazeer 2019). `head_dim` is the width of queries and keys per head, d_k of the paper, and
     `head_value_dim` that of values, d_v: the same unless given. `attention` is one layer for all heads, or a list with
-    one per head. `rotate` rotates queries and keys by their positions. A query that may attend to no key gives the bias
-    of W_O.
+    one per head. `qk_norm` normalizes queries and keys, then `rotate` rotates them by their positions. A query that may
+    attend to no key gives the bias of W_O.
 
         heads(x)                      self-attention
         heads(x, source)              cross-attention
@@ -49,6 +50,7 @@ class MultiHead(AttentionModule):
         key_dim: int | None = None,
         value_dim: int | None = None,
         attention: Attention | Sequence[Attention] | None = None,
+        qk_norm: QKNorm | None = None,
         rotate: Rotary | None = None,
         bias: bool = True,
         dropout: float = 0.0,
@@ -59,6 +61,8 @@ class MultiHead(AttentionModule):
                 f"bias says whether the projections add one, True or False, got {bias!r}; "
                 "what position adds to the scores goes into attention=Attention(bias=...)"
             )
+        if qk_norm is not None:
+            checks.instance_of("qk_norm", qk_norm, QKNorm, "RMSQKNorm(head_dim)")
         if rotate is not None:
             checks.instance_of("rotate", rotate, Rotary, "Rotary(head_dim)")
         kv_heads = heads if kv_heads is None else kv_heads
@@ -83,7 +87,7 @@ class MultiHead(AttentionModule):
         self.key = nn.Linear(key_dim, kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(value_dim, kv_heads * self.head_value_dim, bias=bias)
         self.out = nn.Linear(heads * self.head_value_dim, dim, bias=bias)
-        self.rotate = rotate
+        self.qk_norm, self.rotate = qk_norm, rotate
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
         else:
@@ -99,6 +103,8 @@ class MultiHead(AttentionModule):
             raise ValueError(
                 f"dropout={dropout} belongs to the attention that is passed; write Attention(..., dropout={dropout})"
             )
+        if qk_norm is not None:
+            qk_norm.check(heads, kv_heads, self.head_dim)
         if rotate is not None and rotate.dim != self.head_dim:
             raise ValueError(
                 f"rotate must turn heads of width {self.head_dim}, got {rotate!r}; try Rotary({self.head_dim})"
@@ -119,14 +125,14 @@ class MultiHead(AttentionModule):
 
         return to_torch(self)
 
-    def _split(self, x: Tensor, width: int) -> Tensor:  # "*b n h·d" -> "*b h n d"
+    def _split(self, x: Tensor, width: int) -> Tensor:  # "*b n h·d" -> "*b n h d"
         # split by the width: under tensor parallelism a process has some of the heads
         if x.shape[-1] % width:
             raise ValueError(
                 f"a projection of width {x.shape[-1]} is no multiple of the head width {width}: a process of a "
                 f"tensor-parallel layer needs whole heads; use as many processes as divide kv_heads={self.kv_heads}"
             )
-        return x.unflatten(-1, (-1, width)).transpose(-2, -3)
+        return x.unflatten(-1, (-1, width))
 
     def project_kv(
         self, k: Tensor, v: Tensor | None = None, *, past: KVCache | None = None, positions: Tensor | None = None
@@ -137,7 +143,8 @@ class MultiHead(AttentionModule):
         self._check_kv(k, v)
         start = 0 if past is None else past.values.shape[-2]
         keys = self._split(self.key(k), self.head_dim)
-        values = self._split(self.value(k if v is None else v), self.head_value_dim)
+        keys = (keys if self.qk_norm is None else self.qk_norm.keys(keys)).transpose(-2, -3)  # "*b h k d"
+        values = self._split(self.value(k if v is None else v), self.head_value_dim).transpose(-2, -3)
         if self.rotate is not None:
             keys = self.rotate(keys, positions, start=start)
         if isinstance(self.attention, Attention):  # per-head attentions project their keys at every call
@@ -274,6 +281,7 @@ class MultiHead(AttentionModule):
         else:
             memory = self.project_kv(k, v=v, positions=j if self.rotate is not None else None)
         queries = self._split(self.query(q), self.head_dim)
+        queries = (queries if self.qk_norm is None else self.qk_norm.queries(queries)).transpose(-2, -3)  # "*b h q d"
         if self.rotate is not None:
             start = memory.values.shape[-2] - q.shape[-2]
             if i is None and memory.positions is not None:
@@ -374,7 +382,8 @@ class MultiHead(AttentionModule):
 
     def __repr__(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
-        return f"MultiHead({self.query.in_features}, {self.heads}{shared}, attention={self.attention!r})"
+        normed = "" if self.qk_norm is None else f", qk_norm={self.qk_norm!r}"
+        return f"MultiHead({self.query.in_features}, {self.heads}{shared}{normed}, attention={self.attention!r})"
 
 
 def _over_heads(mask: Mask | Tensor | None, x: Tensor) -> Mask | Tensor | None:

@@ -142,7 +142,7 @@ def _plan(
         return reason
     weights = derived((heads,), _weights)
     if weights is None:
-        return "the heads are more than linear layers and a softmax of dot products, or have hooks"
+        return "the heads are more than linear layers and a softmax of dot products (a QK norm is more), or have hooks"
     if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return "x is not of the width and the type of the weights, on a CPU"
     if past is not None and not _fits(past, x, weights):
@@ -172,7 +172,7 @@ def _weights(heads: nn.Module) -> HeadsWeights | None:
     """The addresses of the weights of a MultiHead; None if it is more than products and a softmax of dot products."""
     linears = [heads.query, heads.key, heads.value, heads.out]
     scale = dot_product_scale(heads.attention, heads.head_dim)  # type: ignore[arg-type]
-    if scale is None or heads.rotate is not None or not has_plain_calls(heads):
+    if scale is None or heads.rotate is not None or heads.qk_norm is not None or not has_plain_calls(heads):
         return None
     dim = heads.query.in_features
     inner, outer = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim

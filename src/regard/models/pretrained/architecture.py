@@ -120,9 +120,10 @@ def check_writable(model: nn.Module, **expected: tuple[object, object]) -> None:
                 f"{argument}={needed!r} only; save its state_dict() instead"
             )
     for part in model.modules():
-        if isinstance(part, MultiHead) and repr(part.attention) != repr(Attention()):
+        if isinstance(part, MultiHead) and (part.qk_norm is not None or repr(part.attention) != repr(Attention())):
+            special = part.attention if part.qk_norm is None else part.qk_norm
             raise ValueError(
-                f"a {name} with {part.attention!r} in its heads cannot be saved in transformers' layout, which has the "
+                f"a {name} with {special!r} in its heads cannot be saved in transformers' layout, which has the "
                 "scaled dot product only; save its state_dict() instead"
             )
 

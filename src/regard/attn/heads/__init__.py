@@ -1,0 +1,1 @@
+"""Parts of MultiHead: norms of queries and keys."""

@@ -1,0 +1,125 @@
+"""Parity with the attention of decoders in transformers: norms of queries and keys, with random weights."""
+
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+import regard
+from regard import Attention, MultiHead
+from regard.layers import LayerQKNorm, RMSQKNorm, WholeRMSQKNorm
+
+B, T, DIM, HEADS, KV_HEADS, D = 2, 11, 24, 6, 2, 8
+SIZES = {
+    "hidden_size": DIM,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KV_HEADS,
+    "head_dim": D,
+    "num_hidden_layers": 1,
+    "attn_implementation": "eager",
+}
+
+
+def randomize(module: nn.Module) -> None:
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_()
+
+
+def copy_weights(ours: MultiHead, theirs: nn.Module, out: str = "o_proj") -> None:
+    """Random weights in both."""
+    names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": out}
+    randomize(theirs)
+    for mine, name in names.items():
+        ours.get_submodule(mine).load_state_dict(theirs.get_submodule(name).state_dict())
+
+
+def assert_equal(ours: MultiHead, theirs: nn.Module, rotation: tuple[Tensor, Tensor], x: Tensor) -> None:
+    hidden = torch.full((T, T), -torch.inf).triu(1).expand(B, 1, T, T)
+    with torch.no_grad():
+        want, weights = theirs(x, position_embeddings=rotation, attention_mask=hidden)[:2]
+        got = ours.attend(x, mask=regard.Causal(), need=regard.Need(weights=True))
+        past = None
+        for t in range(T):
+            step, past = ours.step(x[:, t : t + 1], past, mask=regard.Causal())
+            torch.testing.assert_close(step[:, 0], want[:, t], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(got.out, want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(got.weights, weights, rtol=1e-5, atol=1e-5)
+
+
+def small_input() -> Tensor:
+    return torch.randn(B, T, DIM) / DIM
+
+
+def rotation_of(embedding: nn.Module, x: Tensor, *more: Any) -> tuple[Tensor, Tensor]:
+    cos, sin = embedding(x, torch.arange(T).expand(B, -1), *more)
+    return cos, sin
+
+
+def test_qwen3_attention() -> None:
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RotaryEmbedding
+
+    config = transformers.Qwen3Config(**SIZES)
+    theirs, x = Qwen3Attention(config, layer_idx=0).eval(), small_input()
+    norm = RMSQKNorm(D, eps=config.rms_norm_eps)
+    ours = MultiHead(
+        DIM, HEADS, kv_heads=KV_HEADS, head_dim=D, qk_norm=norm, rotate=regard.Rotary(D), bias=False
+    ).eval()
+    copy_weights(ours, theirs)
+    norm.load_state_dict({"query_gain": theirs.q_norm.weight, "key_gain": theirs.k_norm.weight})
+    assert_equal(ours, theirs, rotation_of(Qwen3RotaryEmbedding(config), x), x)
+
+
+def test_gemma3_attention() -> None:
+    """Gains 1 + w, and queries divided by the root of query_pre_attn_scalar."""
+    from transformers.models.gemma3.modeling_gemma3 import Gemma3Attention, Gemma3RotaryEmbedding
+
+    config = transformers.Gemma3TextConfig(**SIZES, query_pre_attn_scalar=5, layer_types=["full_attention"])
+    theirs, x = Gemma3Attention(config, layer_idx=0).eval(), small_input()
+    norm = RMSQKNorm(D, eps=config.rms_norm_eps, offset=1.0)
+    ours = MultiHead(
+        DIM,
+        HEADS,
+        kv_heads=KV_HEADS,
+        head_dim=D,
+        attention=Attention(regard.Dot(scale=5**-0.5)),
+        qk_norm=norm,
+        rotate=regard.Rotary(D, base=config.rope_parameters["full_attention"]["rope_theta"]),
+        bias=False,
+    ).eval()
+    copy_weights(ours, theirs)
+    norm.load_state_dict({"query_gain": theirs.q_norm.weight, "key_gain": theirs.k_norm.weight})
+    assert_equal(ours, theirs, rotation_of(Gemma3RotaryEmbedding(config), x, "full_attention"), x)
+
+
+def test_olmo2_attention() -> None:
+    """One norm over all heads."""
+    from transformers.models.olmo2.modeling_olmo2 import Olmo2Attention, Olmo2RotaryEmbedding
+
+    config = transformers.Olmo2Config(**SIZES)
+    theirs, x = Olmo2Attention(config, layer_idx=0).eval(), small_input()
+    norm = WholeRMSQKNorm(HEADS * D, KV_HEADS * D, eps=config.rms_norm_eps)
+    ours = MultiHead(
+        DIM, HEADS, kv_heads=KV_HEADS, head_dim=D, qk_norm=norm, rotate=regard.Rotary(D), bias=False
+    ).eval()
+    copy_weights(ours, theirs)
+    norm.load_state_dict({"query_gain": theirs.q_norm.weight, "key_gain": theirs.k_norm.weight})
+    assert_equal(ours, theirs, rotation_of(Olmo2RotaryEmbedding(config), x), x)
+
+
+def test_phi_attention() -> None:
+    """LayerNorm per head."""
+    from transformers.models.phi.modeling_phi import PhiAttention, PhiRotaryEmbedding
+
+    sizes = {name: value for name, value in SIZES.items() if name != "head_dim"} | {"hidden_size": HEADS * D}
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
+    config = transformers.PhiConfig(**sizes, qk_layernorm=True, rope_parameters=rope)
+    theirs = PhiAttention(config, layer_idx=0).eval()
+    norm = LayerQKNorm(D, eps=config.layer_norm_eps)
+    ours = MultiHead(HEADS * D, HEADS, kv_heads=KV_HEADS, qk_norm=norm, rotate=regard.Rotary(D)).eval()
+    copy_weights(ours, theirs, "dense")
+    norm.query.load_state_dict(theirs.q_layernorm.state_dict())
+    norm.key.load_state_dict(theirs.k_layernorm.state_dict())
+    x = torch.randn(B, T, HEADS * D) / (HEADS * D)
+    assert_equal(ours, theirs, rotation_of(PhiRotaryEmbedding(config), x), x)
