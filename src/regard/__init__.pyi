@@ -36,12 +36,7 @@ from .attn.terms.distance import Distance as Distance
 from .attn.terms.learnable import Learnable as Learnable
 from .attn.terms.mask import (
     BooleanMask as BooleanMask,
-    Causal as Causal,
-    Documents as Documents,
-    Lengths as Lengths,
     Mask as Mask,
-    Prefix as Prefix,
-    Window as Window,
 )
 from .attn.terms.normalizer import (
     Entmax as Entmax,
@@ -67,6 +62,13 @@ from .attn.terms.score import (
     Cosine as Cosine,
     Dot as Dot,
     Score as Score,
+)
+from .attn.terms.sequence_masks import (
+    Causal as Causal,
+    Documents as Documents,
+    Lengths as Lengths,
+    Prefix as Prefix,
+    Window as Window,
 )
 from .attribution.attribute import attribute as attribute
 from .attribution.faithfulness import faithfulness as faithfulness

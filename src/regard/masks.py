@@ -2,3 +2,4 @@
 
 from regard.attn.terms.edges import *
 from regard.attn.terms.mask import *
+from regard.attn.terms.sequence_masks import *

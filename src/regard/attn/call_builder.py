@@ -9,11 +9,12 @@ from regard.attn.call import AttentionCall, AttentionInputs, Terms
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import hide_nonfinite
 from regard.attn.terms.bias import Bias, TensorBias
-from regard.attn.terms.mask import And, Mask, Window, as_mask
+from regard.attn.terms.mask import And, Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
+from regard.attn.terms.sequence_masks import Window
 from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
 from regard.kernels.dispatch import is_autocasting, values_are_readable

@@ -13,10 +13,11 @@ from regard.attn.call_builder import build_call, check_cached_width
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import finite, hide_nonfinite
 from regard.attn.terms.bias import ALiBi
-from regard.attn.terms.mask import And, BooleanMask, Causal, Lengths, Mask, Window, as_mask
+from regard.attn.terms.mask import And, BooleanMask, Mask, as_mask
 from regard.attn.terms.normalizer import Entmax, Sigmoid, Softmax, Sparsemax
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import Additive, Bilinear, Concat, Dot, NormedAdditive
+from regard.attn.terms.sequence_masks import Causal, Lengths, Window
 from regard.common import checks
 from regard.kernels.dispatch import choose_route, is_autocasting, values_are_readable
 

@@ -32,7 +32,7 @@ from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.distance import Distance
 from regard.attn.terms.learnable import Learnable
-from regard.attn.terms.mask import Mask, Window
+from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import (
     Entmax,
     Identity,
@@ -59,6 +59,7 @@ from regard.attn.terms.score import (
     NormedAdditive,
     Trilinear,
 )
+from regard.attn.terms.sequence_masks import Window
 from regard.attn.terms.uniform import Uniform
 from regard.common import checks
 

@@ -18,7 +18,7 @@ from regard.attn.call import NOTHING, AttentionInputs
 from regard.attn.module_snapshot import has_hooks
 from regard.attn.native_heads import dot_product_scale
 from regard.attn.nonfinite import finite
-from regard.attn.terms.mask import Causal
+from regard.attn.terms.sequence_masks import Causal
 from regard.kernels.dispatch import choose_route, is_autocasting
 from regard.kernels.second_derivatives import differentiable_gradients
 

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 from regard.attn.call import DOT, MIX, NOTHING, SOFTMAX, AttentionInputs, Need, Terms
 from regard.attn.functional import attend_inputs
-from regard.attn.terms.mask import BooleanMask, Causal, Mask
+from regard.attn.terms.mask import BooleanMask, Mask
 from regard.attn.terms.normalizer import WithNullSlot
 from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Dot, Score
+from regard.attn.terms.sequence_masks import Causal
 from regard.attn.terms.soft_cap import SoftCap
 from regard.interop.swapped_terms import SwappedTerms
 from regard.interop.transformers_masks import dense_mask_with_rules, rules_of

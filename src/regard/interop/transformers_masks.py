@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn.terms.mask import BooleanMask, Causal, Documents, Lengths, Mask, Window
+from regard.attn.terms.mask import BooleanMask, Mask
 from regard.attn.terms.position import Positions
+from regard.attn.terms.sequence_masks import Causal, Documents, Lengths, Window
 
 MaskFunction = Callable[..., Tensor]
 _RULES = "_regard_rules"

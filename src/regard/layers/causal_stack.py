@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache, Segment
-from regard.attn.terms.mask import BooleanMask, Causal, Lengths, Mask, Prefix, Window
+from regard.attn.terms.mask import BooleanMask, Mask
+from regard.attn.terms.sequence_masks import Causal, Lengths, Prefix, Window
 from regard.layers.native_decoder import native_stack_step
 from regard.layers.transformer import EncoderLayer
 

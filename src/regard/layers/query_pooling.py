@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import GROUPS, MECHANISMS, Factory, width
 from regard.attn.layer import Attention
-from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Dot
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common import checks
 
 # mechanisms that cannot pool: a learned query has no position among the keys

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import Segment
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.mask import Documents
+from regard.attn.terms.sequence_masks import Documents
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.causal_stack import CausalStack, CausalState, Memory
 from regard.layers.transformer import EncoderLayer, FeedForward, GatedFeedForward

@@ -11,8 +11,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from regard.attn.call import NOTHING, Need
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.key_value import KeyValue
-from regard.attn.terms.mask import BooleanMask, Mask, Window
+from regard.attn.terms.mask import BooleanMask, Mask
 from regard.attn.terms.score import Additive
+from regard.attn.terms.sequence_masks import Window
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout

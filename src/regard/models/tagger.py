@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from regard.attn.catalogue import MECHANISMS, width
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import DynamicCoAttention
-from regard.attn.terms.mask import Lengths, Mask
+from regard.attn.terms.mask import Mask
 from regard.attn.terms.read import Argmax, Sample
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common import checks
 from regard.common.tag_schemes import TagScheme
 from regard.data.text.words import WordInputs

@@ -11,7 +11,8 @@ from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import can_step, has_plain_calls
-from regard.attn.terms.mask import BooleanMask, Causal, Lengths
+from regard.attn.terms.mask import BooleanMask
+from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout

@@ -9,10 +9,10 @@ from regard.attn.backends._flash_cpu import available, pad_to_same_width
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.learnable import per_head
-from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Normalizer, Softmax, WithNullSlot
 from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
+from regard.attn.terms.sequence_masks import Causal
 from regard.common import checks
 from regard.kernels.torch_versions import kernel_bias, kernel_heads
 

@@ -21,10 +21,11 @@ from regard.attn.module_snapshot import has_hooks
 from regard.attn.nonfinite import finite
 from regard.attn.observer import observer_or_trace
 from regard.attn.terms.bias import ALiBi, Bias
-from regard.attn.terms.mask import Causal, Mask, Window
+from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax, WithNullSlot
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
+from regard.attn.terms.sequence_masks import Causal, Window
 from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorch_transform, is_autocasting
 
 # a bias of more numbers than this should be computed block by block; off the CPU blocks are a loop of launches, so the

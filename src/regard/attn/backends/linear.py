@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import Attended, AttentionCall
-from regard.attn.terms.mask import And, Causal, Lengths, Mask
+from regard.attn.terms.mask import And, Mask
 from regard.attn.terms.normalizer import Identity, Sum, divide_by_greatest
 from regard.attn.terms.read import WeightedSum
+from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.common.checks import accumulate_dtype
 from regard.kernels.dispatch import values_are_readable
 

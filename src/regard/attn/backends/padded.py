@@ -8,7 +8,8 @@ from torch import Tensor
 
 from regard.attn.backends import dot_softmax
 from regard.attn.call import Attended, AttentionCall, Terms
-from regard.attn.terms.mask import And, Causal, Lengths, Mask, Not
+from regard.attn.terms.mask import And, Mask, Not
+from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.kernels import native_library
 from regard.kernels.dispatch import choose_route, has_values
 from regard.kernels.padded_attention import KERNEL, MOST_KEYS, padded_attention, span_table

@@ -14,8 +14,8 @@ from torch.autograd import Function
 from regard.attn.backends import dot_softmax
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.terms.bias import RelativeXL
-from regard.attn.terms.mask import Causal
 from regard.attn.terms.normalizer import Softmax
+from regard.attn.terms.sequence_masks import Causal
 from regard.kernels.dispatch import autocast_disabled, choose_route
 from regard.kernels.second_derivatives import differentiable_gradients
 

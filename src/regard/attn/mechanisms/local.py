@@ -11,10 +11,11 @@ from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache
 from regard.attn.mechanisms.explicit_weights import build_bare_call, read_by_weights, score_matrix, whole_mask
 from regard.attn.terms.bias import LocalGaussian
-from regard.attn.terms.mask import Mask, Window
+from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions
 from regard.attn.terms.score import Score
+from regard.attn.terms.sequence_masks import Window
 from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
 

@@ -55,7 +55,7 @@ def run(args: Sequence[str]) -> int:
 
     from regard.attn.call import Need
     from regard.attn.catalogue import mechanism
-    from regard.attn.terms.mask import Causal
+    from regard.attn.terms.sequence_masks import Causal
     from regard.cli.mechanism_docs import documentation, page, terms
     from regard.gates.catalogue import GATES
 

@@ -10,8 +10,8 @@ from regard.attn import observer, stepwise
 from regard.attn.call import Attended, Need
 from regard.attn.catalogue import Factory, width
 from regard.attn.kv_cache import KVCache
-from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import Sample
+from regard.attn.terms.sequence_masks import Lengths
 
 
 class IncompatibleAttention(ValueError):

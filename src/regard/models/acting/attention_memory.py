@@ -11,8 +11,9 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import RelativeXL, Shaw
-from regard.attn.terms.mask import BooleanMask, Documents, Window
+from regard.attn.terms.mask import BooleanMask
 from regard.attn.terms.read import Gumbel
+from regard.attn.terms.sequence_masks import Documents, Window
 from regard.layers.head_attention import head_attention, unsupported_reason
 from regard.models.acting.memory import ActingSteps, AgentMemory, MemoryState
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.mask import Documents
+from regard.attn.terms.sequence_masks import Documents
 from regard.models.acting.memory import ActingSteps, AgentMemory, MemoryState, SegmentSteps
 from regard.models.gpt2 import gpt2_stack
 from regard.models.language_model import init_weights

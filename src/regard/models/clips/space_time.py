@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from regard.attn import observer
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.mask import Causal, Lengths
 from regard.attn.terms.position import Sinusoidal
+from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.bias import Bias
-from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Score, dot, widen
+from regard.attn.terms.sequence_masks import Lengths
 from regard.attn.terms.tiles import offsets
 from regard.common import checks
 from regard.layers.dropout import Dropout

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.layer import Attention
-from regard.attn.terms.mask import Lengths
 from regard.attn.terms.score import Dot
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common import checks
 from regard.layers.dropout import Dropout
 from regard.layers.lengths import inside_lengths

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from regard.attn.catalogue import MECHANISMS
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.coattention import CoAttention
-from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import WeightedSum
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common import checks
 from regard.layers.text_pooling import pool_texts
 

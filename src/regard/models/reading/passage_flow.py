@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.attn.catalogue import MECHANISMS, width
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
-from regard.attn.terms.mask import Lengths
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common import checks
 from regard.layers.text_pooling import pool_texts
 

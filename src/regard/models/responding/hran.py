@@ -10,8 +10,8 @@ from regard.attn import observer, stepwise
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.catalogue import MECHANISMS, Factory, width
 from regard.attn.kv_cache import KVCache
-from regard.attn.terms.mask import Lengths
 from regard.attn.terms.read import Sample
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout

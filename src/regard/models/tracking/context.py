@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attn.layer import Attention
 from regard.attn.terms.bias import T5Buckets
-from regard.attn.terms.mask import Causal
+from regard.attn.terms.sequence_masks import Causal
 from regard.layers.lengths import inside_lengths
 from regard.layers.rnn.encoder import Encoder
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.attn.call import Need
 from regard.attn.catalogue import width
 from regard.attn.layer import Attention
-from regard.attn.terms.mask import Lengths
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common import checks
 from regard.data.text.words import WordInputs
 from regard.layers.dropout import Dropout

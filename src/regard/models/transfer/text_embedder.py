@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn.terms.mask import Documents
+from regard.attn.terms.sequence_masks import Documents
 from regard.common import checks
 from regard.layers.packed_layers import LayerWeights, pack_layers, packed_layers
 from regard.layers.packed_texts import POOLINGS, PackedTexts, packs

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
-from regard.attn.terms.mask import Lengths
+from regard.attn.terms.sequence_masks import Lengths
 from regard.models.bert import BERT
 from regard.models.transfer.fine_tuned_encoder import FineTunedEncoder
 

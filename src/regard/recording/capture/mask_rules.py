@@ -10,7 +10,8 @@ from torch import Tensor
 from regard.attn.call import AttentionCall
 from regard.attn.maps.attention_map import LazyMap, SnapshotMap
 from regard.attn.terms.bias import TensorBias
-from regard.attn.terms.mask import BooleanMask, Lengths, Mask, Window
+from regard.attn.terms.mask import BooleanMask, Mask
+from regard.attn.terms.sequence_masks import Lengths, Window
 
 # masks with fewer cells are kept as they are: where each is examined anew, and where one is examined for all layers
 LARGE, SMALL = 1 << 20, 1 << 12

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from regard.attn.call import SOFTMAX, AttentionCall
 from regard.attn.maps.attention_map import AttentionMap, LazyMap
-from regard.attn.terms.mask import BooleanMask, Causal
+from regard.attn.terms.mask import BooleanMask
 from regard.attn.terms.score import Dot
+from regard.attn.terms.sequence_masks import Causal
 from regard.kernels.dispatch import autocast_disabled
 from regard.recording.capture import certificate
 from regard.recording.capture.certificate import Certificate

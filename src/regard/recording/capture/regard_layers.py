@@ -16,9 +16,9 @@ from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.mechanisms.pooling import Pool
 from regard.attn.multihead import MultiHead
 from regard.attn.observer import AttentionObserver, Weighted
-from regard.attn.terms.mask import Causal
 from regard.attn.terms.read import Argmax
 from regard.attn.terms.score import Score
+from regard.attn.terms.sequence_masks import Causal
 from regard.layers.query_pooling import QueryPooling
 from regard.recording.capture.cache_positions import cached_keys
 from regard.recording.capture.module_stack import ModuleFrame, ModuleStack, is_cross_attention

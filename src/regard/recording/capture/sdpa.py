@@ -12,8 +12,9 @@ from regard.attn.call import MIX, NOTHING, SOFTMAX, AttentionCall
 from regard.attn.call_builder import batch_of
 from regard.attn.maps.attention_map import LazyMap
 from regard.attn.terms.bias import TensorBias
-from regard.attn.terms.mask import BooleanMask, Causal, Mask
+from regard.attn.terms.mask import BooleanMask, Mask
 from regard.attn.terms.score import Dot
+from regard.attn.terms.sequence_masks import Causal
 from regard.recording.capture import mask_rules
 from regard.recording.capture.module_stack import ModuleFrame, is_cross_attention
 from regard.recording.capture.recorder import CapturedCall

@@ -15,18 +15,20 @@ from regard.attn.terms.bias import ALiBi, Bias, T5Buckets, TensorBias
 from regard.attn.terms.mask import (
     And,
     BooleanMask,
-    Causal,
     CombinedMask,
-    Documents,
-    Lengths,
     Mask,
     Not,
     Or,
-    Prefix,
-    Window,
 )
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.score import Dot
+from regard.attn.terms.sequence_masks import (
+    Causal,
+    Documents,
+    Lengths,
+    Prefix,
+    Window,
+)
 from regard.recording.analysis.derived_maps import DerivedMap, HeadStack, ShiftedMap, StitchedMap, stitch_windows
 
 # the name of a tensor, or that of a longer one and how much of it

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attn.terms.mask import Lengths
+from regard.attn.terms.sequence_masks import Lengths
 from regard.common.eval_mode import eval_mode
 from regard.common.options.checks import check_top
 from regard.common.wording import shortened
