@@ -10,7 +10,8 @@ from regard.attn import observer
 from regard.attn.call import NOTHING, Attended, Need
 from regard.common import checks
 from regard.gates.base import BatchNorm, check_map, check_odd, check_only_weights, convolution, hidden_width
-from regard.kernels.feature_maps.compute import spatial_axes, widen
+from regard.kernels.feature_maps.compute import spatial_axes
+from regard.kernels.precision import widen
 
 
 class Branches(nn.Module):

@@ -14,6 +14,7 @@ from regard.gates.base import BatchNorm, Gate, check_odd, convolution, hidden_wi
 from regard.gates.channel import ChannelGate, SqueezeExcite
 from regard.gates.spatial import Spatial, SpatialGate
 from regard.kernels import feature_maps
+from regard.kernels.precision import widen
 
 
 class ContextGating(Gate):
@@ -119,7 +120,7 @@ class Coordinate(Gate):
         self.up = nn.ModuleList(nn.Conv1d(hidden, channels, 1) for _ in range(dims))
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        axes, wide = range(2, x.ndim), x.to(checks.accumulate_dtype(x.dtype))
+        axes, wide = range(2, x.ndim), widen(x)
         lines = []
         for axis in axes:
             others = [a for a in axes if a != axis]

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from regard.common import checks
 from regard.gates.base import BatchNorm, Gate, flat, hidden_width, linear, scale_map, wide_sigmoid
-from regard.kernels.feature_maps.compute import spatial_axes, widen
+from regard.kernels.feature_maps.compute import spatial_axes
+from regard.kernels.precision import widen
 
 _EPS = 1e-5  # as the authors of GCT and SRM
 

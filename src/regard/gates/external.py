@@ -8,6 +8,7 @@ from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.mechanisms.explicit_weights import mix
 from regard.common import checks
 from regard.gates.base import BatchNorm, check_map, check_mask, check_only_weights, flat, head_width, linear
+from regard.kernels.precision import widen
 
 
 def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s", bool "*b n" -> "*b n s"
@@ -16,7 +17,7 @@ def double_normalize(scores: Tensor, mask: Tensor | None) -> Tensor:  # "*b n s"
     In logarithms the division is a softmax over the slots, which does not overflow. A position that `mask` hides is
     left out of the first and gets zeros from the second.
     """
-    scores = scores.to(checks.accumulate_dtype(scores.dtype))
+    scores = widen(scores)
     if mask is None:
         return torch.softmax(torch.log_softmax(scores, -2), -1)
     masked = ~mask.unsqueeze(-1)

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from regard.common import checks
 from regard.gates.base import BatchNorm, Gate, check_odd, convolution, head_width, wide_sigmoid
-from regard.kernels.feature_maps.compute import spatial_axes, widen
+from regard.kernels.feature_maps.compute import spatial_axes
+from regard.kernels.precision import widen
 
 
 class StripPooling(Gate):

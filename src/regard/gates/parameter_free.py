@@ -10,6 +10,7 @@ from regard.common import checks
 from regard.gates.base import Gate, check_map, scale_map
 from regard.kernels import feature_maps
 from regard.kernels.feature_maps import compute
+from regard.kernels.precision import widen
 
 
 class EnergyMinimum(NamedTuple):
@@ -45,7 +46,7 @@ class SimAM(Gate):
         """
         check_map(x, self.channels, self.dims, self)
         checks.known("statistics", statistics, ("shared", "others"))
-        wide, axes, n = compute.widen(x), compute.spatial_axes(x), x.shape[2:].numel()
+        wide, axes, n = widen(x), compute.spatial_axes(x), x.shape[2:].numel()
         mean = wide.mean(axes, keepdim=True)
         distance = wide - mean
         total = distance.square().sum(axes, keepdim=True)
@@ -117,7 +118,7 @@ class MagnitudeSaliency(Gate):
         self.power = float(power)
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        size = x.to(checks.accumulate_dtype(x.dtype)).abs()
+        size = widen(x).abs()
         # divided by the maximum, so that no power overflows
         top = size.flatten(1).amax(1).view(-1, *[1] * (x.ndim - 1))
         size = size / torch.where(top > 0, top, 1)

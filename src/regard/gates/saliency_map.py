@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.common import checks
+from regard.kernels.precision import widen
 
 # levels below the picture, centres and their distances to surrounds  (Itti, Koch and Niebur 1998, section 2.1)
 _DEPTH, _FIRST_CENTRE, _CENTRES, _SURROUNDS = 8, 2, 3, (3, 4)
@@ -208,7 +209,7 @@ def _as_pixels(picture: Tensor) -> Tensor:  # -> "b c h w"
             f"picture must be at least {_SMALLEST} pixels high and wide to have a surround, got "
             f"{shape[-2]} × {shape[-1]}; enlarge it"
         )
-    wide = picture.to(checks.accumulate_dtype(picture.dtype)) if picture.is_floating_point() else picture.float()
+    wide = widen(picture) if picture.is_floating_point() else picture.float()
     if not bool(((wide >= 0) & wide.isfinite()).all()):
         raise ValueError(
             "picture must have finite values from 0, got others; undo its normalisation, or pass picture.clamp_min(0)"

@@ -16,6 +16,7 @@ from regard.common.tag_schemes import TaggedSpan, TagScheme
 from regard.kernels import crf
 from regard.kernels.crf import compute
 from regard.kernels.dispatch import values_are_readable
+from regard.kernels.precision import widen
 from regard.layers.crf_search import best_paths, span_probabilities
 
 
@@ -91,7 +92,7 @@ class CRF(nn.Module):
         tags = tags.long()
         if values_are_readable(tags):
             self._check_tags(tags, mask)
-        return crf.nll(_widen(emissions), tags, mask, self.potentials(emissions))
+        return crf.nll(widen(emissions), tags, mask, self.potentials(emissions))
 
     @overload
     def decode(self, emissions: Tensor, mask: Tensor | None = None, k: None = None) -> list[list[int]]: ...
@@ -107,7 +108,7 @@ class CRF(nn.Module):
         potentials = self.potentials(emissions)
         lengths = [emissions.shape[1]] * len(emissions) if mask is None else mask.sum(1).tolist()
         if k is None:
-            path, score = crf.viterbi(_widen(emissions), mask, potentials)
+            path, score = crf.viterbi(widen(emissions), mask, potentials)
             self._check_paths(score)
             return [row[:length] for row, length in zip(path.tolist(), lengths, strict=True)]
         checks.positive_ints("CRF.decode", k=k)
@@ -129,7 +130,7 @@ class CRF(nn.Module):
     def marginals(self, emissions: Tensor, mask: Tensor | None = None) -> Tensor:  # "b t k", "b t" -> "b t k"
         """The probability of every tag at every position; zeros at masked positions. Differentiable."""
         self._check(emissions, mask)
-        wide, potentials = _widen(emissions), self.potentials(emissions)
+        wide, potentials = widen(emissions), self.potentials(emissions)
         if not torch.is_grad_enabled():
             return crf.marginals(wide, mask, potentials)
         leaf = wide if wide.requires_grad else wide.detach().requires_grad_()
@@ -247,10 +248,6 @@ def _check_numbers(emissions: Tensor, mask: Tensor | None) -> None:
         raise ValueError(
             f"emissions[{b}, {t}] has NaN or infinity; look for NaN in the model's parameters, or mask the position"
         )
-
-
-def _widen(emissions: Tensor) -> Tensor:
-    return emissions.to(checks.accumulate_dtype(emissions.dtype))
 
 
 def _double(t: Tensor) -> Tensor:

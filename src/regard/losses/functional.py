@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.common import checks
+from regard.kernels.precision import widen
 
 
 def span_nll(start: Tensor, end: Tensor, spans: Tensor) -> Tensor:  # "b t", "b t", "b 2" -> "b"
@@ -18,7 +19,7 @@ def span_nll(start: Tensor, end: Tensor, spans: Tensor) -> Tensor:  # "b t", "b 
 
 def _nll(scores: Tensor, places: Tensor) -> Tensor:  # "b t", "b" -> "b"
     # half types would overflow before the softmax
-    return F.cross_entropy(scores.to(checks.accumulate_dtype(scores.dtype)), places, reduction="none")
+    return F.cross_entropy(widen(scores), places, reduction="none")
 
 
 def hinge(real: Tensor, fake: Tensor) -> Tensor:  # "*b", "*b" -> "*b"

@@ -7,9 +7,10 @@ from torch import Tensor
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import WeightedSum
-from regard.attn.terms.score import TanhScore, widen
+from regard.attn.terms.score import TanhScore
 from regard.kernels import additive, native_library
 from regard.kernels.dispatch import in_functorch_transform
+from regard.kernels.precision import widen
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:

@@ -19,6 +19,7 @@ from regard.attn.terms.read import entropy as entropy_of
 from regard.attn.terms.score import Dot
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
+from regard.kernels.precision import widen
 
 # a bias this far below the greatest of its row counts as a mask: libraries add −inf, the least number of a dtype, or
 # −10,000
@@ -349,7 +350,7 @@ class DenseMap(SnapshotMap):
 
     def rows(self, rows: Tensor | slice) -> Tensor:
         weights = self.weights[..., rows, :]
-        return weights.to(checks.accumulate_dtype(weights.dtype))
+        return widen(weights)
 
     def allowed(self, rows: Tensor | slice = slice(None)) -> Tensor | None:
         return None if self.mask_only is None else self.mask_only.allowed(rows)

@@ -10,10 +10,11 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.position import Positions
 from regard.attn.terms.read import entropy, weighted_sum
-from regard.attn.terms.score import Score, TanhScore, compare, widen
+from regard.attn.terms.score import Score, TanhScore, compare
 from regard.common import checks
 from regard.kernels import additive
 from regard.kernels.dispatch import in_functorch_transform
+from regard.kernels.precision import widen
 
 
 class _Bare(Score):

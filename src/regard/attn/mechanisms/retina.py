@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.attn import observer
 from regard.common import checks
+from regard.kernels.precision import widen
 
 # padding outside of an image: zeros, or its outermost pixels repeated
 OUTSIDE = ("zeros", "edge")
@@ -55,7 +56,7 @@ class Retina(nn.Module):
     def _means(self, middle: Tensor, side: int, dtype: torch.dtype) -> Tensor:  # "b" -> "b s p side"
         """R: the overlap of every pixel of a row with each cell, relative to the width of the cell."""
         # half types cannot distinguish the locations of a large image
-        middle = middle.to(checks.accumulate_dtype(middle.dtype))
+        middle = widen(middle)
         width = 2.0 ** torch.arange(self.scales, dtype=middle.dtype, device=middle.device)  # "s"
         cell = torch.arange(self.patch, dtype=middle.dtype, device=middle.device) - self.patch / 2  # "p"
         cell_start = ((middle + 1) * (side / 2))[:, None, None] + width[:, None] * cell  # "b s p"

@@ -10,9 +10,9 @@ from regard.attn.call import Attended, AttentionInputs
 from regard.attn.kv_cache import KVCache
 from regard.attn.mechanisms.explicit_weights import build_bare_call, read_by_weights, whole_mask
 from regard.attn.terms.normalizer import Normalizer, Softmax
-from regard.attn.terms.score import widen
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
+from regard.kernels.precision import widen
 
 
 class SetDistance(AttentionModule):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.attn.terms.tiles import insert_head_axes, offsets
 from regard.common import checks
 from regard.kernels.dispatch import has_values, values_are_readable
+from regard.kernels.precision import widen
 
 __all__ = ["ALiBi", "Bias", "LocalGaussian", "RelativeXL", "Shaw", "T5Buckets"]
 
@@ -126,7 +127,7 @@ class Shaw(Bias):
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         checks.width("q", q, self.table.shape[1], self)
-        q = q.to(checks.accumulate_dtype(q.dtype))
+        q = widen(q)
         by_distance = (q * self.scale) @ self.table.to(q.dtype).T  # (*b, q, 2 clip + 1)
         index = _offsets(i, j, q).clamp(-self.clip, self.clip) + self.clip
         return _gather_distances(by_distance, index)
@@ -210,7 +211,7 @@ class RelativeXL(Bias):
     def factors(self, q: Tensor, distances: Tensor) -> tuple[Tensor, Tensor]:  # "*b h q d", "n" -> "*b h q d", "h n d"
         """(q + v) · scale and W R: their products are the biases of keys at these distances."""
         heads, _, head_dim = self.u.shape
-        q = q.to(checks.accumulate_dtype(q.dtype))
+        q = widen(q)
         waves = sinusoids(distances, self.position.in_features, q.dtype)
         relative = F.linear(waves, self.position.weight.to(q.dtype)).view(distances.shape[0], heads, head_dim)
         return (q + self.v.to(q.dtype)) * self.scale, relative.transpose(0, 1)
@@ -252,7 +253,7 @@ class LocalGaussian(Bias):
         """p: the predicted position of the query, between 0 and `total`."""
         checks.width("q", q, self.hidden.in_features, self)
         # distances are float32 at least: half types cannot distinguish far positions
-        q = q.to(checks.accumulate_dtype(q.dtype))
+        q = widen(q)
         hidden = torch.tanh(F.linear(q, self.hidden.weight.to(q.dtype)))
         return total * torch.sigmoid(F.linear(hidden, self.place.weight.to(q.dtype)))
 

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from regard.attn.terms.score import Score, append_columns, dot, widen
+from regard.attn.terms.score import Score, append_columns, dot
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled, values_are_readable
+from regard.kernels.precision import widen
 
 __all__ = ["Distance"]
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.attn.terms.learnable import Learnable, format_number, per_head
 from regard.common import checks
 from regard.kernels import sparsemax
+from regard.kernels.precision import widen
 
 __all__ = [
     "Entmax",
@@ -65,7 +66,7 @@ class Softmax(Normalizer):
 
     def scaled(self, scores: Tensor) -> Tensor:
         """s / T, in float32 at least."""
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         if self.log_temperature is not None:
             return scores * torch.exp(-per_head(self.log_temperature, scores, self))
         assert self.temperature is not None
@@ -106,7 +107,7 @@ class Sigmoid(Normalizer):
         self.bias = bias.parameter(bias.init) if isinstance(bias, Learnable) else bias
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         bias = per_head(self.bias, scores, self) if isinstance(self.bias, Tensor) else self.bias
         if allowed is None:
             return torch.sigmoid(scores + bias)
@@ -122,7 +123,7 @@ class NormalizedSigmoid(Normalizer):
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         # as a softmax of logarithms it neither overflows nor divides by zero
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         scores = scores if allowed is None else scores.masked_fill(~allowed, 0.0)
         return Softmax().weights(F.logsigmoid(scores), allowed)
 
@@ -133,7 +134,7 @@ class Sparsemax(Normalizer):
     hides_infinite = True
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        return sparsemax.sparsemax(scores.to(checks.accumulate_dtype(scores.dtype)), allowed)
+        return sparsemax.sparsemax(widen(scores), allowed)
 
 
 # bounds of a trained α: _MIN_ALPHA and 3 − _MIN_ALPHA; nearer to 1 the power 1/(α − 1) loses precision
@@ -169,7 +170,7 @@ class Entmax(Normalizer):
             self.alpha = float(alpha)
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         if self.raw_alpha is None:
             assert self.alpha is not None
             return sparsemax.entmax(scores, self.alpha, allowed)
@@ -198,7 +199,7 @@ class Sum(Normalizer):
     """s_j / Σ s: for scores that are nowhere negative, such as Kernel's  (Katharopoulos et al. 2020, eq. 3)."""
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         if allowed is not None:
             scores = scores.masked_fill(~allowed, 0.0)
         scores = divide_by_greatest(scores)
@@ -213,7 +214,7 @@ class Identity(Normalizer):
     distribution = False
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         return scores if allowed is None else scores.masked_fill(~allowed, 0.0)
 
 

@@ -42,7 +42,7 @@ class Read(ABC):
 def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:  # "*b q k", "*b k v" -> "*b q v"
     """weights · v, of half types in float32: only the sum is rounded."""
     if v.dtype.itemsize >= 4:
-        return weights.to(v.dtype) @ v
+        return (weights if weights.dtype == v.dtype else weights.to(v.dtype)) @ v
     with autocast_disabled(v.device):
         return (weights.to(torch.float32) @ v.to(torch.float32)).to(v.dtype)
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.attn.terms.learnable import Learnable, format_number, per_head
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
+from regard.kernels.precision import widen
 
 __all__ = [
     "Additive",
@@ -70,11 +71,6 @@ class Score(nn.Module):
     def forward(self, q: Tensor, k: Tensor) -> Tensor:  # "*b q d", "*b k e" -> "*b q k"
         self.check(q, k)
         return self.compare(*self.operands(self.queries(q), self.keys(k)))
-
-
-def widen(t: Tensor) -> Tensor:
-    """Half types in float32."""
-    return t if t.dtype.itemsize >= 4 else t.to(torch.float32)
 
 
 def project(linear: nn.Linear, x: Tensor) -> Tensor:  # "*b n d" -> "*b n c"

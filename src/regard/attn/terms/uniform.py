@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from regard.attn.terms.score import DotScore, widen
+from regard.attn.terms.score import DotScore
+from regard.kernels.precision import widen
 
 __all__ = ["Uniform"]
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from regard.kernels.dispatch import choose_route
 from regard.kernels.feature_maps import compute
 from regard.kernels.feature_maps.autograd import ChannelPoolFunction, PoolFunction, ScaleFunction, SimAMFunction
-from regard.kernels.feature_maps.compute import per_channel, spatial_axes, widen
+from regard.kernels.feature_maps.compute import per_channel, spatial_axes
 from regard.kernels.native_library import resolve_native
+from regard.kernels.precision import widen
 
 
 def simam(x: Tensor, lam: float, native: bool | None = None) -> Tensor:

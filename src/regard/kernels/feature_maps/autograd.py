@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from regard.kernels.feature_maps import compute
-from regard.kernels.feature_maps.compute import per_channel, spatial_axes, widen
+from regard.kernels.feature_maps.compute import per_channel, spatial_axes
+from regard.kernels.precision import widen
 
 
 class SimAMFunction(Function):

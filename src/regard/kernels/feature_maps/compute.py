@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.kernels.native_library import call_kernel
+from regard.kernels.precision import widen
 
 # elements per chunk of the torch forms on a CPU: 1 MB of float32
 _CHUNK_ELEMENTS = 1 << 18
@@ -33,11 +34,6 @@ def _sample_chunks(x: Tensor) -> Iterator[slice]:
 def spatial_axes(x: Tensor) -> tuple[int, ...]:
     """The axes of positions of "b c *s"."""
     return tuple(range(2, x.ndim))
-
-
-def widen(x: Tensor) -> Tensor:
-    """Float32 for half types."""
-    return x.float() if x.dtype.itemsize < 4 else x
 
 
 def per_channel(w: Tensor, x: Tensor) -> Tensor:

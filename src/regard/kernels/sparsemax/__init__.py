@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.kernels.dispatch import choose_route
 from regard.kernels.native_library import resolve_native
+from regard.kernels.precision import widen
 from regard.kernels.sparsemax import compute
 from regard.kernels.sparsemax.autograd import EntmaxFunction, SparsemaxFunction, plain_entmax, plain_threshold
 
@@ -56,7 +57,7 @@ def entmax(scores: Tensor, alpha: float | Tensor, allowed: Tensor | None = None,
         if alpha == 1.5:
             return entmax15(scores, allowed, native)
     _check(scores, allowed)
-    wide = _widen(scores)
+    wide = widen(scores)
     if not isinstance(alpha, Tensor):
         alpha = torch.full((), float(alpha), dtype=wide.dtype, device=wide.device)
     elif choose_route(scores, alpha) == "direct" and not bool((alpha > 1).all()):
@@ -83,37 +84,34 @@ def _check(scores: Tensor, allowed: Tensor | None) -> None:
         raise TypeError(f"allowed must be bool, True where a query may attend: got {allowed.dtype}; try allowed != 0")
 
 
-def _widen(scores: Tensor) -> Tensor:
-    """Float32 for half types."""
-    return scores.float() if scores.dtype.itemsize < 4 else scores
-
-
 def _weights_and_threshold(
     scores: Tensor, allowed: Tensor | None, squared: bool, native: bool | None
 ) -> tuple[Tensor, Tensor]:
     """The weights and thresholds of sparsemax, or of entmax 1.5 if `squared`."""
     _check(scores, allowed)
-    wide, mask, shape = _rows(_widen(scores), allowed)
+    wide = rows = widen(scores)
+    mask = shape = None
+    if allowed is not None:
+        rows, mask, shape = _rows(wide, allowed)
     match choose_route(scores, allowed):
         case "plain":
             alpha = torch.full((), 1.5 if squared else 2.0, dtype=wide.dtype, device=wide.device)
-            out, tau = plain_entmax(wide, alpha, mask), plain_threshold(wide, alpha, mask)
+            out, tau = plain_entmax(rows, alpha, mask), plain_threshold(rows, alpha, mask)
         case "operator":
             from regard.kernels.sparsemax import custom_ops
 
-            out, tau = custom_ops.sparse(wide, mask, squared, native)
+            out, tau = custom_ops.sparse(rows, mask, squared, native)
         case _:
             # torch.autograd.Function would take a third of the time of a small call, without a derivative to prepare
             run = SparsemaxFunction.apply if torch.is_grad_enabled() else compute.sparse_forward
-            out, tau = run(wide, mask, squared, resolve_native(native, wide))
-    return out.to(scores.dtype).reshape(shape), tau.to(scores.dtype).reshape(shape[:-1])
+            out, tau = run(rows, mask, squared, resolve_native(native, rows))
+    if shape is not None:
+        out, tau = out.reshape(shape), tau.reshape(shape[:-1])
+    return (out, tau) if wide is scores else (out.to(scores.dtype), tau.to(scores.dtype))
 
 
-def _rows(scores: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor | None, tuple[int, ...]]:
+def _rows(scores: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """scores "n q k", the mask with any axis of 1, and the shape of the result."""
-    if allowed is None:
-        shape = tuple(scores.shape)
-        return scores.reshape(1, prod(shape[:-1]), shape[-1]), None, shape
     shape = tuple(torch.broadcast_shapes(scores.shape, allowed.shape))
     if shape[-1] != scores.shape[-1]:
         raise ValueError(f"allowed must fit the keys of scores: got {tuple(allowed.shape)} for {tuple(scores.shape)}")

@@ -1,5 +1,7 @@
 """Sparsemax and entmax 1.5 without derivatives: native, or in torch (`plain`)."""
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -8,16 +10,19 @@ from regard.kernels.sparsemax import plain
 
 
 def sparse_forward(scores: Tensor, allowed: Tensor | None, squared: bool, native: bool) -> tuple[Tensor, Tensor]:
-    """Weights "n q k" and thresholds "n q" of sparsemax, or of entmax 1.5 if `squared`; inf for an empty row."""
+    """Weights and thresholds of sparsemax, or of entmax 1.5 if `squared`; inf for an empty row.
+
+    Scores "*b k", or "n q k" with a mask.
+    """
     if not native:
         return plain.sparse_forward(scores, allowed, squared)
     scores = scores.contiguous()
-    weights, tau = torch.empty_like(scores), scores.new_empty(scores.shape[:2])
+    weights, tau = torch.empty_like(scores), scores.new_empty(scores.shape[:-1])
     mask: tuple[Tensor | int | None, ...] = (None, 1, 0, 0, 0)
     if allowed is not None:
         mask = (allowed, max(1, scores.shape[1]), *allowed.expand(scores.shape).stride())
-    rows, size = scores.shape[0] * scores.shape[1], scores.shape[2]
-    call_kernel("regard_sparse", scores, squared, rows, size, scores, *mask, weights, tau)
+    *rows, size = scores.shape
+    call_kernel("regard_sparse", scores, squared, prod(rows), size, scores, *mask, weights, tau)
     return weights, tau
 
 
@@ -27,6 +32,6 @@ def sparse_backward(weights: Tensor, grad: Tensor, squared: bool, native: bool) 
         return plain.sparse_backward(weights, grad, squared)
     weights, grad = weights.contiguous(), grad.contiguous()
     out = torch.empty_like(weights)
-    rows, size = weights.shape[0] * weights.shape[1], weights.shape[2]
-    call_kernel("regard_sparse_backward", weights, squared, rows, size, weights, grad, out)
+    *rows, size = weights.shape
+    call_kernel("regard_sparse_backward", weights, squared, prod(rows), size, weights, grad, out)
     return out

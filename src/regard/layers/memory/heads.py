@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.attn import observer
 from regard.common import checks
+from regard.kernels.precision import widen
 
 # the numbers of a memory that nothing is written to: not zero, so that locations have a direction  (Collier and Beel
 # 2018 compare such constants with random and learned ones)
@@ -60,7 +61,7 @@ def shift_weights(weights: Tensor, shift: Tensor) -> Tensor:  # "*b n", "*b s" -
 
 def sharpen(weights: Tensor, sharpening: Tensor) -> Tensor:  # "*b n", "*b" -> "*b n"
     """w_i^γ / Σ_j w_j^γ  (Graves et al. 2014, eq. 9), as softmax(γ log w): the powers of small weights underflow."""
-    wide = weights.to(checks.accumulate_dtype(weights.dtype))
+    wide = widen(weights)
     logs = wide.clamp_min(torch.finfo(wide.dtype).tiny).log()
     return (logs * sharpening.unsqueeze(-1)).softmax(-1).to(weights.dtype)
 

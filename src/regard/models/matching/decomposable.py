@@ -6,10 +6,11 @@ from torch import Tensor, nn
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.coattention import CoAttention
 from regard.attn.terms.bias import Bias
-from regard.attn.terms.score import Score, dot, widen
+from regard.attn.terms.score import Score, dot
 from regard.attn.terms.sequence_masks import Lengths
 from regard.attn.terms.tiles import offsets
 from regard.common import checks
+from regard.kernels.precision import widen
 from regard.layers.dropout import Dropout
 from regard.layers.lengths import inside_lengths
 from regard.models.matching.pair_matcher import PairMatcher, cross_attend, named_coattention
