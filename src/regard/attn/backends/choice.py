@@ -8,7 +8,7 @@ from regard.attn.call import AttentionCall
 from regard.attn.observer import current_trace
 from regard.common import checks
 
-# backends in the order of preference on a CPU
+# backends in the order of preference on a CPU; eager refuses nothing, and those behind it run there if forced by name
 BACKENDS: dict[str, ModuleType] = {
     "additive": additive,
     "linear": linear,
@@ -19,8 +19,14 @@ BACKENDS: dict[str, ModuleType] = {
     "blocked": blocked,
     "eager": eager,
 }
-# the same on every other device; the rest are kernels for CPUs
-_OFF_CPU = ("additive", "linear", "fused", "blocked", "eager")
+# the same on every other device, without the kernels for CPUs
+_OFF_CPU = (
+    "fused",
+    "additive",
+    "linear",
+    "blocked",
+    "eager",
+)
 
 
 def _candidates(call: AttentionCall) -> dict[str, ModuleType]:
@@ -68,7 +74,8 @@ def explain(call: AttentionCall, forced: str | None = None, path: LayerPath | No
     """Names the backend or the path that runs and gives, for every other one, the reason. Reads shapes and types, never
     values.
     """
-    candidates, chosen, lines = _candidates(call), choose(call, forced), []
+    chosen, lines = choose(call, forced), []
+    candidates = {**_candidates(call), **({} if forced is None else {forced: chosen})}
     winner = next(name for name, backend in candidates.items() if backend is chosen)
     if path is not None:
         winner = winner if path.reason else path.name
