@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 import regard
 from regard import Attention, MultiHead
-from regard.layers import LayerQKNorm, RMSQKNorm, WholeRMSQKNorm
+from regard.layers import LayerQKNorm, OutputGate, RMSQKNorm, WholeRMSQKNorm
+from regard.normalizers import WithNullSlot
 
 B, T, DIM, HEADS, KV_HEADS, D = 2, 11, 24, 6, 2, 8
 SIZES = {
@@ -123,3 +124,40 @@ def test_phi_attention() -> None:
     norm.key.load_state_dict(theirs.k_layernorm.state_dict())
     x = torch.randn(B, T, HEADS * D) / (HEADS * D)
     assert_equal(ours, theirs, rotation_of(PhiRotaryEmbedding(config), x), x)
+
+
+def test_qwen3_next_attention() -> None:
+    """Gates per head and channel from the projection of the queries, and gains 1 + w."""
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention, Qwen3NextRotaryEmbedding
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
+    config = transformers.Qwen3NextConfig(**SIZES, rope_parameters=rope)
+    theirs, x = Qwen3NextAttention(config, layer_idx=0).eval(), small_input()
+    norm, gate = RMSQKNorm(D, eps=config.rms_norm_eps, offset=1.0), OutputGate(DIM, HEADS, D)
+    ours = MultiHead(
+        DIM, HEADS, kv_heads=KV_HEADS, head_dim=D, qk_norm=norm, gate=gate, rotate=regard.Rotary(D), bias=False
+    ).eval()
+    randomize(theirs)
+    query, opening = theirs.q_proj.weight.view(HEADS, 2, D, DIM).unbind(1)
+    weights = {"query": query.flatten(0, 1), "gate.map": opening.flatten(0, 1)}
+    weights |= {"key": theirs.k_proj.weight, "value": theirs.v_proj.weight, "out": theirs.o_proj.weight}
+    for name, weight in weights.items():
+        ours.get_submodule(name).load_state_dict({"weight": weight})
+    norm.load_state_dict({"query_gain": theirs.q_norm.weight, "key_gain": theirs.k_norm.weight})
+    assert_equal(ours, theirs, rotation_of(Qwen3NextRotaryEmbedding(config), x), x)
+
+
+def test_gpt_oss_attention() -> None:
+    """A sink per head: a trained null slot in the softmax of every head."""
+    from transformers.models.gpt_oss.modeling_gpt_oss import GptOssAttention, GptOssRotaryEmbedding
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    config = transformers.GptOssConfig(**SIZES, rope_parameters=rope, layer_types=["full_attention"])
+    theirs, x = GptOssAttention(config, layer_idx=0).eval(), small_input()
+    sink = WithNullSlot(score=regard.Learnable(0.0, heads=HEADS))
+    ours = MultiHead(
+        DIM, HEADS, kv_heads=KV_HEADS, head_dim=D, attention=Attention(normalize=sink), rotate=regard.Rotary(D)
+    ).eval()
+    copy_weights(ours, theirs)
+    sink.load_state_dict({"score": theirs.sinks.view(HEADS, 1, 1)})
+    assert_equal(ours, theirs, rotation_of(GptOssRotaryEmbedding(config), x), x)

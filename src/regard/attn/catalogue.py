@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
@@ -78,6 +79,7 @@ __all__ = [
     "MemoryHop",
     "Monotonic",
     "MultiHead",
+    "OutputGate",
     "Pool",
     "QKNorm",
     "RMSQKNorm",

@@ -70,8 +70,8 @@ def _plan(heads: nn.Module, inputs: AttentionInputs) -> tuple[list[Tensor], floa
         return "the scale is not positive, as torch's causal kernel needs it"
     if scale is None:
         return (
-            "the heads are more than a softmax of dot products, normalize queries and keys, rotate, share keys, or "
-            "have a mask or dropout"
+            "the heads are more than a softmax of dot products, normalize queries and keys, rotate, have a gate, share "
+            "keys, or have a mask or dropout"
         )
     return parameters, scale
 
@@ -94,10 +94,10 @@ def _parameters(heads: nn.Module, x: Tensor) -> list[Tensor] | None:
     return parameters if needs_grad and fits else None
 
 
-def _scale(heads: nn.Module) -> float | None:
+def _scale(heads: Any) -> float | None:
     """The factor on q·k; None if the heads are more than a softmax of dot products, or share keys."""
     attention = heads.attention
-    if heads.rotate is not None or heads.qk_norm is not None or not isinstance(attention, nn.Module):
+    if heads.extra_parts or not isinstance(attention, nn.Module):
         return None
     if heads.heads != heads.kv_heads or heads.head_value_dim != heads.head_dim:
         return None

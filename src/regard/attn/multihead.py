@@ -12,6 +12,7 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.call_builder import check_positions
 from regard.attn.functional import set_rows_nan
+from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import QKNorm
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
@@ -29,8 +30,8 @@ class MultiHead(AttentionModule):
     With `kv_heads` below `heads`, each key head serves a group of neighbouring query heads (grouped, Ainslie et al.
     2023; 1 is multi-query, Shazeer 2019). `head_dim` is the width of queries and keys per head, d_k of the paper, and
     `head_value_dim` that of values, d_v: the same unless given. `attention` is one layer for all heads, or a list with
-    one per head. `qk_norm` normalizes queries and keys, then `rotate` rotates them by their positions. A query that may
-    attend to no key gives the bias of W_O.
+    one per head. `qk_norm` normalizes queries and keys, then `rotate` rotates them by their positions; `gate` weights
+    the output of the heads. A query that may attend to no key gives the bias of W_O.
 
         heads(x)                      self-attention
         heads(x, source)              cross-attention
@@ -52,6 +53,7 @@ class MultiHead(AttentionModule):
         attention: Attention | Sequence[Attention] | None = None,
         qk_norm: QKNorm | None = None,
         rotate: Rotary | None = None,
+        gate: OutputGate | None = None,
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
@@ -65,6 +67,8 @@ class MultiHead(AttentionModule):
             checks.instance_of("qk_norm", qk_norm, QKNorm, "RMSQKNorm(head_dim)")
         if rotate is not None:
             checks.instance_of("rotate", rotate, Rotary, "Rotary(head_dim)")
+        if gate is not None:
+            checks.instance_of("gate", gate, OutputGate, "OutputGate(dim, heads)")
         kv_heads = heads if kv_heads is None else kv_heads
         checks.positive_ints("MultiHead", dim=dim, heads=heads, kv_heads=kv_heads)
         if head_dim is None and dim % heads:
@@ -87,7 +91,7 @@ class MultiHead(AttentionModule):
         self.key = nn.Linear(key_dim, kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(value_dim, kv_heads * self.head_value_dim, bias=bias)
         self.out = nn.Linear(heads * self.head_value_dim, dim, bias=bias)
-        self.qk_norm, self.rotate = qk_norm, rotate
+        self.qk_norm, self.rotate, self.gate = qk_norm, rotate, gate
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
         else:
@@ -105,6 +109,8 @@ class MultiHead(AttentionModule):
             )
         if qk_norm is not None:
             qk_norm.check(heads, kv_heads, self.head_dim)
+        if gate is not None:
+            gate.check(dim, heads, self.head_value_dim)
         if rotate is not None and rotate.dim != self.head_dim:
             raise ValueError(
                 f"rotate must turn heads of width {self.head_dim}, got {rotate!r}; try Rotary({self.head_dim})"
@@ -124,6 +130,11 @@ class MultiHead(AttentionModule):
         from regard.attn.torch_heads import to_torch
 
         return to_torch(self)
+
+    @property
+    def extra_parts(self) -> list[nn.Module]:
+        """The parts beside projections and attention: paths for plain heads compute none of them."""
+        return [part for part in (self.qk_norm, self.rotate, self.gate) if part is not None]
 
     def _split(self, x: Tensor, width: int) -> Tensor:  # "*b n h·d" -> "*b n h d"
         # split by the width: under tensor parallelism a process has some of the heads
@@ -221,7 +232,8 @@ class MultiHead(AttentionModule):
             )
         else:
             result = self._attend_per_head(queries, memory, mask, positions, need, generator)
-        out = self.out(result.out.transpose(-2, -3).flatten(-2))
+        out = result.out.transpose(-2, -3)  # "*b q h v"
+        out = self.out((out if self.gate is None else self.gate(out, q)).flatten(-2))
         if nan_rows is not None:  # NaN is filled in after the projection, so that its gradient does not see it
             result, out = (
                 set_rows_nan(result, nan_rows.unsqueeze(-2)),
@@ -382,8 +394,9 @@ class MultiHead(AttentionModule):
 
     def __repr__(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
-        normed = "" if self.qk_norm is None else f", qk_norm={self.qk_norm!r}"
-        return f"MultiHead({self.query.in_features}, {self.heads}{shared}{normed}, attention={self.attention!r})"
+        parts = {"qk_norm": self.qk_norm, "gate": self.gate}
+        extra = "".join(f", {name}={part!r}" for name, part in parts.items() if part is not None)
+        return f"MultiHead({self.query.in_features}, {self.heads}{shared}{extra}, attention={self.attention!r})"
 
 
 def _over_heads(mask: Mask | Tensor | None, x: Tensor) -> Mask | Tensor | None:

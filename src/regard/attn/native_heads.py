@@ -1,5 +1,7 @@
 """A step of MultiHead in one native call: whether it can run, and the call."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -142,7 +144,10 @@ def _plan(
         return reason
     weights = derived((heads,), _weights)
     if weights is None:
-        return "the heads are more than linear layers and a softmax of dot products (a QK norm is more), or have hooks"
+        return (
+            "the heads are more than linear layers and a softmax of dot products (a QK norm or a gate is more), or "
+            "have hooks"
+        )
     if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return "x is not of the width and the type of the weights, on a CPU"
     if past is not None and not _fits(past, x, weights):
@@ -168,11 +173,11 @@ def _fits(past: KVCache, x: Tensor, weights: HeadsWeights) -> bool:
     )
 
 
-def _weights(heads: nn.Module) -> HeadsWeights | None:
+def _weights(heads: Any) -> HeadsWeights | None:
     """The addresses of the weights of a MultiHead; None if it is more than products and a softmax of dot products."""
     linears = [heads.query, heads.key, heads.value, heads.out]
-    scale = dot_product_scale(heads.attention, heads.head_dim)  # type: ignore[arg-type]
-    if scale is None or heads.rotate is not None or heads.qk_norm is not None or not has_plain_calls(heads):
+    scale = dot_product_scale(heads.attention, heads.head_dim)
+    if scale is None or heads.extra_parts or not has_plain_calls(heads):
         return None
     dim = heads.query.in_features
     inner, outer = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim

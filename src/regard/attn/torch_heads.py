@@ -82,9 +82,8 @@ def _without_module(layer: MultiHead) -> str | None:
         return f"heads of width {layer.head_dim}, which is not dim / heads"
     if layer.head_value_dim != layer.head_dim:
         return f"values of width {layer.head_value_dim} per head beside keys of {layer.head_dim}"
-    for part in (layer.qk_norm, layer.rotate):
-        if part is not None:
-            return f"place for {part!r}"
+    for part in layer.extra_parts:
+        return f"place for {part!r}"
     normalize = attention.normalize
     has_slot = type(normalize) is WithNullSlot and isinstance(normalize.score, int | float) and normalize.score == 0
     inner = normalize.normalize if has_slot and isinstance(normalize, WithNullSlot) else normalize

@@ -26,8 +26,8 @@ def attention_reason(model: nn.Module) -> str | None:
         if isinstance(module, MultiHead):
             if module.rotate is not None:
                 return "its positions are rotary"
-            if module.qk_norm is not None:
-                return f"its heads normalize queries and keys by {module.qk_norm!r}"
+            for part in module.extra_parts:
+                return f"its heads have {part!r}"
             if not is_plain(module.attention):
                 on_one_line = " ".join(repr(module.attention).split())
                 return f"its heads attend by {on_one_line}, not by scaled dot products"

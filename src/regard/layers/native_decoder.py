@@ -260,7 +260,7 @@ def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float
 
 def _head_scale(attention: nn.Module, dim: int, heads: int) -> float | None:
     """The scale of a multi-head layer of this width with a plain softmax of dot products and no mask of its own."""
-    if type(attention) is not MultiHead or attention.rotate is not None or attention.qk_norm is not None:
+    if type(attention) is not MultiHead or attention.extra_parts:
         return None
     source = attention.key.in_features
     shapes = {"query": (dim, dim), "key": (dim, source), "value": (dim, source), "out": (dim, dim)}

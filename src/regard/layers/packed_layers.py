@@ -171,7 +171,8 @@ def _plain_layer(layer: nn.Module) -> _PlainLayer | None:
         return None  # one attention per head
     scale = dot_product_scale(attention.attention, attention.head_dim)
     is_plain = scale is not None and attention.attention.mask is None and attention.kv_heads == attention.heads
-    is_plain = is_plain and attention.head_value_dim == attention.head_dim and attention.qk_norm is None
+    is_plain = is_plain and attention.head_value_dim == attention.head_dim
+    is_plain = is_plain and all(part is attention.rotate for part in attention.extra_parts)
     norms = tuple(sublayer.norm for sublayer in around)
     drops = (*(sublayer.dropout for sublayer in around), feed.dropout)
     if not is_plain or any(drop.training and drop.p for drop in drops):

@@ -120,10 +120,14 @@ def check_writable(model: nn.Module, **expected: tuple[object, object]) -> None:
                 f"{argument}={needed!r} only; save its state_dict() instead"
             )
     for part in model.modules():
-        if isinstance(part, MultiHead) and (part.qk_norm is not None or repr(part.attention) != repr(Attention())):
-            special = part.attention if part.qk_norm is None else part.qk_norm
+        if not isinstance(part, MultiHead):
+            continue
+        special = [extra for extra in part.extra_parts if extra is not part.rotate]
+        if repr(part.attention) != repr(Attention()):
+            special.append(part.attention)
+        if special:
             raise ValueError(
-                f"a {name} with {special!r} in its heads cannot be saved in transformers' layout, which has the "
+                f"a {name} with {special[0]!r} in its heads cannot be saved in transformers' layout, which has the "
                 "scaled dot product only; save its state_dict() instead"
             )
 
