@@ -14,7 +14,7 @@ import drawing
 import tables
 import torch
 from draw_letters import backwards, key_value, local, location_sensitive, memory_hop, monotonic, multi_head, neighbour
-from draw_positions import biased, masks, rotary, t5, transformer_xl, window
+from draw_positions import biased, masks, rotary, stick_breaking, t5, transformer_xl, window
 from draw_words import DIM, KEYS, about, bidaf, co_attention, gumbel, hard, pooling, set_distance
 
 import regard
@@ -73,6 +73,26 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
             for n in (1.0, 3.0)
         }
     ),
+    "relu": lambda: [
+        replace(panel, stretch=True)
+        for panel in about(
+            {
+                title: {"score": regard.Cosine(4.0), "normalize": normalize}
+                for title, normalize in (
+                    ("softmax", regard.Softmax()),
+                    ("max(s, 0) / n", regard.normalizers.ReLU()),
+                    ("max(s, 0)² / n", regard.normalizers.ReLU(2.0)),
+                )
+            }
+        )
+    ],
+    "softpick": lambda: about(
+        {
+            title: {"score": regard.Cosine(4.0), "normalize": normalize}
+            for title, normalize in (("softmax", regard.Softmax()), ("softpick", regard.normalizers.Softpick()))
+        }
+    ),
+    "stick-breaking": stick_breaking,
     "hard": hard,
     "gumbel": gumbel,
     "monotonic": monotonic,

@@ -52,6 +52,23 @@ def transformer_xl() -> list[Panel]:
     return biased(bias, 2, ["head 0", "head 1"]) + biased(bias, 2, ["head 0, causal"], mask=regard.Causal())
 
 
+@torch.no_grad()
+def stick_breaking() -> list[Panel]:
+    """Equal scores: a share of what the nearer keys have left."""
+    panels = []
+    for score in (0.0, -2.0, -4.0):
+        w = regard.attention(
+            torch.zeros(24, DIM),
+            torch.zeros(24, DIM),
+            torch.eye(24),
+            bias=torch.full((24, 24), score),
+            normalize=regard.normalizers.StickBreaking(),
+            mask=~regard.Window(0, None),
+        )
+        panels.append(Panel(w / w.amax(-1, keepdim=True).clamp_min(1e-9), f"all scores {score:g}"))
+    return panels
+
+
 def allowed(mask: regard.Mask, n: int = 12) -> Tensor:
     """The keys that each query may attend to, as a picture."""
     i = torch.arange(n)

@@ -15,6 +15,7 @@ _PAGES = {
     "concat": "additive",
     "euclid": "distance",
     "entmax-learned": "entmax",
+    "relu-squared": "relu",
     "hard-argmax": "hard",
     "straight-through": "gumbel",
     "local-m": "local",

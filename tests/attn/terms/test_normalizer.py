@@ -26,6 +26,10 @@ ALL = {
     "null": regard.normalizers.WithNullSlot(),
     "null-sparsemax": regard.normalizers.WithNullSlot(regard.Sparsemax(), 1.0),
     "sum": regard.normalizers.Sum(),
+    "relu": regard.normalizers.ReLU(),
+    "relu-squared": regard.normalizers.ReLU(2.0),
+    "softpick": regard.normalizers.Softpick(),
+    "stick-breaking": regard.normalizers.StickBreaking(),
 }
 each = for_each("normalize", ALL.values(), ids=ALL)
 

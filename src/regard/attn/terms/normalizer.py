@@ -17,9 +17,12 @@ __all__ = [
     "Identity",
     "NormalizedSigmoid",
     "Normalizer",
+    "ReLU",
     "Sigmoid",
     "Softmax",
+    "Softpick",
     "Sparsemax",
+    "StickBreaking",
     "Sum",
     "TopK",
     "WithNullSlot",
@@ -216,6 +219,88 @@ class Identity(Normalizer):
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         scores = widen(scores)
         return scores if allowed is None else scores.masked_fill(~allowed, 0.0)
+
+
+class ReLU(Normalizer):
+    """max(s_j, 0)^p / n, n the number of allowed keys  (Wortsman et al. 2023, p = 1; relu² as Hua et al. 2022, p = 2).
+
+    Rows do not sum to one: keys do not compete, and a key with a score below 0 gets nothing.
+    """
+
+    distribution = False
+
+    def __init__(self, power: float = 1.0) -> None:
+        super().__init__()
+        checks.number("power", power, "ReLU", "2.0")
+        if not 1.0 <= power < math.inf:
+            raise ValueError(f"power must be 1 or more for ReLU, got {power}; try ReLU() or ReLU(2.0)")
+        self.power = power
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        if allowed is None:
+            count: Tensor | int = max(scores.shape[-1], 1)
+        else:
+            scores, allowed = torch.broadcast_tensors(scores, allowed)
+            count = allowed.sum(-1, keepdim=True).clamp_min(1)
+            scores = scores.masked_fill(~allowed, 0.0)
+        positive = torch.relu(scores)
+        return (positive if self.power == 1.0 else positive**self.power) / count
+
+    def extra_repr(self) -> str:
+        return "" if self.power == 1.0 else f"power={self.power:g}"
+
+
+class Softpick(Normalizer):
+    """max(e^{s_j} − 1, 0) / (Σ |e^s − 1| + ε), over the allowed keys  (Zuhri et al. 2025).
+
+    A score below 0 gets the weight 0 and still takes from the others: rows sum to at most one, and to zero if no score
+    is above 0. No key need serve as a sink.
+    """
+
+    distribution = False
+
+    def __init__(self, eps: float = 1e-6) -> None:
+        super().__init__()
+        checks.positive("eps", eps, "Softpick")
+        self.eps = eps
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        if scores.shape[-1] == 0:
+            return scores
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, 0.0)  # e^0 − 1 adds nothing
+        # all terms are divided by e^m, m ≥ 0: |e^s − 1| / e^m = e^(max(s, 0) − m) (1 − e^−|s|) neither overflows nor
+        # loses the digits of a small s
+        greatest = scores.detach().amax(-1, keepdim=True).clamp_min(0.0)
+        sizes = torch.exp(torch.relu(scores) - greatest) * -torch.expm1(-scores.abs())
+        return sizes * (scores > 0) / (sizes.sum(-1, keepdim=True) + self.eps * torch.exp(-greatest))
+
+    def extra_repr(self) -> str:
+        return "" if self.eps == 1e-6 else f"eps={self.eps:g}"
+
+
+class StickBreaking(Normalizer):
+    """σ(s_j) Π_{l > j} (1 − σ(s_l)): the nearest key takes its share first  (Tan et al. 2025, stick-breaking).
+
+    Keys are in the order of their columns, the last allowed one is the nearest. In a causal model mask the query
+    itself, too, `~Window(0, None)`: j < i, as the paper does. A row sums to one minus the remainder Π (1 − σ(s)).
+    """
+
+    distribution = False
+
+    def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
+        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, 0.0)
+        passed = F.logsigmoid(-scores)
+        if allowed is not None:
+            passed = passed.masked_fill(~allowed, 0.0)
+        # the sum over the later keys alone: the difference of two sums would lose the digits of small ones
+        later = F.pad(passed, (0, 1))[..., 1:].flip(-1).cumsum(-1).flip(-1)
+        weights = torch.exp(F.logsigmoid(scores) + later)
+        return weights if allowed is None else weights.masked_fill(~allowed, 0.0)
 
 
 class TopK(Normalizer):
