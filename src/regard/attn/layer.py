@@ -76,11 +76,11 @@ class Attention(AttentionModule):
         generator: torch.Generator | None = None,
         **refused: Never,
     ) -> Tensor:  # "*b q d", "*b k e", "*b k v" -> "*b q v"
-        terms: Any = self._modules
-        is_plain = mask is None and positions is None and terms.get("bias") is None and self.backend is None
+        score, bias, normalize = self._module_terms()
+        is_plain = mask is None and positions is None and bias is None and self.backend is None
         if is_plain and not refused and not (self.training and self.dropout):
             k = q if k is None else k
-            out = fused.plain_attention(q, k, v, terms["score"], terms["normalize"], self.read, self.mask)
+            out = fused.plain_attention(q, k, v, score, normalize, self.read, self.mask)
             if out is not None:
                 return out
         return super().forward(q, k, v, mask=mask, positions=positions, generator=generator, **refused)
@@ -100,8 +100,8 @@ class Attention(AttentionModule):
     def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
         q, k, v, mask = inputs[:4]
-        terms: Any = self._modules  # past nn.Module.__getattr__, which takes as long as the rest
-        bias: Bias | Tensor | None = terms.get("bias")
+        bias: Bias | Tensor | None
+        score, bias, normalize = self._module_terms()
         if mask is not None:
             bias, mask = split_score_mask(mask, bias, q, k, v)
         if self.mask is not None:
@@ -109,7 +109,19 @@ class Attention(AttentionModule):
         if mask is not inputs.mask:
             inputs = AttentionInputs(q, k, v, mask, *inputs[4:])
         read = self.read if self.training else self.read.in_eval()
-        return inputs, Terms(terms["score"], bias, terms["normalize"], read, self.dropout if self.training else 0.0)
+        return inputs, Terms(score, bias, normalize, read, self.dropout if self.training else 0.0)
+
+    def _module_terms(self) -> tuple[Any, Any, Any]:
+        """score, bias and normalize without nn.Module.__getattr__, which takes as long as the rest.
+
+        An entry of __dict__ comes first: a bias of None, or a term that `regard.swap` puts before a registered one.
+        """
+        values, modules = self.__dict__, self._modules
+        return (
+            values["score"] if "score" in values else modules["score"],
+            values["bias"] if "bias" in values else modules.get("bias"),
+            values["normalize"] if "normalize" in values else modules["normalize"],
+        )
 
     def combine_masks(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The mask of the layer and the mask of this call, combined."""
