@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from tests.bad_masks import BAD as BAD_MASKS
+from tests.bad_rotary import BAD as BAD_ROTARY
 from tests.for_each import for_each
 
 import regard
@@ -227,15 +228,6 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "k must be a whole number, 1 or more … TopK … 0": lambda: regard.TopK(0),
         "temperature must be positive … Gumbel … 0.0": lambda: regard.Gumbel(0.0),
         "dim must be even for Sinusoidal … 5; try 6": lambda: regard.Sinusoidal(5),
-        "dim must be even for Rotary … 5; try 6": lambda: regard.Rotary(5),
-        "'half'; did you mean 'halves'?": lambda: regard.Rotary(4, pairs="half"),
-        "scaling must have 0 < low < high … low=4.0 … try RotaryScaling(8.0, 1.0, 4.0, 8192)": lambda: regard.Rotary(
-            4, scaling=regard.positions.RotaryScaling(8.0, 4.0, 4.0, 64)
-        ),
-        "scaling.factor must be positive … Rotary": lambda: regard.Rotary(
-            4, scaling=regard.positions.RotaryScaling(0.0, 1.0, 4.0, 64)
-        ),
-        "base must be positive … Rotary": lambda: regard.Rotary(4, base=0.0),
         "x must be 6 wide … (2, 3, 4)": lambda: regard.Sinusoidal(6)(Q),
         "x must be 6 wide … Rotary(6": lambda: regard.Rotary(6)(Q),
         "x must be 6 wide … LearnedPositions(9, 6)": lambda: regard.positions.LearnedPositions(9, 6)(Q),
@@ -270,7 +262,6 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "kv_heads must be a whole number … 0": lambda: MultiHead(8, 2, kv_heads=0),
         "attention … 4 heads, got 3": lambda: MultiHead(8, 4, attention=[Attention()] * 3),
         "dropout=0.1 … Attention(..., dropout=0.1)": lambda: MultiHead(8, 4, attention=Attention(), dropout=0.1),
-        "rotate … width 2 … Rotary(4 … try Rotary(2)": lambda: MultiHead(8, 4, rotate=regard.Rotary(4)),
         "v must be None when k is a KVCache … (2, 5, 6); leave v out": lambda: (m := MultiHead(4, 2))(
             Q, m.project_kv(K), V
         ),
@@ -353,7 +344,10 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
 
 
 CASES = [
-    (kind, sentence, act) for bad in (BAD, BAD_MASKS) for kind, cases in bad.items() for sentence, act in cases.items()
+    (kind, sentence, act)
+    for bad in (BAD, BAD_MASKS, BAD_ROTARY)
+    for kind, cases in bad.items()
+    for sentence, act in cases.items()
 ]
 
 

@@ -47,7 +47,6 @@ from .attn.terms.normalizer import (
     TopK as TopK,
 )
 from .attn.terms.position import (
-    Rotary as Rotary,
     Sinusoidal as Sinusoidal,
 )
 from .attn.terms.read import (
@@ -55,6 +54,9 @@ from .attn.terms.read import (
     Gumbel as Gumbel,
     Read as Read,
     Sample as Sample,
+)
+from .attn.terms.rotary import (
+    Rotary as Rotary,
 )
 from .attn.terms.score import (
     Additive as Additive,

@@ -49,8 +49,8 @@ from regard.attn.terms.normalizer import (
     TopK,
     WithNullSlot,
 )
-from regard.attn.terms.position import Rotary
 from regard.attn.terms.read import Argmax, Gumbel, Read, Sample, StraightThrough
+from regard.attn.terms.rotary import Rotary
 from regard.attn.terms.score import (
     Additive,
     Bilinear,

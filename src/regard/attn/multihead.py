@@ -19,7 +19,8 @@ from regard.attn.layer import Attention
 from regard.attn.nonfinite import finite, zero_nonfinite
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
-from regard.attn.terms.position import Positions, Rotary
+from regard.attn.terms.position import Positions
+from regard.attn.terms.rotary import Rotary, RotaryPositions, token_positions
 from regard.common import checks
 from regard.kernels.dispatch import is_autocasting, values_are_readable
 
@@ -146,7 +147,12 @@ class MultiHead(AttentionModule):
         return x.unflatten(-1, (-1, width))
 
     def project_kv(
-        self, k: Tensor, v: Tensor | None = None, *, past: KVCache | None = None, positions: Tensor | None = None
+        self,
+        k: Tensor,
+        v: Tensor | None = None,
+        *,
+        past: KVCache | None = None,
+        positions: RotaryPositions | None = None,
     ) -> KVCache:  # "*b k e", "*b k v"
         """The heads' keys and values of k, appended to `past`: the input of a decoding step or a cross-attention."""
         if isinstance(v, KVCache):
@@ -158,6 +164,8 @@ class MultiHead(AttentionModule):
         values = self._split(self.value(k if v is None else v), self.head_value_dim).transpose(-2, -3)
         if self.rotate is not None:
             keys = self.rotate(keys, positions, start=start)
+        # positions on several axes rotate; all other terms count tokens
+        positions = positions if isinstance(positions, Tensor) else None
         if isinstance(self.attention, Attention):  # per-head attentions project their keys at every call
             self.attention.score.check(None, keys)
             keys = self.attention.score.shift_keys(self.attention.score.keys(keys), start)
@@ -224,8 +232,9 @@ class MultiHead(AttentionModule):
         q, k, v, mask, positions, need, generator = inputs
         self._check(q, k, v)
         mask = _over_heads(mask, q)
-        q, k, v, nan_rows = self._zero_nonfinite(q, k, v, mask, positions)
+        q, k, v, nan_rows = self._zero_nonfinite(q, k, v, mask, token_positions(positions))
         queries, memory = self._project(q, k, v, positions)
+        positions = token_positions(positions)
         if isinstance(self.attention, Attention):
             result = self.attention.attend_inputs(
                 AttentionInputs(queries, memory, None, mask, positions, need, generator)
@@ -249,6 +258,7 @@ class MultiHead(AttentionModule):
         self._check(q, k, v)
         mask = _over_heads(mask, q)
         queries, memory = self._project(q, k, v, positions)
+        positions = token_positions(positions)
         if isinstance(self.attention, Attention):
             return self.attention.explain_inputs(
                 AttentionInputs(queries, memory, None, mask, positions, need, generator), path
@@ -285,9 +295,15 @@ class MultiHead(AttentionModule):
         self, q: Tensor, k: Tensor | KVCache, v: Tensor | None, positions: Positions | None
     ) -> tuple[Tensor, KVCache]:
         i, j = (None, None) if positions is None else positions
-        if positions is not None:
+        tokens = token_positions(positions)
+        if positions is not None and tokens is None and self.rotate is None:
+            raise ValueError(
+                f"positions on {len(positions[0])} axes rotate queries and keys, but these heads have no rotation; "
+                "build MultiHead(..., rotate=Rotary(head_dim, axes=AxialSections(...)))"
+            )
+        if tokens is not None:
             keys = len(k) if isinstance(k, KVCache) else k.shape[-2]
-            check_positions(positions, tuple(q.shape[:-2]), q.shape[-2], keys, q.device)
+            check_positions(tokens, tuple(q.shape[:-2]), q.shape[-2], keys, q.device)
         if isinstance(k, KVCache):
             memory = k
         else:

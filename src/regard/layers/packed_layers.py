@@ -17,7 +17,7 @@ from regard.attn.module_snapshot import derived
 from regard.attn.multihead import MultiHead
 from regard.attn.native_heads import dot_product_scale, has_plain_calls, mode_reason
 from regard.attn.quantized_linear import QuantizedLinear
-from regard.attn.terms.position import Rotary
+from regard.attn.terms.rotary import Rotary
 from regard.kernels.int8_linear import PANEL, Int8Matrix
 from regard.kernels.linear import Weight, linear, linear_add, linear_gelu, pack_weight
 from regard.kernels.ragged_attention import ragged_attention
@@ -173,6 +173,8 @@ def _plain_layer(layer: nn.Module) -> _PlainLayer | None:
     is_plain = scale is not None and attention.attention.mask is None and attention.kv_heads == attention.heads
     is_plain = is_plain and attention.head_value_dim == attention.head_dim
     is_plain = is_plain and all(part is attention.rotate for part in attention.extra_parts)
+    # the packed texts would be rotated by the length of the longest
+    is_plain = is_plain and (attention.rotate is None or not attention.rotate.depends_on_length)
     norms = tuple(sublayer.norm for sublayer in around)
     drops = (*(sublayer.dropout for sublayer in around), feed.dropout)
     if not is_plain or any(drop.training and drop.p for drop in drops):

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, Shaw, T5Buckets
-from regard.attn.terms.position import HalfWave, LearnedPositions, Rotary, Sinusoidal
+from regard.attn.terms.position import HalfWave, LearnedPositions, Sinusoidal
+from regard.attn.terms.rotary import Rotary
 from regard.common import checks
 from regard.common.options.checks import check_even_heads
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName

@@ -6,7 +6,8 @@ import math
 from torch import Tensor, nn
 
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.position import Rotary, RotaryScaling
+from regard.attn.terms.rotary import Rotary
+from regard.attn.terms.rotary_scaling import RotaryScaling
 from regard.common import checks
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard import Rotary, Sinusoidal
-from regard.positions import HalfWave, LearnedPositions, RotaryScaling
+from regard.positions import HalfWave, LearnedPositions
 
 
 def test_sinusoidal_is_the_formula() -> None:
@@ -79,56 +79,9 @@ def test_learned_is_a_table() -> None:
     assert torch.equal(layer(x, torch.tensor([0, 2, 4, 6, 8])), x + layer.table.weight[0:10:2])
 
 
-@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
-def test_rotary_turns_pairs_by_position_times_rate(pairs: str) -> None:
-    x = torch.randn(3, 6, dtype=torch.float64)
-    got = Rotary(6, base=100.0, pairs=pairs)(x, start=2)
-    for n in range(3):
-        for c in range(3):
-            a, b = (c, c + 3) if pairs == "halves" else (2 * c, 2 * c + 1)
-            turn = complex(math.cos(t := (n + 2) * 100.0 ** (-2 * c / 6)), math.sin(t))
-            want = complex(x[n, a], x[n, b]) * turn
-            assert got[n, a].item() == pytest.approx(want.real, abs=1e-6)
-            assert got[n, b].item() == pytest.approx(want.imag, abs=1e-6)
-
-
-@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
-def test_rotary_products_depend_on_distance_alone(pairs: str) -> None:
-    turn = Rotary(8, pairs=pairs)
-    q, k = torch.randn(5, 8, dtype=torch.float64), torch.randn(7, 8, dtype=torch.float64)
-    here = turn(q, start=2) @ turn(k).T
-    there = turn(q, start=902) @ turn(k, start=900).T
-    torch.testing.assert_close(here, there, atol=1e-3, rtol=0)  # angles are float32
-    torch.testing.assert_close(turn(q).norm(dim=-1), q.norm(dim=-1), atol=1e-6, rtol=0)
-
-
-def test_rotary_takes_a_row_of_positions_for_each_sample() -> None:
-    x = torch.randn(2, 3, 5, 4)
-    places = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]])
-    got = Rotary(4)(x, places)
-    torch.testing.assert_close(got[0], Rotary(4)(x[0]))
-    torch.testing.assert_close(got[1], Rotary(4)(x[1], start=7))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_positions_keep_the_type(dtype: torch.dtype) -> None:
     x = torch.randn(2, 5, 4, dtype=dtype)
     for layer in (Sinusoidal(4), HalfWave(4).to(dtype), LearnedPositions(9, 4).to(dtype), Rotary(4)):
         assert layer(x).dtype == dtype
         assert layer(x[:, :0]).shape == (2, 0, 4)
-
-
-def test_scaling_slows_the_pairs_that_turn_little() -> None:
-    """base 2π: over 64 tokens the pairs of ω = 1, 1/2π … turn 64/2π = 10.2, 1.6, 0.26 times."""
-    x = torch.randn(3, 6, dtype=torch.float64)
-    scaling = RotaryScaling(8.0, 1.0, 4.0, 64)
-    base = (2 * math.pi) ** 3
-    rates = [1.0, 1 / (2 * math.pi), 1 / (2 * math.pi) ** 2]
-    share = (64 * rates[1] / (2 * math.pi) - 1) / 3
-    slowed = [1.0, rates[1] * (share + (1 - share) / 8), rates[2] / 8]
-    got = Rotary(6, base=base, scaling=scaling)(x, torch.full((3,), 5))
-    for k, rate in enumerate(slowed):
-        angle = 5 * rate
-        want = x[:, k] * math.cos(angle) - x[:, k + 3] * math.sin(angle)
-        torch.testing.assert_close(got[:, k], want, rtol=1e-5, atol=1e-5)
-    assert "scaling=RotaryScaling(factor=8.0" in repr(Rotary(6, scaling=scaling))

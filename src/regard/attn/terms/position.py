@@ -1,9 +1,6 @@
-"""Position encodings: sinusoidal, half-wave and learned encodings are added to the input, Rotary rotates queries and
-keys.
-"""
+"""Position encodings that are added to the input: sinusoidal, half-wave and learned ones."""
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +9,7 @@ from regard.attn.terms.bias import sinusoids
 from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
 
-__all__ = ["HalfWave", "LearnedPositions", "Rotary", "RotaryScaling", "Sinusoidal"]
+__all__ = ["HalfWave", "LearnedPositions", "Sinusoidal"]
 
 Positions = tuple[Tensor, Tensor]  # positions of queries "*b q" and of keys "*b k"
 
@@ -22,7 +19,7 @@ def default_positions(queries: int, keys: int, device: torch.device) -> Position
     return torch.arange(keys - queries, keys, device=device), torch.arange(keys, device=device)
 
 
-def _positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tensor:  # "*b n d", "*b n" -> "*b n"
+def positions_or_range(x: Tensor, positions: Tensor | None, start: int) -> Tensor:  # "*b n d", "*b n" -> "*b n"
     if positions is None:
         return torch.arange(start, start + x.shape[-2], device=x.device)
     if positions.shape[-1] not in (1, x.shape[-2]):
@@ -37,7 +34,7 @@ def _counted_positions(x: Tensor, positions: Tensor | None, start: int) -> Tenso
     """Positions of an encoding that counts from 0; of rotations only differences matter, which may begin below."""
     if start < 0:
         raise ValueError(f"start must be 0 or more, got {start}; it is the position of the first row of x")
-    return _positions_or_range(x, positions, start)
+    return positions_or_range(x, positions, start)
 
 
 class Sinusoidal(nn.Module):
@@ -59,7 +56,7 @@ class Sinusoidal(nn.Module):
     def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
         checks.floating("x", x)
         checks.width("x", x, self.dim, self)
-        return x + self.encoding(_positions_or_range(x, positions, start)).to(x.dtype)
+        return x + self.encoding(positions_or_range(x, positions, start)).to(x.dtype)
 
     def extra_repr(self) -> str:
         return str(self.dim)
@@ -150,67 +147,3 @@ class LearnedPositions(nn.Module):
                 f"shorten x or build LearnedPositions({start + x.shape[-2]}, {self.table.embedding_dim})"
             )
         return x + self.table(_counted_positions(x, positions, start))
-
-
-class RotaryScaling(NamedTuple):
-    """Slower rotations for texts that are longer than those of the training  (Grattafiori et al. 2024, 3.4.3).
-
-    A pair turns n ω / 2π times over the n = `original` tokens of the training. One of more than `high` turns keeps ω,
-    one of less than `low` turns has ω / `factor`, and those in between a mean of both, weighted by their turns.
-    """
-
-    factor: float
-    low: float
-    high: float
-    original: int
-
-    def rates(self, rates: Tensor) -> Tensor:  # "d/2" -> "d/2"
-        turns = self.original * rates / (2 * math.pi)
-        share = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
-        return (1 - share) * rates / self.factor + share * rates
-
-
-class Rotary(nn.Module):
-    """Each pair of coordinates rotated by the angle p ω_k, so that q·k depends on i − j  (Su et al. 2021, eq. 34).
-
-    `pairs="halves"` pairs coordinate k with k + d/2, as most released models do; `"neighbours"` pairs 2k with 2k+1, as
-    in the paper. `scaling` slows rotations down for longer texts. Angles are computed in float32.
-    """
-
-    def __init__(
-        self, dim: int, *, base: float = 10000.0, pairs: str = "halves", scaling: RotaryScaling | None = None
-    ) -> None:
-        super().__init__()
-        checks.positive_ints("Rotary", dim=dim)
-        if dim % 2:
-            raise ValueError(f"dim must be even for Rotary, which rotates pairs, got {dim}; try {dim + 1}")
-        checks.known("pairs", pairs, ("halves", "neighbours"))
-        checks.positive("base", base, "Rotary")
-        if scaling is not None:
-            checks.positive("scaling.factor", scaling.factor, "Rotary")
-            if not 0 < scaling.low < scaling.high or scaling.original < 1:
-                raise ValueError(
-                    f"scaling must have 0 < low < high and original tokens of 1 or more, got {scaling}; "
-                    "try RotaryScaling(8.0, 1.0, 4.0, 8192)"
-                )
-        self.dim, self.base, self.pairs, self.scaling = dim, base, pairs, scaling
-
-    def forward(self, x: Tensor, positions: Tensor | None = None, *, start: int = 0) -> Tensor:  # "*b n d" -> "*b n d"
-        checks.floating("x", x)
-        checks.width("x", x, self.dim, self)
-        p = _positions_or_range(x, positions, start)
-        rates = self.base ** (-torch.arange(0, self.dim, 2, device=x.device, dtype=torch.float32) / self.dim)
-        rates = rates if self.scaling is None else self.scaling.rates(rates)
-        angles = p.unsqueeze(-1).float() * rates  # (*b, n, d/2)
-        # float32 cosines and sines rotate half types in float32: only the result is rounded
-        dtype = checks.accumulate_dtype(x.dtype)
-        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
-        if self.pairs == "halves":
-            a, b = x.chunk(2, dim=-1)
-            return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(x.dtype)
-        a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2).to(x.dtype)
-
-    def __repr__(self) -> str:
-        scaling = "" if self.scaling is None else f", scaling={self.scaling}"
-        return f"Rotary({self.dim}, base={self.base:g}, pairs={self.pairs!r}{scaling})"

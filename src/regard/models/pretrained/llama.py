@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.attn.terms.position import Rotary, RotaryScaling
+from regard.attn.terms.rotary import Rotary
+from regard.attn.terms.rotary_scaling import Llama3Scaling, RotaryScaling
 from regard.layers.transformer import EncoderLayer
 from regard.models.llama import Llama
 from regard.models.pretrained.architecture import (
@@ -84,7 +85,7 @@ def _rotary(config: CheckpointConfig) -> tuple[float, RotaryScaling | None]:
         )
     low, high = values.number("low_freq_factor"), values.number("high_freq_factor")
     original = values.integer("original_max_position_embeddings")
-    return base, RotaryScaling(values.number("factor"), low, high, original)
+    return base, Llama3Scaling(values.number("factor"), low, high, original)
 
 
 def maps(model: Llama, *, out_bias: bool = True) -> list[TensorMap]:
@@ -148,7 +149,7 @@ def config_of(model: Llama) -> dict[str, Any]:
 
 
 def _rope_parameters(rotary: Rotary) -> dict[str, Any]:
-    if rotary.scaling is None:
+    if not isinstance(rotary.scaling, Llama3Scaling):
         return {"rope_type": "default", "rope_theta": rotary.base}
     return {
         "rope_type": "llama3",
