@@ -54,7 +54,7 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
         mask = as_mask(mask)
         if positions is None:
             mask.check_keys(count)
-            if q.shape[-2] > count:
+            if not torch.compiler.is_compiling() and q.shape[-2] > count:
                 _warn_of_empty_rows(mask, q.shape[-2], count)
         mask = mask.fit(batch, q.shape[-2], count, q.device)
         # compiled code would hold for this number of keys alone
@@ -112,7 +112,7 @@ def _warn_of_empty_rows(mask: Mask, queries: int, keys: int) -> None:
     """Warns of queries before the first key, which a mask that hides later keys leaves without any."""
     masks = mask.masks if isinstance(mask, And) else (mask,)
     reach = min((m.right for m in masks if isinstance(m, Window) and m.right is not None), default=None)
-    if keys and reach is not None and queries - keys > reach and not torch.compiler.is_compiling():
+    if keys and reach is not None and queries - keys > reach:
         warnings.warn(
             f"{mask!r} leaves the first {queries - keys - reach} of {queries} queries without a key, because the "
             f"queries are the last of the {keys} keys; pass positions=(i, j) if they are others",

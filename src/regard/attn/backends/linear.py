@@ -44,6 +44,8 @@ def unsupported_reason(call: AttentionCall) -> str | None:
             or (type(leaf) is Causal and call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2])
         ):
             return f"{leaf!r} is neither Lengths nor Causal over as many queries as keys"
+        if type(leaf) is Causal and isinstance(call.q.shape[-2], torch.SymInt):
+            return f"it splits causal sums into chunks of {_CHUNK} keys, and torch.export does not know their number"
     return None
 
 

@@ -2,13 +2,12 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from regard.attn.call import AttentionCall
 from regard.attn.kv_cache import KVCache
 from regard.attn.mechanisms.explicit_weights import score_pairs, whole_mask
-from regard.attn.mechanisms.recurrent import RecurrentAttention
+from regard.attn.mechanisms.recurrent import RecurrentAttention, run_rows
 from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.score import LocationSensitive
 from regard.common import checks
@@ -61,12 +60,14 @@ class LocationAttention(RecurrentAttention[AlignmentHistory]):
         self.score.check(call.q, None if is_cached else call.keys)
         keys = call.keys if is_cached else self.score.keys(call.keys)
         queries, allowed = self.score.queries(call.q), whole_mask(call)
-        steps = [state.previous.unsqueeze(-2)[..., :0, :]]
-        for n in range(call.q.shape[-2]):
-            step = slice(n, n + 1)
+
+        def step(
+            history: AlignmentHistory, query: Tensor, mask: Tensor | None = None
+        ) -> tuple[AlignmentHistory, Tensor]:
             # the location term is added to the keys, which the kernel then takes as keys
-            scores = score_pairs(self.score, queries[..., step, :], self.score.at(keys, *state))
-            weights = self.normalize.weights(scores, None if allowed is None else allowed[..., step, :])
-            state = state.after(weights.squeeze(-2).to(state.cumulative.dtype))
-            steps.append(weights)
-        return torch.cat(steps[1:] or steps, dim=-2), state
+            scores = score_pairs(self.score, query.unsqueeze(-2), self.score.at(keys, *history))
+            weights = self.normalize.weights(scores, None if mask is None else mask.unsqueeze(-2)).squeeze(-2)
+            return history.after(weights.to(history.cumulative.dtype)), weights
+
+        rows = [queries] if allowed is None else [queries, allowed]
+        return run_rows(step, state, rows, state.previous.unsqueeze(-2)[..., :0, :])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attn.call import AttentionCall
 from regard.attn.kv_cache import KVCache
 from regard.attn.mechanisms.explicit_weights import score_pairs, whole_mask
-from regard.attn.mechanisms.recurrent import RecurrentAttention
+from regard.attn.mechanisms.recurrent import RecurrentAttention, run_rows
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.score import Score
 from regard.common import checks
@@ -139,11 +139,13 @@ class Monotonic(RecurrentAttention[Tensor]):
         allowed = whole_mask(call)
         # a hard stop has no gradient: training uses the expectation
         stop = ExpectedStop() if self.training else self.stop
-        steps = [state.unsqueeze(-2)[..., :0, :]]
-        for n in range(call.q.shape[-2]):
-            state = stop.after(energies[..., n, :], None if allowed is None else allowed[..., n, :], state)
-            steps.append(state.exp().unsqueeze(-2))
-        weights = torch.cat(steps[1:] or steps, dim=-2)
+
+        def step(before: Tensor, row: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            after = stop.after(row, mask, before)
+            return after, after.exp()
+
+        rows = [energies] if allowed is None else [energies, allowed]
+        weights, state = run_rows(step, state, rows, state.unsqueeze(-2)[..., :0, :])
         if self.chunk is not None and scores is not None:
             weights = self.chunk.key_weights(weights, scores.to(weights.dtype), allowed)
         return weights, state

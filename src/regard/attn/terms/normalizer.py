@@ -314,10 +314,13 @@ class TopK(Normalizer):
         self.distribution = self.normalize.distribution
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        if self.k >= scores.shape[-1]:
+        is_compiling = torch.compiler.is_compiling()
+        if not is_compiling and self.k >= scores.shape[-1]:
             return self.normalize.weights(scores, allowed)
         ranked = scores if allowed is None else scores.masked_fill(~allowed, -math.inf)
-        least = ranked.topk(self.k, dim=-1).values[..., -1:]
+        # compiled code would hold either for more than k keys or for fewer
+        candidates = F.pad(ranked, (0, self.k), value=-math.inf) if is_compiling else ranked
+        least = candidates.topk(self.k, dim=-1).values[..., -1:]
         # ties are broken by position: torch.topk would let masked keys decide
         above, equal = ranked > least, ranked == least
         is_top = above | (equal & (equal.cumsum(-1) <= self.k - above.sum(-1, keepdim=True)))
