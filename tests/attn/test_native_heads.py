@@ -11,10 +11,16 @@ from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
+from regard import Learnable
 from regard.attn import module_snapshot, native_heads
 from regard.attn.kv_cache import KVCache
+from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.kernels import native_library
+from regard.kernels.decoder_step import HEADS_STEP_WITH_PARTS
+from regard.layers import L2QKNorm, LayerQKNorm, OutputGate, RMSQKNorm, WholeRMSQKNorm
+from regard.normalizers import WithNullSlot
+from regard.scores import SoftCap
 
 here = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
 
@@ -67,6 +73,117 @@ def test_steps_equal_the_whole_sequence(
         torch.testing.assert_close(got, layer(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(past.keys, layer.project_kv(x).keys, rtol=1e-5, atol=1e-5)
     assert native == [True] * 19
+
+
+parts_here = pytest.mark.skipif(
+    not native_library.has_kernel(HEADS_STEP_WITH_PARTS), reason="the library has no kernel for parts of heads"
+)
+PARTS: dict[str, Callable[[int, int, int], dict[str, object]]] = {
+    "rms": lambda dim, heads, d: {"qk_norm": RMSQKNorm(d)},
+    "rms, offset": lambda dim, heads, d: {"qk_norm": RMSQKNorm(d, offset=1.0)},
+    "whole rms": lambda dim, heads, d: {"qk_norm": WholeRMSQKNorm(heads * d, heads * d // 2)},
+    "layer norm": lambda dim, heads, d: {"qk_norm": LayerQKNorm(d)},
+    "layer norm, no bias": lambda dim, heads, d: {"qk_norm": LayerQKNorm(d, bias=False)},
+    "l2": lambda dim, heads, d: {"qk_norm": L2QKNorm(3.0)},
+    "gate": lambda dim, heads, d: {"gate": OutputGate(dim, heads)},
+    "channel gate": lambda dim, heads, d: {"gate": OutputGate(dim, heads, d, bias=True)},
+    "cap": lambda dim, heads, d: {"attention": Attention(SoftCap(0.3))},
+    "sink": lambda dim, heads, d: {"attention": Attention(normalize=WithNullSlot(score=Learnable(0.0, heads=heads)))},
+    "one slot": lambda dim, heads, d: {
+        "attention": Attention(SoftCap(0.5, regard.Dot(0.7)), normalize=WithNullSlot(regard.Softmax(0.6), score=0.4))
+    },
+    "all": lambda dim, heads, d: {
+        "qk_norm": RMSQKNorm(d),
+        "gate": OutputGate(dim, heads, d),
+        "attention": Attention(SoftCap(0.3), normalize=WithNullSlot(score=Learnable(0.0))),
+    },
+}
+
+
+@parts_here
+@for_each("name", PARTS)
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("batch", "heads", "d"), [(1, 4, 16), (9, 6, 5)])
+def test_steps_with_parts_equal_the_whole_sequence(
+    name: str,
+    batch: int,
+    heads: int,
+    d: int,
+    dtype: torch.dtype,
+    level: int,
+    monkeypatch: pytest.MonkeyPatch,
+    native: list[bool],
+) -> None:
+    monkeypatch.setattr(native_library, "LEVEL", level)
+    parts = PARTS[name](21, heads, d)
+    layer = MultiHead(21, heads, kv_heads=heads // 2, head_dim=d, **parts).to(dtype).eval()  # type: ignore[arg-type]
+    native.clear()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(std=0.3)
+        x = torch.randn(batch, 19, 21, dtype=dtype)
+        got, past = steps(layer, x, regard.Causal())
+        torch.testing.assert_close(got, layer(x, mask=regard.Causal()), rtol=2e-5, atol=2e-5)
+        torch.testing.assert_close(past.keys, layer.project_kv(x).keys, rtol=1e-5, atol=1e-5)
+    assert native == [True] * 19
+
+
+PART_CHANGES: dict[str, Callable[[MultiHead], object]] = {
+    "gain": lambda heads: setattr(heads.qk_norm, "query_gain", nn.Parameter(torch.full((4,), 3.0))),
+    "eps": lambda heads: setattr(heads.qk_norm, "eps", 9.0),
+    "cap": lambda heads: setattr(heads.attention.score, "cap", 0.01),
+    "sink": lambda heads: setattr(heads.attention.normalize, "score", 7.0),
+    "sinks": lambda heads: nn.init.constant_(heads.attention.normalize.score, 5.0),
+    "gate": lambda heads: setattr(heads.gate, "map", nn.Linear(12, 3)),
+    "no gate": lambda heads: setattr(heads, "gate", None),
+    "another norm": lambda heads: setattr(heads, "qk_norm", LayerQKNorm(4)),
+}
+
+
+@for_each("change", PART_CHANGES)
+def test_a_plan_with_parts_is_never_stale(change: str) -> None:
+    sink = WithNullSlot(score=Learnable(0.0, heads=3))
+    attention = Attention(SoftCap(0.5), normalize=sink)
+    heads = MultiHead(12, 3, qk_norm=RMSQKNorm(4), gate=OutputGate(12, 3), attention=attention).eval()
+    if change == "sink":
+        del sink.score
+    x = torch.randn(2, 5, 12)
+    with torch.no_grad():
+        if change != "sink":
+            steps(heads, x)
+        PART_CHANGES[change](heads)
+        torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
+
+
+@parts_here
+def test_parts_of_other_sizes_and_classes_are_not_native(native: list[bool]) -> None:
+    class Halved(RMSQKNorm):
+        def queries(self, q: Tensor) -> Tensor:
+            return super().queries(q) / 2
+
+    x = torch.randn(2, 4, 12)
+    turned = MultiHead(12, 3, qk_norm=RMSQKNorm(4), rotate=regard.Rotary(4)).eval()
+    with torch.no_grad():
+        for heads in (MultiHead(12, 3, qk_norm=Halved(4)).eval(), turned):
+            torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
+        assert "(a rotation is more)" in turned.explain_step(x[:, :1].contiguous())
+        short = MultiHead(12, 3, qk_norm=RMSQKNorm(4)).eval()
+        short.qk_norm.key_gain = nn.Parameter(torch.ones(2))
+        with pytest.raises(RuntimeError, match="normalized_shape"):
+            short.step(x[:, :1].contiguous())
+        # a null slot without weight
+        heads = MultiHead(12, 3, attention=Attention(normalize=WithNullSlot(score=-torch.inf))).eval()
+        torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
+    assert not any(native[:9])
+
+
+def test_a_library_without_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads, x = MultiHead(12, 3, qk_norm=RMSQKNorm(4)).eval(), torch.randn(2, 1, 12)
+    monkeypatch.setattr(native_heads, "has_kernel", lambda name: False)
+    with torch.no_grad():
+        assert "was built without its kernel for norms" in heads.explain_step(x)
+        assert native_heads.step(heads, x, None, None, None) is None
 
 
 def halved(heads: MultiHead) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from regard.attn import observer
 from regard.attn.backends import LayerPath
 from regard.attn.backends.dot_softmax import plain_scale
+from regard.attn.heads.native_parts import native_parts
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.module_snapshot import derived, has_global_hooks
@@ -15,13 +16,18 @@ from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.position import Positions
-from regard.kernels.decoder_step import HeadsWeights, addresses, heads_step
+from regard.kernels.decoder_step import HEADS_STEP_WITH_PARTS, HeadsWeights, addresses, heads_step
 from regard.kernels.dispatch import choose_route, is_autocasting
 from regard.kernels.int8_linear import PANEL, QUAD
 from regard.kernels.native_library import has_kernel, unsupported_reason
 
 # In batches of more tokens torch multiplies as fast, and by all threads.
 MOST_ROWS = 64
+
+_NOT_PLAIN = (
+    "the heads are more than linear layers, a softmax of dot products, their bound or null slot, and a norm or gate of "
+    "this library (a rotation is more), or have hooks"
+)
 
 
 def mode_reason(x: Tensor) -> str | None:
@@ -144,10 +150,9 @@ def _plan(
         return reason
     weights = derived((heads,), _weights)
     if weights is None:
-        return (
-            "the heads are more than linear layers and a softmax of dot products (a QK norm or a gate is more), or "
-            "have hooks"
-        )
+        return _NOT_PLAIN
+    if weights.parts is not None and not has_kernel(HEADS_STEP_WITH_PARTS):
+        return "the native library was built without its kernel for norms, bounds, null slots and gates"
     if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return "x is not of the width and the type of the weights, on a CPU"
     if past is not None and not _fits(past, x, weights):
@@ -174,10 +179,10 @@ def _fits(past: KVCache, x: Tensor, weights: HeadsWeights) -> bool:
 
 
 def _weights(heads: Any) -> HeadsWeights | None:
-    """The addresses of the weights of a MultiHead; None if it is more than products and a softmax of dot products."""
+    """The addresses of the weights of a MultiHead; None if it has parts that a native step does not compute."""
     linears = [heads.query, heads.key, heads.value, heads.out]
-    scale = dot_product_scale(heads.attention, heads.head_dim)
-    if scale is None or heads.extra_parts or not has_plain_calls(heads):
+    plan = native_parts(heads)
+    if plan is None or not has_plain_calls(heads):
         return None
     dim = heads.query.in_features
     inner, outer = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
@@ -188,7 +193,7 @@ def _weights(heads: Any) -> HeadsWeights | None:
     ):
         return None
     parameters = [parameter for linear in linears for parameter in (linear.weight, linear.bias)]
-    if not are_native(parameters):
+    if not are_native([*parameters, *plan.tensors]):
         return None
     sizes = (dim, heads.heads, heads.kv_heads, heads.head_dim)
-    return HeadsWeights(addresses(parameters), parameters[0].dtype, *sizes, scale)
+    return HeadsWeights(addresses(parameters), parameters[0].dtype, *sizes, plan.scale, plan.parts, plan.constants)

@@ -18,6 +18,8 @@ from regard.kernels.native_library import call_kernel
 # addresses of weight and bias of every norm and product of a layer, in the order of csrc/decoder_step.h; an encoder has
 # none for the attention to a source
 LAYER_WEIGHTS = 22
+# kernels of a step of heads; a library may lack the second one
+HEADS_STEP, HEADS_STEP_WITH_PARTS = "regard_heads_step", "regard_heads_step_with_parts"
 
 
 def addresses(parameters: Sequence[Tensor | None]) -> Any:
@@ -31,6 +33,19 @@ def cache_entry(keys: Tensor, values: Tensor) -> tuple[int, ...]:  # "b *l h k c
     return (keys.data_ptr(), values.data_ptr(), *keys.stride()[:-1], *values.stride()[:-1])
 
 
+class StepParts(ctypes.Structure):
+    """What heads have beside their projections and a softmax of dot products, as csrc/native.c reads it."""
+
+    _fields_ = (
+        ("gain", ctypes.c_void_p * 2),
+        ("offset", ctypes.c_void_p * 2),
+        ("gate", ctypes.c_void_p * 2),
+        ("sink", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("norm", "gates", "sink_step")),
+        *((name, ctypes.c_double) for name in ("eps", "base", "cap", "cooling")),
+    )
+
+
 @dataclass(frozen=True)
 class HeadsWeights:
     """The weights of a multi-head layer: addresses of weight and bias of q, k, v and out."""
@@ -42,6 +57,8 @@ class HeadsWeights:
     kv_heads: int
     head_dim: int
     scale: float
+    parts: StepParts | None = None
+    constants: Sequence[Tensor] = ()  # tensors that `parts` points to and no module holds
 
 
 def heads_step(x: Tensor, weights: HeadsWeights, entry: tuple[int, ...], length: int) -> Tensor:  # "b 1 d" -> "b 1 d"
@@ -49,14 +66,15 @@ def heads_step(x: Tensor, weights: HeadsWeights, entry: tuple[int, ...], length:
     out = torch.empty_like(x)
     sizes = (len(x), length, x.shape[-1], weights.heads, weights.kv_heads, weights.head_dim)
     table = (ctypes.c_int64 * len(entry))(*entry)
+    parts = () if weights.parts is None else (ctypes.addressof(weights.parts),)
     call_kernel(
-        "regard_heads_step",
+        HEADS_STEP if weights.parts is None else HEADS_STEP_WITH_PARTS,
         x,
         *sizes,
         weights.scale,
         ctypes.addressof(weights.pointers),
         ctypes.addressof(table),
-        *(x, out),
+        *(*parts, x, out),
     )
     return out
 

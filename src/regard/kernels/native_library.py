@@ -90,6 +90,7 @@ _LATER: dict[str, list[Any]] = {
         *(*_COMMON, *[_LONG] * 6, _DOUBLE, _INT, _INT64, _INT64, *[_ROWS] * 3),
         *(_REAL, _REAL, _ROWS, *[_REAL] * 3),
     ],
+    "regard_heads_step_with_parts": [*_COMMON, *[_LONG] * 6, _DOUBLE, _ADDRESS, _ADDRESS, _ADDRESS, _REAL, _REAL],
     "regard_nonfinite": [_INT, _LONG, _ADDRESS],
     "regard_gelu": [*_COMMON, _LONG, *[_REAL] * 3],
     "regard_stack_step": [*_COMMON, *[_LONG] * 6, _INT, _INT, _DOUBLE, _DOUBLE, _ADDRESS, _ADDRESS, _REAL, _REAL],

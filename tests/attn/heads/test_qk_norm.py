@@ -125,7 +125,8 @@ def test_paths_for_plain_heads_refuse() -> None:
     x = torch.randn(2, 5, 12, requires_grad=True)
     assert "normalize queries and keys" in heads.explain(x)
     with torch.no_grad():
-        assert "QK norm" in heads.eval().explain_step(x.detach()[:, :1].contiguous())
+        turned = MultiHead(12, 3, qk_norm=RMSQKNorm(4), rotate=regard.Rotary(4)).eval()
+        assert "(a rotation is more)" in turned.explain_step(x.detach()[:, :1].contiguous())
     with pytest.raises(ValueError, match=r"nn.MultiheadAttention has no place for RMSQKNorm\(4, eps=1e-06\)"):
         heads.to_torch()
     assert "qk_norm=RMSQKNorm(4, eps=1e-06)" in repr(heads)

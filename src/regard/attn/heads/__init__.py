@@ -1,1 +1,1 @@
-"""Parts of MultiHead: norms of queries and keys."""
+"""Parts of MultiHead: norms of queries and keys, the gate of the output."""

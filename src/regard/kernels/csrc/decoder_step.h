@@ -23,13 +23,11 @@ TARGET static void NAME(project)(const step_shape *t, const void *const *w, i64 
         NAME(outputs8)(&product, quantized, rows, 0, out, y, out, mode);
         return;
     }
-    if (t->scales) {
-        for (i64 r = 0; r < rows; r += FEW) NAME(dense)(w[0], w[1], out, in, x + r * in, y + r * out, rows - r < FEW ? rows - r : FEW, 1, mode);
-        return;
-    }
 #endif
     (void)t, (void)is_new;
-    NAME(dense)(w[0], w[1], out, in, x, y, rows, p, mode);
+    for (i64 r = 0; p == 1 && r < rows; r += FEW)
+        NAME(dense)(w[0], w[1], out, in, x + r * in, y + r * out, rows - r < FEW ? rows - r : FEW, 1, mode);
+    if (p > 1) NAME(dense)(w[0], w[1], out, in, x, y, rows, p, mode);
 }
 
 /* (x - mean) / sqrt(variance + eps) ∘ w + b; w NULL: x itself */
@@ -72,9 +70,66 @@ TARGET static void NAME(normed)(const void *weight, const void *bias, double eps
     }
 }
 
-/* softmax(scale q kᵀ) v of one query over `count` cached keys, of one head; s has room for the scores; no key gives zeros */
+/* the norm of queries (of: 0) or keys (1) of all heads, in place; no panels */
+TARGET static void NAME(norm_heads)(const step_parts *parts, int of, REAL *x, i64 rows, i64 heads, i64 width) {
+    const REAL *gain = parts->gain[of], *offset = parts->offset[of];
+    const i64 n = parts->norm == NORM_WHOLE_RMS ? heads * width : width;
+    for (const REAL *end = x + rows * heads * width; x < end; x += n) {
+        REAL mean = 0, squares = 0;
+        for (i64 i = 0; parts->norm == NORM_LAYER && i < n; i++) mean += x[i] / (REAL)n;
+        for (i64 i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+        const double length = sqrt((double)squares), root = sqrt((double)squares / (double)n + parts->eps);
+        const REAL factor = (REAL)(parts->norm == NORM_L2 ? 1 / (length > parts->eps ? length : parts->eps) : 1 / root);
+        for (i64 i = 0; i < n; i++) {
+            const REAL weight = !gain ? 1 : parts->norm == NORM_L2 ? gain[0] * (REAL)sqrt((double)width) : (REAL)parts->base + gain[i];
+            x[i] = (x[i] - mean) * factor * weight + (offset ? offset[i] : 0);
+        }
+    }
+}
+
+/* e^x of any x; NaN stays NaN */
+TARGET static INLINE VEC NAME(clamped_power)(VEC x) { return NAME(exponential)(MINIMUM(ALL(-LOWEST), MAXIMUM(ALL(LOWEST), x))); }
+
+/* cooling · cap tanh(s / cap) */
+TARGET static INLINE VEC NAME(capped)(const step_parts *parts, VEC s) {
+    const REAL cap = (REAL)parts->cap, cooling = (REAL)parts->cooling;
+    if (cap > 0) s = cap - 2 * cap / (NAME(clamped_power)(s * (2 / cap)) + (REAL)1);
+    return s * cooling;
+}
+
+/* the same in place, and their maximum */
+TARGET static REAL NAME(cap_scores)(const step_parts *parts, REAL *s, i64 count) {
+    const i64 whole = count / LANES * LANES;
+    REAL most = (REAL)-INFINITY, lanes[LANES];
+    VEC highest = ALL(LOWEST) + most;
+    for (i64 j = 0; j < whole; j += LANES) {
+        const VEC x = NAME(capped)(parts, LOAD(s + j));
+        highest = MAXIMUM(x, highest);
+        STORE(s + j, x);
+    }
+    NAME(store_some)(s + whole, count - whole, NAME(capped)(parts, NAME(load_some)(s + whole, count - whole, 0)));
+    STORE(lanes, highest);
+    for (i64 l = 0; l < LANES; l++) most = lanes[l] > most ? lanes[l] : most;
+    for (i64 j = whole; j < count; j++) most = s[j] > most ? s[j] : most;
+    return most;
+}
+
+/* a ∘ σ(W x + b), with one number per head or per channel; `opening` has room for these numbers; no panels */
+TARGET static void NAME(gate_heads)(const step_shape *t, i64 in, const REAL *x, REAL *opening, REAL *a, i64 rows) {
+    const i64 gates = t->parts->gates, all = rows * gates, channels = t->heads * t->width / gates;
+    NAME(project)(t, t->parts->gate, gates, in, x, opening, rows, 1, DENSE_SET, 1);
+    for (i64 i = 0; i < all; i += LANES) {
+        const i64 some = all - i < LANES ? all - i : LANES;
+        NAME(store_some)(opening + i, some, (REAL)1 / ((REAL)1 + NAME(clamped_power)(-NAME(load_some)(opening + i, some, 0))));
+    }
+    for (i64 i = 0; i < all; i++)
+        for (i64 c = 0; c < channels; c++) a[i * channels + c] *= opening[i];
+}
+
+/* softmax(scale q kᵀ) v of one query over `count` cached keys, of one head; s has room for the scores; no key gives zeros. A null slot takes the
+ * weight of its score `sink`, if there is one. */
 TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_row, const REAL *values, i64 value_row, const i64 *index, i64 count,
-                                     i64 width, REAL *s, REAL *out) {
+                                     i64 width, const step_parts *parts, const REAL *sink, REAL *s, REAL *out) {
     const i64 whole = width / LANES * LANES;
     REAL most = (REAL)-INFINITY;
     i64 j = 0;
@@ -98,6 +153,9 @@ TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_ro
         s[j] = whole ? sum + SUM(sums) : sum;
         most = s[j] > most ? s[j] : most;
     }
+    if (parts && (parts->cap > 0 || parts->cooling != 1)) most = NAME(cap_scores)(parts, s, count);
+    const REAL slot = sink ? *sink * (REAL)parts->cooling : 0;
+    if (sink && slot > most) most = slot;
     VEC totals = ALL(0);
     REAL total = 0;
     j = 0;
@@ -113,6 +171,7 @@ TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_ro
         NAME(store_some)(s + j, count - j, share);
         for (; j < count; j++) total += s[j];
     }
+    if (sink) total += (REAL)exp((double)(slot - most));
     const REAL scale = count ? 1 / total : 0;
     i64 first = 0;
     for (; first + 4 * LANES <= width; first += 4 * LANES) {
@@ -143,6 +202,7 @@ TARGET static void NAME(attend_rows)(const step_shape *t, const i64 *cache, cons
     const REAL *keys = (const REAL *)(intptr_t)cache[0], *values = (const REAL *)(intptr_t)cache[1];
     const i64 *k = cache + 2, *v = cache + 5;
     REAL *one = s + t->longest, *result = one + t->width;
+    const REAL *sink = t->parts ? t->parts->sink : NULL;
     for (i64 r = 0; r < rows; r++) {
         const i64 row = from + r, sentence = row / t->per;
         const i64 *index = own && t->index ? t->index + row * t->columns : NULL;
@@ -152,7 +212,7 @@ TARGET static void NAME(attend_rows)(const step_shape *t, const i64 *cache, cons
             const i64 head = h / group, place = r / p * p * d + h * t->width * p + r % p;
             for (i64 i = 0; i < t->width; i++) one[i] = q[place + i * p] * (REAL)t->scale;
             NAME(attend_keys)(one, keys + sentence * k[0] + head * k[1], k[2], values + sentence * v[0] + head * v[1], v[2], index, count,
-                              t->width, s, result);
+                              t->width, t->parts, sink ? sink + h * t->parts->sink_step : NULL, s, result);
             for (i64 i = 0; i < t->width; i++) a[place + i * p] = result[i];
         }
     }
@@ -174,11 +234,14 @@ TARGET static void NAME(append)(const step_shape *t, REAL *to, const i64 *stride
 TARGET static void NAME(attend_self)(const step_shape *t, const void *const *w, const i64 *cache, i64 in, const REAL *x, REAL *q, REAL *a, REAL *s,
                                      i64 from, i64 rows, i64 p) {
     const i64 d = t->heads * t->width, e = t->kv_heads * t->width;
+    const step_parts *norm = t->parts && t->parts->norm ? t->parts : NULL;
     NAME(project)(t, w + 2, e, in, x, q, rows, p, DENSE_SET, 1);
+    if (norm) NAME(norm_heads)(norm, 1, q, rows, t->kv_heads, t->width);
     NAME(append)(t, (REAL *)(intptr_t)cache[0], cache + 2, q, from, rows, p);
     NAME(project)(t, w + 4, e, in, x, q, rows, p, DENSE_SET, 0);
     NAME(append)(t, (REAL *)(intptr_t)cache[1], cache + 5, q, from, rows, p);
     NAME(project)(t, w, d, in, x, q, rows, p, DENSE_SET, 0);
+    if (norm) NAME(norm_heads)(norm, 0, q, rows, t->heads, t->width);
     NAME(attend_rows)(t, cache, q, a, s, from, rows, p, t->columns > 0);
 }
 
@@ -197,7 +260,7 @@ TARGET static void NAME(from_panels)(const REAL *x, REAL *y, i64 rows, i64 d, i6
 TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
     const step_shape *whole = context, *t = whole;
     const i64 d = t->d, inner = t->heads * t->width, most = t->block < t->rows ? t->block : t->rows;
-    const i64 p = most <= FEW || t->scales ? 1 : 2 * LANES, room = (most + p - 1) / p * p;
+    const i64 p = most <= FEW || t->scales || t->parts ? 1 : 2 * LANES, room = (most + p - 1) / p * p;
     const i64 wide = inner > d ? inner : d, hidden = t->feed > wide ? t->feed : wide;
     REAL *x = malloc((size_t)(room * (2 * d + 2 * wide + hidden) + t->longest + 2 * t->width + 1) * sizeof(REAL));
     if (!x) return 1;
@@ -220,6 +283,7 @@ TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
         NAME(to_panels)(given, x, rows, d, p);
         if (!t->layers) {
             NAME(attend_self)(t, t->weights, t->caches, d, x, q, a, s, from, rows, p);
+            if (t->parts && t->parts->gate[0]) NAME(gate_heads)(t, d, x, q, a, rows);
             NAME(project)(t, t->weights + 6, d, inner, a, y, rows, p, DENSE_SET, 1);
             NAME(from_panels)(y, (REAL *)t->out + from * d, rows, d, p);
             continue;

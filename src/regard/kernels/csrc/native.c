@@ -211,6 +211,16 @@ typedef struct {
  * decoder_step.h, biases may be NULL; FEW is the largest number of rows that are multiplied row by row. */
 enum { STEP_WEIGHTS = 22, FEW = 6 };
 enum { DENSE_SET, DENSE_ADD, DENSE_RELU };
+/* What heads have beside their projections and a softmax of dot products; decoder_step.py has the same fields. */
+enum { NORM_NONE, NORM_RMS, NORM_WHOLE_RMS, NORM_LAYER, NORM_L2 };
+typedef struct {
+    const void *gain[2], *offset[2]; /* of the norm of queries and of keys; NULL: 1 and 0 */
+    const void *gate[2];            /* weight (gates, d) and bias of the gate of the output, or NULL */
+    const void *sink;               /* score of the null slot, at every `sink_step` one of a head; NULL: no slot */
+    i64 norm, gates, sink_step;
+    double eps, base;               /* of the norm: base + gain is its factor */
+    double cap, cooling;            /* cooling · cap tanh(s / cap); cap 0: cooling · s */
+} step_parts;
 typedef struct {
     const void *const *weights;     /* (layers, STEP_WEIGHTS), then weight and bias of the last norm, or NULL */
     const i64 *caches;              /* (layers, 16) */
@@ -226,6 +236,7 @@ typedef struct {
     tile8 tile;
     rows8 *quantized;
     int wide;                       /* activations of 32 bits beside 8-bit weights */
+    const step_parts *parts;        /* of a single attention; NULL: none */
 } step_shape;
 
 /* Texts one behind the other: text n has the rows starts[n] to starts[n + 1]; the longest has `longest`. */
@@ -710,13 +721,20 @@ EXPORT int regard_stack_step(int wide, int most, i64 threads, i64 rows_, i64 col
                                     x, out);
 }
 
-/* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. */
-EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
-                             const void *weights, const void *caches, const void *x, void *out) {
+/* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. `parts` are norms of
+ * queries and keys, a bound on the scores, a null slot and a gate before the output projection. */
+EXPORT int regard_heads_step_with_parts(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
+                                        const void *weights, const void *caches, const void *parts, const void *x, void *out) {
     step_shape t = {0};
     t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.heads = heads, t.kv_heads = kv_heads, t.width = width;
-    t.scale = scale, t.weights = weights, t.caches = caches, t.x = x, t.out = out;
-    return run_step(&t, wide, most, threads, (double)rows_ * (4 * d * heads * width + 2 * columns * heads * width));
+    t.scale = scale, t.weights = weights, t.caches = caches, t.x = x, t.out = out, t.parts = parts;
+    return run_step(&t, wide, most, threads, (double)rows_ * (5 * d * heads * width + 2 * columns * heads * width));
+}
+
+/* The same without parts. */
+EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
+                             const void *weights, const void *caches, const void *x, void *out) {
+    return regard_heads_step_with_parts(wide, most, threads, rows_, columns, d, heads, kv_heads, width, scale, weights, caches, NULL, x, out);
 }
 
 /* softmax(scale q kᵀ) v within every text and head, of the rows of x + bias */
