@@ -19,10 +19,13 @@ from unittest import mock
 
 import torch
 import torch.nn.functional as F
+from tests.attn.backends.document_loop import document_loop
 from torch import Tensor
+from torch.nn.attention import varlen
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from regard.attn.backends._packing import PackedDocuments, PackedTokens
 from regard.kernels import dispatch
 
 aten = torch.ops.aten
@@ -212,6 +215,20 @@ def one_kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def packed_attention(
+    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, key_ends: Tensor, longest: int, longest_keys: int, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """`torch.nn.attention.varlen.varlen_attn` with its lse, written plainly: it has no kernel for CPUs."""
+    assert {*options} == {"return_aux", "scale", "window_size", "enable_gqa"}
+    assert options["return_aux"].lse
+    assert options["enable_gqa"]
+    assert q.shape[-1] % 8 == 0
+    packing = PackedDocuments(
+        PackedTokens(None, ends, longest), PackedTokens(None, key_ends, longest_keys), options["window_size"]
+    )
+    return document_loop(q, k, v, packing, options["scale"])
+
+
 @contextmanager
 def pretended_gpu() -> Iterator[None]:
     """A machine with a GPU: regard takes its tensors for ordinary ones."""
@@ -223,11 +240,13 @@ def pretended_gpu() -> Iterator[None]:
             *((torch._VF, name) for name in ("lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell")),
         ):
             stack.enter_context(mock.patch.object(owner, name, one_kernel(getattr(owner, name))))
+        stack.enter_context(mock.patch.object(varlen, "varlen_attn", one_kernel(packed_attention)))
         # torch warns that this build has no cuDNN
         stack.enter_context(mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False))
         for name, value in (
             *(("is_available", True), ("is_bf16_supported", True), ("device_count", 1), ("manual_seed_all", None)),
             *(("manual_seed", None), ("mem_get_info", (1 << 34, 1 << 34)), ("set_device", None)),
+            *(("get_device_capability", (9, 0)), ("is_current_stream_capturing", False)),
         ):
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
         # code, not names: modules import these functions by name

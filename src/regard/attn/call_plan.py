@@ -97,6 +97,8 @@ def signature_of(inputs: AttentionInputs, terms: Terms, backend: str | None) -> 
         return None
     if q.is_nested or k.is_nested or v.is_nested:
         return None
+    if q.is_cuda and torch.cuda.is_current_stream_capturing():  # which backends may run is another question there
+        return None
     mask_signature: Hashable = None
     if mask is not None:
         mask_signature = _mask_signature(mask)

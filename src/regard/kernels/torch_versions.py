@@ -19,6 +19,9 @@ SHARES_HEADS_ON_CPU = at_least("2.9")
 READS_STRIDES_ON_CPU = at_least("2.8")
 # torch 2.9 and older, maybe up to 2.12: a mapped number as an index is read by .item(), which torch.vmap refuses
 INDEXES_UNDER_VMAP = at_least("2.13")
+# before, torch.nn.attention.varlen does not exist, or takes neither windows nor heads that share keys
+VARLEN_SINCE = "2.12"
+PACKS_DOCUMENTS = at_least(VARLEN_SINCE)
 
 
 def kernel_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:  # "b h q d", "b g k d", "b g k v"

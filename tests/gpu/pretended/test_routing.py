@@ -27,6 +27,7 @@ MASKS: dict[str, Callable[[int], Any]] = {
     "Window": lambda n: regard.Window(256, 0),
     "Window & Lengths": lambda n: regard.Window(256, 0) & regard.Lengths(torch.full((2,), n - 1, device="cuda")),
     "Documents": lambda n: regard.Documents(torch.zeros(2, n, dtype=torch.long, device="cuda")),
+    "Causal & Documents": lambda n: regard.Causal() & MASKS["Documents"](n),
     "Prefix": lambda n: regard.Prefix(torch.full((2,), 5, device="cuda")),
     "boolean tensor": lambda n: torch.ones(2, 1, n, n, dtype=torch.bool, device="cuda"),
 }

@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import NamedTuple
 
-from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative
+from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative, varlen
 from regard.attn.call import AttentionCall
 from regard.attn.observer import current_trace
 from regard.common import checks
@@ -21,31 +21,34 @@ BACKENDS: dict[str, ModuleType] = {
 }
 # the same on every other device, without the kernels for CPUs
 _OFF_CPU = (
+    "varlen",
     "fused",
     "additive",
     "linear",
     "blocked",
     "eager",
 )
+# with those that no CPU runs
+_EVERY = {**BACKENDS, "varlen": varlen}
 
 
 def _candidates(call: AttentionCall) -> dict[str, ModuleType]:
     """The backends of the call's device in the order of preference."""
     if call.q.device.type == "cpu":
         return BACKENDS
-    return {name: BACKENDS[name] for name in _OFF_CPU}
+    return {name: _EVERY[name] for name in _OFF_CPU}
 
 
 def choose(call: AttentionCall, forced: str | None = None) -> ModuleType:
     """The backend that runs the call; raises if a forced backend cannot run it."""
     if forced is not None:
-        checks.known("backend", forced, BACKENDS)
-        reason = BACKENDS[forced].unsupported_reason(call)
+        checks.known("backend", forced, _EVERY)
+        reason = _EVERY[forced].unsupported_reason(call)
         if reason is not None:
             raise ValueError(
                 f"backend {forced!r} cannot run this: {reason}; leave backend out, or use 'eager', which can"
             )
-        return BACKENDS[forced]
+        return _EVERY[forced]
     for backend in _candidates(call).values():
         if backend.unsupported_reason(call) is None and backend.skip_reason(call) is None:
             return backend

@@ -124,7 +124,8 @@ class Lengths(Mask):
     sparse = True
 
     def __init__(self, lengths: Tensor | Sequence[int]) -> None:
-        self.moves = isinstance(lengths, Sequence)  # to the device of the queries
+        self.moves = isinstance(lengths, Sequence)  # to the device of the queries, where `_moved` is
+        self._moved: Lengths | None = None
         self.longest = 0  # length of the longest list
         if isinstance(lengths, Sequence) and all(isinstance(n, int) and not isinstance(n, bool) for n in lengths):
             self.longest = max(lengths, default=0)
@@ -152,7 +153,11 @@ class Lengths(Mask):
         return Lengths(nth_sample(self.lengths, n, 0))
 
     def fit(self, batch: tuple[int, ...], queries: int, keys: int, device: torch.device) -> Mask:
-        fitted = Lengths(self.lengths.to(device)) if self.moves and self.lengths.device != device else self
+        fitted = self
+        if self.moves and self.lengths.device != device:
+            if self._moved is None or self._moved.lengths.device != device:
+                self._moved = Lengths(self.lengths.to(device))
+            fitted = self._moved
         check_batch_axes("lengths", fitted.lengths, batch, device)
         return fitted
 
@@ -202,7 +207,10 @@ class Documents(Mask):
         return rows == columns
 
     def _rows(self, queries: int) -> Tensor:
-        return self.ids[..., self.ids.shape[-1] - queries :] if self.queries is None else self.queries
+        if self.queries is not None:
+            return self.queries
+        keys = self.ids.shape[-1]
+        return self.ids if keys == queries else self.ids[..., keys - queries :]
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         rows, columns = tiles(self._rows(i.length), i.size), tiles(self.ids, j.size)
