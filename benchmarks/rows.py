@@ -23,6 +23,14 @@ NORMALIZERS: dict[str, regard.Normalizer] = {
     "stick-breaking": regard.normalizers.StickBreaking(),
 }
 
+torch.manual_seed(0)
+BIASES: dict[str, regard.Bias] = {
+    "alibi": regard.ALiBi(HEADS),
+    "kerple": regard.biases.KerpleLog(HEADS),
+    "kerple-power": regard.biases.KerplePower(HEADS),
+    "fire": regard.biases.FIRE(HEADS),
+}
+
 
 def describe(name: str, weights: Tensor) -> str:
     """A row of the table, from the last query's weights "… k"."""
@@ -39,6 +47,9 @@ def table() -> Iterator[str]:
     scores = torch.randn(1000, KEYS, dtype=torch.float64)
     for name, normalize in NORMALIZERS.items():
         yield describe(name, normalize(scores))
+    queries, last, keys = torch.zeros(HEADS, 1, 1), torch.tensor([KEYS - 1]), torch.arange(KEYS)
+    for name, bias in BIASES.items():
+        yield describe(name, torch.softmax(bias(queries, last, keys, KEYS), -1))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,30 @@ def transformer_xl() -> list[Panel]:
 
 
 @torch.no_grad()
+def kerple() -> list[Panel]:
+    log, power = regard.biases.KerpleLog(2), regard.biases.KerplePower(2)
+    log.log_scale.copy_(torch.tensor([1.0, 1.0]).log())
+    log.shape.copy_(torch.tensor([0.1, 1.0]).log())
+    power.log_scale.copy_(torch.tensor([0.1, 0.1]).log())
+    power.shape.copy_(torch.logit(torch.tensor([0.25, 0.75])))
+    titles = ["log, r₁ 1, r₂ 0.1", "log, r₁ 1, r₂ 1"], ["power, r₁ 0.1, r₂ 0.5", "power, r₁ 0.1, r₂ 1.5"]
+    return biased(log, 2, titles[0]) + biased(power, 2, titles[1])
+
+
+@torch.no_grad()
+def fire() -> list[Panel]:
+    """A trained slope of −6 over the shares, with two thresholds."""
+    panels = []
+    for threshold in (64.0, 4.0):
+        bias = regard.biases.FIRE(1, hidden=1, threshold=threshold)
+        for linear, slope in ((bias.inner, 1.0), (bias.outer, -6.0)):
+            linear.weight.fill_(slope)
+            linear.bias.zero_()
+        panels += biased(bias, 1, [f"L = {threshold:g}"], mask=regard.Causal())
+    return panels
+
+
+@torch.no_grad()
 def stick_breaking() -> list[Panel]:
     """Equal scores: a share of what the nearer keys have left."""
     panels = []

@@ -235,6 +235,8 @@ SILENT = {
     "trilinear": {"score.query"},
     "hard-argmax": {"score.key.weight"},
     **{name: {"key.bias"} for name in HEADS - {"rotary"}},
+    # what its hidden layer adds at near distances is the same for all keys
+    "fire": {"key.bias", "attention.bias.inner.bias", "attention.bias.outer.bias"},
 }
 
 

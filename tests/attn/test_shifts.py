@@ -76,6 +76,8 @@ def test_scores(name: str, masked: bool, shift: float) -> None:
 LAYERS: dict[str, Callable[[], regard.MultiHead]] = {
     "rotary": lambda: regard.MultiHead(8, 2, rotate=regard.Rotary(4)),
     "alibi": lambda: regard.MultiHead(8, 2, attention=regard.Attention(bias=regard.ALiBi(2))),
+    "kerple": lambda: regard.MultiHead(8, 2, attention=regard.Attention(bias=regard.biases.KerpleLog(2))),
+    "kerple-power": lambda: regard.MultiHead(8, 2, attention=regard.Attention(bias=regard.biases.KerplePower(2))),
     "t5": lambda: regard.MultiHead(8, 2, attention=regard.Attention(bias=regard.T5Buckets(2))),
     "shaw": lambda: regard.MultiHead(8, 2, attention=regard.Attention(bias=regard.Shaw(4))),
     "xl": lambda: regard.MultiHead(8, 2, attention=regard.Attention(bias=regard.RelativeXL(6, 2, 4))),

@@ -30,7 +30,17 @@ from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
 from regard.attn.mechanisms.pooling import BroadcastPool, Pool
 from regard.attn.mechanisms.set_distance import SetDistance
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.bias import ALiBi, Bias, LocalGaussian, RelativeXL, Shaw, T5Buckets
+from regard.attn.terms.bias import (
+    FIRE,
+    ALiBi,
+    Bias,
+    KerpleLog,
+    KerplePower,
+    LocalGaussian,
+    RelativeXL,
+    Shaw,
+    T5Buckets,
+)
 from regard.attn.terms.distance import Distance
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask
@@ -166,7 +176,6 @@ GROUPS: dict[str, dict[str, Factory]] = {
     },
     "position": {
         "local-p": lambda q, k: Local(Bilinear(q, k), LocalGaussian(q, q, WINDOW)),
-        "stick-breaking": lambda q, k: Attention(Bilinear(q, k), mask=~Window(0, None), normalize=StickBreaking()),
         "location-sensitive": lambda q, k: LocationAttention(LocationSensitive(q, k, q)),
         "location-smooth": lambda q, k: LocationAttention(LocationSensitive(q, k, q), normalize=NormalizedSigmoid()),
         "monotonic": lambda q, k: Monotonic(NormedAdditive(q, k, q)),
@@ -188,9 +197,13 @@ GROUPS: dict[str, dict[str, Factory]] = {
     },
     "distance from the query": {
         "window": lambda q, k: Attention(Bilinear(q, k), mask=Window(WINDOW, WINDOW)),
+        "stick-breaking": lambda q, k: Attention(Bilinear(q, k), mask=~Window(0, None), normalize=StickBreaking()),
         "local-m": lambda q, k: Local(Bilinear(q, k), Diagonal(WINDOW)),
         "alibi": lambda q, k: _heads(q, k, bias=lambda _: ALiBi(HEADS)),
         "t5": lambda q, k: _heads(q, k, bias=lambda _: T5Buckets(HEADS)),
+        "kerple": lambda q, k: _heads(q, k, bias=lambda _: KerpleLog(HEADS)),
+        "kerple-power": lambda q, k: _heads(q, k, bias=lambda _: KerplePower(HEADS)),
+        "fire": lambda q, k: _heads(q, k, bias=lambda _: FIRE(HEADS)),
         "shaw": lambda q, k: _heads(q, k, bias=Shaw),
         "transformer-xl": lambda q, k: _heads(q, k, bias=lambda width: RelativeXL(HEADS * width, HEADS, width)),
         "rotary": lambda q, k: _heads(q, k, rotate=Rotary),

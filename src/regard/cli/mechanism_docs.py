@@ -16,6 +16,7 @@ _PAGES = {
     "euclid": "distance",
     "entmax-learned": "entmax",
     "relu-squared": "relu",
+    "kerple-power": "kerple",
     "hard-argmax": "hard",
     "straight-through": "gumbel",
     "local-m": "local",

@@ -7,7 +7,7 @@ from typing import get_args
 from torch import Tensor, nn
 
 from regard.attn.multihead import MultiHead
-from regard.attn.terms.bias import ALiBi, Bias, RelativeXL, Shaw, T5Buckets
+from regard.attn.terms.bias import FIRE, ALiBi, Bias, KerpleLog, KerplePower, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.position import HalfWave, LearnedPositions, Sinusoidal
 from regard.attn.terms.rotary import Rotary
 from regard.common import checks
@@ -26,6 +26,9 @@ BIASES: dict[str, Callable[[int, int, bool], Bias]] = {
     "transformer-xl": lambda width, heads, causal: RelativeXL(width, heads, width // heads),
     "shaw": lambda width, heads, causal: Shaw(width // heads),
     "alibi": lambda width, heads, causal: ALiBi(heads),
+    "kerple": lambda width, heads, causal: KerpleLog(heads),
+    "kerple-power": lambda width, heads, causal: KerplePower(heads),
+    "fire": lambda width, heads, causal: FIRE(heads),
     "t5": lambda width, heads, causal: T5Buckets(heads, bidirectional=not causal),
 }
 POSITIONS: tuple[str, ...] = get_args(PositionName)

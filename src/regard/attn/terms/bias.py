@@ -16,7 +16,7 @@ from regard.common import checks
 from regard.kernels.dispatch import has_values, values_are_readable
 from regard.kernels.precision import widen
 
-__all__ = ["ALiBi", "Bias", "LocalGaussian", "RelativeXL", "Shaw", "T5Buckets"]
+__all__ = ["ALiBi", "Bias", "FIRE", "KerpleLog", "KerplePower", "LocalGaussian", "RelativeXL", "Shaw", "T5Buckets"]
 
 
 class Bias(nn.Module):
@@ -231,6 +231,99 @@ def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype = torch.float32) -
     frequencies = 10000.0 ** (-torch.arange(0, dim, 2, device=positions.device, dtype=dtype) / dim)
     angles = positions.unsqueeze(-1).to(dtype) * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+class _Kerple(Bias):
+    """The parameters of a kernel of distances, one pair per head, and the distances.
+
+    r₁ starts between 0 and `greatest`; it is stored as its logarithm, so that it stays positive.
+    """
+
+    reads_query = False
+    greatest: float
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        checks.positive_ints(type(self).__name__, heads=heads)
+        self.log_scale = nn.Parameter(torch.empty(heads).uniform_(0.01, self.greatest).log())
+        self.shape = nn.Parameter(self._first_shape(torch.rand(heads)))
+
+    @abstractmethod
+    def _first_shape(self, uniform: Tensor) -> Tensor:
+        """The parameter behind r₂, from a number between 0 and 1 per head."""
+
+    @abstractmethod
+    def _kernel(self, distance: Tensor, shape: Tensor) -> Tensor:  # "*b h q k", "h 1 1" -> "*b h q k"
+        """The kernel without its factor −r₁."""
+
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        checks.heads(q, len(self.log_scale), self)
+        dtype = checks.accumulate_dtype(q.dtype)
+        scale, shape = self.log_scale.to(dtype).exp(), self.shape.to(dtype)
+        distance = _offsets(i, j, q).abs().to(dtype)
+        return -scale[:, None, None] * self._kernel(distance, shape[:, None, None])
+
+    def extra_repr(self) -> str:
+        return f"heads={len(self.log_scale)}"
+
+
+class KerpleLog(_Kerple):
+    """−r₁ log(1 + r₂ |i − j|), r₁ and r₂ positive and trained, one pair per head  (Chi et al. 2022, logarithmic)."""
+
+    greatest = 2.0
+
+    def _first_shape(self, uniform: Tensor) -> Tensor:
+        return uniform.clamp_min(0.01).log()
+
+    def _kernel(self, distance: Tensor, shape: Tensor) -> Tensor:
+        return torch.log1p(shape.exp() * distance)
+
+
+class KerplePower(_Kerple):
+    """−r₁ |i − j|^r₂, r₁ positive, 0 < r₂ < 2, both trained, one pair per head  (Chi et al. 2022, power).
+
+    ALiBi is r₂ = 1 with fixed r₁.
+    """
+
+    greatest = 1.0
+
+    def _first_shape(self, uniform: Tensor) -> Tensor:
+        return torch.logit(uniform.clamp(0.01, 0.99))
+
+    def _kernel(self, distance: Tensor, shape: Tensor) -> Tensor:
+        return distance ** (2.0 * torch.sigmoid(shape))
+
+
+class FIRE(Bias):
+    """f_h(log(c |i − j| + 1) / log(c max(i, L) + 1)), f a network with one hidden layer  (Li et al. 2024, FIRE).
+
+    Distances are shares of the position of the query, or of the trained threshold L while the query is nearer to the
+    beginning: a text of any length has the distances of the training.
+    """
+
+    reads_query = False
+
+    def __init__(self, heads: int, *, hidden: int = 32, threshold: float = 512.0) -> None:
+        super().__init__()
+        checks.positive_ints("FIRE", heads=heads, hidden=hidden)
+        checks.positive("threshold", threshold, "FIRE")
+        self.inner, self.outer = nn.Linear(1, hidden), nn.Linear(hidden, heads)
+        self.c = nn.Parameter(torch.tensor(0.1))
+        self.factor = nn.Parameter(torch.tensor(1.0))  # of the threshold
+        self.threshold = threshold
+
+    def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        checks.heads(q, self.outer.out_features, self)
+        dtype = checks.accumulate_dtype(q.dtype)
+        c, threshold = self.c.to(dtype), (self.factor.to(dtype) * self.threshold).abs()
+        greatest = torch.maximum(insert_head_axes(i.unsqueeze(-1), q.ndim - 1).to(dtype), threshold)
+        distance = insert_head_axes(offsets(i, j), q.ndim - 1).abs().to(dtype)
+        share = torch.log1p((c * distance).abs()) / (torch.log1p((c * greatest).abs()) + 1e-6)
+        hidden = torch.relu(share.unsqueeze(-1) * self.inner.weight.to(dtype).squeeze(-1) + self.inner.bias.to(dtype))
+        return F.linear(hidden, self.outer.weight.to(dtype), self.outer.bias.to(dtype)).movedim(-1, -3)
+
+    def __repr__(self) -> str:
+        return f"FIRE({self.outer.out_features}, hidden={self.inner.out_features}, threshold={self.threshold:g})"
 
 
 class LocalGaussian(Bias):
